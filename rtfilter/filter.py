@@ -50,6 +50,7 @@ from rtfilter.subscriptions.labels import NO_LABELS, Beside
 from rtfilter.subscriptions.loading import Load, OnError, require_on_error
 from rtfilter.subscriptions.saved import from_arrays, to_arrays
 from rtfilter.subscriptions.tables import Rules, no_list, read_rules, refuse_rows, refuse_twice
+from rtfilter.watch.off import OFF, Off
 
 if TYPE_CHECKING:
     from rtfilter.adaptive import Controller, MatcherChooser
@@ -198,13 +199,13 @@ class EventFilter:
         self._road.control.controller = controller
 
     @property
-    def metrics(self) -> Metrics | None:
-        """What is observed; None unless the filter was made or loaded with ``metrics=True``."""
-        return self._road.metrics
+    def metrics(self) -> Metrics | Off:
+        """What is observed; without ``metrics=True``, one that is false and says so when used."""
+        return OFF if self._road.metrics is None else self._road.metrics
 
     @metrics.setter
-    def metrics(self, metrics: Metrics | None) -> None:
-        self._road.metrics = metrics
+    def metrics(self, metrics: Metrics | Off | None) -> None:
+        self._road.metrics = metrics or None
 
     @property
     def id_type(self) -> type | None:
@@ -422,15 +423,15 @@ class EventFilter:
             self._count_refused(len(load.bad))
 
     def _count_refused(self, number: int) -> None:
-        if self.metrics is not None:
-            self.metrics.refused += number
+        if self._road.metrics is not None:
+            self._road.metrics.refused += number
 
     def _add(self, draft: Draft, ids: IntArray | list[Name] | None, labels: Beside) -> AnyArray:
         names = self._updates.add(draft if labels is NO_LABELS else draft._replace(labels=labels), ids)
         if not self._told_impossible:
             self._told_impossible = tell_impossible(draft)
-        if self.metrics is not None:
-            self.metrics.added += len(names)
+        if self._road.metrics is not None:
+            self._road.metrics.added += len(names)
         return names
 
     def unsubscribe(self, id: Id) -> bool:
@@ -445,8 +446,8 @@ class EventFilter:
         unknown.
         """
         known = self._updates.remove(asked_ids(ids, self._subscriptions.kind))
-        if self.metrics is not None:
-            self.metrics.removed += int(known.sum())
+        if self._road.metrics is not None:
+            self._road.metrics.removed += int(known.sum())
         return known
 
     def update(
@@ -567,8 +568,8 @@ class EventFilter:
                 self._odd.note(table.odd)
             return table
         except EventError:
-            if self.metrics is not None:
-                self.metrics.refused_events += _count(events)
+            if self._road.metrics is not None:
+                self._road.metrics.refused_events += _count(events)
             raise
 
     def match(self, event: object) -> AnyArray:

@@ -37,6 +37,25 @@ class Directive(StrEnum):
     """An extension: so many more deliveries may be sent."""
     PUBLISH = "PUBLISH"
     """An extension: events, on the connection that receives."""
+    REPLACE = "REPLACE"
+    """An extension: another subscription in the place of one."""
+    LIST = "LIST"
+    """An extension: the subscriptions that there are."""
+    MATCH = "MATCH"
+    """An extension: which subscriptions match events, that are not published."""
+    EXPLAIN = "EXPLAIN"
+    """An extension: why a subscription matches an event or not."""
+
+
+_ANY_TIME: Final = (
+    Directive.ACK,
+    Directive.CREDIT,
+    Directive.PUBLISH,
+    Directive.REPLACE,
+    Directive.LIST,
+    Directive.MATCH,
+    Directive.EXPLAIN,
+)
 
 
 TABLE: Final[dict[State, dict[Directive, State]]] = {
@@ -45,17 +64,13 @@ TABLE: Final[dict[State, dict[Directive, State]]] = {
         Directive.SUBSCRIBE: State.CONNECTED,
         Directive.UNSUBSCRIBE: State.CONNECTED,
         Directive.GET: State.CONNECTED,
-        Directive.ACK: State.CONNECTED,
-        Directive.CREDIT: State.CONNECTED,
-        Directive.PUBLISH: State.CONNECTED,
+        **dict.fromkeys(_ANY_TIME, State.CONNECTED),
         Directive.READY: State.RECEIVING,
         Directive.DISCONNECT: State.DISCONNECTED,
     },
     State.RECEIVING: {
         Directive.STOP: State.CONNECTED,
-        Directive.ACK: State.RECEIVING,
-        Directive.CREDIT: State.RECEIVING,
-        Directive.PUBLISH: State.RECEIVING,
+        **dict.fromkeys(_ANY_TIME, State.RECEIVING),
     },
     State.DISCONNECTED: {},
 }

@@ -236,10 +236,10 @@ def response() -> str:
 def session() -> str:
     """The life cycle of a session: `rtfilter.session.TABLE`, each entry beside its arrow."""
     places = {
-        State.PRE_CONNECTED: (20, 70),
-        State.CONNECTED: (330, 70),
-        State.RECEIVING: (660, 70),
-        State.DISCONNECTED: (330, 250),
+        State.PRE_CONNECTED: (20, 100),
+        State.CONNECTED: (330, 100),
+        State.RECEIVING: (660, 100),
+        State.DISCONNECTED: (330, 280),
     }
     width, height = 170, 54
     parts = []
@@ -255,7 +255,9 @@ def session() -> str:
         if state is following:  # a loop above
             top = y - 34
             parts.append(arrow((x + 50, y), (x + 50, top), (x + width - 50, top), (x + width - 50, y)))
-            parts.append(text(x + width / 2, top - 8, ", ".join(directives), 12))
+            rows = [", ".join(directives[first : first + 4]) for first in range(0, len(directives), 4)]
+            for up, row in enumerate(reversed(rows)):
+                parts.append(text(x + width / 2, top - 8 - 15 * up, row, 12))
         elif y == to_y:
             shift = 0 if (following, state) not in arrows else -11 if x < to_x else 11
             level = y + height / 2 + shift
@@ -273,10 +275,10 @@ def session() -> str:
         side = places[State.DISCONNECTED][0] + (0 if x < 300 else width)
         parts.append(arrow((x + width / 2, y + height), (x + width / 2, low), (side, low), dashed=True))
     x = places[State.CONNECTED][0] + 50
-    parts.append(arrow((x, 70 + height), (x, 250), dashed=True))
-    parts.append(text(20, 334, "dashed: the connection is lost, or closed by the server", 12, anchor="start"))
-    parts.append(text(20, 352, "all else is answered with ERROR; the state stays", 12, anchor="start"))
-    return picture(850, 366, "The life cycle of a session", *parts)
+    parts.append(arrow((x, 100 + height), (x, 280), dashed=True))
+    parts.append(text(20, 364, "dashed: the connection is lost, or closed by the server", 12, anchor="start"))
+    parts.append(text(20, 382, "all else is answered with ERROR; the state stays", 12, anchor="start"))
+    return picture(850, 396, "The life cycle of a session", *parts)
 
 
 PICTURES = {"layers.svg": layers, "road.svg": road, "response.svg": response, "session.svg": session}

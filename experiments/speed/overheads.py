@@ -63,7 +63,7 @@ def metrics(name: str, boxes: int, repeats: int) -> Row:
     target = EventFilter(source.schema, metrics=True, matcher="rtree")
     source.subscribe(target, 0, boxes)
     batch = target.schema.read(source.events(0, EVENTS))
-    observer = target.metrics
+    observer = target.metrics or None
     times: dict[bool, list[float]] = {False: [], True: []}
     for turn in range(10 * repeats):
         for on in (False, True) if turn % 2 else (True, False):
@@ -146,7 +146,6 @@ def scraping(name: str, boxes: int, repeats: int) -> Row:
     source = workload(name)
     target = EventFilter(source.schema, metrics=True, matcher="rtree")
     source.subscribe(target, 0, boxes)
-    assert target.metrics is not None
     for size_class in range(12):
         list(target.stream(source.events(0, 1 << size_class)))
         target.match_batch(source.events(0, 1 << size_class))

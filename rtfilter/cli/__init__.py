@@ -24,6 +24,7 @@ COMMANDS = {
     "explain": "why events do or do not match subscriptions, and by how much",
     "serve": "a server: subscribe, publish, deliver",
     "subscribe": "subscribe at a server",
+    "subscriptions": "show and change your subscriptions on a server, and try events with them",
     "publish": "publish events of a file at a server",
     "listen": "write deliveries of a server as JSON lines",
     "broker": "brokers in a network that heals itself: run them, subscribe, publish",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from argparse import ArgumentTypeError
 from pathlib import Path
+from typing import Any
 
 from rtfilter.text import cut
 
@@ -38,6 +40,23 @@ def port(text: str) -> int:
 def row(text: str) -> int:
     """Read a row or a seed; raises as `natural`."""
     return _whole(text, 0, 2**63 - 1)
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises
+    ------
+    ArgumentTypeError
+        Something else.
+    """
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ArgumentTypeError(f"{cut(text)!r} is not a JSON object")
+    return found
 
 
 def subscription_id(text: str) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
 from queue import Empty, Queue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rtfilter.cli.events import EventBatch, open_events
-from rtfilter.cli.terminal import say
+from rtfilter.cli.terminal import CommandError, say
 from rtfilter.text import shown
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 MOST = 1000
 """Events of a frame."""
+MOST_BYTES = 2**19
+"""Bytes of them as JSON, half of what a server takes as a message by default."""
 
 
 class Frame(NamedTuple):
@@ -23,6 +27,21 @@ class Frame(NamedTuple):
 
     events: list[dict[str, Any]]
     places: list[str]
+
+
+@contextmanager
+def naming_places(frame: Frame, then: str = "") -> Iterator[None]:
+    """Have what is refused of one event be an error with its place, and with what follows from it."""
+    from rtfilter.client import RefusedError
+    from rtfilter.client.errors import UnwritableError
+
+    try:
+        yield
+    except (RefusedError, UnwritableError) as error:
+        if error.row is None or not 0 <= error.row < len(frame.places):
+            raise
+        reason = str(error).removeprefix(f"event {error.row}: ")  # counted from 0, within the frame
+        raise CommandError(f"{frame.places[error.row]}: {reason}{then}") from None
 
 
 def open_frames(path: str, schema: Schema | None, live: bool) -> Iterator[Frame]:
@@ -48,7 +67,7 @@ def open_frames(path: str, schema: Schema | None, live: bool) -> Iterator[Frame]
     if schema is not None:
         batches = _looked_at(batches, schema)
     frames = map(_frame, batches)
-    return _joined(frames) if live else frames
+    return chain.from_iterable(map(_cut, _joined(frames) if live else frames))
 
 
 def _looked_at(batches: Iterator[EventBatch], schema: Schema) -> Iterator[EventBatch]:
@@ -79,6 +98,28 @@ def _looked_at(batches: Iterator[EventBatch], schema: Schema) -> Iterator[EventB
 
 def _frame(batch: EventBatch) -> Frame:
     return Frame(batch.objects(), [batch.place(row) for row in range(len(batch))])
+
+
+def _cut(frame: Frame) -> Iterator[Frame]:
+    """Yield parts that a server takes as a message; what is longer by itself is one."""
+    first = size = 0
+    for row, event in enumerate(frame.events):
+        more = _size(event)
+        if row > first and size + more > MOST_BYTES:
+            yield Frame(frame.events[first:row], frame.places[first:row])
+            first, size = row, 0
+        size += more
+    yield Frame(frame.events[first:], frame.places[first:])
+
+
+def _size(event: dict[str, Any]) -> int:
+    from rtfilter.client.errors import UnwritableError
+    from rtfilter.client.protocol import encoded
+
+    try:
+        return len(bytes(encoded(event))) + 1
+    except UnwritableError:  # the client tells
+        return 0
 
 
 def _joined(single: Iterator[Frame]) -> Iterator[Frame]:

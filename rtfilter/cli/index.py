@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rtfilter.cli import inputs
 from rtfilter.cli.arguments import positive
 from rtfilter.cli.schemas import read_schema, to_line
-from rtfilter.cli.subscriptions import build_filter, is_index, open_index
+from rtfilter.cli.subscription_files import build_filter, is_index, open_index
 from rtfilter.cli.terminal import CommandError, say, show
 from rtfilter.text import numbered
 

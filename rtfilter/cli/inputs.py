@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rtfilter.cli.events import EventBatch, open_events
 from rtfilter.cli.schemas import SAMPLE, read_schema, to_line
-from rtfilter.cli.subscriptions import build_filter, is_index, open_index
+from rtfilter.cli.subscription_files import build_filter, is_index, open_index
 from rtfilter.cli.terminal import CommandError, say
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Write deliveries to standard output, each event as a JSON object on a line: first what came while\n"
         "nobody listened, then what comes. What was written is acknowledged, and does not come again.\n"
-        f"Subscriptions that ended are told on standard error.\n\n{WHO}"
+        "Subscriptions that ended, and how many deliveries were dropped, are told on standard error.\n\n"
+        f"{WHO}"
     )
     parser.epilog = (
         "lines:\n"
@@ -42,6 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
     shown = 0
     with connected(arguments, acknowledge="manual") as client:
         for delivery in client:
+            if delivery.dropped:
+                say(f"the server has dropped {delivery.dropped:,} of your deliveries: too many, or too old")
             if delivery.ended is not None:
                 say(f"subscription {delivery.subscriptions[0]} ended: {delivery.ended}")
             for line in _lines(delivery):

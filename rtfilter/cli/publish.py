@@ -87,20 +87,16 @@ def _schema(arguments: argparse.Namespace) -> Schema | None:
 
 
 def _publish(client: PlainClient, frame: Frame, filter: str, key: str) -> None:
+    from rtfilter.cli.frames import naming_places
     from rtfilter.client import RefusedError
-    from rtfilter.client.errors import UnwritableError
 
     while True:
         try:
-            client.publish(frame.events, filter, key)
-        except (RefusedError, UnwritableError) as error:
-            seconds = error.retry_after if isinstance(error, RefusedError) else None
-            if seconds is not None:  # too fast, or too much waits
-                sleep(min(max(seconds, 0.01), LONGEST))
-                continue
-            if error.row is None or not 0 <= error.row < len(frame.places):
+            with naming_places(frame, "; this frame and what follows was not published"):
+                client.publish(frame.events, filter, key)
+        except RefusedError as error:
+            if error.retry_after is None:
                 raise
-            place = frame.places[error.row]
-            reason = str(error).removeprefix(f"event {error.row}: ")  # counted from 0, within the frame
-            raise CommandError(f"{place}: {reason}; this frame and what follows was not published") from None
-        return
+            sleep(min(max(error.retry_after, 0.01), LONGEST))  # too fast, or too much waits
+        else:
+            return

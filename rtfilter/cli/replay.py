@@ -148,7 +148,7 @@ def run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         raise CommandError(str(error)) from None
     with contextlib.ExitStack() as stack:
-        if filter.metrics is not None and arguments.metrics_port is not None:
+        if filter.metrics and arguments.metrics_port is not None:
             stack.callback(filter.metrics.serve(arguments.metrics_port))
             say(f"metrics on http://127.0.0.1:{arguments.metrics_port}/metrics")
         contenders = [_contender(arguments, controller)]
@@ -160,7 +160,7 @@ def run(arguments: argparse.Namespace) -> int:
         except replay.ReplayInterrupted as stopped:
             report, interrupt = stopped.report, stopped
     _write(arguments, report, entries)
-    if filter.metrics is not None and arguments.push is not None:
+    if filter.metrics and arguments.push is not None:
         try:
             filter.metrics.push(arguments.push, "rtfilter")
         except OSError as error:

@@ -79,7 +79,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     limits = parser.add_argument_group("limits")
     add = limits.add_argument
     add("--body", type=positive, metavar="BYTES", help="of a request (default: 16 MiB)")
-    add("--frame", type=positive, metavar="BYTES", help="of a message of a session (default: 1 MiB)")
+    add(
+        "--frame",
+        type=positive,
+        metavar="BYTES",
+        help="of a message of a session, and twice an event (default: 1 MiB)",
+    )
     add("--nesting", type=positive, metavar="N", help="how deep JSON may nest (default: 64)")
     add("--subscriptions", type=positive, metavar="N", help="of a user (default: 1000000)")
     add("--connections", type=positive, metavar="N", help="of a user (default: 100)")

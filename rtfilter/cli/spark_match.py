@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rtfilter.cli import inputs
 from rtfilter.cli.arguments import positive
-from rtfilter.cli.subscriptions import is_index
+from rtfilter.cli.subscription_files import is_index
 from rtfilter.cli.terminal import CommandError, say
 from rtfilter.text import listed, numbered
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
+from rtfilter.cli.arguments import json_object
 from rtfilter.cli.connecting import WHO, add_filter, add_server, connected
 from rtfilter.cli.terminal import show
 
@@ -14,22 +14,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.description = (
         "Subscribe to the events that match a condition, and print the id of the subscription. It stays\n"
-        f"until it is removed, and collects what matches; rtfilter listen shows it.\n\n{WHO}"
+        "until it is removed, and collects what matches; rtfilter listen shows it. See also\n"
+        f"rtfilter subscriptions.\n\n{WHO}"
     )
     parser.epilog = (
         "examples:\n  rtfilter subscribe \"symbol = 'ACME' AND price < 10\" --user ann\n"
         '  rtfilter subscribe \'{"price": [{"numeric": ["<", 10]}]}\' --ttl 3600 --user ann\n'
-        "  rtfilter subscribe --remove 17 --user ann\n"
+        '  rtfilter subscribe "price < 10" --key cheap --user ann\n'
     )
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument(
-        "where", metavar="CONDITION", nargs="?", help="in SQL, or an event pattern, which is a JSON object"
-    )
-    what.add_argument("--remove", type=int, metavar="ID", help="remove this subscription")
+    add_wish(parser)
     add_server(parser)
     add_filter(parser)
     parser.add_argument(
-        "--metadata", type=_object, metavar="JSON", help="an object to keep with the subscription"
+        "--key",
+        metavar="NAME",
+        help="names the subscription: the same again under the same name is the one that is there",
+    )
+
+
+def add_wish(parser: argparse.ArgumentParser) -> None:
+    """Declare what a subscription is asked for with."""
+    parser.add_argument(
+        "where",
+        type=_condition,
+        metavar="CONDITION",
+        help="in SQL, or an event pattern, which is a JSON object",
+    )
+    parser.add_argument(
+        "--metadata", type=json_object, metavar="JSON", help="an object to keep with the subscription"
     )
     parser.add_argument("--ttl", type=_seconds, metavar="SECONDS", help="to live")
     parser.add_argument(
@@ -43,33 +55,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _condition(text: str) -> str | dict[str, Any]:
+    return json_object(text) if text.lstrip().startswith("{") else text
+
+
+def wish_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return what `add_wish` has declared, as parameters of the client."""
+    return {
+        "where": arguments.where,
+        "metadata": arguments.metadata,
+        "ttl": arguments.ttl,
+        "digest": arguments.digest,
+        "order": arguments.order,
+    }
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; returns 0."""
     with connected(arguments) as client:
-        if arguments.remove is not None:
-            client.unsubscribe(arguments.remove)
-            return 0
-        where = arguments.where
-        id = client.subscribe(
-            json.loads(where) if where.lstrip().startswith("{") else where,
-            filter=arguments.filter,
-            metadata=arguments.metadata,
-            ttl=arguments.ttl,
-            digest=arguments.digest,
-            order=arguments.order,
-        )
+        id = client.subscribe(**wish_of(arguments), filter=arguments.filter, key=arguments.key)
     show(str(id))
     return 0
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a JSON object")
-    return found
 
 
 def _seconds(text: str) -> float:

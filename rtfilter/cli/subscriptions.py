@@ -1,253 +1,112 @@
-"""Reading a file of subscriptions into a filter.
-
-JSON lines hold conditions: a JSON string is SQL, an object has "where" (SQL) or "pattern" (an event pattern)
-and optionally "id". Tables hold conditions in the column ``where``, or closed bounds in the columns
-``low.<attribute>`` and ``high.<attribute>``, where an empty cell is no bound; and optionally ids in ``id``.
-Without ids, a subscription's id is its row, from 0. Ids: `rtfilter.cli.ids`. Times to live and metadata:
-`rtfilter.cli.labels`.
-"""
+"""``rtfilter subscriptions``: your subscriptions on a server."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+import argparse
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from rtfilter.cli import files
-from rtfilter.cli.bounds import Bounds, find_columns, read_arrow_bounds, read_csv_bounds
-from rtfilter.cli.ids import Id, Ids, asked, of_cells
-from rtfilter.cli.labels import NAMES, NONE, Cells, Labels, of_arrow, of_csv
-from rtfilter.cli.rows import Rows
-from rtfilter.cli.terminal import CommandError, counted, say
-from rtfilter.text import numbered
+from rtfilter.cli.arguments import json_object, subscription_id
+from rtfilter.cli.connecting import WHO, add_filter, add_server, connected, served_schema
+from rtfilter.cli.subscribe import add_wish, wish_of
+from rtfilter.cli.terminal import show
 
 if TYPE_CHECKING:
+    from rtfilter.cli.frames import Frame
+    from rtfilter.client import PlainClient, Subscription
     from rtfilter.events.schema import Schema
-    from rtfilter.filter import EventFilter
-    from rtfilter.subscriptions.loading import BadRule
 
 
-class Condition(NamedTuple):
-    """A subscription in a file, given as a condition."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.description = f"Show and change your subscriptions on a server, and try events with them.\n\n{WHO}"
+    parser.epilog = (
+        "examples:\n"
+        "  rtfilter subscriptions list --user ann\n"
+        '  rtfilter subscriptions replace 17 "price < 12" --ttl 3600 --user ann\n'
+        "  rtfilter subscriptions match ticks.jsonl --user ann > pairs.csv\n"
+        "  rtfilter subscriptions explain 17 '{\"price\": 9.5}' --user ann\n"
+        "  rtfilter subscriptions remove 17 --user ann\n"
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
-    at: int
-    """Its line, or row of a Parquet file."""
-    source: Any = None
-    """SQL or an event pattern; None where the row cannot be used, which was told."""
-    id: object = None
-    labels: Cells = NONE
-
-
-def is_index(path: str) -> bool:
-    """Whether subscriptions are a saved index rather than a file."""
-    return os.path.isdir(path)
-
-
-def open_index(path: str) -> EventFilter:
-    """Open a saved index.
-
-    Raises
-    ------
-    OSError, CommandError
-        It is missing or damaged.
-    """
-    from rtfilter.errors import SnapshotError
-    from rtfilter.filter import EventFilter
-
-    os.stat(path)  # a missing path is not a damaged index
-    try:
-        return EventFilter.load(path)
-    except SnapshotError as error:
-        raise CommandError(str(error)) from None
-
-
-def build_filter(
-    path: str,
-    schema: Schema,
-    *,
-    capacity: tuple[int, int] | None = None,
-    progress: bool = False,
-    only: str | None = None,
-    skip: bool = False,
-) -> EventFilter:
-    """Read a file of subscriptions into a filter.
-
-    Parameters
-    ----------
-    path : str
-    schema : Schema
-    capacity : (int, int), optional
-        See `EventFilter`; by default the filter begins with a scan.
-    progress : bool
-        Show progress even where standard error is no terminal.
-    only : str, optional
-        Read only the subscription with this id.
-    skip : bool
-        Leave out conditions that cannot be used, and tell each on standard error.
-
-    Raises
-    ------
-    OSError, CommandError
-        The file cannot be read, or a subscription in it is unusable; with its place.
-    """
-    from rtfilter.filter import EventFilter
-
-    try:
-        target = EventFilter(schema, capacity, max_unbounded=None)
-    except ValueError as error:
-        raise CommandError(str(error)) from None
-    rows = Rows(path, skip)
-    found = _read_file(path, schema, rows)
-    if isinstance(found, Bounds):
-        if skip:
-            raise CommandError(
-                f"{files.place(path)}: --on-error skip is for conditions; of bounds all are taken, or none"
-            )
-        _subscribe_bounds(path, target, found, only)
-    else:
-        _subscribe_conditions(target, list(counted(found, "subscriptions", progress)), rows, only)
-    if rows.refused:
-        say(f"{files.place(path)}: {numbered(rows.refused, 'subscription')} left out")
-    if only is not None and not len(target):
-        raise CommandError(f"{files.place(path)}: there is no subscription with the id {only}")
-    return target
-
-
-def _read_file(path: str, schema: Schema, rows: Rows) -> Bounds | Iterator[Condition]:
-    kind = files.check(path)
-    if path == files.STDIN:
-        raise CommandError("subscriptions cannot be read from standard input; only events can")
-    if kind == "jsonl":
-        return _json_conditions(path, rows)
-    if kind == "csv":
-        header, lines = files.read_csv(path)
-        columns = find_columns(path, header, schema)
-        if columns:
-            return read_csv_bounds(path, header, lines, columns, schema)
-        return _csv_conditions(header, lines)
-    file = files.open_parquet(path)
-    arrow = files.pyarrow(path)
-    try:
-        table = file.read()
-    except (arrow.ArrowException, OSError) as error:
-        raise files.damaged(path, error) from None
-    columns = find_columns(path, table.column_names, schema)
-    if columns:
-        return read_arrow_bounds(path, table, columns, schema)
-    return _arrow_conditions(table, rows)
-
-
-def _json_conditions(path: str, rows: Rows) -> Iterator[Condition]:
-    for line, text in files.lines(path):
-        if text.isspace():
-            continue
-        try:
-            yield _json_condition(line, files.parse_json(text, files.place(path, line)))
-        except CommandError as error:
-            rows.tell(str(error))
-            yield Condition(line)
-        except ValueError as error:
-            rows.refuse(line, error)
-            yield Condition(line)
-
-
-def _json_condition(line: int, value: Any) -> Condition:
-    if isinstance(value, str):
-        return Condition(line, value)
-    keys = set(value) if isinstance(value, dict) else set()
-    if keys - {"id", *NAMES} not in ({"where"}, {"pattern"}):
-        raise ValueError(
-            "a subscription is a JSON string (an SQL condition) or an object with "
-            '"where" (SQL) or "pattern" (an event pattern), and optionally "id", "ttl" and "metadata"'
+    def action(name: str, summary: str, id: bool = True) -> argparse.ArgumentParser:
+        made = actions.add_parser(
+            name, help=summary, description=summary[0].upper() + summary[1:] + ".", allow_abbrev=False
         )
-    if not isinstance(value.get("where", ""), str):
-        raise ValueError('"where" must be a string, an SQL condition')
-    if not isinstance(value.get("pattern", {}), dict):
-        raise ValueError('"pattern" must be an object, an event pattern')
-    if isinstance(value.get("metadata"), str):
-        raise ValueError('"metadata" must be an object')
-    labels = (value.get("ttl"), value.get("metadata")) if keys & set(NAMES) else NONE
-    return Condition(line, value.get("where", value.get("pattern")), value.get("id"), labels)
+        if id:
+            made.add_argument("id", type=subscription_id, metavar="ID", help="of the subscription")
+        return made
+
+    listing = action("list", "show all as JSON lines", id=False)
+    listing.add_argument("--filter", metavar="NAME", help="show those of one filter only")
+    action("show", "show one as JSON")
+    add_wish(action("replace", "replace one as a whole: without --ttl it has no end, and so on"))
+    action("remove", "remove one, with what it has matched")
+    matching = action("match", "say which match each event of a file, as rtfilter match does", id=False)
+    matching.add_argument("file", metavar="FILE", help=".jsonl, .csv or .parquet; - is standard input")
+    add_filter(matching)
+    explaining = action("explain", "say why one matches an event, or not")
+    explaining.add_argument("event", type=json_object, metavar="EVENT", help="a JSON object")
+    for made in actions.choices.values():
+        add_server(made)
 
 
-def _csv_conditions(header: list[str], lines: Any) -> Iterator[Condition]:
-    where, id = header.index("where"), header.index("id") if "id" in header else None
-    labels_of = of_csv(header)
-    found = list(lines)
-    cells = [""] * len(found) if id is None else [row[id] for _, row in found]
-    for (line, row), given in zip(found, of_cells(cells), strict=True):
-        yield Condition(line, row[where], given, labels_of(row))
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; returns 0."""
+    schema = served_schema(arguments) if arguments.action == "match" else None
+    with connected(arguments) as client:
+        match arguments.action:
+            case "list":
+                for one in client.subscriptions(arguments.filter):
+                    show(_json(one))
+            case "show":
+                show(_json(client.subscription(arguments.id)))
+            case "replace":
+                client.replace(arguments.id, **wish_of(arguments))
+            case "remove":
+                client.unsubscribe(arguments.id)
+            case "match":
+                _match(client, arguments.file, arguments.filter, schema)
+            case "explain":
+                show(str(client.explain(arguments.id, arguments.event)))
+    return 0
 
 
-def _arrow_conditions(table: Any, rows: Rows) -> Iterator[Condition]:
-    sources = table.column("where").to_pylist()
-    ids = table.column("id").to_pylist() if "id" in table.column_names else [None] * len(sources)
-    for row, (source, id, labels) in enumerate(zip(sources, ids, of_arrow(table), strict=True)):
-        if not isinstance(source, str):
-            rows.refuse(row, "the column where must hold SQL conditions")
-            yield Condition(row)
-        else:
-            yield Condition(row, source, id, labels)
+def _json(one: Subscription) -> str:
+    import msgspec
+
+    kept = {name: value for name, value in msgspec.to_builtins(one).items() if value is not None}
+    return json.dumps(kept)
 
 
-def _subscribe_conditions(
-    target: EventFilter, conditions: Sequence[Condition], rows: Rows, only: str | None
-) -> None:
-    ids, labels = Ids(rows), Labels()
-    taken: list[tuple[Id, Condition]] = []
-    for row, condition in enumerate(conditions):
-        if condition.source is not None:
-            id = ids.take(row, condition.at, condition.id)
-            if id is not None:
-                taken.append((id, condition))
-    if only is not None:
-        wanted = _wanted(only, [id for id, _ in taken])
-        taken = [(id, condition) for id, condition in taken if id == wanted]
-    usable = []
-    for id, condition in taken:
-        try:
-            labels.take(condition.labels)
-        except (TypeError, ValueError) as error:
-            rows.refuse(condition.at, error)
-        else:
-            usable.append((id, condition))
+def _match(client: PlainClient, file: str, filter: str, schema: Schema | None) -> None:
+    from rtfilter.cli.frames import naming_places, open_frames
 
-    def refuse(bad: BadRule) -> None:
-        rows.refuse(usable[bad.row][1].at, str(bad.error).removeprefix(f"row {bad.row}, "))
+    def ids(frame: Frame) -> list[list[int]]:
+        with naming_places(frame):
+            return client.match(frame.events, filter)
 
-    sources = [condition.source for _, condition in usable]
-    target.subscribe_many(sources, ids=[id for id, _ in usable], on_error=refuse, **labels.options())
+    first = 0
+    show("event,subscription")
+    for frame in open_frames(file, schema, live=False):
+        for found in _answers(ids, frame):
+            for id in found:
+                show(f"{first},{id}")
+            first += 1
 
 
-def _wanted(only: str, ids: Sequence[Id]) -> object:
-    return asked(only, type(ids[0]) if ids else None)
+def _answers(ask: Callable[[Frame], list[list[int]]], frame: Frame) -> list[list[int]]:
+    """Ask for a frame, in halves where its answer is too long for a message."""
+    from rtfilter.cli.frames import Frame
+    from rtfilter.client import RefusedError
 
-
-def _subscribe_bounds(path: str, target: EventFilter, bounds: Bounds, only: str | None) -> None:
-    import numpy as np
-
-    from rtfilter.errors import PredicateError
-
-    rows, labels = Rows(path), Labels()
-    ids = Ids(rows)
-    taken = [ids.take(row, *pair) for row, pair in enumerate(zip(bounds.at, bounds.ids, strict=True))]
-    names = [id for id in taken if id is not None]
-    keep = np.arange(len(names))
-    if only is not None:
-        wanted = _wanted(only, names)
-        keep = np.array([row for row, id in enumerate(names) if id == wanted], np.int64)
-    low, high = ({name: column[keep] for name, column in side.items()} for side in (bounds.low, bounds.high))
-    if bounds.labels is not None:
-        for row in keep.tolist():
-            try:
-                labels.take(bounds.labels[row])
-            except (TypeError, ValueError) as error:
-                rows.refuse(bounds.at[row], error)
-    chosen: Any = [names[row] for row in keep.tolist()]
     try:
-        target.subscribe_many(low, high, ids=chosen, **labels.options())
-    except PredicateError as error:
-        if error.row is None:
-            raise CommandError(f"{files.place(path)}: {error}") from None
-        at = np.asarray(bounds.at)[keep][error.row]
-        raise CommandError(f"{rows.place(int(at))}: {error.message}") from None
+        return ask(frame)
+    except RefusedError as error:
+        if error.kind != "too-large" or len(frame.events) == 1:
+            raise
+    half = len(frame.events) // 2
+    first = _answers(ask, Frame(frame.events[:half], frame.places[:half]))
+    return first + _answers(ask, Frame(frame.events[half:], frame.places[half:]))

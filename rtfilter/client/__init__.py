@@ -23,6 +23,7 @@ from rtfilter.client.errors import ClientError, ClosedError, ProtocolError, Refu
 from rtfilter.client.futures import ClientApi
 from rtfilter.client.opening import connect, connect_plain, get_client
 from rtfilter.client.plain import PlainClient, PlainDelivery
+from rtfilter.client.subscriptions import Reasons, Subscription
 
 __all__ = [
     "Arrived",
@@ -35,7 +36,9 @@ __all__ = [
     "PlainClient",
     "PlainDelivery",
     "ProtocolError",
+    "Reasons",
     "RefusedError",
+    "Subscription",
     "UnreachableError",
     "connect",
     "connect_plain",

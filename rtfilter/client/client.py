@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
 from uuid import uuid4
@@ -11,15 +12,19 @@ from rtfilter.client.address import Address
 from rtfilter.client.deliveries import Delivery
 from rtfilter.client.errors import ClientError, ProtocolError
 from rtfilter.client.session import Session
+from rtfilter.client.subscriptions import Reasons, Subscription
 from rtfilter.session import Directive
 
 WINDOW: Final = 256
 """Deliveries that may wait in memory, by default."""
+HINTS: Final = 100
+"""Most hints that a client logs."""
 PATIENCE: Final = 60.0
 """Seconds for which a client tries to come back, by default."""
 Acknowledge = Literal["automatic", "manual"]
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 
 class Client:
@@ -48,6 +53,7 @@ class Client:
             raise ClientError('acknowledge is "automatic" or "manual"')
         self.automatic: Final = acknowledge == "automatic"
         self.session: Final = Session(address, window, patience)
+        self._hinted: set[str] = set()
 
     async def open(self) -> Self:
         """Connect, once; for programs that cannot use ``async with``. They call `disconnect` in the end.
@@ -86,6 +92,7 @@ class Client:
         ttl: float | None = None,
         digest: float | None = None,
         order: Literal["key"] | None = None,
+        key: str | None = None,
     ) -> int:
         """Subscribe to the events that match. It also works while deliveries come; none is lost.
 
@@ -103,6 +110,9 @@ class Client:
             Seconds for which events are collected, to come as one delivery; by default each comes at once.
         order : {"key"}, optional
             Events with the same value of the filter's key come in the order they were published in.
+        key : str, optional
+            A name of yours for the subscription: under the same key the same request is one subscription, as
+            long as it is there. So a program may subscribe at each of its starts.
 
         Returns
         -------
@@ -116,8 +126,30 @@ class Client:
         UnreachableError, ClosedError
         """
         body = {"where": where, "filter": filter, "metadata": metadata, "ttl": ttl, "digest": digest}
-        answer = await self.session.request(Directive.SUBSCRIBE, **body, order=order, key=uuid4().hex)
+        answer = await self.session.request(Directive.SUBSCRIBE, **body, order=order, key=key or uuid4().hex)
         return _told(answer.subscription)
+
+    async def replace(
+        self,
+        id: int,
+        where: str | Mapping[str, Any],
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        ttl: float | None = None,
+        digest: float | None = None,
+        order: Literal["key"] | None = None,
+    ) -> float | None:
+        """Replace a subscription as a whole: what is left out here, it has no more. The id stays.
+
+        What it matched before is still delivered. Parameters and errors are those of `subscribe`.
+
+        Returns
+        -------
+        float or None
+            When it ends by itself, in Unix seconds; None without `ttl`.
+        """
+        body = {"subscription": id, "where": where, "metadata": metadata, "ttl": ttl, "digest": digest}
+        return (await self.session.request(Directive.REPLACE, **body, order=order)).expires
 
     async def unsubscribe(self, id: int) -> bool:
         """Remove a subscription, with what waits for it. Raises as `subscribe`.
@@ -128,6 +160,44 @@ class Client:
         """
         await self.session.request(Directive.UNSUBSCRIBE, subscription=id)
         return True
+
+    async def subscription(self, id: int) -> Subscription:
+        """Return one of your subscriptions. Raises as `subscribe`."""
+        (found,) = _told((await self.session.request(Directive.LIST, subscription=id)).subscriptions)
+        return found
+
+    async def subscriptions(self, filter: str | None = None) -> AsyncIterator[Subscription]:
+        """Yield your subscriptions, by id. Raises as `subscribe`.
+
+        Parameters
+        ----------
+        filter : str, optional
+            Name of a filter on the server; by default those of all filters.
+        """
+        after: int | None = 0
+        while after is not None:
+            found, after = await self.page(filter, after)
+            for one in found:
+                yield one
+
+    async def page(self, filter: str | None, after: int) -> tuple[list[Subscription], int | None]:
+        """Return some of your subscriptions above an id, and the id to go on after; None at the end."""
+        answer = await self.session.request(Directive.LIST, filter=filter, after=after)
+        return _told(answer.subscriptions), answer.next
+
+    async def match(self, events: Any | Sequence[Any], filter: str = "default") -> list[list[int]]:
+        """Return the ids of your subscriptions that each event matches; nothing is published.
+
+        Parameters and errors are those of `publish`.
+        """
+        answer = await self.session.request(Directive.MATCH, filter=filter, **_one_or_several(events))
+        self._warn(answer.hints)
+        return _told(answer.matches)
+
+    async def explain(self, id: int, event: Any) -> Reasons:
+        """Return why one of your subscriptions matches an event, or not. Raises as `subscribe`."""
+        answer = await self.session.request(Directive.EXPLAIN, subscription=id, event=event)
+        return Reasons(_told(answer.matched), answer.report)
 
     async def publish(
         self, events: Any | Sequence[Any], filter: str = "default", key: str | None = None
@@ -147,7 +217,8 @@ class Client:
         Returns
         -------
         list of int
-            Positions in the server's log, once the events are durable.
+            Positions in the server's log, once the events are durable. Misspelt attributes and values of
+            another type are taken, and logged once.
 
         Raises
         ------
@@ -156,13 +227,21 @@ class Client:
         UnreachableError, ClosedError
             Whether it was published is not known; with a key it can be published again.
         """
-        several = isinstance(events, Sequence) and not isinstance(events, str | bytes)
-        body = {"events": events} if several else {"event": events}
+        body = _one_or_several(events)
         answer = await self.session.request(Directive.PUBLISH, filter=filter, **body, key=key or uuid4().hex)
         positions = _told(answer.positions)
-        if len(positions) != (len(events) if several else 1):
+        if len(positions) != (len(events) if "events" in body else 1):
             raise ProtocolError("the server's answer has not as many positions as there are events")
+        self._warn(answer.hints)
         return positions
+
+    def _warn(self, hints: Sequence[str]) -> None:
+        """Log misspelt attributes and values of another type, each once."""
+        for hint in hints:
+            what = hint.partition(": ")[2] if hint.startswith("event ") else hint
+            if what not in self._hinted and len(self._hinted) < HINTS:
+                self._hinted.add(what)
+                _log.warning("%s", hint)
 
     async def ready(self) -> bool:
         """Let deliveries come. Iterating says this, and `get`, by itself."""
@@ -199,6 +278,11 @@ class Client:
         """
         item = await self.session.next_item()
         return None if item is None else Delivery(item, self.session.acknowledge)
+
+
+def _one_or_several(events: Any) -> dict[str, Any]:
+    several = isinstance(events, Sequence) and not isinstance(events, str | bytes)
+    return {"events" if several else "event": events}
 
 
 def _told(value: T | None) -> T:

@@ -39,6 +39,8 @@ class Arrived:
         Seconds from the arrival of the event at the server until it was known who gets it.
     redelivered : int
         How often it was sent before, 0 for the first time: if not, you may have had it already.
+    dropped : int
+        How many of your deliveries the server has dropped before this one: they were too many, or too old.
     ended : str or None
         Why the subscription in `subscriptions` ended; None if this is no such notice.
     """
@@ -48,6 +50,7 @@ class Arrived:
         self._item: Final = item
         self.filter = arrival.filter
         self.redelivered = max(arrival.redelivered, item.again)
+        self.dropped = arrival.dropped
         self.response: float | None = None
         self.ended: str | None = None
         self.events: tuple[DeliveredEvent, ...] = ()

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from rtfilter.client.subscriptions import Subscription
+
 
 class _Message(msgspec.Struct, tag_field="directive", frozen=True):
     """A JSON object whose ``directive`` tells which it is. Fields that are not known are left out."""
@@ -27,6 +29,13 @@ class Ack(_Message, tag="ACK", frozen=True):
     subscription: int | None = None
     positions: list[int] | None = None
     pending: int | None = None
+    expires: float | None = None
+    subscriptions: list[Subscription] | None = None
+    next: int | None = None
+    matches: list[list[int]] | None = None
+    matched: bool | None = None
+    report: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
 
 
 class Error(_Message, tag="ERROR", frozen=True):
@@ -50,6 +59,7 @@ class Event(_Message, tag="EVENT", frozen=True):
     at: float = 0.0
     response: float | None = None
     redelivered: int = 0
+    dropped: int = 0
 
 
 class DigestEvent(msgspec.Struct, frozen=True):
@@ -69,6 +79,7 @@ class Digest(_Message, tag="DIGEST", frozen=True):
     events: tuple[DigestEvent, ...]
     filter: str = "default"
     redelivered: int = 0
+    dropped: int = 0
 
 
 class Ended(_Message, tag="ENDED", frozen=True):
@@ -80,6 +91,7 @@ class Ended(_Message, tag="ENDED", frozen=True):
     reason: str
     filter: str = ""
     redelivered: int = 0
+    dropped: int = 0
 
 
 Arrival = Event | Digest | Ended

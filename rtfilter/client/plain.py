@@ -15,6 +15,7 @@ from rtfilter.client.client import PATIENCE, WINDOW, Acknowledge, Client
 from rtfilter.client.deliveries import Arrived
 from rtfilter.client.errors import ClosedError
 from rtfilter.client.ledger import Item
+from rtfilter.client.subscriptions import Reasons, Subscription
 
 
 class PlainDelivery(Arrived):
@@ -82,17 +83,52 @@ class PlainClient:
         ttl: float | None = None,
         digest: float | None = None,
         order: Literal["key"] | None = None,
+        key: str | None = None,
     ) -> int:
         """Subscribe to the events that match; see `Client.subscribe`."""
         return self._background.call(
             self._client.subscribe(
-                where, filter=filter, metadata=metadata, ttl=ttl, digest=digest, order=order
+                where, filter=filter, metadata=metadata, ttl=ttl, digest=digest, order=order, key=key
             )
+        )
+
+    def replace(
+        self,
+        id: int,
+        where: str | Mapping[str, Any],
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        ttl: float | None = None,
+        digest: float | None = None,
+        order: Literal["key"] | None = None,
+    ) -> float | None:
+        """Replace a subscription as a whole; see `Client.replace`."""
+        return self._background.call(
+            self._client.replace(id, where, metadata=metadata, ttl=ttl, digest=digest, order=order)
         )
 
     def unsubscribe(self, id: int) -> bool:
         """Remove a subscription; see `Client.unsubscribe`."""
         return self._background.call(self._client.unsubscribe(id))
+
+    def subscription(self, id: int) -> Subscription:
+        """Return one of your subscriptions; see `Client.subscription`."""
+        return self._background.call(self._client.subscription(id))
+
+    def subscriptions(self, filter: str | None = None) -> Iterator[Subscription]:
+        """Yield your subscriptions; see `Client.subscriptions`."""
+        after: int | None = 0
+        while after is not None:
+            found, after = self._background.call(self._client.page(filter, after))
+            yield from found
+
+    def match(self, events: Any | Sequence[Any], filter: str = "default") -> list[list[int]]:
+        """Return which of your subscriptions match events; see `Client.match`."""
+        return self._background.call(self._client.match(events, filter))
+
+    def explain(self, id: int, event: Any) -> Reasons:
+        """Return why one of your subscriptions matches an event, or not; see `Client.explain`."""
+        return self._background.call(self._client.explain(id, event))
 
     def publish(
         self, events: Any | Sequence[Any], filter: str = "default", key: str | None = None

@@ -29,8 +29,18 @@ STEADY: Final = 5.0
 """Seconds after which a connection counts as a good one."""
 PAUSING: Final = frozenset({Directive.SUBSCRIBE, Directive.UNSUBSCRIBE, Directive.GET})
 """What is not allowed while deliveries come; the client stops them for it, and lets them come again."""
-LASTING: Final = frozenset({Directive.PUBLISH, Directive.SUBSCRIBE, Directive.UNSUBSCRIBE})
-"""What is asked again on the next connection. The others are about the connection itself."""
+OF_CONNECTION: Final = frozenset(
+    {
+        Directive.CONNECT,
+        Directive.READY,
+        Directive.STOP,
+        Directive.GET,
+        Directive.ACK,
+        Directive.CREDIT,
+        Directive.DISCONNECT,
+    }
+)
+"""What is about the connection itself. The others are asked again on the next one."""
 
 
 class _Request:
@@ -185,7 +195,7 @@ class Session:
         """Fail what breaks each connection on which it is said, or might."""
         for tag, request in list(self._requests.items()):
             error: ClientError | None = None
-            if link.too_large and request.directive is Directive.PUBLISH:
+            if link.too_large and request.directive in (Directive.PUBLISH, Directive.MATCH):
                 error = RefusedError("more events at once than the server takes; send fewer", "too-large")
             elif request.asked > 2 and monotonic() - request.since > self._patience:
                 error = UnreachableError(f"the connection was lost {request.asked} times before the answer")
@@ -202,16 +212,16 @@ class Session:
         self._requests.clear()
         self._ask(_Request(Directive.CREDIT, {"more": credit}, own=True))
         for request in waiting:
-            if request.directive in LASTING:
+            if request.directive not in OF_CONNECTION:
                 self._ask(request)
-        asked = {request.directive: request for request in waiting if request.directive not in LASTING}
+        asked = {request.directive: request for request in waiting if request.directive in OF_CONNECTION}
         again = self._receiving or (self._backlog and not self._stopped)
         for directive, wanted in ((Directive.GET, again), (Directive.READY, self._receiving)):
             if wanted or directive in asked:
                 self._ask(asked.get(directive) or _Request(directive, {}, own=True))
         for request in waiting:
             if request.directive is Directive.STOP or (
-                request.directive not in LASTING and asked[request.directive] is not request
+                request.directive in OF_CONNECTION and asked[request.directive] is not request
             ):
                 _answer(request, Ack(pending=0))
 

@@ -99,7 +99,7 @@ def _unsettled(table: EventTable, events: Sequence[Mapping[Any, object]]) -> _Fo
     found: dict[str, list[int]] = {}
     for row, event in enumerate(events):
         if not spelling.settles(event):
-            for name in set(_strange(event, spelling, "")):
+            for name in dict.fromkeys(_strange(event, spelling, "")):
                 found.setdefault(name, []).append(row)
     return found
 

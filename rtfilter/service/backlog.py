@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from rtfilter.service.records import Delivery
+from rtfilter.service.records import Delivery, Sending
 from rtfilter.store.tables import Held, Mark
 
 BESIDE: Final = 200
@@ -90,15 +90,17 @@ class Backlog:
     ----------
     pending : dict of int to Delivery
         By position; others change nothing in it.
-    sent : dict of int to int
-        How often each position was sent so far.
+    dropped : int
+        Deliveries that were dropped since the start: there was no room, or they were too old.
     """
 
     def __init__(self, bounds: Bounds = Bounds(), mark: Mark = Mark()) -> None:  # noqa: B008  # immutable
         self._bounds = bounds
         self._low, self._beyond = mark.low, set(mark.beyond)
         self.pending: dict[int, Delivery] = {}
-        self.sent: dict[int, int] = {}
+        self._sent: dict[int, int] = {}  # how often each position was
+        self.dropped, self._untold = 0, mark.dropped
+        self._told: dict[int, int] = {}  # how many were dropped, by the delivery that says so
         self._bytes = 0
         self._unwritten: set[int] = set()
         self._row_of: dict[int, int] = {}
@@ -134,6 +136,7 @@ class Backlog:
         policy, dropped = self._bounds.policy, []
         if policy == Policy.DROP_NEWEST and self.full:
             self._beyond.add(delivery.position)
+            self._lose(1)
             return [delivery.position]
         self._put(delivery)
         self._unwritten.add(delivery.position)
@@ -142,7 +145,28 @@ class Backlog:
                 oldest = next(iter(self.pending))
                 self._take(oldest)
                 dropped.append(oldest)
+            self._lose(len(dropped))
         return dropped
+
+    @property
+    def untold(self) -> int:
+        """How many were dropped that no acknowledged delivery has told of."""
+        return self._untold + sum(self._told.values())
+
+    def _lose(self, count: int) -> None:
+        self.dropped += count
+        self._untold += count
+
+    def note_sent(self, position: int) -> Sending:
+        """What is pending is being sent; returns what is to be said beside it.
+
+        The first delivery after some were dropped says how many, also when it is sent again.
+        """
+        before = self._sent.get(position, 0)
+        self._sent[position] = before + 1
+        if self._untold and position not in self._told:
+            self._told[position], self._untold = self._untold, 0
+        return Sending(before, self._told.get(position, 0))
 
     def restore(self, row: int, deliveries: Sequence[Delivery], size: int) -> None:
         """Take back a row of so many deliveries that was written before a restart; some may be left out."""
@@ -169,14 +193,17 @@ class Backlog:
         self.pending[delivery.position] = delivery
         self._bytes += len(delivery.body) + BESIDE
 
-    def _take(self, position: int) -> bool:
-        """Remove what is pending; it counts as acknowledged."""
+    def _take(self, position: int, arrived: bool = False) -> bool:
+        """Remove what is pending; it counts as acknowledged, whether it has arrived or not."""
         delivery = self.pending.pop(position, None)
         if delivery is None:
             return False
         self._bytes -= len(delivery.body) + BESIDE
         self._beyond.add(position)
-        self.sent.pop(position, None)
+        self._sent.pop(position, None)
+        told = self._told.pop(position, 0)
+        if not arrived:  # another one has to tell
+            self._untold += told
         self._unwritten.discard(position)
         number = self._row_of.get(position)
         if number is not None:
@@ -194,8 +221,13 @@ class Backlog:
         """Take deliveries away; returns how many were pending. Others are left alone."""
         count = 0
         for position in positions:
-            count += self._take(position)
+            count += self._take(position, arrived=True)
         return count
+
+    def leave(self) -> None:
+        """The user is gone, and who gets the name is not told of it."""
+        self.acknowledge(list(self.pending))
+        self._untold = 0
 
     def forget(self, subscription: int) -> None:
         """Drop the deliveries of a subscription that was removed."""
@@ -214,7 +246,10 @@ class Backlog:
             if delivery.at + self._bounds.age > moment:
                 break
             passed.append(position)
-        return self.acknowledge(passed)
+        for position in passed:
+            self._take(position)
+        self._lose(len(passed))
+        return len(passed)
 
     def written(self, settled: int, durable: int) -> Written:
         """What is to be written now, and is taken as written from here on.
@@ -249,4 +284,4 @@ class Backlog:
         self._low = low = max(self._low, low)
         row_of = self._row_of
         self._beyond = {at for at in self._beyond if at > low and (at > durable or at in row_of)}
-        return Mark(low, frozenset(self._beyond))
+        return Mark(low, frozenset(self._beyond), self.untold)

@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import ExitStack
-from itertools import accumulate
+from math import inf
 from time import perf_counter
 from typing import Any, Final
 from uuid import uuid4
@@ -22,26 +22,37 @@ from msgspec import UNSET
 
 from rtfilter.errors import EventError, PredicateError, RTFilterError
 from rtfilter.service import messages
-from rtfilter.service.errors import DirectiveError, NotAuthenticatedError, NotJSONError, ServiceError
+from rtfilter.service.errors import (
+    DirectiveError,
+    NotAuthenticatedError,
+    NotJSONError,
+    ServiceError,
+    TooLargeError,
+)
 from rtfilter.service.measures import Door
 from rtfilter.service.messages import (
     Ack,
     Connect,
     Credit,
     Disconnect,
+    Explain,
     Get,
+    List,
+    Match,
     Message,
     Misread,
     Publish,
     Ready,
+    Replace,
     Stop,
     Subscribe,
     Unsubscribe,
     without_mark,
 )
 from rtfilter.service.nesting import require_shallow
+from rtfilter.service.parse import hints_of, with_hints
 from rtfilter.service.pipeline import Pipeline, stopping
-from rtfilter.service.records import Delivery, Wish
+from rtfilter.service.records import BESIDE, BYTES_OF_ID, Delivery, Sending, fitting, shown
 from rtfilter.service.roles import Identity, Role
 from rtfilter.session import TABLE, Directive, State
 
@@ -49,8 +60,8 @@ MOST_UNSENT: Final = 100
 """Messages that wait to be sent; beyond it, deliveries stay in the backlog until some were."""
 MOST_AGAIN: Final = 10
 """Times that the wait before a delivery is sent again doubles."""
-DIGEST: Final = 2**18
-"""Bytes of the events of one DIGEST, about; one that is longer becomes several."""
+ENTRY: Final = 100
+"""Bytes of an event of a DIGEST beside the event and its ids, at most."""
 FEW: Final = 1000
 """Messages that wait, or were sent, among which none is looked for that is not needed any more."""
 
@@ -64,7 +75,8 @@ _Due = int | Sequence[int]
 
 
 class _Sent(msgspec.Struct, frozen=True, gc=False):
-    """The number of the first message that had a delivery, and when it is sent again."""
+    """The number of the first message that had a delivery, of the last where it took several; and when it
+    is sent again."""
 
     number: int
     again: float
@@ -141,7 +153,7 @@ class Conversation:
         self._heard = 0.0
         self._read = asyncio.Event()
         self._connection = ExitStack()
-        self._earliest = float("inf")  # when something is sent again
+        self._earliest = inf  # when something is sent again
         self._clock = pipeline.deliver.clock
 
     # -- deliveries ------------------------------------------------------------------------------------------
@@ -152,8 +164,20 @@ class Conversation:
             self._due.append(positions)
         else:
             self._due.extend(positions)
+        self._go_on(len(positions))
+
+    def take_over(self, positions: Sequence[int]) -> None:
+        """Send what another one was sent, before all that is yet to be sent."""
+        assert self.who is not None
+        sent = (at for at, sent in self._sent.items() if sent.again < inf)  # others wait to be sent again
+        again = sorted({*positions} | self._pipeline.following(self.who.user, positions, sent))
+        self._wait(again, inf)  # until they are sent
+        self._due.extendleft(reversed(again))
+        self._go_on(len(again))
+
+    def _go_on(self, added: int) -> None:
         self._flush()
-        self._added += len(positions)
+        self._added += added
         if self._added > self._room:
             self._prune()
 
@@ -184,41 +208,52 @@ class Conversation:
         assert self.who is not None
         user, deliver, now = self.who.user, self._pipeline.deliver, self._clock()
         room, made = MOST_UNSENT - self.outbox.qsize(), list[bytes]()
-        while self._due and self._credit != 0 and len(made) < room:
-            one = self._due.popleft()
-            if isinstance(one, int):
-                delivery = deliver.get(user, one)
-                if delivery is not None:  # else it is needed no more
-                    made.append(self._emitted(delivery, now))
+        while self._due and self._may_send and len(made) < room:
+            due = self._due.popleft()
+            found = (deliver.get(user, position) for position in _positions(due))
+            there = [one for one in found if one is not None]  # others are needed no more
+            if not there:
+                continue
+            if isinstance(due, Sequence) and (part := self._part(there)):
+                made.append(self._emitted_digest(part, now))
             else:
-                found = (deliver.get(user, position) for position in one)
-                there = self._part([delivery for delivery in found if delivery is not None])
-                if there:
-                    made.append(self._emitted_digest(there, now))
-        more = bool(self._due) and self._credit != 0  # which comes when the door has sent these
+                made += self._emitted(there[0], now)
+        more = bool(self._due) and self._may_send  # which comes when the door has sent these
         self._say(made, straight=not more)
 
     def _part(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """The first of these, as many as one message takes; the others are next."""
-        sizes = accumulate(len(one.body) for one in deliveries)
-        count = max(1, sum(size <= DIGEST for size in sizes))
+        """The first of these, as many as one DIGEST takes; the others are next. None where the first one is
+        too long, and is to be sent alone."""
+        sizes = [len(one.body) + ENTRY + 2 * BYTES_OF_ID * len(one.subscriptions) for one in deliveries]
+        count = fitting(sizes, self._pipeline.message // 2)
         if count < len(deliveries):
             self._due.appendleft([one.position for one in deliveries[count:]])
-        return deliveries[:count]
+        return deliveries[:count] if sizes[0] < self._pipeline.message - BESIDE else []
 
-    def _emitted(self, one: Delivery, now: float) -> bytes:
-        number = self._next()
-        before = self._note(one.position, now)
-        if one.ended is None:
-            return _encode(_event(number, one, before))
-        ended = {"position": one.position, "subscription": one.subscriptions[0], "reason": one.ended}
-        return _encode({"directive": "ENDED", "number": number, **ended})
+    def _emitted(self, one: Delivery, now: float) -> list[bytes]:
+        """One message; several, which are sent together, where there are more ids than one takes."""
+        number, ids = self._next(), one.subscriptions
+        sending = self._note(one.position, now)
+        if one.ended is not None:
+            ended = {"position": one.position, "subscription": ids[0], "reason": one.ended}
+            return [_encode({"directive": "ENDED", "number": number, **ended, **sending.lost})]
+        most = max(1, (self._pipeline.message - BESIDE - len(one.body)) // BYTES_OF_ID)
+        made = [_encode(_event(number, one, ids[:most], sending))]
+        parts = (ids[first : first + most] for first in range(most, len(ids), most))
+        others = Sending(sending.before)
+        made += (_encode(_event(self._next(), one, part, others)) for part in parts)
+        if len(made) > 1:  # it is acknowledged with the last of them
+            self._sent[one.position] = _Sent(self._number, self._sent.pop(one.position).again)
+        return made
 
     def _emitted_digest(self, deliveries: list[Delivery], now: float) -> bytes:
         number = self._next()
-        for one in deliveries:
-            self._note(one.position, now)
-        return _encode({"directive": "DIGEST", **_digest(number, deliveries)})
+        dropped = sum(self._note(one.position, now).dropped for one in deliveries)
+        return _encode({"directive": "DIGEST", **_digest(number, deliveries), **Sending(0, dropped).lost})
+
+    @property
+    def _may_send(self) -> bool:
+        return self._credit is None or self._credit > 0
 
     def _next(self) -> int:
         """The number of the next delivery, which takes one of the credit."""
@@ -227,16 +262,16 @@ class Conversation:
             self._credit -= 1
         return self._number
 
-    def _note(self, position: int, now: float) -> int:
-        """One is sent now, and again when it is not acknowledged; returns how often it was sent before."""
+    def _note(self, position: int, now: float) -> Sending:
+        """One is sent now, and again when it is not acknowledged; returns what is to be said beside it."""
         assert self.who is not None
-        before = self._pipeline.deliver.note_sent(self.who.user, position)
-        again = now + self._pipeline.keeping.redeliver * 2 ** min(before, MOST_AGAIN)
+        sending = self._pipeline.deliver.note_sent(self.who.user, position)
+        again = now + self._pipeline.keeping.redeliver * 2 ** min(sending.before, MOST_AGAIN)
         known = self._sent.get(position)
         self._sent[position] = _Sent(self._number if known is None else known.number, again)
         if again < self._earliest:
             self._earliest = again
-        return before
+        return sending
 
     async def room(self) -> None:
         """Wait while a peer asks and does not read what it is answered."""
@@ -252,11 +287,10 @@ class Conversation:
         """Send again what was not acknowledged in time."""
         if now < self._earliest:
             return
-        late = sorted(at for at, sent in self._sent.items() if sent.again <= now)
-        self._wait(late, float("inf"))  # until they are sent
-        self._earliest = min((sent.again for sent in self._sent.values()), default=float("inf"))
+        late = [at for at, sent in self._sent.items() if sent.again <= now]
         if late:
-            self.send(late)
+            self.take_over(late)
+        self._earliest = min((sent.again for sent in self._sent.values()), default=inf)
 
     def _wait(self, positions: Iterable[int], again: float) -> None:
         for position in positions:
@@ -303,10 +337,22 @@ class Conversation:
         assert who is not None
         match message:
             case Subscribe():
-                wish = Wish(message.where, message.metadata, message.ttl, message.digest, message.order)
-                return {"subscription": await pipeline.subscribe(who, message.filter, wish, message.key)}
+                id = await pipeline.subscribe(who, message.filter, message.wish, message.key)
+                return {"subscription": id}
             case Unsubscribe():
                 await pipeline.unsubscribe(who, message.subscription)
+            case Replace():
+                expires = await pipeline.replace(who, message.subscription, message.wish)
+                return {"subscription": message.subscription, "expires": expires}
+            case List():
+                return await self._list(who, message)
+            case Match():
+                return await self._match(who, message)
+            case Explain():
+                filter = pipeline.filter_of(who, message.subscription)
+                (event,) = pipeline.parse(filter).object(message.event).bodies
+                reasons = await pipeline.explain(who, filter, event, message.subscription)
+                return {"matched": reasons.matched, "report": str(reasons).splitlines()}
             case Ack():
                 await self._acknowledge(who, message.upto)
             case Credit():
@@ -353,15 +399,41 @@ class Conversation:
             del self._sent[position]
         await self._pipeline.acknowledge(who, positions)
 
+    async def _list(self, who: Identity, message: List) -> dict[str, Any]:
+        """Subscriptions, as many as one message takes, and the id that the others are above."""
+        if message.subscription is not None:
+            one = await self._pipeline.subscription(who, message.subscription)
+            return {"subscriptions": [shown(one)], "next": None}
+        found = await self._pipeline.subscriptions(who, message.filter, message.after, message.limit)
+        page = [_encode(shown(one)) for one in found]
+        count = fitting(map(len, page), self._pipeline.message // 2)
+        more = count < len(found) or len(found) == message.limit
+        return {
+            "subscriptions": list(map(msgspec.Raw, page[:count])),
+            "next": found[count - 1].id if more else None,
+        }
+
+    async def _match(self, who: Identity, message: Match) -> dict[str, Any]:
+        """The ids that each event matches."""
+        _require_events(message)
+        parse, several = self._pipeline.parse(message.filter), message.events
+        table = parse.row(message.event) if several is UNSET else parse.rows(several)
+        found = _encode((await self._pipeline.match(who, message.filter, table)).lists())
+        if len(found) > self._pipeline.message // 2:
+            raise TooLargeError("these events match more than one message can say; ask for fewer of them")
+        return with_hints({"matches": msgspec.Raw(found)}, hints_of(table))
+
     async def _publish(self, who: Identity, message: Publish) -> dict[str, Any]:
-        if (message.event is UNSET) == (message.events is UNSET):
-            raise DirectiveError('give "event", an object, or "events", a list of them')
+        _require_events(message)
+        most = self._pipeline.message // BYTES_OF_ID
+        if message.events is not UNSET and len(message.events) > most:
+            raise TooLargeError(f"a message has at most {most:,} events; send several")
         parse = self._pipeline.parse(message.filter)
         several = message.events
         events = parse.object(message.event) if several is UNSET else parse.objects(several)
         self._measures.parse.add(perf_counter() - self._heard, len(events.bodies))
         positions = await self._pipeline.publish(who, message.filter, events.bodies, message.key, self._heard)
-        return {"positions": positions} | ({"hints": events.hints} if events.hints else {})
+        return with_hints({"positions": positions}, events.hints)
 
     def _get(self, who: Identity) -> int:
         """Have all sent that was not sent on this connection; returns how many these are."""
@@ -422,7 +494,7 @@ class Conversation:
     @property
     def owed(self) -> int:
         """Messages that wait to be sent, and may be, and those that are being sent."""
-        return self._sending + self.outbox.qsize() + (len(self._due) if self._credit != 0 else 0)
+        return self._sending + self.outbox.qsize() + (len(self._due) if self._may_send else 0)
 
     def expel(self) -> None:
         """The user may not stay connected: say so, and have the door close."""
@@ -446,6 +518,11 @@ def after(state: State, directive: Directive) -> State:
         raise DirectiveError(f"{directive} is not allowed in {state}; allowed: {allowed}") from None
 
 
+def _require_events(message: Publish | Match) -> None:
+    if (message.event is UNSET) == (message.events is UNSET):
+        raise DirectiveError('give "event", an object, or "events", a list of them')
+
+
 def kind_of(error: RTFilterError) -> str:
     """A short name of what is wrong, which programs can compare."""
     if isinstance(error, ServiceError):
@@ -463,17 +540,18 @@ def _those_of(due: _Due, needed: Container[int]) -> _Due | None:
     return left[0] if left and isinstance(due, int) else left or None
 
 
-def _event(number: int, one: Delivery, before: int) -> dict[str, Any]:
+def _event(number: int, one: Delivery, ids: Sequence[int], sending: Sending) -> dict[str, Any]:
     return {
         "directive": "EVENT",
         "number": number,
         "position": one.position,
-        "subscriptions": one.subscriptions,
+        "subscriptions": ids,
         "filter": one.filter,
         "event": msgspec.Raw(one.body),
         "at": one.at,
         "response": one.response,
-        "redelivered": before,
+        "redelivered": sending.before,
+        **sending.lost,
     }
 
 

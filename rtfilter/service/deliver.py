@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -13,9 +14,10 @@ from typing import Final, NamedTuple, Protocol
 from msgspec import Struct
 
 from rtfilter.service.backlog import Backlog, Bounds
-from rtfilter.service.records import Delivery
+from rtfilter.service.records import Delivery, Sending
 from rtfilter.store.tables import Logged, Mark, Progress, Row
 
+_log = logging.getLogger(__name__)
 FEWEST: Final = 16
 """Users of one progress at least, where there are more."""
 MOST_PARTS: Final = 8
@@ -99,6 +101,9 @@ class Receiver(Protocol):
     def send(self, positions: Sequence[int], digest: bool = False) -> None:
         """Send these, or leave them in the backlog where the receiver is slow. Never waits."""
 
+    def take_over(self, positions: Sequence[int]) -> None:
+        """Send what another receiver was sent, and has not acknowledged."""
+
     def unacknowledged(self) -> list[int]:
         """The positions that were sent, or were to be, in order."""
 
@@ -162,6 +167,7 @@ class Deliver:
         self._given: int | None = None  # as settled, with the last progress
         self._durable = 0  # what the log has as settled, at least
         self.full: set[str] = set()
+        self._warned = set[str]()  # users of whom the log says that deliveries are dropped
         self._unwritten = Progress(None)  # what a failed transaction did not write
         self.counts: Counter[str] = Counter(delivered=0, redelivered=0, acknowledged=0, dropped=0, expired=0)
 
@@ -214,6 +220,8 @@ class Deliver:
     def _note(self, user: str, backlog: Backlog) -> None:
         """A backlog has changed."""
         self._changed[user] = None
+        if not backlog.pending:
+            self._warned.discard(user)
         if backlog.full:
             self.full.add(user)
         else:
@@ -225,7 +233,7 @@ class Deliver:
         new = []
         for one in deliveries:
             if not backlog.knows(one.position):
-                self.counts["dropped"] += len(backlog.add(one))
+                self._drop(user, backlog, "dropped", len(backlog.add(one)))
                 new.append(one)
         if not new:
             return
@@ -244,6 +252,16 @@ class Deliver:
                 self._put_off(user, one, period)
         if at_once:
             receivers[-1].send(at_once)
+
+    def _drop(self, user: str, backlog: Backlog, how: str, count: int) -> None:
+        """Count what was dropped, and log it once until nothing waits for the user any more."""
+        if not count:
+            return
+        self.counts[how] += count
+        if user not in self._warned:
+            self._warned.add(user)
+            why = "the backlog has no room" if how == "dropped" else "they have waited too long"
+            _log.warning("deliveries are dropped: %s; the next one says how many", why, extra={"user": user})
 
     def _put_off(self, user: str, delivery: Delivery, period: float) -> None:
         """Have it sent with a digest."""
@@ -274,13 +292,11 @@ class Deliver:
         """One of these."""
         return self._backlogs[user].pending.get(position) if user in self._backlogs else None
 
-    def note_sent(self, user: str, position: int) -> int:
-        """A pending delivery is being sent; returns how often it was sent before."""
-        sent = self._backlogs[user].sent
-        before = sent.get(position, 0)
-        sent[position] = before + 1
-        self.counts["redelivered" if before else "delivered"] += 1
-        return before
+    def note_sent(self, user: str, position: int) -> Sending:
+        """A pending delivery is being sent; returns what is to be said beside it."""
+        sending = self._backlogs[user].note_sent(position)
+        self.counts["redelivered" if sending.before else "delivered"] += 1
+        return sending
 
     def acknowledge(self, user: str, positions: Iterable[int]) -> None:
         """Take deliveries of a user away. It is kept with the next `progress`."""
@@ -288,6 +304,18 @@ class Deliver:
         if backlog is not None:
             self.counts["acknowledged"] += backlog.acknowledge(positions)
             self._note(user, backlog)
+
+    def leave(self, user: str) -> None:
+        """A user is gone, and another one may get the name."""
+        backlog = self._backlogs.get(user)
+        if backlog is not None:
+            self.counts["acknowledged"] += len(backlog.pending)
+            backlog.leave()
+            self._note(user, backlog)
+
+    def dropped(self, user: str) -> int:
+        """How many deliveries of a user were dropped since the start."""
+        return self._backlogs[user].dropped if user in self._backlogs else 0
 
     def forget(self, user: str, subscription: int) -> None:
         """A subscription was removed; what it matched is not delivered any more."""
@@ -322,7 +350,8 @@ class Deliver:
         self._receivers[user] = left
         if len(left) < len(before):
             known = set(left[-1].unacknowledged())
-            left[-1].send([at for at in receiver.unacknowledged() if at not in known and self.get(user, at)])
+            theirs = (at for at in receiver.unacknowledged() if at not in known)
+            left[-1].take_over([at for at in theirs if self.get(user, at) is not None])
 
     # -- as time goes by -------------------------------------------------------------------------------------
 
@@ -341,7 +370,7 @@ class Deliver:
         for user, backlog in self._backlogs.items():
             expired = backlog.expire(moment)
             if expired:
-                self.counts["expired"] += expired
+                self._drop(user, backlog, "expired", expired)
                 self._note(user, backlog)
 
     @property

@@ -263,7 +263,7 @@ class Match:
             events: list[Any] = [msgspec.json.decode(one.entry.body) for one in batch]
             turns = None
             if index.info.key is not None and index.ordered:
-                turns = Turns([_key(event, index.info.key) for event in events])
+                turns = Turns([key_of(event, index.info.key) for event in events])
             with index.paced(len(batch)):
                 for group in index.filter.stream(events).groups():
                     known = perf_counter()
@@ -337,7 +337,7 @@ def _found(batch: Sequence[Logged], group: CompletedGroup, turns: Turns | None, 
     return found
 
 
-def _key(event: dict[str, Any], name: str) -> Any:
+def key_of(event: dict[str, Any], name: str) -> Any:
     """Whose event it is; None where it is not of exactly one, such as where it has a list."""
     if not name.isascii():
         event = dict(with_composed_names(event, frozenset((name,))))

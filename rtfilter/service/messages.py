@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from rtfilter.service.errors import DirectiveError
+from rtfilter.service.records import MOST_OF_A_PAGE, Wish
 from rtfilter.session import Directive
 
 DEFAULT: Final = "default"
@@ -39,16 +40,32 @@ class Connect(Message):
     password: str = ""
 
 
-class Subscribe(Message, kw_only=True):
-    """A subscription; see `rtfilter.service.records.Wish`. `key` makes a repeated one the same."""
+class _Wished(Message, kw_only=True):
+    """A subscription as it is asked for."""
 
     where: Any
-    filter: str = DEFAULT
     metadata: Any = None
     ttl: Any = None
     digest: Any = None
     order: Any = None
+
+    @property
+    def wish(self) -> Wish:
+        """The same, for the pipeline."""
+        return Wish(self.where, self.metadata, self.ttl, self.digest, self.order)
+
+
+class Subscribe(_Wished, kw_only=True):
+    """A new subscription. `key` makes a repeated one the same."""
+
+    filter: str = DEFAULT
     key: str | None = None
+
+
+class Replace(_Wished, kw_only=True):
+    """What takes the place of one's subscription, as a whole."""
+
+    subscription: _Whole
 
 
 class Unsubscribe(Message, kw_only=True):
@@ -85,16 +102,56 @@ class Credit(Message, kw_only=True):
     more: _Whole
 
 
-class Publish(Message):
-    """One event, or a list of them. `key` makes repeated ones the same."""
+class _Events(Message):
+    """One event, or a list of them."""
 
     event: Any = UNSET
     events: list[Any] | UnsetType = UNSET
     filter: str = DEFAULT
+
+
+class Publish(_Events):
+    """Events to be delivered. `key` makes repeated ones the same."""
+
     key: str | None = None
 
 
-_Any = Connect | Subscribe | Unsubscribe | Ready | Stop | Get | Disconnect | Ack | Credit | Publish
+class Match(_Events):
+    """Events to be matched only."""
+
+
+class Explain(Message, kw_only=True):
+    """One's subscription, and an event that it matches or not."""
+
+    subscription: _Whole
+    event: Any
+
+
+class List(Message):
+    """One's subscriptions, of one filter or all, above an id; or one of them."""
+
+    filter: str | None = None
+    after: _Whole = 0
+    limit: Annotated[int, Meta(ge=1, le=MOST_OF_A_PAGE)] = 100
+    subscription: _Whole | None = None
+
+
+_Any = (
+    Connect
+    | Subscribe
+    | Unsubscribe
+    | Replace
+    | List
+    | Ready
+    | Stop
+    | Get
+    | Disconnect
+    | Ack
+    | Credit
+    | Publish
+    | Match
+    | Explain
+)
 _message: Final = msgspec.json.Decoder(_Any)
 
 

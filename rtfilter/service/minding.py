@@ -40,7 +40,8 @@ class Keeping(NamedTuple):
     Attributes
     ----------
     retention : float
-        Seconds that events stay in the log, and idempotency keys with them. No delivery may get older.
+        Seconds that events stay in the log, and the idempotency keys of publishing them. No delivery may get
+        older.
     redeliver : float
         Seconds after which a delivery that was not acknowledged is sent again; twice as long each time.
     changes : int

@@ -12,6 +12,8 @@ from rtfilter.errors import EventError
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 
+MOST_BYTES: Final = 2**19
+"""Of an event, by default."""
 Hook = Callable[[dict[str, Any]], None]
 """Adds to an event, such as the time of its arrival."""
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
@@ -31,6 +33,17 @@ class Parsed(NamedTuple):
     """Misspelt attributes and values of another type: the events are taken, but may not be meant so."""
 
 
+def hints_of(table: EventTable) -> list[str]:
+    """What is odd about some events, as answers have it."""
+    several = len(table) > 1
+    return [f"event {one.row}: {one}" if several else str(one) for one in table.odd[:MOST_HINTS]]
+
+
+def with_hints(answer: dict[str, Any], hints: list[str]) -> dict[str, Any]:
+    """An answer that has hints, if there are any."""
+    return answer | {"hints": hints} if hints else answer
+
+
 class Parse:
     """Reads events, and refuses those that could not be matched.
 
@@ -39,10 +52,12 @@ class Parse:
     schema : Schema
     hook : callable, optional
         Is called with each event before it is checked; what it adds is stored.
+    most : int
+        Bytes of an event that is stored.
     """
 
-    def __init__(self, schema: Schema, hook: Hook | None = None) -> None:
-        self._schema, self._hook = schema, hook
+    def __init__(self, schema: Schema, hook: Hook | None = None, most: int = MOST_BYTES) -> None:
+        self._schema, self._hook, self._most = schema, hook, most
 
     # -- to be stored ----------------------------------------------------------------------------------------
 
@@ -63,8 +78,7 @@ class Parse:
 
     def object(self, event: Any) -> Parsed:
         """Return one that is decoded already. Raises `EventError`."""
-        _require_object(event, None)
-        return self._parsed(self._read([event], lone=True), [event], lone=True)
+        return self._parsed(self.row(event), [event], lone=True)
 
     # -- to be matched only ----------------------------------------------------------------------------------
 
@@ -81,6 +95,11 @@ class Parse:
         for row, event in enumerate(events):
             _require_object(event, row)
         return self._read(events)
+
+    def row(self, event: Any) -> EventTable:
+        """As `object`."""
+        _require_object(event, None)
+        return self._read([event], lone=True)
 
     def columns(self, table: Any) -> EventTable | None:
         """The events of a `pyarrow.Table`, without making objects of them; None where `rows` is needed."""
@@ -111,10 +130,17 @@ class Parse:
     def _parsed(
         self, table: EventTable, events: Sequence[Any], bodies: list[bytes] | None = None, lone: bool = False
     ) -> Parsed:
-        hints = [str(one) if lone else f"event {one.row}: {one}" for one in table.odd[:MOST_HINTS]]
         if bodies is None or self._hook is not None:
             bodies = list(map(_encode, events))
-        return Parsed(bodies, hints)
+        sizes = list(map(len, bodies))
+        if max(sizes, default=0) > self._most:
+            row = next(row for row, size in enumerate(sizes) if size > self._most)
+            raise EventError(
+                f"an event has at most {self._most} bytes as JSON, and this one has {sizes[row]}; "
+                "keep elsewhere what is large, and put its address into the event",
+                row=None if lone else row,
+            )
+        return Parsed(bodies, hints_of(table))
 
 
 def _is_plain(kind: Any) -> bool:

@@ -43,11 +43,11 @@ from rtfilter.service.errors import (
     TooManyError,
     UnknownError,
 )
-from rtfilter.service.match import Index, Match
+from rtfilter.service.match import Index, Match, key_of
 from rtfilter.service.measures import Measures
 from rtfilter.service.minding import Keeping, Minder
 from rtfilter.service.parse import Hook, Parse
-from rtfilter.service.records import Delivery, FilterInfo, Page, Subscription, Wish
+from rtfilter.service.records import Delivery, FilterInfo, Page, Sending, Subscription, Wish, fitting
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.subscriptions import (
     REMOVED,
@@ -118,6 +118,9 @@ class Pipeline:
         Makes the metrics of a filter; by default it has none.
     clock : callable
         Seconds since 1970; see `Clock`.
+    message : int
+        Bytes of a message of a session, about so many of a page of an answer, and half as many of an event:
+        so what is taken in can be sent.
 
     Attributes
     ----------
@@ -135,10 +138,11 @@ class Pipeline:
         hook: Hook | None = None,
         metrics: MakeMetrics = lambda info: None,
         clock: Callable[[], float] = time.time,
+        message: int = 2**20,
     ) -> None:
         self.users: Authenticate = users or Open()
         bounds = bounds._replace(age=min(bounds.age, keeping.retention))
-        self.keeping, self._bounds = keeping, bounds
+        self.keeping, self._bounds, self.message = keeping, bounds, message
         self._clock = clock = Clock(clock, log.latest)
         self._log, self._folder, self._hook, self._metrics = log, folder / "indexes", hook, metrics
         self._owners = Owners()
@@ -216,7 +220,7 @@ class Pipeline:
 
     def _add(self, index: Index) -> None:
         self._indexes[index.info.name] = index
-        self._parsers[index.info.name] = Parse(index.info.schema, self._hook)
+        self._parsers[index.info.name] = Parse(index.info.schema, self._hook, self.message // 2)
         self.measures.begin(index.info.name)
 
     async def drain(self) -> None:
@@ -278,7 +282,7 @@ class Pipeline:
             if isinstance(ended, Exception) and not isinstance(ended, ConflictError):
                 raise ended
         await self.settled(max(self._begun, self._changed))  # not the head: it may be that of a filter
-        self.deliver.acknowledge(user, [one.position for one in self.deliver.pending(user)])
+        self.deliver.leave(user)
         await self._store.flush()
         await self.users.forgotten(user)
 
@@ -424,7 +428,7 @@ class Pipeline:
             await self._store.change(self._log.remove_filter, name)  # or it is to be asked for again
             del self._parsers[name]
             metrics = self._indexes.pop(name).filter.metrics
-            if metrics is not None:
+            if metrics:
                 metrics.leave()
             self.measures.forget(name)
             self._leaving.discard(name)
@@ -491,7 +495,7 @@ class Pipeline:
         def look() -> Page:
             first = max(after, info.since)
             events = self._log.events(filter, user=user, since=since, until=until, after=first)
-            return reading.query(info.schema, where, events, limit)
+            return reading.query(info.schema, where, events, limit, self.message)
 
         try:
             async with asyncio.timeout(QUERY):
@@ -532,6 +536,13 @@ class Pipeline:
         await self.settled(self._changed)
         return await self.beside(reading.explain, self._index(filter).filter, event, id)
 
+    def filter_of(self, who: Identity, id: int) -> str:
+        """The filter of one of the user's subscriptions. Raises `UnknownError`. For subscribers."""
+        who.require(Role.SUBSCRIBER)
+        if not self._owns(who, id):
+            raise UnknownError(f"there is no subscription {id}")
+        return self._owners[id].filter
+
     def _owns(self, who: Identity, id: int) -> bool:
         owned = self._owners.get(id)
         return owned is not None and (owned.user == who.user or Role.ADMIN in who.roles)
@@ -555,19 +566,30 @@ class Pipeline:
     ) -> list[int | RTFilterError]:
         """Subscribe what can be; for each wish its id, or what is wrong with it.
 
-        With a key, what failed for a moment is made when it is asked for again, and nothing twice.
+        With a key, what failed for a moment is made when it is asked for again, and nothing twice. A single
+        subscription that has ended is made anew; of several, that is reported.
         """
         who.require(Role.SUBSCRIBER)
         index = self._index(filter)
         known = None if key is None else await self.beside(_key, who, key, _asked(filter, wishes))
-        again = known is not None and await self.ask(self._log.has, known)
+        again = known is not None and await self.ask(self._log.has, known, self._clock())
         most = self.users.most_subscriptions
         if not again and self._owners.of_user[who.user] + len(wishes) > most:
             raise TooManyError(f"a user may have {most} subscriptions at most")
         wrong = await self.beside(check, wishes, index, not again)
         good = [wish for row, wish in enumerate(wishes) if row not in wrong]
         made = await self._put_wishes(who, filter, good, known)
+        if again:
+            made = map(self._there_still, made)
         return [wrong[row] if row in wrong else next(made) for row in range(len(wishes))]
+
+    def _there_still(self, made: int | RTFilterError) -> int | RTFilterError:
+        """What a repeated request is answered: of several subscriptions, some may have ended."""
+        if isinstance(made, int):
+            owned = self._owners.get(made)
+            if owned is None or (owned.expires is not None and owned.expires <= self._clock()):
+                return UnknownError(f"the subscription {made} has ended; ask for it with another key")
+        return made
 
     async def _put_wishes(
         self, who: Identity, filter: str, wishes: Sequence[Wish], key: Key | None
@@ -619,8 +641,11 @@ class Pipeline:
         )
         return [subscription_of(one) for one in found]
 
-    async def replace(self, who: Identity, id: int, wish: Wish) -> None:
-        """Replace a subscription, once that is durable; what it matched before is still delivered."""
+    async def replace(self, who: Identity, id: int, wish: Wish) -> float | None:
+        """Replace a subscription as a whole; what it matched before is still delivered.
+
+        Returns when it ends by itself, in seconds since 1970, once it is durable.
+        """
         who.require(Role.SUBSCRIBER)
         if not self._owns(who, id):
             raise UnknownError(f"there is no subscription {id}")
@@ -629,7 +654,9 @@ class Pipeline:
         if wrong:
             raise _lone(wrong[0])
         at, arrived = self._clock(), time.perf_counter()
-        await self._store.put([entry_of(Kind.REPLACE, owned.filter, owned.user, wish, at, arrived, id)])
+        entry = entry_of(Kind.REPLACE, owned.filter, owned.user, wish, at, arrived, id)
+        await self._store.put([entry])
+        return entry.expires
 
     async def unsubscribe(self, who: Identity, id: int) -> None:
         """Remove a subscription, with its deliveries.
@@ -656,10 +683,45 @@ class Pipeline:
         who.require(Role.SUBSCRIBER)
         return sorted(self.deliver.pending(who.user), key=attrgetter("position"))
 
-    def pull(self, who: Identity, limit: int, after: int = 0) -> list[tuple[Delivery, int]]:
-        """The first of these above a position, as sent now, and how often each was sent before."""
-        found = [one for one in self.pending(who) if one.position > after][:limit]
-        return [(one, self.deliver.note_sent(who.user, one.position)) for one in found]
+    def pull(
+        self, who: Identity, limit: int, after: int = 0
+    ) -> tuple[list[tuple[Delivery, Sending]], int | None]:
+        """The first of these above a position, as sent now, and what is said beside each.
+
+        Also the position to go on after, None where there are no more.
+        """
+        left = [one for one in self.pending(who) if one.position > after]
+        found = left[: min(limit, fitting((one.size for one in left), self.message))]
+        sent = [(one, self.deliver.note_sent(who.user, one.position)) for one in found]
+        return sent, found[-1].position if len(found) < len(left) else None
+
+    def following(self, user: str, again: Iterable[int], sent: Iterable[int]) -> set[int]:
+        """Of what was sent to a user, all that has to follow what is sent again: later events of its keys."""
+        first: dict[tuple[str, Any], int] = {}
+        for position in again:
+            key = self._key_of(user, position)
+            if key is not None:
+                first[key] = min(position, first.get(key, position))
+        if not first:
+            return set()
+        lowest = min(first.values())
+        found = ((position, self._key_of(user, position)) for position in sent if position > lowest)
+        return {
+            position for position, key in found if key is not None and position > first.get(key, position)
+        }
+
+    def _key_of(self, user: str, position: int) -> tuple[str, Any] | None:
+        """The filter and the key by which a pending delivery is in order, if it is."""
+        one = self.deliver.get(user, position)
+        if one is None or one.ended is not None or one.filter not in self._indexes:
+            return None
+        name = self._indexes[one.filter].info.key
+        if name is None or not any(
+            id in self._owners and self._owners[id].ordered for id in one.subscriptions
+        ):
+            return None
+        key = key_of(msgspec.json.decode(one.body), name)
+        return None if key is None else (one.filter, key)
 
     async def acknowledge(self, who: Identity, positions: Iterable[int]) -> None:
         """Take deliveries of the user away, durably; others are left alone."""
@@ -697,6 +759,7 @@ class Pipeline:
             "user": who.user,
             "subscriptions": self._owners.of_user[who.user],
             "pending": len(self.deliver.pending(who.user)),
+            "dropped": self.deliver.dropped(who.user),
         }
         if Role.ADMIN in who.roles:
             found["server"] = self.counts

@@ -27,8 +27,11 @@ def explain(filter: EventFilter, event: bytes, id: int) -> Explanation:
     return filter.explain(msgspec.json.decode(event), id)
 
 
-def query(schema: Schema, where: Any, events: Iterator[Logged], limit: int) -> Page:
-    """The first events that a predicate matches, of as many as one query may look at."""
+def query(schema: Schema, where: Any, events: Iterator[Logged], limit: int, most_bytes: int) -> Page:
+    """The first events that a predicate matches, of as many as one query may look at.
+
+    They are at most `limit`, and none comes after `most_bytes` of them.
+    """
     one = None
     if where is not None:
         if not isinstance(where, str | dict):
@@ -36,7 +39,7 @@ def query(schema: Schema, where: Any, events: Iterator[Logged], limit: int) -> P
         one = EventFilter(schema, max_unbounded=None)
         one.subscribe(where)
     found: list[StoredEvent] = []
-    seen = last = 0
+    seen = last = size = 0
     while some := list(islice(events, min(_SOME, MOST_SCANNED - seen))):
         begun = time.perf_counter()
         hits = np.ones(len(some), bool)
@@ -47,7 +50,8 @@ def query(schema: Schema, where: Any, events: Iterator[Logged], limit: int) -> P
             last = position
             if hit:
                 found.append(StoredEvent(position, entry.at, entry.user, entry.body))
-                if len(found) == limit:
+                size += len(entry.body)
+                if len(found) == limit or size >= most_bytes:
                     return Page(found, last)
         seen += len(some)
         time.sleep(time.perf_counter() - begun)  # half of the time is for others

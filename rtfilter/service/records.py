@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from rtfilter.events.schema import Schema
+
+MOST_OF_A_PAGE: Final = 1000
+BYTES_OF_ID: Final = 20
+"""Of a position or an id in a list, at most."""
+BESIDE: Final = 320
+"""Bytes of a delivery as JSON beside its event and its ids, at most."""
 
 
 class FilterInfo(NamedTuple):
@@ -76,6 +84,19 @@ class Subscription(NamedTuple):
     expires: float | None
 
 
+def shown(one: Subscription) -> dict[str, Any]:
+    """A subscription as JSON."""
+    wish = one.wish._asdict()
+    return {
+        "subscription": one.id,
+        "filter": one.filter,
+        "user": one.user,
+        **wish,
+        "since": one.since,
+        "expires": one.expires,
+    }
+
+
 class StoredEvent(NamedTuple):
     """An event of the log; `at` is when it arrived, in seconds since 1970."""
 
@@ -120,11 +141,42 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     response: float | None = None
     ended: str | None = None
 
+    @property
+    def size(self) -> int:
+        """Bytes of it as JSON, about, and not less."""
+        return len(self.body) + BESIDE + BYTES_OF_ID * len(self.subscriptions)
 
-def pulled(one: Delivery, before: int) -> dict[str, Any]:
-    """A delivery as JSON, where it is pulled or sent to a webhook; `before` is how often it was sent."""
+
+def fitting(sizes: Iterable[int], most: int) -> int:
+    """How many of the first have at most so many bytes together; one has to fit."""
+    return max(1, sum(size <= most for size in accumulate(sizes)))
+
+
+class Sending(NamedTuple):
+    """What is said beside a delivery.
+
+    Attributes
+    ----------
+    before : int
+        How often it was sent before.
+    dropped : int
+        How many deliveries of the user were dropped before, of which none has told yet.
+    """
+
+    before: int
+    dropped: int = 0
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """As JSON has it: only where some were dropped."""
+        return {"dropped": self.dropped} if self.dropped else {}
+
+
+def pulled(one: Delivery, sending: Sending) -> dict[str, Any]:
+    """A delivery as JSON, where it is pulled or sent to a webhook."""
     if one.ended is not None:
-        return {"position": one.position, "ended": one.subscriptions[0], "reason": one.ended, "at": one.at}
+        ended = {"position": one.position, "ended": one.subscriptions[0], "reason": one.ended, "at": one.at}
+        return {**ended, **sending.lost}
     return {
         "position": one.position,
         "subscriptions": one.subscriptions,
@@ -132,5 +184,6 @@ def pulled(one: Delivery, before: int) -> dict[str, Any]:
         "event": msgspec.Raw(one.body),
         "at": one.at,
         "response": one.response,
-        "redelivered": before,
+        "redelivered": sending.before,
+        **sending.lost,
     }

@@ -212,7 +212,13 @@ async def _running(
             limits = UserLimits(settings.subscriptions, settings.connections, settings.rate)
             users = Access(Users(made), limits)
             pipeline = Pipeline(
-                log, settings.data, users, settings.bounds, settings.keeping, metrics=metrics.of
+                log,
+                settings.data,
+                users,
+                settings.bounds,
+                settings.keeping,
+                metrics=metrics.of,
+                message=settings.frame,
             )
             gc.disable()  # or it would look again and again at a million subscriptions,
             try:

@@ -56,7 +56,7 @@ class Settings(BaseSettings):
     durability : "process" or "power"
         What the loss of which an answer survives.
     body, frame : int
-        Most bytes of the body of a request, and of a message of a session.
+        Most bytes of the body of a request, and of a message of a session; an event has half of that.
     nesting : int
         How deep JSON may nest.
     subscriptions, connections : int
@@ -88,7 +88,7 @@ class Settings(BaseSettings):
     certificate_key: Place | None = None
     durability: Literal["process", "power"] = "process"
     body: Count = 16 * 2**20
-    frame: Count = 2**20
+    frame: Annotated[int, Field(ge=4096, le=2**30)] = 2**20
     nesting: Annotated[int, Field(ge=1, le=500)] = 64
     subscriptions: Count = 1_000_000
     connections: Count = 100

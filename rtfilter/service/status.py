@@ -63,7 +63,7 @@ def _of_filter(index: Index, response: Histogram | None) -> dict[str, Any]:
             "counts": response.counts.tolist(),  # of each bucket; the last is what is beyond the last bound
             "sum": float(response.total),
         }
-    if filter.metrics is None:
+    if not filter.metrics:
         return found
     totals = filter.metrics.totals()
     classes: dict[str, dict[str, Any]] = totals.controller.get("classes", {})

@@ -184,7 +184,7 @@ class Log:
             rows = _Rows([], [])
             keys: dict[tuple[str, str], tuple[bytes, Placed]] = {}
             for request in requests:
-                found = self._known(connection, request.key, keys)
+                found = self._known(connection, request, keys)
                 if found is None:
                     found = self._place(connection, request, head + 1, rows)
                     if request.key is not None and found.error is None:
@@ -213,25 +213,25 @@ class Log:
         self._in_doubt = False
         return found
 
-    def has(self, key: Key) -> bool:
-        """Whether a request with this key was put in, and its entries are kept."""
+    def has(self, key: Key, moment: float) -> bool:
+        """Whether a request with this key was put in, and what it made is there at a moment."""
         with self._engine.connect() as connection:
-            asked = sql.select(KEYS.c.first).where(KEYS.c.user == key.user, KEYS.c.key == key.key)
-            return connection.execute(asked).first() is not None
+            return _kept(connection, key, moment) is not None
 
     def _known(
-        self, connection: sql.Connection, key: Key | None, keys: dict[tuple[str, str], tuple[bytes, Placed]]
+        self, connection: sql.Connection, request: Request, keys: dict[tuple[str, str], tuple[bytes, Placed]]
     ) -> Placed | None:
-        """Where the same request was put, in this transaction or before."""
+        """Where the same request was put, in this transaction or before; None where nothing of it is left."""
+        key = request.key
         if key is None:
             return None
         there = keys.get(key[:2])
         if there is None:
-            asked = sql.select(KEYS.c.request, KEYS.c.first, KEYS.c["count"])
-            row = connection.execute(asked.where(KEYS.c.user == key.user, KEYS.c.key == key.key)).first()
-            if row is None:
+            moment = max((entry.at for entry in request.entries), default=self.latest)
+            there = _kept(connection, key, moment)
+            if there is None:
+                connection.execute(sql.delete(KEYS).where(_of(key)))
                 return None
-            there = bytes(row[0]), Placed(int(row[1]), int(row[2]), False)
         if there[0] != key.request:
             error = RefusedError(f"the key {key.key!r} stands for another request; take a new one")
             return Placed(0, 0, False, error)
@@ -305,12 +305,20 @@ class Log:
             if upto is not None:
                 old = within & LOG.c.subscription.is_(None) & (LOG.c.position <= upto)
                 count = connection.execute(sql.delete(LOG).where(old)).rowcount
-                connection.execute(sql.delete(KEYS).where(KEYS.c.first <= upto))
+                theirs = (KEYS.c.first > self._trimmed) & (KEYS.c.first <= upto)
+                last_of = KEYS.c.first + KEYS.c["count"] - 1
+                live = sql.exists().where(_LIVE, LOG.c.subscription.between(KEYS.c.first, last_of))
+                connection.execute(sql.delete(KEYS).where(theirs & ~live))
             else:
                 superseded = LOG.c.subscription.is_not(None) & (LOG.c.until <= changes)
                 superseded &= (LOG.c.kind != str(Kind.UNSUBSCRIBE)) | (LOG.c.position <= last)
-                these = sql.select(LOG.c.position).where(superseded).limit(TRIMMED).scalar_subquery()
+                old_changes = sql.select(LOG.c.position, LOG.c.subscription, LOG.c.kind).where(superseded)
+                rows = connection.execute(old_changes.limit(TRIMMED)).all()
+                these = [position for position, _, _ in rows]
+                ended = [id for _, id, kind in rows if kind == Kind.UNSUBSCRIBE]
                 count = connection.execute(sql.delete(LOG).where(LOG.c.position.in_(these))).rowcount
+                one = KEYS.c["count"] == 1
+                connection.execute(sql.delete(KEYS).where(KEYS.c.first.in_(ended) & one))
         if upto is None:
             return Trimmed(count, more=count == TRIMMED)
         self._trimmed = upto
@@ -431,7 +439,10 @@ class Log:
         """What each user has acknowledged."""
         with self._engine.connect() as connection:
             rows = connection.execute(sql.select(MARKS)).all()
-        return {user: Mark(low, frozenset(msgspec.json.decode(beyond))) for user, low, beyond in rows}
+        return {
+            user: Mark(low, frozenset(msgspec.json.decode(beyond)), dropped)
+            for user, low, beyond, dropped in rows
+        }
 
     def backlog(self) -> Iterator[Row]:
         """What waits for users, by user and number."""
@@ -443,6 +454,27 @@ class Log:
     def close(self) -> None:
         """Close the database."""
         self._engine.dispose()
+
+
+def _of(key: Key) -> sql.ColumnElement[bool]:
+    return (KEYS.c.user == key.user) & (KEYS.c.key == key.key)
+
+
+def _kept(connection: sql.Connection, key: Key, moment: float) -> tuple[bytes, Placed] | None:
+    """What a key stands for, unless that is a single subscription which has ended by a moment."""
+    asked = sql.select(KEYS.c.request, KEYS.c.first, KEYS.c["count"])
+    row = connection.execute(asked.where(_of(key))).first()
+    if row is None:
+        return None
+    first, count = int(row[1]), int(row[2])
+    if count == 1:
+        event = (LOG.c.position == first) & LOG.c.subscription.is_(None)
+        ends_later = LOG.c.expires.is_(None) | (LOG.c.expires > moment)
+        live = _LIVE & (LOG.c.subscription == first) & ends_later
+        there = sql.select(sql.exists().where(event) | sql.exists().where(live))
+        if not connection.execute(there).scalar():
+            return None
+    return bytes(row[0]), Placed(first, count, False)
 
 
 def _logged(row: Any) -> Logged:
@@ -513,7 +545,8 @@ class _Progress:
         if progress.settled is not None:
             _put_state(connection, "settled", progress.settled)
         marks = [
-            (user, low, msgspec.json.encode(sorted(beyond))) for user, (low, beyond) in progress.marks.items()
+            (user, low, msgspec.json.encode(sorted(beyond)), dropped)
+            for user, (low, beyond, dropped) in progress.marks.items()
         ]
         rows = [(user, number, msgspec.json.encode(rest)) for user, number, rest in progress.rows]
         self._no_mark(connection, [(user,) for user in progress.marks])

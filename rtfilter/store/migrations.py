@@ -35,10 +35,16 @@ def _find_what_was_superseded(connection: sql.Connection) -> None:
     connection.exec_driver_sql("CREATE INDEX superseded ON log (until) WHERE until IS NOT NULL")
 
 
+def _count_what_was_dropped(connection: sql.Connection) -> None:
+    """To 5. Users are told of it, also after a restart."""
+    connection.exec_driver_sql("ALTER TABLE marks ADD COLUMN dropped BIGINT NOT NULL DEFAULT 0")
+
+
 STEPS: Final[tuple[Step, ...]] = (
     _find_keys_by_position,
     _count_failures_of_webhooks,
     _find_what_was_superseded,
+    _count_what_was_dropped,
 )
 """The first leads from version 1 to 2. A step names its columns itself: `TABLES` is of the last version."""
 VERSION: Final = 1 + len(STEPS)

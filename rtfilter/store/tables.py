@@ -62,6 +62,7 @@ MARKS = sql.Table(
     sql.Column("user", sql.Text, primary_key=True),
     sql.Column("low", _Whole, nullable=False),
     sql.Column("beyond", sql.LargeBinary, nullable=False),
+    sql.Column("dropped", _Whole, nullable=False, server_default="0"),
 )
 BACKLOG = sql.Table(
     "backlog",
@@ -136,10 +137,14 @@ class Logged(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What a user has acknowledged: every event up to `low`, and those in `beyond`, which are above it."""
+    """What a user has acknowledged: every event up to `low`, and those in `beyond`, which are above it.
+
+    `dropped` is how many deliveries were dropped that the user has not been told of.
+    """
 
     low: int = 0
     beyond: frozenset[int] = frozenset()
+    dropped: int = 0
 
 
 class Key(NamedTuple):

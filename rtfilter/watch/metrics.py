@@ -370,7 +370,7 @@ def serve(registry: CollectorRegistry, port: int, address: str = "127.0.0.1") ->
     if not hasattr(registry, "collect") or isinstance(registry, Metrics):
         raise TypeError(
             "serve takes the registry of metrics, such as filter.metrics.registry of an EventFilter(schema, "
-            f"metrics=True), whose metrics are None without metrics=True; got {registry!r:.60}"
+            f"metrics=True); got {registry!r:.60}"
         )
     try:
         server, thread = start_http_server(port, address, registry=registry)

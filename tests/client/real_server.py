@@ -96,4 +96,4 @@ class Framed:
             self._frames.feed(data)
             self._heard += self._frames
         frame = self._heard.pop(0)
-        return {"directive": frame.directive.name, **json.loads(frame.body)}
+        return {"directive": frame.directive.name, **json.loads(frame.body or b"{}")}

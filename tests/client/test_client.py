@@ -472,10 +472,11 @@ def test_what_is_refused_later_ends_the_client():
     run(script)
 
 
-def test_a_message_that_is_too_large_is_not_sent_for_ever():
+@pytest.mark.parametrize("operation", ["publish", "match"])
+def test_a_message_that_is_too_large_is_not_sent_for_ever(operation):
     async def script(server, client):
         with pytest.raises(RefusedError) as told:
-            await client.publish([{"price": 1, "text": "x" * 20_000}])
+            await getattr(client, operation)([{"price": 1, "text": "x" * 20_000}])
         assert told.value.kind == "too-large"
         assert await client.publish({"price": 1}) == [1]
 

@@ -16,7 +16,7 @@ from real_server import ENVIRONMENT, RealServer, serving
 import forks
 from lengths import long_but
 from rtfilter.cli import FAILED, INTERRUPTED, PIPE_CLOSED, main
-from rtfilter.client import connect_plain
+from rtfilter.client import PlainClient, RefusedError, connect_plain
 
 pytestmark = pytest.mark.slow
 ROWS = [{"symbol": f"S{i}", "price": float(i)} for i in range(10)]
@@ -82,9 +82,49 @@ def test_subscribe_publish_listen(asked, tmp_path, form):
     assert all(one["subscriptions"] == [int(id)] and one["filter"] == "default" for one in found)
     assert found[0]["redelivered"] == 1
     assert "redelivered" not in found[1] or found[1]["redelivered"] == 1
-    assert asked("subscribe", "--remove", id, "--user", user)[0] == 0
+    assert asked("subscriptions", "remove", id, "--user", user)[0] == 0
     with connect_plain(os.environ["RTFILTER_URL"], user=user) as client:
         assert client.get() == 0
+
+
+def test_subscriptions_are_shown_changed_and_tried(asked, tmp_path):
+    me = ("--user", "gus")
+    first, second = (
+        asked("subscribe", where, "--ttl", "900", *me)[1][0] for where in ("price > 7", "price > 8")
+    )
+    shown = [json.loads(line) for line in asked("subscriptions", "list", *me)[1]]
+    assert [(one["subscription"], one["where"]) for one in shown] == [
+        (int(first), "price > 7"),
+        (int(second), "price > 8"),
+    ]
+    assert all(one["expires"] == pytest.approx(one["since"] + 900) for one in shown)
+    pattern = '{"symbol": ["S9"]}'
+    assert asked("subscriptions", "replace", second, pattern, "--metadata", '{"a": 1}', *me)[0] == 0
+    (line,) = asked("subscriptions", "show", second, *me)[1]
+    one = json.loads(line)
+    assert (one["where"], one["metadata"]) == (json.loads(pattern), {"a": 1})
+    assert "expires" not in one
+    code, lines, _ = asked("subscriptions", "match", written(tmp_path, "csv"), *me)
+    assert (code, lines) == (0, ["event,subscription", f"8,{first}", f"9,{first}", f"9,{second}"])
+    code, lines, _ = asked("subscriptions", "explain", first, '{"price": 5}', *me)
+    assert (code, lines[0]) == (0, "no match")
+    assert asked("subscriptions", "remove", first, *me)[0] == 0
+    assert len(asked("subscriptions", "list", *me)[1]) == 1
+
+
+def test_a_bad_event_that_is_tried_is_told_with_its_line(asked, tmp_path):
+    path = tmp_path / "bad.jsonl"
+    path.write_text(
+        '{"price": 1}\n' + json.dumps({"price": [*range(50)], "symbol": [*map(str, range(50))]}) + "\n"
+    )
+    code, _, said = asked("subscriptions", "match", path, "--user", "gus")
+    assert code == FAILED
+    assert f"{path}:2: " in said
+
+
+def test_a_subscription_with_a_name_is_one(asked):
+    ids = [asked("subscribe", "price > 7", "--key", "mine", "--user", "hal")[1] for _ in range(2)]
+    assert ids[0] == ids[1]
 
 
 def test_a_named_publication_is_one(asked, tmp_path):
@@ -133,7 +173,7 @@ def test_a_bad_event_is_told_with_its_line(asked, tmp_path):
     [
         (["subscribe", "price >", "--user", "ann"], "    price >\n"),
         (["subscribe", "price > 1"], "say who you are: --user NAME, --token-file FILE"),
-        (["subscribe", "--remove", "123456", "--user", "ann"], "no subscription 123456"),
+        (["subscriptions", "remove", "123456", "--user", "ann"], "no subscription 123456"),
         (["publish", "absent.jsonl", "--user", "ann"], "absent.jsonl: No such file"),
         (["listen", "--user", "ann", "--url", "ws://127.0.0.1:9"], "cannot be reached"),
         (["listen", "--user", "ann", "--url", "nowhere"], "'nowhere' is not the URL of a server"),
@@ -265,3 +305,21 @@ def test_users_with_passwords_and_tokens(tmp_path, asked, monkeypatch):
         assert "publisher" in said
         with connect_plain(server.url, token=os.environ["RTFILTER_TOKEN"]) as client:
             assert (client.user, client.roles) == ("ann", ("subscriber",))
+
+
+def test_what_matches_more_than_a_message_says_is_asked_for_in_halves(asked, tmp_path, monkeypatch):
+    def match(client, events, filter):
+        if len(events) > 2:
+            raise RefusedError("too much", "too-large")
+        return [[int(event["price"])] for event in events]
+
+    monkeypatch.setattr(PlainClient, "match", match)
+    code, lines, _ = asked("subscriptions", "match", written(tmp_path, "jsonl"), "--user", "ann")
+    assert (code, lines[1:]) == (0, [f"{row},{row}" for row in range(10)])
+
+
+def test_a_file_of_long_events_is_published(asked, tmp_path):
+    path = tmp_path / "long.jsonl"
+    path.write_text("".join(json.dumps({"price": i, "more": "x" * 5000}) + "\n" for i in range(500)))
+    code, _, said = asked("publish", path, "--user", "ann", "--key", "long")
+    assert (code, "published 500 events" in said) == (0, True), said

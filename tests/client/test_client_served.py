@@ -20,6 +20,43 @@ def server(tmp_path_factory):
     server.kill()
 
 
+def test_the_own_subscriptions_are_listed_replaced_and_tried_while_deliveries_come(server):
+    async def main():
+        async with connect(server.url, user="kim") as kim, asyncio.timeout(60):
+            low = await kim.subscribe("price < 5", metadata={"a": 1}, ttl=900, key="low")
+            assert await kim.subscribe("price < 5", metadata={"a": 1}, ttl=900, key="low") == low
+            await kim.ready()
+            high = [await kim.subscribe(f"price > {i}") for i in range(10, 130)]
+            found = [one async for one in kim.subscriptions()]
+            assert [one.id for one in found] == [low, *high]  # more than one page
+            assert (found[0].where, found[0].metadata, found[0].ttl) == ("price < 5", {"a": 1}, 900)
+            assert [one.id async for one in kim.subscriptions(filter="none")] == []
+            assert await kim.match([{"price": 1}, {"price": 7}, {"price": 11}]) == [[low], [], high[:1]]
+            assert await kim.match({"price": 1}) == [[low]]
+            reasons = await kim.explain(low, {"price": 6})
+            assert not reasons.matched
+            assert str(reasons).startswith("no match\n")
+            assert await kim.replace(low, {"symbol": ["A"]}, ttl=60) is not None
+            assert await kim.replace(low, {"symbol": ["A"]}) is None
+            one = await kim.subscription(low)
+            assert (one.where, one.metadata, one.expires) == ({"symbol": ["A"]}, None, None)
+            with pytest.raises(RefusedError, match="no subscription") as refused:
+                await kim.subscription(10**9)
+            assert refused.value.kind == "unknown"
+
+    asyncio.run(main())
+
+
+def test_the_own_subscriptions_without_asyncio(server):
+    with connect_plain(server.url, user="lea") as lea:
+        id = lea.subscribe("price < 5", key="low")
+        assert lea.subscribe("price < 5", key="low") == id
+        assert lea.replace(id, "price < 6", ttl=60) == lea.subscription(id).expires
+        assert [one.where for one in lea.subscriptions()] == ["price < 6"]
+        assert lea.match([{"price": 5}]) == [[id]]
+        assert lea.explain(id, {"price": 5}).matched
+
+
 def test_with_asyncio(server):
     async def main():
         async with (
@@ -162,3 +199,15 @@ def test_a_server_that_is_killed_and_comes_back_is_not_noticed(tmp_path):
         asyncio.run(main())
     finally:
         server.kill()
+
+
+def test_hints_are_logged_once(server, caplog):
+    with connect_plain(server.url, user="mia") as mia:
+        for _ in range(2):
+            mia.publish([{"price": 1}, {"prise": 1}])
+            mia.match({"price": "9.5"})
+    found = [one.getMessage() for one in caplog.records if one.name == "rtfilter.client.client"]
+    assert found == [
+        "event 1: unknown attribute 'prise'; did you mean 'price'?",
+        "attribute 'price' is a number, and '9.5' is none",
+    ]

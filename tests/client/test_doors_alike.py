@@ -12,6 +12,7 @@ from real_server import Framed, RealServer
 from websockets.sync.client import connect
 
 from rtfilter.cli import FAILED, main
+from rtfilter.client import connect_plain
 from rtfilter.service.doors.frames import Asked, write
 
 pytestmark = pytest.mark.slow
@@ -33,22 +34,31 @@ def server(tmp_path_factory):
 class Http:
     """Says directives at the doors of HTTP."""
 
-    def __init__(self, server):
-        self._url = f"http://localhost:{server.port}/filters/"
+    def __init__(self, server, user="ann"):
+        self._url, self._user = f"http://localhost:{server.port}", user
 
     def ask(self, directive, mark="", filter="default", **body):
         """The answer, or the error as a text."""
+        if directive == "UNSUBSCRIBE":
+            return self.send("DELETE", f"/subscriptions/{body['subscription']}")
         path = {"SUBSCRIBE": "subscriptions", "PUBLISH": "events", "EXPLAIN": "explain"}[directive]
-        kind = "application/json"
+        kind, key = "application/json", body.pop("key", None)
         if "events" in body:
             kind, text = "application/x-ndjson", "\n".join(map(json.dumps, body["events"]))
         else:
             text = json.dumps(body if directive == "EXPLAIN" else body.get("event", body))
-        headers = {"Authorization": "Basic " + base64.b64encode(b"ann:").decode(), "Content-Type": kind}
+        headers = {"Content-Type": kind} if key is None else {"Content-Type": kind, "Idempotency-Key": key}
+        return self.send("POST", f"/filters/{filter}/{path}", (mark + text).encode(), headers)
+
+    def send(self, method, path, body=None, headers=None):
+        headers = {
+            "Authorization": "Basic " + base64.b64encode(f"{self._user}:".encode()).decode(),
+            **(headers or {}),
+        }
         try:
-            request = urllib.request.Request(f"{self._url}{filter}/{path}", (mark + text).encode(), headers)
+            request = urllib.request.Request(self._url + path, body, headers, method=method)
             with urllib.request.urlopen(request, timeout=60) as answer:
-                return json.load(answer)
+                return json.loads(answer.read() or "null")
         except urllib.error.HTTPError as error:
             with error:
                 return json.load(error)["detail"]
@@ -57,15 +67,18 @@ class Http:
 class Socket:
     """Says directives in a session over WebSocket."""
 
-    def __init__(self, server):
+    def __init__(self, server, user="ann"):
         self._open = ExitStack()
         self._socket = self._open.enter_context(connect(server.url + "/session"))
-        self.ask("CONNECT", user="ann")
+        self.ask("CONNECT", user=user)
 
     def ask(self, directive, mark="", **body):
         self._socket.send(mark + json.dumps({"directive": directive, "tag": 1, **body}))
-        answer = json.loads(self._socket.recv(60))
+        answer = self.hear()
         return answer if answer["directive"] != "ERROR" else answer["error"]
+
+    def hear(self):
+        return json.loads(self._socket.recv(60))
 
     def close(self):
         self._open.close()
@@ -74,13 +87,14 @@ class Socket:
 class Tcp:
     """Says directives in a session over TCP."""
 
-    def __init__(self, server):
+    def __init__(self, server, user="ann"):
         self._peer = Framed(server)
-        self.ask("CONNECT", user="ann")
+        self.hear = self._peer._hear
+        self.ask("CONNECT", user=user)
 
     def ask(self, directive, mark="", **body):
         self._peer._socket.sendall(write(Asked[directive], (mark + json.dumps(body)).encode()))
-        answer = self._peer._hear()
+        answer = self.hear()
         return answer if answer["directive"] != "ERROR" else answer["error"]
 
     def close(self):
@@ -124,6 +138,78 @@ def test_seconds_that_are_taken(door, seconds):
     assert door.ask("SUBSCRIBE", where="x > 1", ttl=seconds, digest=seconds)["subscription"]
 
 
+def test_an_event_that_is_taken_is_delivered_to_a_client_of_the_field(server, door):
+    """`websockets` takes 1 MiB by default."""
+    name = type(door).__name__
+    fits = {"door": name, "filler": "x" * (2**19 - 50)}
+    assert len(json.dumps(fits)) < 2**19
+    listener = Socket(server, f"listener to {name}")
+    listener.ask("SUBSCRIBE", where="x IS NULL AND at IS NULL")
+    listener.ask("READY")
+    assert door.ask("PUBLISH", event=fits)["positions"]
+    assert listener.hear()["event"] == fits
+    listener.close()
+    longer = {**fits, "more": "x" * 50}
+    assert "an event has at most 524288 bytes as JSON, and this one has" in door.ask("PUBLISH", event=longer)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A server that keeps two deliveries for each user."""
+    server = RealServer(tmp_path_factory.mktemp("small"), "--backlog-count", "2")
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def dropped(small, request):
+    """Have five deliveries of another user dropped; the user."""
+    user = request.node.name
+    with connect_plain(small.url, user=user) as client:
+        client.subscribe("price > 0", key="one")
+        client.publish([{"price": 1}] * 7)
+    http = Http(small, user)
+    assert any(http.send("GET", "/statistics")["dropped"] == 5 for _ in range(10_000))
+    return user
+
+
+def test_who_pulls_learns_what_was_dropped(small, dropped):
+    door = Http(small, dropped)
+    for _ in range(2):
+        first, second = door.send("GET", "/deliveries")["deliveries"]
+        assert (first["dropped"], "dropped" in second) == (5, False)
+    assert door.send("GET", "/statistics")["dropped"] == 5
+    positions = {"positions": [first["position"]]}
+    door.send(
+        "POST", "/acknowledgements", json.dumps(positions).encode(), {"Content-Type": "application/json"}
+    )
+    assert "dropped" not in door.send("GET", "/deliveries")["deliveries"][0]
+
+
+@pytest.mark.parametrize("kind", [Socket, Tcp])
+def test_a_session_learns_what_was_dropped(small, dropped, kind):
+    door = kind(small, dropped)
+    door.ask("GET")
+    first, second = door.hear(), door.hear()
+    assert (first["dropped"], "dropped" in second) == (5, False)
+    door.close()
+
+
+def test_the_client_and_listen_learn_what_was_dropped(small, dropped, capsys):
+    with connect_plain(small.url, user=dropped, acknowledge="manual") as client:
+        assert [one.dropped for _, one in zip(range(2), client, strict=False)] == [5, 0]
+    assert main(["listen", "--count", "2", "--user", dropped, "--url", small.url]) == 0
+    assert "dropped 5 of your deliveries" in capsys.readouterr().err
+
+
+def test_a_key_of_a_subscription_that_has_ended_stands_for_a_new_one(door):
+    wish = {"where": "x > 1", "key": f"key of {type(door).__name__}"}
+    first = door.ask("SUBSCRIBE", **wish)["subscription"]
+    assert door.ask("SUBSCRIBE", **wish)["subscription"] == first
+    door.ask("UNSUBSCRIBE", subscription=first)
+    assert door.ask("SUBSCRIBE", **wish)["subscription"] > first
+
+
 @pytest.mark.parametrize("name", [NFC, NFD], ids=["nfc", "nfd"])
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_commands_take_a_name_in_every_spelling(server, tmp_path, capsys, name, form):
@@ -159,7 +245,7 @@ def test_a_text_that_is_no_timestamp_is_said_to_be_none(server, door, text, why)
 
 
 ODD = [
-    ({"y": 1, "X": 1}, "unknown attribute 'X'; did you mean 'x'?"),
+    ({"X": 1, "y": 1}, "unknown attribute 'X'; did you mean 'x'?"),
     ({"x": "9.5"}, "attribute 'x' is a number, and '9.5' is none"),
     ({"x": 1, "at": 1717156800}, "attribute 'at' is a timestamp, and 1717156800 is none"),
 ]

@@ -26,7 +26,7 @@ from rtfilter.store.database import engine
 from rtfilter.store.log import Log
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
-VARYING = {"connection", "at", "response"}
+VARYING = {"connection", "at", "response", "since"}
 
 
 @contextmanager

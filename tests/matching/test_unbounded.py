@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kinds import EACH_BOXED, KINDS, id_of, require_sound
 from rtfilter import EventFilter, PredicateError, Schema
-from rtfilter.cli.subscriptions import build_filter
+from rtfilter.cli.subscription_files import build_filter
 from rtfilter.filter import KIND
 from rtfilter.matching.updates import Updates
 from rtfilter.snapshots import arrays as snapshot

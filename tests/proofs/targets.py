@@ -114,7 +114,7 @@ def talk(data: bytes) -> str:
     Where the first line begins with a space, the client is connected already.
     """
     loop, pipeline = _pipeline()
-    return loop.run_until_complete(_talk(pipeline, data.split(b"\n")[:12]))
+    return loop.run_until_complete(_talk(pipeline, data.split(b"\n")[:16]))
 
 
 async def _talk(pipeline: Pipeline, lines: list[bytes]) -> str:
@@ -244,6 +244,10 @@ _SESSION = b"\n".join(
         {"directive": "READY", "tag": 1},
         {"directive": "PUBLISH", "event": {"price": 3}},
         {"directive": "ACK", "upto": 1},
+        {"directive": "REPLACE", "subscription": 2, "where": "price > 2"},
+        {"directive": "LIST", "after": 1, "limit": 5, "filter": "default"},
+        {"directive": "MATCH", "events": [{"price": 2}]},
+        {"directive": "EXPLAIN", "subscription": 2, "event": {"price": 3}},
         {"directive": "STOP"},
         {"directive": "UNSUBSCRIBE", "subscription": 2},
         {"directive": "DISCONNECT"},

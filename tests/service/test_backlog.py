@@ -95,6 +95,34 @@ def test_nothing_above_what_is_settled_is_taken_as_acknowledged():
     assert backlog.written(5, 5).mark == Mark(5)
 
 
+def test_what_was_dropped_is_told_until_that_is_acknowledged():
+    backlog = Backlog(Bounds(most=2))
+    for position in range(1, 6):
+        backlog.add(delivery(position))
+    assert [backlog.note_sent(position) for position in (4, 5)] == [(0, 3), (0, 0)]
+    assert backlog.note_sent(4) == (1, 3)
+    backlog.add(delivery(6))  # which drops the one that has told
+    assert backlog.note_sent(5) == (1, 4)
+    mark = backlog.written(6, 6).mark
+    assert (mark.dropped, backlog.dropped) == (4, 4)
+    again = Backlog(Bounds(most=2), mark)
+    again.add(delivery(7))
+    assert again.note_sent(7) == (0, 4)
+    again.acknowledge([7])
+    assert (again.untold, again.written(7, 7).mark.dropped) == (0, 0)
+
+
+def test_what_is_too_old_is_told_as_dropped():
+    backlog = Backlog(Bounds(age=5.0))
+    backlog.add(delivery(1, at=1.0))
+    backlog.add(delivery(2, at=3.0))
+    assert backlog.note_sent(1) == (0, 0)
+    assert backlog.expire(7.0) == 1
+    assert backlog.note_sent(2) == (0, 1)
+    backlog.leave()
+    assert backlog.untold == 0
+
+
 def test_what_the_log_does_not_have_as_settled_stays_acknowledged():
     backlog = Backlog()
     for position in (1, 2):

@@ -12,6 +12,7 @@ from rtfilter.service.access import Access, Limits
 from rtfilter.service.backlog import Bounds
 from rtfilter.service.conversation import MOST_UNSENT, Conversation
 from rtfilter.service.minding import Keeping
+from rtfilter.service.records import Wish
 from rtfilter.session import TABLE, Directive, State
 from rtfilter.store.database import engine
 from rtfilter.store.users import Users
@@ -247,6 +248,50 @@ def test_what_is_not_acknowledged_comes_again_later_and_later(tmp_path):
     served(tmp_path, script, keeping=Keeping(redeliver=10))
 
 
+def late(pipeline, session):
+    """All that was sent is late from now on; what comes then."""
+    session.tick(pipeline.deliver.clock() + 1e6)
+    return positions(said(session))
+
+
+@pytest.mark.parametrize("order", ["key", None])
+def test_what_comes_again_comes_before_the_later_ones_of_its_key(tmp_path, order):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0", order=order)
+        session = await connected(pipeline, "ann", "READY")
+        (first,) = await publish(pipeline, 1, symbol="A")
+        now = pipeline.deliver.clock() + 20
+        session._wait([first], now)
+        session._earliest = now
+        (other,) = await publish(pipeline, 2, symbol="B")
+        (second,) = await publish(pipeline, 3, symbol="A")
+        assert positions(said(session)) == [first, other, second]
+        session.tick(now)  # only the first one is late
+        again = [first, second] if order == "key" else [first]
+        assert positions(said(session)) == again
+        await say(session, "CREDIT", more=0)
+        (third,) = await publish(pipeline, 4, symbol="A")
+        assert late(pipeline, session) == []
+        await session.hear('{"directive": "CREDIT", "more": 9}')
+        assert positions(said(session)[1:]) == [first, other, second, third]
+
+    served(tmp_path, script)
+
+
+def test_who_takes_over_has_what_is_earlier_of_a_key_before_what_is_later(tmp_path):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0", order="key")
+        one = await connected(pipeline, "ann", "READY")
+        (first,) = await publish(pipeline, 1, symbol="A")
+        other = await connected(pipeline, "ann", "READY")
+        (second,) = await publish(pipeline, 2, symbol="A")
+        assert positions(said(other)) == [second]
+        one.lost()
+        assert positions(said(other)) == [first, second]
+
+    served(tmp_path, script)
+
+
 def test_a_digest_comes_as_one_message(tmp_path):
     async def script(pipeline):
         session = await connected(pipeline)
@@ -270,9 +315,7 @@ def test_a_digest_comes_as_one_message(tmp_path):
     served(tmp_path, script)
 
 
-def test_a_long_digest_comes_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr("rtfilter.service.conversation.DIGEST", 40)
-
+def test_a_long_digest_comes_in_parts(tmp_path):
     async def script(pipeline):
         await subscribe(pipeline, "price > 0", digest=60)
         session = await connected(pipeline, "ann", "CREDIT", "READY")
@@ -283,10 +326,64 @@ def test_a_long_digest_comes_in_parts(tmp_path, monkeypatch):
         assert [part["directive"] for part in parts] == ["DIGEST"] * len(parts)
         assert [len(part["events"]) for part in parts] == [3, 3, 1]
         assert [place for part in parts for place in positions(part["events"])] == places
+        assert all(len(json.dumps(part)) <= 1000 for part in parts)
         await say(session, "ACK", upto=1)
         assert len(pipeline.pending(ANN)) == 5
 
-    served(tmp_path, script)
+    served(tmp_path, script, message=1000)
+
+
+def test_a_delivery_with_many_ids_comes_in_messages_that_are_short_enough(tmp_path):
+    async def script(pipeline):
+        session = await connected(pipeline, "ann", "READY")
+        await say(session, "CREDIT", more=1)
+        wishes = [Wish("price > 0", digest=digest) for digest in [None] * 100 + [60] * 100]
+        ids = await pipeline.subscribe_many(ANN, "default", wishes)
+        (place,) = await publish(pipeline, 1)
+        parts = said(session)
+        assert all(len(json.dumps(part)) <= 1000 for part in parts)
+        assert [part["number"] for part in parts] == [*range(1, len(parts) + 1)]
+        assert {part["position"] for part in parts} == {place}
+        assert [id for part in parts for id in part["subscriptions"]] == ids
+        assert len(parts) > 2
+        await publish(pipeline, 2)
+        assert said(session) == []  # more credit was used than there was
+        await say(session, "ACK", upto=len(parts) - 1)
+        assert pipeline.pending(ANN)[0].position == place
+        await say(session, "ACK", upto=len(parts))
+        assert place not in [one.position for one in pipeline.pending(ANN)]
+        assert len(await say(session, "CREDIT", more=len(parts))) == 1 + len(parts)
+
+    served(tmp_path, script, message=1000)
+
+
+def test_an_event_of_a_digest_with_too_many_ids_comes_alone(tmp_path):
+    async def script(pipeline):
+        session = await connected(pipeline, "ann", "READY")
+        ids = await pipeline.subscribe_many(ANN, "default", [Wish("price > 5", digest=60)] * 100)
+        await subscribe(pipeline, "price > 0", digest=60)
+        await publish(pipeline, 1, 6, 2)
+        due(pipeline)
+        found = said(session)
+        assert [one["directive"] for one in found] == ["DIGEST", *["EVENT"] * (len(found) - 2), "DIGEST"]
+        assert [id for one in found[1:-1] for id in one["subscriptions"]][:100] == ids
+        assert all(len(json.dumps(one)) <= 1000 for one in found)
+
+    served(tmp_path, script, message=1000)
+
+
+def test_as_many_events_are_published_at_once_as_their_positions_have_room(tmp_path):
+    async def script(pipeline):
+        session = await connected(pipeline)
+        (answer,) = await say(session, "PUBLISH", events=[{}] * 50)
+        assert len(answer["positions"]) == 50
+        (answer,) = await say(session, "PUBLISH", events=[{}] * 51)
+        assert (answer["kind"], answer["error"]) == (
+            "too-large",
+            "a message has at most 50 events; send several",
+        )
+
+    served(tmp_path, script, message=1000)
 
 
 def due(pipeline):
@@ -394,6 +491,40 @@ def test_the_end_of_a_subscription_is_told(tmp_path):
     served(tmp_path, script)
 
 
+def test_the_own_subscriptions_are_listed_in_pages_that_a_message_takes(tmp_path):
+    async def script(pipeline):
+        session = await connected(pipeline)
+        wide = {"metadata": {"a": "x" * 300}}
+        ids = [await subscribe(pipeline, f"price > {i}", **wide) for i in range(5)]
+        await subscribe(pipeline, "price > 9", BOB)
+        pages, after = [], 0
+        while after is not None:
+            (page,) = await say(session, "LIST", after=after, limit=4)
+            assert len(json.dumps(page)) < 1000
+            pages.append([one["subscription"] for one in page["subscriptions"]])
+            after = page["next"]
+        assert pages == [[id] for id in ids]
+        (page,) = await say(session, "LIST", filter="none")
+        assert page == {"directive": "ACK", "subscriptions": [], "next": None}
+        (page,) = await say(session, "LIST", subscription=ids[0])
+        (one,) = page["subscriptions"]
+        assert (one["where"], one["metadata"], one["expires"]) == ("price > 0", wide["metadata"], None)
+
+    served(tmp_path, script, message=1000)
+
+
+def test_what_matches_more_than_a_message_says_is_refused(tmp_path):
+    async def script(pipeline):
+        session = await connected(pipeline)
+        ids = [await subscribe(pipeline, "price > 0") for _ in range(30)]
+        (answer,) = await say(session, "MATCH", event={"price": 1})
+        assert answer["matches"] == [ids]
+        (answer,) = await say(session, "MATCH", events=[{"price": 1}] * 9)
+        assert (answer["kind"], answer["directive"]) == ("too-large", "ERROR")
+
+    served(tmp_path, script, message=1000)
+
+
 def test_publishing_over_a_session(tmp_path):
     async def script(pipeline):
         session = await connected(pipeline, "carl")
@@ -426,6 +557,9 @@ NEEDED = {
     Directive.ACK: {"upto": 0},
     Directive.CREDIT: {"more": 1},
     Directive.PUBLISH: {"event": {"price": -1}},
+    Directive.MATCH: {"event": {"price": -1}},
+    Directive.REPLACE: {"where": "price > 0"},
+    Directive.EXPLAIN: {"event": {"price": -1}},
 }
 WAYS = {
     State.PRE_CONNECTED: [],
@@ -447,8 +581,8 @@ def test_every_directive_in_every_state(tmp_path):
                     await say(session, way, **NEEDED.get(Directive(way), {}))
                 session.outbox = asyncio.Queue()
                 more = NEEDED.get(directive, {})
-                if directive is Directive.UNSUBSCRIBE:
-                    more = {"subscription": id}
+                if directive in (Directive.UNSUBSCRIBE, Directive.REPLACE, Directive.EXPLAIN):
+                    more = {"subscription": id, **more}
                 before = len(pipeline._owners), session.state
                 await session.hear(json.dumps({"directive": directive, "tag": "t", **more}))
                 answer = json.loads(session.outbox.get_nowait())

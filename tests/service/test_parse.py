@@ -108,3 +108,21 @@ def test_a_hook_adds_to_what_is_matched_as_to_what_is_stored(filter):
     assert parse.one(b"{}").bodies == [b'{"price":3}']
     for table in (parse.table_of_one(b"{}"), parse.table_of_lines(b"{}"), parse.rows([{}])):
         assert CONDITIONS.index("price = 3") in filter.match(table).tolist()
+
+
+@pytest.mark.parametrize("hook", [None, lambda event: event.update(more="x" * 20)])
+def test_no_event_is_longer_than_its_delivery_may_be(hook):
+    parse = Parse(SCHEMA, hook, most=40)
+    short, long = {"symbol": "abc"}, {"symbol": "x" * (40 if hook is None else 10)}
+    for read, row in [
+        (lambda: parse.one(json.dumps(long).encode()), None),
+        (lambda: parse.object(long), None),
+        (lambda: parse.objects([short, long] if hook is None else [long]), 1 if hook is None else 0),
+        (lambda: parse.lines(b"\n".join(json.dumps(one).encode() for one in [long, short])), 0),
+    ]:
+        with pytest.raises(
+            EventError, match="an event has at most 40 bytes as JSON, and this one has"
+        ) as error:
+            read()
+        assert error.value.row == row
+    assert parse.rows([long])  # what is matched only is not delivered

@@ -131,6 +131,40 @@ def test_a_repeated_subscribe_is_one_subscription(tmp_path):
     assert len(first) == 1
 
 
+def test_a_repeated_subscribe_is_never_one_that_has_ended(tmp_path):
+    now = [1000.0]
+
+    async def script(pipeline):
+        async def ask(wish, key="k"):
+            return await pipeline.subscribe(ANN, "default", wish, key)
+
+        first = await ask(Wish("price > 0"))
+        await pipeline.replace(ANN, first, Wish("price > 9"))
+        assert await ask(Wish("price > 0")) == first
+        await pipeline.unsubscribe(ANN, first)
+        second = await ask(Wish("price > 0"))
+        assert second > first
+        assert await ask(Wish("price > 0")) == second
+        await pipeline.unsubscribe(ANN, second)
+        third = await ask(Wish("price > 1", ttl=5))  # the key is free for another request
+        now[0] += 6
+        assert await ask(Wish("price > 1", ttl=5)) > third
+
+    served(tmp_path, script, clock=lambda: now[0])
+
+
+def test_of_several_that_are_asked_for_again_those_that_have_ended_are_told(tmp_path):
+    async def script(pipeline):
+        wishes = [Wish(f"price > {i}") for i in range(3)]
+        ids = await pipeline.subscribe_many(ANN, "default", wishes, "k")
+        await pipeline.unsubscribe(ANN, ids[1])
+        again = await pipeline.subscribe_many(ANN, "default", wishes, "k")
+        assert (again[0], again[2]) == (ids[0], ids[2])
+        assert str(again[1]) == f"the subscription {ids[1]} has ended; ask for it with another key"
+
+    served(tmp_path, script)
+
+
 def test_many_publishers_are_few_transactions(tmp_path, monkeypatch):
     commits = []
     plain = Log.commit
@@ -1166,3 +1200,53 @@ def test_who_subscribes_is_told_that_the_database_does_not_answer(tmp_path, monk
                 await one
 
     served(tmp_path, script)
+
+
+def test_pages_of_long_events_are_short(tmp_path):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        places = await publish(pipeline, *range(1, 6), symbol="x" * 400)
+        pages, after = [], 0
+        while after is not None:
+            found, after = pipeline.pull(ANN, 10, after)
+            pages.append([one.position for one, _ in found])
+        assert pages == [[place] for place in places]
+        page = await pipeline.query(ANN, "default")
+        assert [one.position for one in page.events] == places[:3]
+        assert page.next == places[2]
+
+    served(tmp_path, script, message=1000)
+
+
+def test_what_was_dropped_is_logged_once_and_told_after_a_restart(tmp_path, caplog):
+    async def first(pipeline):
+        await subscribe(pipeline, "price > 0")
+        for price in range(1, 6):
+            await publish(pipeline, price)
+        assert [one.message for one in caplog.records if one.user == "ann"] == [
+            "deliveries are dropped: the backlog has no room; the next one says how many"
+        ]
+
+    async def second(pipeline):
+        (one, sending), _ = pipeline.pull(ANN, 9)[0]
+        assert sending == (0, 3)
+        await pipeline.acknowledge(ANN, [one.position])
+
+    async def third(pipeline):
+        ((_, sending),), _ = pipeline.pull(ANN, 9)
+        assert sending == (0, 0)
+        assert (await pipeline.statistics(ANN))["dropped"] == 0
+
+    served(tmp_path, first, second, third, bounds=Bounds(most=2))
+
+
+def test_who_gets_the_name_of_a_user_is_not_told_what_was_dropped(tmp_path):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        await publish(pipeline, 1, 2, 3)
+        pipeline.deliver.leave("ann")
+        await publish(pipeline, 4)
+        ((_, sending),), _ = pipeline.pull(ANN, 9)
+        assert sending == (0, 0)
+
+    served(tmp_path, script, bounds=Bounds(most=2))

@@ -20,6 +20,11 @@ ALLOWED = {
     ("RECEIVING", "ACK"): "RECEIVING",
     ("RECEIVING", "CREDIT"): "RECEIVING",
     ("RECEIVING", "PUBLISH"): "RECEIVING",
+    **{
+        (state, directive): state
+        for state in ("CONNECTED", "RECEIVING")
+        for directive in ("REPLACE", "LIST", "MATCH", "EXPLAIN")
+    },
 }
 
 

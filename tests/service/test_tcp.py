@@ -7,7 +7,7 @@ import socket
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-from served import ANN, events, publish, served
+from served import ANN, events, publish, served, subscribe
 
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors import tcp
@@ -105,6 +105,7 @@ def test_every_directive_in_every_state(tmp_path):
     async def script(pipeline, connect, conversations):
         for state in OPEN:
             for directive in Directive:
+                id = await subscribe(pipeline, "price > 1")
                 client = await connect()
                 await brought_to(state, client)
                 assert conversations[-1].state is state
@@ -114,11 +115,11 @@ def test_every_directive_in_every_state(tmp_path):
                     Directive.ACK: {"upto": 0},
                     Directive.CREDIT: {"more": 1},
                     Directive.PUBLISH: {"event": {"price": 1}},
+                    Directive.MATCH: {"event": {"price": 1}},
+                    Directive.REPLACE: {"where": "price > 2", "subscription": id},
+                    Directive.EXPLAIN: {"event": {"price": 1}, "subscription": id},
+                    Directive.UNSUBSCRIBE: {"subscription": id},
                 }.get(directive, {})
-                if directive is Directive.UNSUBSCRIBE and state is State.CONNECTED:
-                    told = {
-                        "subscription": (await client.say("SUBSCRIBE", where="price > 1"))["subscription"]
-                    }
                 answer = await client.say(directive, **told)
                 if directive in TABLE[state]:
                     wanted = "CONNECTED" if directive is Directive.CONNECT else "ACK"
@@ -311,7 +312,7 @@ def test_who_takes_no_bytes_is_closed_and_holds_up_nobody(tmp_path):
             await client.say("SUBSCRIBE", where="price > 0")
             await client.say("READY")
         places = await pipeline.publish(
-            ANN._replace(roles=frozenset({"admin"})), "default", big(pipeline, 15)
+            ANN._replace(roles=frozenset({"admin"})), "default", big(pipeline, 30)
         )
         assert [(await quick.hear())["position"] for _ in places] == places
         while conversations[0].state is not State.DISCONNECTED:
@@ -323,8 +324,8 @@ def test_who_takes_no_bytes_is_closed_and_holds_up_nobody(tmp_path):
 
 
 def big(pipeline, count):
-    """Events of a megabyte."""
-    return events(pipeline, *range(1, count + 1), symbol="x" * 2**20)
+    """Events of half a megabyte, nearly the longest."""
+    return events(pipeline, *range(1, count + 1), symbol="x" * (2**19 - 100))
 
 
 def test_who_asks_and_takes_no_answers_is_not_listened_to(tmp_path):

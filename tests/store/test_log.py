@@ -261,7 +261,38 @@ def test_what_is_needed_no_more_goes_by_parts(opened, monkeypatch):
     assert (max(parts), sum(parts)) == (2, 3 + 5 + 3 + 1)
     left = [one.position for one in opened.entries(0)]
     assert left == list(range(last, last + 1 + len(parts)))
-    assert not opened.has(Key("ann", "k", b"r"))
+    assert not opened.has(Key("ann", "k", b"r"), 9.0)
+
+
+@postgresql.smoke
+def test_a_key_of_a_subscription_lasts_as_long_as_the_subscription(opened, monkeypatch):
+    monkeypatch.setattr("rtfilter.store.log.TRIMMED", 2)
+    key = Key("ann", "k", b"1")
+    ends, stays, later = (key._replace(key=name) for name in "esl")
+    put(opened, sub(expires=7.0), key=ends)
+    put(opened, sub(), key=stays)
+    gone_later = put(opened, sub(), key=later)
+    put(opened, *[event()] * 5, key=key._replace(key="events"))
+    put(opened, event(at=5.0))
+    opened.commit([], Progress(opened.head))
+    assert [opened.has(ends, moment) for moment in (6.0, 7.0)] == [True, False]
+    trim(opened, 5.0, opened.head)
+    assert not opened.has(key._replace(key="events"), 5.0)
+    assert opened.has(ends, 6.0)
+    assert put(opened, sub(at=6.0), key=ends) == 1
+    anew = put(opened, sub(at=7.0), key=ends)
+    assert anew == opened.head
+    assert put(opened, sub(at=7.0), key=stays) == 2
+    put(opened, gone(gone_later))
+    other = key._replace(key="l", request=b"another")
+    assert put(opened, sub(at=7.0), key=other) == opened.head
+    put(opened, gone(opened.head))
+    put(opened, event(at=9.0))
+    opened.commit([], Progress(opened.head))
+    trim(opened, 9.0, opened.head)
+    with opened._engine.connect() as connection:
+        left = set(connection.execute(sqlalchemy.text("SELECT key FROM keys")).scalars())
+    assert left == {"e", "s"}
 
 
 def test_progress_that_was_written_without_an_answer_is_written_again(opened):

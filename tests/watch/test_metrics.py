@@ -173,7 +173,7 @@ def test_filters_do_not_share_registries_and_refuse_to():
 
 @pytest.mark.parametrize("given", [None, Metrics()])
 def test_only_a_registry_is_served(given):
-    with pytest.raises(TypeError, match=r"such as filter\.metrics\.registry .*None without metrics=True"):
+    with pytest.raises(TypeError, match=r"such as filter\.metrics\.registry .*metrics=True"):
         serve(given, 0)
 
 
@@ -181,7 +181,18 @@ def test_own_registry_and_no_metrics():
     registry = CollectorRegistry()
     EventFilter(Schema({"a": float}), metrics=Metrics(registry)).match({"a": 1})
     assert registry.get_sample_value("rtfilter_events_total") == 1
-    assert EventFilter(Schema({"a": float})).metrics is None
+    assert not EventFilter(Schema({"a": float})).metrics
+
+
+@pytest.mark.parametrize("use", ["serve", "registry", "push"])
+def test_who_uses_metrics_that_are_off_is_told_how_they_are_switched_on(use):
+    metrics = EventFilter(Schema({"a": float})).metrics
+    with pytest.raises(
+        AttributeError, match=rf"metrics\.{use}; make it with EventFilter\(schema, metrics=True"
+    ):
+        getattr(metrics, use)
+    with pytest.raises(TypeError, match="such as filter"):
+        serve(metrics, 0)
 
 
 def test_metrics_are_served_and_a_closed_port_is_named():

@@ -151,9 +151,12 @@ async def show_subscription(id: Id, who: Who, pipeline: Served) -> models.Subscr
     return models.SubscriptionShown.of(await pipeline.subscription(who, id))
 
 
-async def replace(id: Id, wanted: models.SubscriptionWanted, who: Who, pipeline: Served) -> None:
-    """Replace a subscription. What it matched before is still delivered."""
-    await pipeline.replace(who, id, wanted.wish())
+async def replace(id: Id, wanted: models.SubscriptionWanted, who: Who, pipeline: Served) -> models.Replaced:
+    """Replace a subscription as a whole: without `ttl` it does not end by itself any more.
+
+    What it matched before is still delivered.
+    """
+    return models.Replaced(subscription=id, expires=await pipeline.replace(who, id, wanted.wish()))
 
 
 async def unsubscribe(id: Id, who: Who, pipeline: Served) -> None:
@@ -188,7 +191,7 @@ def doors() -> APIRouter:
     )
     add("/subscriptions", list_subscriptions, methods=["GET"])
     add("/subscriptions/{id}", show_subscription, methods=["GET"])
-    add("/subscriptions/{id}", replace, methods=["PUT"], status_code=204, response_class=Response)
+    add("/subscriptions/{id}", replace, methods=["PUT"])
     add("/subscriptions/{id}", unsubscribe, methods=["DELETE"], status_code=204, response_class=Response)
     add("/statistics", statistics, methods=["GET"])
     return router

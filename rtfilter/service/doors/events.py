@@ -12,6 +12,7 @@ from rtfilter.service.doors import arrow, bodies, models, routes
 from rtfilter.service.doors.bodies import ARROW, JSON, LINES
 from rtfilter.service.doors.problems import MediaTypeError
 from rtfilter.service.doors.routes import After, IdempotencyKey, Limit, Name, Served, Who
+from rtfilter.service.parse import hints_of, with_hints
 from rtfilter.service.records import StoredEvent, pulled
 
 Moment = Annotated[float | None, Query(allow_inf_nan=False, description="Seconds since 1970.")]
@@ -83,7 +84,7 @@ async def publish(
     pipeline.measures.read.add(read - arrived, len(events.bodies))
     pipeline.measures.parse.add(perf_counter() - read, len(events.bodies))
     positions = await pipeline.publish(who, name, events.bodies, idempotency_key, arrived)
-    return _answer({"positions": positions} | ({"hints": events.hints} if events.hints else {}), 202)
+    return _answer(with_hints({"positions": positions}, events.hints), 202)
 
 
 async def query(
@@ -117,7 +118,7 @@ async def match(request: Request, name: Name, who: Who, pipeline: Served) -> Res
     found = await pipeline.match(who, name, events)
     if bodies.wants_arrow(request):
         return Response(arrow.stream("matches", found.to_arrow()), media_type=ARROW)
-    return _answer({"matches": found.lists()})
+    return _answer(with_hints({"matches": found.lists()}, hints_of(events)))
 
 
 async def explain(
@@ -133,9 +134,9 @@ async def pull(
     request: Request, who: Who, pipeline: Served, after: After = 0, limit: Limit = 100
 ) -> Response:
     """What the user has not acknowledged, by position."""
-    found = pipeline.pull(who, limit, after)
-    link = routes.link(request, found[-1][0].position) if len(found) == limit else None
-    return _answer({"deliveries": [pulled(one, before) for one, before in found], "next": link})
+    found, following = pipeline.pull(who, limit, after)
+    link = None if following is None else routes.link(request, following)
+    return _answer({"deliveries": [pulled(*one) for one in found], "next": link})
 
 
 async def acknowledge(request: Request, who: Who, pipeline: Served) -> Response:

@@ -34,6 +34,10 @@ class Asked(IntEnum):
     ACK = 8
     CREDIT = 9
     PUBLISH = 10
+    REPLACE = 11
+    LIST = 12
+    MATCH = 13
+    EXPLAIN = 14
 
 
 class Told(IntEnum):

@@ -7,10 +7,16 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from rtfilter.service.doors.problems import Problem
-from rtfilter.service.records import FilterInfo, Subscription, Wish
+from rtfilter.service.records import FilterInfo, Subscription, Wish, shown
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 Id = Annotated[int, Field(ge=1, lt=2**63)]
+
+
+Hints = Annotated[
+    list[str] | None,
+    Field(description="Misspelt attributes and values of another type, if there are any."),
+]
 
 
 class _Given(BaseModel):
@@ -109,15 +115,7 @@ class SubscriptionShown(BaseModel):
     @classmethod
     def of(cls, one: Subscription) -> SubscriptionShown:
         """Show one."""
-        wish = one.wish._asdict()
-        return cls(
-            subscription=one.id,
-            filter=one.filter,
-            user=one.user,
-            since=one.since,
-            expires=one.expires,
-            **wish,
-        )
+        return cls(**shown(one))
 
 
 class SubscriptionsShown(BaseModel):
@@ -131,6 +129,13 @@ class Subscribed(BaseModel):
     """A new subscription."""
 
     subscription: int = Field(description="Its id.")
+
+
+class Replaced(BaseModel):
+    """A subscription that has taken the place of another one."""
+
+    subscription: int = Field(description="Its id, which stays.")
+    expires: float | None = Field(description="When it ends by itself; null where it has no `ttl`.")
 
 
 class Row(BaseModel):
@@ -150,10 +155,7 @@ class Published(BaseModel):
     """Positions of events in the log."""
 
     positions: list[int]
-    hints: list[str] | None = Field(
-        default=None,
-        description="Misspelt attributes and values of another type, if there are any.",
-    )
+    hints: Hints = None
 
 
 class StoredShown(BaseModel):
@@ -182,6 +184,9 @@ class DeliveryShown(BaseModel):
     at: float = Field(description="When it arrived, in seconds since 1970.")
     response: float | None = Field(default=None, description="Seconds until it was known what it matches.")
     redelivered: int | None = Field(default=None, description="Times that it was sent before.")
+    dropped: int | None = Field(
+        default=None, description="Deliveries that were dropped before this one, and not told yet, if any."
+    )
     ended: int | None = Field(default=None, description="The subscription that ended.")
     reason: str | None = Field(default=None, description="Why.")
 
@@ -190,13 +195,14 @@ class DeliveriesShown(BaseModel):
     """A page of deliveries, by position."""
 
     deliveries: list[DeliveryShown]
-    next: str | None = Field(description="Link to the next page, where there may be one.")
+    next: str | None = Field(description="Link to the next page, where there is one.")
 
 
 class Matches(BaseModel):
     """Ids of subscriptions, for each event."""
 
     matches: list[list[int]]
+    hints: Hints = None
 
 
 class Question(_Given):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Coroutine
 from inspect import signature
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, Security
@@ -20,9 +20,8 @@ from rtfilter.service.doors.bodies import JSON
 from rtfilter.service.doors.problems import MediaTypeError
 from rtfilter.service.nesting import require_shallow
 from rtfilter.service.pipeline import Pipeline
+from rtfilter.service.records import MOST_OF_A_PAGE
 from rtfilter.service.roles import Identity
-
-MOST_OF_A_PAGE: Final = 1000
 
 
 class Limits(NamedTuple):

@@ -23,7 +23,7 @@ from rtfilter.store.webhooks import Webhook
 MOST: Final = 100
 """Deliveries of one request."""
 MOST_BYTES: Final = 256 * 2**10
-"""Bytes of the events of one request, about, where they are several."""
+"""Bytes of one request, about, where it has several deliveries."""
 LONGEST: Final = 600.0
 """Seconds between two tries."""
 LONGEST_ASKED: Final = 3600.0
@@ -144,6 +144,8 @@ class Worker:
             self._task = asyncio.create_task(self._run())
             self._task.add_done_callback(self._done)
 
+    take_over = send
+
     def unacknowledged(self) -> list[int]:
         """As of `Receiver`."""
         return sorted(self._due)
@@ -180,7 +182,7 @@ class Worker:
             if one is None:
                 del self._due[position]
                 continue
-            size += len(one.body)
+            size += one.size
             if found and (of != digest or size > MOST_BYTES):
                 break
             found.append(one)
@@ -189,8 +191,8 @@ class Worker:
                 break
         if not found:
             return None
-        before = [self._pipeline.deliver.note_sent(self._webhook.user, one.position) for one in found]
-        content: dict[str, Any] = {"deliveries": [pulled(*one) for one in zip(found, before, strict=True)]}
+        sent = [self._pipeline.deliver.note_sent(self._webhook.user, one.position) for one in found]
+        content: dict[str, Any] = {"deliveries": [pulled(*one) for one in zip(found, sent, strict=True)]}
         if digest:
             content["digest"] = True
         positions = [one.position for one in found]

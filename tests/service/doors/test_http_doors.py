@@ -94,7 +94,11 @@ def test_a_subscription_is_shown_replaced_and_removed(server):
         "metadata": {"a": [1]},
         "digest": 5.0,
     }
-    assert server.ask("PUT", path, {"where": {"price": [7]}}, user="three").status == 204
+    replaced = server.ask("PUT", path, {"where": "price > 2", "ttl": 9}, user="three").body
+    assert replaced["subscription"] == id
+    assert replaced["expires"] == server.ask("GET", path, user="three").body["expires"]
+    replaced = server.ask("PUT", path, {"where": {"price": [7]}}, user="three").body
+    assert replaced == {"subscription": id, "expires": None}
     shown = server.ask("GET", path, user="three").body
     assert (shown["where"], shown["metadata"], shown["expires"]) == ({"price": [7]}, None, None)
     assert server.ask("DELETE", path, user="three").status == 204

@@ -31,8 +31,12 @@ def run(folder, seed, times=3):
             until(lambda: _sockets(server) <= before, "the server closes what is dead")
         for one in dead:
             one.close()
-        found = server.ask("GET", "/deliveries?limit=1000", "ann")[1]["deliveries"]
-        if [one["position"] for one in found] != places:
+        found, path = [], "/deliveries?limit=1000"
+        while path is not None:
+            page = server.ask("GET", path, "ann")[1]
+            found += [one["position"] for one in page["deliveries"]]
+            path = page["next"]
+        if found != places:
             raise FaultError(f"{places} were published, and {found} wait")
     return Counter({f"dead {link.__name__.replace('_', ' ')}": times})
 

@@ -345,7 +345,7 @@ class Subscriber(Worker):
         while True:
             _, answer = self.ask("GET", f"/deliveries?after={after}&limit={limit}")
             found += answer["deliveries"]
-            if len(answer["deliveries"]) < limit:
+            if answer["next"] is None:
                 return found
             after = found[-1]["position"]
 

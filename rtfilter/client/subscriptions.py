@@ -1,0 +1,37 @@
+"""What a server tells of a user's subscriptions."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+
+class Subscription(msgspec.Struct, frozen=True):
+    """A subscription that is there."""
+
+    id: int = msgspec.field(name="subscription")
+    filter: str
+    where: str | dict[str, Any]
+    """An SQL condition, or an event pattern."""
+    user: str = ""
+    metadata: dict[str, Any] | None = None
+    ttl: float | None = None
+    """Seconds that it was given to live."""
+    digest: float | None = None
+    order: str | None = None
+    since: float = 0.0
+    """Unix seconds when it was made, or last replaced."""
+    expires: float | None = None
+    """Unix seconds when it ends by itself."""
+
+
+class Reasons(NamedTuple):
+    """Why a subscription matches an event, or not; `str` gives it as text."""
+
+    matched: bool
+    report: tuple[str, ...]
+    """A line for each constraint."""
+
+    def __str__(self) -> str:
+        return "\n".join(self.report)

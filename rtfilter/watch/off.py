@@ -1,0 +1,24 @@
+"""What a filter without metrics has in their place, so that a program that uses them is told what to do."""
+
+from __future__ import annotations
+
+from typing import Literal, NoReturn
+
+
+class Off:
+    """No metrics: false as a condition, and every use is an error that says how they are switched on."""
+
+    def __bool__(self) -> Literal[False]:
+        return False
+
+    def __repr__(self) -> str:
+        return "<metrics are off>"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(
+            f"this filter has no metrics, so there is no metrics.{name}; "
+            "make it with EventFilter(schema, metrics=True), or EventFilter.load(path, metrics=True)"
+        )
+
+
+OFF = Off()
