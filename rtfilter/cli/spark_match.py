@@ -13,7 +13,7 @@ from rtfilter.cli import inputs
 from rtfilter.cli.arguments import positive
 from rtfilter.cli.subscriptions import is_index
 from rtfilter.cli.terminal import CommandError, say
-from rtfilter.text import listed, numbered
+from rtfilter.text import composed, listed, numbered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"{arguments.index}: is no saved index; make one with rtfilter index build")
     _refuse_missing(arguments)
     columns = _columns(arguments) if _local(arguments.events) else []
-    if columns:
+    if columns:  # what case counts for, Spark says later
         _require_id(arguments, columns)
     try:
         from rtfilter.spark import match_frame  # first, because it says what is missing
@@ -88,6 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pyspark.errors import PySparkException
 
     from rtfilter.spark.sessions import session
+    from rtfilter.spark.spelling import spelled
 
     try:
         spark = session(arguments.master, progress=arguments.progress or sys.stderr.isatty())
@@ -103,8 +104,10 @@ def run(arguments: argparse.Namespace) -> int:
         events = spark.read.format(kind).load(arguments.events)
         if events.columns == ["_corrupt_record"]:
             raise CommandError(f"{arguments.events}: holds no JSON lines")
+        schema = _schema(arguments.index)
+        events = spelled(events, [arguments.id, *schema.names])
         _require_id(arguments, events.columns)
-        absent = [name for name in _schema(arguments.index).names if not _has(events, name)]
+        absent = [name for name in schema.names if not _has(events, name)]
         if absent:
             say(f"events have no column {', '.join(absent)}: counts as missing in all of them")
         result = match_frame(
@@ -138,7 +141,7 @@ def _refuse_missing(arguments: argparse.Namespace) -> None:
 
 def _require_id(arguments: argparse.Namespace, columns: list[str]) -> None:
     """Refuse events that nothing names."""
-    if arguments.id not in columns:
+    if arguments.id.lower() not in {composed(name).lower() for name in columns}:
         raise CommandError(
             f"{arguments.events}: events have no column {arguments.id!r} to name them, but "
             f"{listed(columns)}; tell which by --id"

@@ -23,6 +23,7 @@ from rtfilter.spark.leases import context_of, lend
 from rtfilter.spark.looks import LOOK
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
+from rtfilter.spark.spelling import spelled
 from rtfilter.spark.work import Reports, seen
 from rtfilter.text import listed
 
@@ -75,8 +76,9 @@ def match_frame(
     Parameters
     ----------
     events : DataFrame
-        A row per event: its attributes in columns of their names, structs for dotted ones. Columns that are
-        no attributes of the index are ignored, attributes without a column missing.
+        A row per event: its attributes in columns of their names, structs for dotted ones. Case counts as
+        Spark has it (``spark.sql.caseSensitive``). Columns that are no attributes of the index are ignored,
+        attributes without a column missing.
     index : EventFilter, ShardedIndex, path or URI
         A filter, whose present content is taken; or where `EventFilter.save` wrote one, which must not
         change until the result has been used; or where `build_sharded` wrote one, whose newest version is
@@ -107,7 +109,8 @@ def match_frame(
     Raises
     ------
     ValueError
-        There is not one column `id`, `partitions` is below 1, or `balance` is something else.
+        There is not one column `id`, `partitions` is below 1, `balance` is something else, or several columns
+        differ in case only from what is asked for.
     EventError
         No column is an attribute of the index, or one has a type that nothing compares with.
     SnapshotError
@@ -123,6 +126,7 @@ def match_frame(
         balance = True
     context_of(events.sparkSession)
     route = _route(events.sparkSession, index)
+    events = spelled(events, [id, *route.leases[0].schema.names])
     layout, names = laid_out(events, route, id)
     decision = choose(events, route, layout, names, balance)
     return matched(events, route, layout, names, decision, id=id, partitions=partitions, details=details)

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 
 from rtfilter import EventFilter, SnapshotError
 from rtfilter.dtypes import FloatArray
+from rtfilter.predicates.bound_columns import SIDES
 from rtfilter.spark import places
 from rtfilter.spark.balance import (
     Balance,
@@ -36,7 +37,8 @@ from rtfilter.spark.frames import OFFSET, SUBSCRIPTION, WORKLOAD, laid_out, matc
 from rtfilter.spark.leases import Lease, context_of, lease_of, send
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
-from rtfilter.spark.subscribing import SubscriptionFrame
+from rtfilter.spark.spelling import spelled
+from rtfilter.spark.subscribing import LABELS, SubscriptionFrame
 from rtfilter.spark.work import Reports, counts
 
 if TYPE_CHECKING:
@@ -177,12 +179,11 @@ class MatchStage:
             if size == 0:
                 return
             route = self._look(spark)
-            layout, names = laid_out(events, route, self.id)
-            decision = self._decide(events, route, layout, names, numbers)
+            named = spelled(events, [self.id, *route.leases[0].schema.names])
+            layout, names = laid_out(named, route, self.id)
+            decision = self._decide(named, route, layout, names, numbers)
             reports = self._reports
-            result = matched(
-                events, route, layout, names, decision, id=self.id, details=True, reports=reports
-            )
+            result = matched(named, route, layout, names, decision, id=self.id, details=True, reports=reports)
             observed = Observation()
             watched = result.observe(
                 observed,
@@ -285,6 +286,8 @@ class ChangeStage:
         from pyspark.sql import functions as sf
         from pyspark.sql.window import Window
 
+        columns = ["id", "where", "removed", *LABELS, *SIDES, *([] if self.order is None else [self.order])]
+        changes = spelled(changes, columns)
         if self.order is not None:
             everything = sf.to_json(sf.struct(*map(quoted, changes.columns)))  # the same choice each time
             latest = Window.partitionBy("id").orderBy(sf.desc(quoted(self.order)), everything)

@@ -26,6 +26,7 @@ from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout, blocks, gathered, quoted
 from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.leases import Lease
+from rtfilter.spark.spelling import spelled
 from rtfilter.subscriptions.given import seconds
 from rtfilter.subscriptions.metadata import encoded
 from rtfilter.text import listed
@@ -183,7 +184,8 @@ class SubscriptionFrame:
         from pyspark.sql.pandas.types import to_arrow_type
         from pyspark.sql.types import IntegralType
 
-        flat = _flattened(frame)
+        bounds_of = [f"{side}.{name}" for side in SIDES for name in schema.names]
+        flat = _flattened(spelled(frame, ["id", "where", *LABELS, *bounds_of]))
         labels = [name for name in LABELS if name in flat.columns]
         flat = _with_labels(flat, labels)
         if flat.columns.count("id") != 1 or not isinstance(flat.schema["id"].dataType, IntegralType):

@@ -17,6 +17,7 @@ from rtfilter.spark.frames import EVENTS, SUBSCRIPTION, attribute_columns, settl
 from rtfilter.spark.leases import context_of, lease_of, lend
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
+from rtfilter.spark.spelling import spelled
 from rtfilter.text import listed
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def track_stream(
     from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
     names = list(dict.fromkeys([key, order] if id is None else [key, order, id]))
-    _require(events, names, key, order)
+    _require_stream(events)
     if forget_after is not None and not forget_after >= 0.001:
         raise ValueError(f"forget_after is a number of seconds of at least 0.001, not {forget_after!r}")
     spark = events.sparkSession
@@ -112,6 +113,8 @@ def track_stream(
     lease = look().leases[0]
     if not lease.integers:
         raise TypeError(NEEDS_INTEGERS)
+    events = spelled(events, [*names, *lease.schema.names])
+    _require(events, names, key, order)
     attributes = attribute_columns(events, lease.schema)
     layout = Layout.of(events, list(dict.fromkeys([*names, *attributes])), key)
     sent = layout.carried(events.where(f"{quoted(key)} IS NOT NULL"), ordered=False)
@@ -130,13 +133,16 @@ def track_stream(
     return found.toDF(*names, SUBSCRIPTION, CHANGE)
 
 
-def _require(events: DataFrame, names: list[str], key: str, order: str) -> None:
+def _require_stream(events: DataFrame) -> None:
     if not hasattr(events, "sparkSession"):
         raise TypeError(
             f"events are a DataFrame of Spark, not {type(events).__name__}: track_stream(events, index, key)"
         )
     if not events.isStreaming:
         raise ValueError("events are a stream, of spark.readStream; for those at hand use EventFilter.track")
+
+
+def _require(events: DataFrame, names: list[str], key: str, order: str) -> None:
     for name in names:
         if events.columns.count(name) != 1:
             number = "several columns" if name in events.columns else "no column"
