@@ -1067,6 +1067,13 @@ def test_paths_for_spark_are_checked_before_it_starts(tmp_path, capsys, monkeypa
     Path(events).write_text('{"id": 1, "price": 5}\n')
     assert main(["spark-match", index, missing, "--out", str(tmp_path / "new")]) == 2
     assert capsys.readouterr().err == f"rtfilter: error: {missing}: there is no such file or directory\n"
+    table = tmp_path / "events.csv.gz"
+    table.touch()
+    assert main(["spark-match", index, str(table), "--out", str(tmp_path / "new")]) == 2
+    assert (
+        f"{table}: spark-match reads Parquet and JSON lines; rtfilter match reads CSV"
+        in capsys.readouterr().err
+    )
     assert main(["spark-match", index, events, "--out", index]) == 2
     assert capsys.readouterr().err == f"rtfilter: error: {index} already exists; choose another --out\n"
 
