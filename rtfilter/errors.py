@@ -108,7 +108,7 @@ class PredicateError(_InputError):
 
 
 class EventError(_InputError):
-    """An event cannot be filtered: NaN, infinity, outside its declared domain, or of a wrong shape.
+    """An event cannot be filtered: NaN, infinity, outside its domain, bytes and the like, a wrong shape.
 
     Parameters
     ----------
