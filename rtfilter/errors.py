@@ -125,6 +125,10 @@ class EventError(_InputError):
     _PLACE = "event {}: "
 
 
+class FileError(RTFilterError, ValueError):
+    """A file of events or subscriptions cannot be read; the message names the file and the line."""
+
+
 class SnapshotError(RTFilterError, ValueError):
     """A saved index cannot be opened: damaged, incomplete, or of another format version."""
 
