@@ -568,9 +568,11 @@ ROWS = [
             ),
             Panel(
                 "Rows",
-                "Events and matches per second. If more is read than matched, the stream falls behind.",
+                "Events and matches per second. If more is read than matched, the stream falls behind. "
+                "The log names events that were left out.",
                 {
                     "events": rate("rtfilter_spark_events_total"),
+                    "left out": rate("rtfilter_spark_events_left_out_total"),
                     "matches": rate("rtfilter_spark_matches_total"),
                     "read by {{query}}": rate("rtfilter_spark_input_rows_total", "query"),
                 },

@@ -13,7 +13,14 @@ below, for plain boxes and points. What predicates mean is written in `docs/pred
 
 from typing import TYPE_CHECKING
 
-from rtfilter.errors import EventError, PredicateError, RTFilterError, SnapshotError, UnknownSubscriptionError
+from rtfilter.errors import (
+    EventError,
+    FileError,
+    PredicateError,
+    RTFilterError,
+    SnapshotError,
+    UnknownSubscriptionError,
+)
 from rtfilter.lazy import at_first_use
 
 if TYPE_CHECKING:
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
     from rtfilter.predicates.explain import Explanation
     from rtfilter.predicates.misses import Misses
     from rtfilter.predicates.model import Predicate
+    from rtfilter.reading import infer_schema, read_events
     from rtfilter.results import Matches, Related
     from rtfilter.subscriptions.loading import BadRule
 else:
@@ -49,6 +57,8 @@ else:
         "Tracker": "matching.tracker",
         "Transition": "matching.transitions",
         "Transitions": "matching.transitions",
+        "infer_schema": "reading",
+        "read_events": "reading",
     }
     # A client of the service needs no compiler.
     __getattr__, __dir__ = at_first_use(globals(), _PLACES)
@@ -65,6 +75,7 @@ __all__ = [
     "EventError",
     "EventFilter",
     "Explanation",
+    "FileError",
     "Matches",
     "Misses",
     "Predicate",
@@ -79,4 +90,6 @@ __all__ = [
     "Transition",
     "Transitions",
     "UnknownSubscriptionError",
+    "infer_schema",
+    "read_events",
 ]

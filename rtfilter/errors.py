@@ -108,7 +108,7 @@ class PredicateError(_InputError):
 
 
 class EventError(_InputError):
-    """An event cannot be filtered: NaN, infinity, outside its declared domain, or of a wrong shape.
+    """An event cannot be filtered: NaN, infinity, outside its domain, bytes and the like, a wrong shape.
 
     Parameters
     ----------
@@ -123,6 +123,10 @@ class EventError(_InputError):
     """
 
     _PLACE = "event {}: "
+
+
+class FileError(RTFilterError, ValueError):
+    """A file of events or subscriptions cannot be read; the message names the file and the line."""
 
 
 class SnapshotError(RTFilterError, ValueError):

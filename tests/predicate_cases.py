@@ -75,9 +75,9 @@ TIMES += [datetime(1, 1, 1), END, END - timedelta(microseconds=1)]
 TIMES += [TIMES[1] + timedelta(microseconds=1), TIMES[1].astimezone(timezone(timedelta(hours=2)))]
 POOLS = {float: NUMBERS, int: NUMBERS, str: STRINGS, bool: [False, True], datetime: TIMES}
 ALIENS = {
-    float: ["7", True, datetime(2024, 1, 1), {7}, b"7"],
-    int: ["", False, "x", {1}, 1j],
-    str: [7, 0.5, True, b"ab", {"ab"}],
+    float: ["7", True, datetime(2024, 1, 1)],
+    int: ["", False, "x"],
+    str: [7, 0.5, True],
     bool: [0, 1, 1.0, "true"],
     datetime: ["soon", 0, True, 1.5],
 }

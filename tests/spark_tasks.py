@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from rtfilter.spark import frames
 from rtfilter.spark.blocks import Layout
 from rtfilter.spark.leases import lease_of
+from rtfilter.spark.refusals import EventReader
 from rtfilter.spark.routes import Route
 
 RESULT = "id", frames.SUBSCRIPTION, frames.WORKLOAD, frames.OFFSET
@@ -20,9 +21,10 @@ def matched_here(path, slices, partitions):
     """
     route, columns = Route.whole(lease_of(str(path))), slices[0].column_names
     names = [name for name in columns if name != "id"]
-    deal = frames._dealer(route, Layout(columns, [[name] for name in columns]), names, partitions, None)
+    reader = EventReader(route.schema, names, "id")
+    deal = frames._dealer(route, Layout(columns, [[name] for name in columns]), reader, partitions, None)
     dealt = pa.Table.from_batches([out for own in slices for out in deal(iter(own.to_batches()))])
-    match = frames._matcher(route, "id", names, True, time.time())
+    match = frames._matcher(route, reader, True, time.time())
     found = []
     for part in range(partitions):
         own = dealt.filter(pc.equal(dealt[frames.PART], part))

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from rtfilter import __version__
 from rtfilter.cli.terminal import CommandError, say
+from rtfilter.errors import FileError
 
 COMMANDS = {
     "match": "which subscriptions match each event of a file",
@@ -68,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _flush_or_discard()
         say("interrupted")
         return INTERRUPTED
-    except CommandError as error:
+    except (CommandError, FileError) as error:
         say(f"error: {error}")
     except OSError as error:
         reason = error.strerror or str(error)

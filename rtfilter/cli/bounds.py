@@ -6,12 +6,12 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rtfilter.cli import files
-from rtfilter.cli.cells import BOUNDS, LARGE
 from rtfilter.cli.ids import of_cells
 from rtfilter.cli.labels import NAMES, Cells, of_arrow, of_csv
 from rtfilter.cli.terminal import CommandError
 from rtfilter.dtypes import AnyArray
+from rtfilter.reading import files
+from rtfilter.reading.cells import BOUNDS, LARGE
 from rtfilter.text import shown
 
 if TYPE_CHECKING:

@@ -289,9 +289,10 @@ def _line(delivery: Deliver) -> str:
 
 
 async def _publish(arguments: argparse.Namespace) -> int:
-    from rtfilter.cli import files
     from rtfilter.cli.frames import open_frames
+    from rtfilter.errors import FileError
     from rtfilter.overlay.running.client import BrokerClient, RefusedError
+    from rtfilter.reading import files
     from rtfilter.text import numbered
 
     count = had = 0
@@ -302,7 +303,7 @@ async def _publish(arguments: argparse.Namespace) -> int:
     live = files.check(arguments.file) != "parquet"  # all up to a line that is none; its rows are slow so
     try:
         frames = _read_beside(open_frames(arguments.file, None, live))
-    except CommandError as error:  # of a line in the part from which types are inferred
+    except FileError as error:  # of a line in the part from which types are inferred
         raise CommandError(f"{error}; {_published(0, 0)}") from None
 
     async def waits() -> dict[str, str]:
@@ -356,7 +357,7 @@ async def _publish(arguments: argparse.Namespace) -> int:
             raise CommandError(f"{why}{REST}; {_published(before, had - before)}")
         try:
             await publishing
-        except CommandError as error:  # of a line that is no event
+        except FileError as error:  # of a line that is no event
             raise CommandError(f"{error}; {_published(had, 0)}") from None
     say(f"published {numbered(count, 'event')}; all who want them have them")
     return 0

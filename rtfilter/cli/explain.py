@@ -6,16 +6,17 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rtfilter.cli import files, inputs
+from rtfilter.cli import inputs
 from rtfilter.cli.arguments import positive, row
 from rtfilter.cli.ids import asked
 from rtfilter.cli.terminal import CommandError, progress_bar, say, show
+from rtfilter.reading import files
 from rtfilter.text import numbered
 
 if TYPE_CHECKING:
-    from rtfilter.cli.events import EventBatch
     from rtfilter.events.table import EventTable
     from rtfilter.filter import EventFilter
+    from rtfilter.reading.events import EventBatch
 
 BATCH = 1000
 LIMIT = 20

@@ -9,8 +9,8 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rtfilter.cli.events import EventBatch, open_events
 from rtfilter.cli.terminal import CommandError, say
+from rtfilter.reading.events import EventBatch, open_events
 from rtfilter.text import shown
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def open_frames(path: str, schema: Schema | None, live: bool) -> Iterator[Frame]
     OSError, CommandError
         It cannot be read; with the place.
     """
-    batches = open_events(path).whole_batches(schema, 1 if live else MOST)
+    batches = open_events(path, say).whole_batches(schema, 1 if live else MOST)
     if schema is not None:
         batches = _looked_at(batches, schema)
     frames = map(_frame, batches)

@@ -6,10 +6,11 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rtfilter.cli.events import EventBatch, open_events
-from rtfilter.cli.schemas import SAMPLE, read_schema, to_line
+from rtfilter.cli.schemas import read_schema, to_line
 from rtfilter.cli.subscription_files import build_filter, is_index, open_index
 from rtfilter.cli.terminal import CommandError, say
+from rtfilter.reading.events import EventBatch, open_events
+from rtfilter.reading.inference import SAMPLE
 
 if TYPE_CHECKING:
     from rtfilter.filter import EventFilter
@@ -107,7 +108,7 @@ def open_inputs(
     OSError, CommandError
         A file cannot be read; with its place.
     """
-    file = open_events(events)
+    file = open_events(events, say)
     if is_index(subscriptions):
         if schema is not None:
             raise CommandError(f"{subscriptions} is an index and has its own schema; leave out --schema")

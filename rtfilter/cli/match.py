@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from rtfilter.cli import inputs
 from rtfilter.cli.arguments import positive
-from rtfilter.cli.events import EventBatch
 from rtfilter.cli.pairs import check_pairs, open_pairs
 from rtfilter.cli.terminal import progress_bar, say
 from rtfilter.dtypes import AnyArray
+from rtfilter.reading.events import EventBatch
 from rtfilter.text import numbered
 
 if TYPE_CHECKING:

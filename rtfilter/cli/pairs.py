@@ -13,9 +13,9 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from rtfilter.cli import files
 from rtfilter.cli.terminal import CommandError
 from rtfilter.dtypes import AnyArray
+from rtfilter.reading import files
 
 if TYPE_CHECKING:
     Write = Callable[[AnyArray], None]

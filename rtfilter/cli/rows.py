@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rtfilter.cli import files
 from rtfilter.cli.terminal import CommandError, say
+from rtfilter.reading import files
 
 
 class Rows:

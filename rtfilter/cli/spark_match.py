@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from rtfilter.cli import inputs
 from rtfilter.cli.arguments import positive
 from rtfilter.cli.subscription_files import is_index
 from rtfilter.cli.terminal import CommandError, say
-from rtfilter.text import listed, numbered
+from rtfilter.text import composed, listed, numbered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,10 +22,15 @@ if TYPE_CHECKING:
     from rtfilter.events.schema import Schema
 
 FORMATS = ("parquet", "json")
+OTHERS = (".csv", ".tsv")
+"""Endings of other formats; without one a path is taken for that of Parquet."""
 BEGINNING = 2**20
 """Characters of events in JSON that are read before Spark starts."""
 SETTINGS = ("SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "PYSPARK_GATEWAY_PORT")
 """Variables with which paths may be of another file system; spark-submit sets the last."""
+
+_JAVA = re.compile(r"([\w$]+\.)+[\w$]+(Exception|Error): ")
+_SQLSTATE = re.compile(r" SQLSTATE: \w+$")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"{arguments.index}: is no saved index; make one with rtfilter index build")
     _refuse_missing(arguments)
     columns = _columns(arguments) if _local(arguments.events) else []
-    if columns:
+    if columns:  # what case counts for, Spark says later
         _require_id(arguments, columns)
     try:
         from rtfilter.spark import match_frame  # first, because it says what is missing
@@ -87,10 +93,12 @@ def run(arguments: argparse.Namespace) -> int:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from rtfilter.spark.sessions import session
+    from rtfilter.spark.sessions import hide_traces, session
+    from rtfilter.spark.spelling import spelled
 
     try:
         spark = session(arguments.master, progress=arguments.progress or sys.stderr.isatty())
+        hide_traces(spark)
     except RuntimeError as error:
         raise CommandError(str(error)) from None
     except (PySparkException, Py4JError) as error:
@@ -100,11 +108,11 @@ def run(arguments: argparse.Namespace) -> int:
     kind = arguments.format or _format(arguments.events)
     began = perf_counter()
     try:
-        events = spark.read.format(kind).load(arguments.events)
-        if events.columns == ["_corrupt_record"]:
-            raise CommandError(f"{arguments.events}: holds no JSON lines")
+        events = spark.read.format(kind).option("mode", "FAILFAST").load(arguments.events)
+        schema = _schema(arguments.index)
+        events = spelled(events, [arguments.id, *schema.names])
         _require_id(arguments, events.columns)
-        absent = [name for name in _schema(arguments.index).names if not _has(events, name)]
+        absent = [name for name in schema.names if not _has(events, name)]
         if absent:
             say(f"events have no column {', '.join(absent)}: counts as missing in all of them")
         result = match_frame(
@@ -129,16 +137,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_missing(arguments: argparse.Namespace) -> None:
-    """Refuse local paths that Spark would refuse, before it starts and prints where in Java it did so."""
+    """Refuse local paths that Spark would refuse, before it starts, and events in CSV."""
     if _local(arguments.events) and not os.path.exists(arguments.events):
         raise CommandError(f"{arguments.events}: there is no such file or directory")
+    if arguments.format is None and _ending(arguments.events) in OTHERS:
+        raise CommandError(
+            f"{arguments.events}: spark-match reads Parquet and JSON lines; rtfilter match reads CSV, and "
+            "Spark writes it as Parquet: spark.read.csv(...).write.parquet(...)"
+        )
     if _local(arguments.out) and os.path.lexists(arguments.out):
         raise CommandError(f"{arguments.out} already exists; choose another --out")
 
 
 def _require_id(arguments: argparse.Namespace, columns: list[str]) -> None:
     """Refuse events that nothing names."""
-    if arguments.id not in columns:
+    if arguments.id.lower() not in {composed(name).lower() for name in columns}:
         raise CommandError(
             f"{arguments.events}: events have no column {arguments.id!r} to name them, but "
             f"{listed(columns)}; tell which by --id"
@@ -184,14 +197,22 @@ def _has(events: DataFrame, attribute: str) -> bool:
 
 
 def _format(path: str) -> str:
-    return "json" if os.path.splitext(path)[1] in (".json", ".jsonl") else "parquet"
+    return "json" if _ending(path) in (".json", ".jsonl", ".ndjson") else "parquet"
+
+
+def _ending(path: str) -> str:
+    return os.path.splitext(path.lower().removesuffix(".gz"))[1]
 
 
 def _reason(text: str) -> str:
     """Return the cause from Spark's long message: the error of rtfilter in a worker, if there is one."""
+    from rtfilter.spark.failures import own_error
+
+    own = own_error(text)
+    if own is not None:
+        return str(own)
+    if "Malformed records" in text:
+        return "holds a line that is no JSON object"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    own = [line for line in lines if line.startswith("rtfilter.errors.")]
-    if own:
-        return own[-1].partition(": ")[2]
-    causes = [line for line in lines if line.startswith("Caused by: ")]
-    return causes[-1].removeprefix("Caused by: ") if causes else lines[0]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return _SQLSTATE.sub("", _JAVA.sub("", causes[-1] if causes else lines[0]))

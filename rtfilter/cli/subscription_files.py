@@ -13,12 +13,13 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rtfilter.cli import files
 from rtfilter.cli.bounds import Bounds, find_columns, read_arrow_bounds, read_csv_bounds
 from rtfilter.cli.ids import Id, Ids, asked, of_cells
 from rtfilter.cli.labels import NAMES, NONE, Cells, Labels, of_arrow, of_csv
 from rtfilter.cli.rows import Rows
 from rtfilter.cli.terminal import CommandError, counted, say
+from rtfilter.errors import FileError
+from rtfilter.reading import files
 from rtfilter.text import numbered
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def _json_conditions(path: str, rows: Rows) -> Iterator[Condition]:
             continue
         try:
             yield _json_condition(line, files.parse_json(text, files.place(path, line)))
-        except CommandError as error:
+        except FileError as error:
             rows.tell(str(error))
             yield Condition(line)
         except ValueError as error:

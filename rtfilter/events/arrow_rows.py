@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from rtfilter.errors import EventError
+from rtfilter.events.cells import NONE_HAS
+from rtfilter.events.encoding import string
 
 
 def arrow_rows(table: Any) -> list[dict[str, Any]]:
@@ -32,17 +34,14 @@ def arrow_rows(table: Any) -> list[dict[str, Any]]:
 def require_meaning(schema: Any) -> None:
     """Refuse columns of types that no event has. Raises `EventError` that names the first one."""
     for field in schema:
-        if _readable(field.type) is None:
-            raise EventError.about(
-                field.name,
-                f"is a column of the type {field.type}, which no event has; leave it out, or convert it",
-            )
+        if _readable(field.type) is None and not is_uuid(field.type):
+            raise EventError.about(field.name, f"is a column of the type {field.type}, {NONE_HAS}")
 
 
 def _values(field: Any, column: Any) -> list[Any]:
     require_meaning([field])
     wanted = _readable(field.type)
-    if wanted != field.type:
+    if wanted is not None and wanted != field.type:
         column = _cast(column, wanted)
     try:
         values: list[Any] = column.to_pylist()
@@ -53,7 +52,7 @@ def _values(field: Any, column: Any) -> list[Any]:
             except (ValueError, OverflowError, LookupError) as error:
                 raise EventError.about(field.name, f"cannot be read: {error}", row) from None
         raise
-    return values
+    return list(map(string, values)) if is_uuid(field.type) else values
 
 
 def _cast(column: Any, wanted: Any) -> Any:
@@ -62,6 +61,11 @@ def _cast(column: Any, wanted: Any) -> Any:
         return column.cast(wanted, safe=False)
     counts = np.asarray(column.cast(pa.int64()).fill_null(0)) // 1000  # rounds down, which a cast does not
     return pa.array(counts, wanted, mask=np.asarray(column.is_null()))
+
+
+def is_uuid(kind: Any) -> bool:
+    """Whether an Arrow type is that of UUIDs, which are read as text."""
+    return getattr(kind, "extension_name", None) == "arrow.uuid"
 
 
 def _readable(kind: Any) -> Any | None:

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence, Set
+from datetime import date
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 
 from rtfilter.dtypes import FloatArray
 from rtfilter.errors import EventError
 from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING, Timestamp, is_missing, string_code
+from rtfilter.events.nesting import LISTS
 from rtfilter.events.table import Field
 from rtfilter.text import cut
 
 _NUMBERS = frozenset((int, float))
 _STRINGS = frozenset((str,))
+_KNOWN = (str, int, float, np.number, np.bool_, Decimal, date, np.datetime64, UUID, *LISTS)
+"""Types of values; those of another type than the attribute satisfy nothing."""
+NONE_HAS = "which no event has; leave it out, or convert it"
+"""What is said of all other types."""
 
 
 def assemble(parts: Sequence[FloatArray], count: int) -> FloatArray:
@@ -71,7 +79,7 @@ def encode_cell(field: Field, value: Any, row: int) -> tuple[float, ...]:
     Raises
     ------
     EventError
-        NaN, infinity, a number beyond float64, or a value outside the domain.
+        NaN, infinity, a number beyond float64, a value outside the domain, or of a type that no event has.
     """
     if is_missing(value):
         return (MISSING,) * field.width
@@ -79,6 +87,10 @@ def encode_cell(field: Field, value: Any, row: int) -> tuple[float, ...]:
         raise refusal(field, row, value)
     canonical = field.read(value)
     if canonical is None:
+        if isinstance(value, Decimal) and value.is_nan():
+            raise refusal(field, row, math.nan)
+        if not isinstance(value, _KNOWN) or isinstance(value, np.timedelta64):  # an integer to NumPy
+            raise EventError.about(field.name, f"is of the type {type(value).__name__}, {NONE_HAS}", row)
         return (ALIEN,) * field.width
     if field.family == "str":
         return string_code(canonical)

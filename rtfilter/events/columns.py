@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.errors import EventError
-from rtfilter.events.cells import assemble, encode_objects, refusal
+from rtfilter.events.cells import NONE_HAS, assemble, encode_objects, refusal
 from rtfilter.events.elements import with_choices
 from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING
 from rtfilter.events.exact import instants, rests
@@ -217,9 +217,11 @@ def encode_array(field: Field, values: AnyArray, missing: BoolArray | None) -> C
     Raises
     ------
     EventError
-        NaN, infinity or a value outside the domain, where not missing.
+        NaN, infinity, a value outside the domain, or a type that no event has, where not missing.
     """
     kind = values.dtype.kind
+    if kind == "m":
+        raise _meaningless(field, values.dtype)
     absent = np.zeros(len(values), np.bool_) if missing is None else np.array(missing, np.bool_)
     if kind not in PLAIN:
         objects = [None if gone else value for gone, value in zip(absent, values.tolist(), strict=True)]
@@ -260,7 +262,10 @@ def _refuse(field: Field, values: AnyArray, wrong: BoolArray) -> None:
 
 def encode_uniques(field: Field, codes: NDArray[np.signedinteger[Any]], uniques: list[Any]) -> Column:
     """Encode a dictionary-coded column: row i holds ``uniques[codes[i]]``; code -1 is missing."""
-    table = encode_objects(field, [*uniques, None])  # index -1 is the missing one
+    try:
+        table = encode_objects(field, [*uniques, None])  # index -1 is the missing one
+    except EventError as error:
+        raise EventError.about(field.name, error.reason, int(np.argmax(codes == error.row))) from None
     return Column(table[codes], lambda index: uniques[codes[index]] if codes[index] >= 0 else None)
 
 
@@ -279,6 +284,10 @@ def _pandas_column(field: Field, frame: Any) -> Column:
         else:
             return encode_uniques(field, codes, list(uniques))
     return encode_array(field, *values)
+
+
+def _meaningless(field: Field, kind: object) -> EventError:
+    return EventError.about(field.name, f"is a column of the type {kind}, {NONE_HAS}")
 
 
 def _several(field: Field, form: str) -> EventError:
@@ -398,6 +407,8 @@ def _arrow_column(field: Field, table: Any) -> Column:
     if not places or pa.types.is_struct(table.schema.types[places[0]]):
         return _absent(field, len(table))
     column = table.column(places[0])
+    if pa.types.is_map(column.type):
+        raise _meaningless(field, column.type)
     try:
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             coded = column.combine_chunks().dictionary_encode()

@@ -16,6 +16,7 @@ from decimal import Decimal
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
+from uuid import UUID
 
 import numpy as np
 
@@ -116,10 +117,12 @@ def boolean(value: object) -> bool | None:
 
 
 def string(value: object) -> str | None:
-    """Read a string; None for any other type."""
+    """Read a string, or a UUID as its text; None for any other type."""
     if type(value) is str:
         return value
-    return str.__str__(value) if isinstance(value, str) else None
+    if isinstance(value, str):
+        return str.__str__(value)
+    return str(value) if isinstance(value, UUID) else None
 
 
 def microseconds(value: object) -> int | None:

@@ -291,9 +291,10 @@ class Schema:
         Raises
         ------
         EventError
-            NaN (except in pandas), infinity, a value outside its domain, an unexpected shape, or a table
-            that another schema has read; its `row` and `attribute` say where. A value of another type is
-            no error, unless the schema is strict: it satisfies nothing. `EventTable.odd` has such values.
+            NaN (except in pandas), infinity, a value outside its domain or of a type that no event has, such
+            as bytes, an unexpected shape, or a table that another schema has read; its `row` and `attribute`
+            say where. A value of another type than its attribute is no error, unless the schema is strict: it
+            satisfies nothing. `EventTable.odd` has such values.
         """
         return read_events(self.fields, events)
 

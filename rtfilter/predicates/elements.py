@@ -153,11 +153,15 @@ def events_of(table: EventTable) -> list[Event]:
     return events
 
 
-def event_of(event: Mapping[str, object], predicate: Predicate) -> Event:
-    """Return an event with objects and lists as a predicate sees it, flat if it has no lists."""
-    names = frozenset(
+def names_of(predicate: Predicate) -> frozenset[str]:
+    """Return the attributes that a predicate names."""
+    return frozenset(
         name for own in predicate.filters for test in own.constraints for name in test.attributes
     )
-    values, lists = flatten(event, names)
+
+
+def event_of(event: Mapping[str, object], predicate: Predicate) -> Event:
+    """Return an event with objects and lists as a predicate sees it, flat if it has no lists."""
+    values, lists = flatten(event, names_of(predicate))
     row = {name: value for name, value in values.items() if not is_missing(value)}
     return Elements(row, lists) if lists else row

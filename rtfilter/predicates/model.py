@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rtfilter.errors import PredicateError
-from rtfilter.events.nesting import ATOMS, is_list
+from rtfilter.events.nesting import ATOMS, is_list, with_composed_names
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.as_pattern import as_pattern
 from rtfilter.predicates.combine import all_of, any_of, checked
@@ -31,7 +31,7 @@ from rtfilter.predicates.constraints import (
 )
 from rtfilter.predicates.cost import Cost, cost_of
 from rtfilter.predicates.covering import intersects, judge
-from rtfilter.predicates.elements import Elements, event_of
+from rtfilter.predicates.elements import Elements, event_of, names_of
 from rtfilter.predicates.pattern import parse_pattern
 from rtfilter.predicates.sql import MAX_LENGTH, parse_sql
 from rtfilter.text import shown
@@ -141,14 +141,18 @@ class Predicate(_Mark):
         Parameters
         ----------
         event : mapping
-            Names to values, with objects and lists in it as in events of a filter. Missing is an absent key
-            or None. Values of another type than the constants' are no error: they satisfy only ``exists``.
+            Names, in any spelling of Unicode, to values, with objects and lists in it as in events of a
+            filter. Missing is an absent key or None. Values of another type than the constants' are no
+            error: they satisfy only ``exists``.
 
         Raises
         ------
         EventError
             Its lists have too many choices of elements, they are nested too deep, or one name has two values.
         """
+        schema = self.schema
+        if schema is None or schema.fields.spelled:
+            event = with_composed_names(event, names_of(self))
         for value in event.values():
             if type(value) not in ATOMS and (isinstance(value, Mapping) or is_list(value)):
                 seen = event_of(event, self)

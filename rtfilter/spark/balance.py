@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from rtfilter.dtypes import FloatArray
 from rtfilter.spark.blocks import Layout
 from rtfilter.spark.looks import look
+from rtfilter.spark.refusals import EventReader
 from rtfilter.spark.routes import Route
 from rtfilter.spark.work import Work
 
@@ -80,12 +81,14 @@ def slowest(work: FloatArray, cores: int) -> float:
     return max(loads)
 
 
-def choose(events: DataFrame, route: Route, layout: Layout, names: list[str], balance: Balance) -> Decision:
+def choose(
+    events: DataFrame, route: Route, layout: Layout, reader: EventReader, balance: Balance
+) -> Decision:
     """Decide for a frame; by default after a look at some of its events."""
     known = settled(events, route, balance)
     if known is not None:
         return known
-    work = look(events, route, layout, names)
+    work = look(events, route, layout, reader)
     if work is None:  # a stream cannot be dealt out; other frames could have all their events in one place
         return Decision(not events.isStreaming, "unseen")
     return decide(work, cores_of(events))

@@ -13,16 +13,20 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from rtfilter import EventError, EventFilter, Schema
+from rtfilter import EventError, EventFilter, RTFilterError, Schema
 from rtfilter.dtypes import AnyArray, FloatArray, IntArray
 from rtfilter.events.table import EventTable
 from rtfilter.scheduler import balanced_parts
+from rtfilter.spark import refusals
 from rtfilter.spark.balance import Balance, Decision, checked, choose, cores_of
 from rtfilter.spark.blocks import NUMERIC, Layout, blocks, gathered
+from rtfilter.spark.failures import own_errors
 from rtfilter.spark.leases import context_of, lend
 from rtfilter.spark.looks import LOOK
+from rtfilter.spark.refusals import EventReader, LeftOut, OnError
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
+from rtfilter.spark.spelling import spelled
 from rtfilter.spark.work import Reports, seen
 from rtfilter.text import listed
 
@@ -55,6 +59,7 @@ FITTING = {
 SAMPLE = 1 / 64
 
 
+@own_errors()
 def match_frame(
     events: DataFrame,
     index: EventFilter | ShardedIndex | str | PathLike[str],
@@ -63,6 +68,7 @@ def match_frame(
     partitions: int | None = None,
     details: bool = False,
     balance: Balance = "auto",
+    on_error: OnError = "raise",
 ) -> DataFrame:
     """Find the subscriptions that match each event; the executors do so when the result is used.
 
@@ -75,8 +81,9 @@ def match_frame(
     Parameters
     ----------
     events : DataFrame
-        A row per event: its attributes in columns of their names, structs for dotted ones. Columns that are
-        no attributes of the index are ignored, attributes without a column missing.
+        A row per event: its attributes in columns of their names, structs for dotted ones. Case counts as
+        Spark has it (``spark.sql.caseSensitive``). Columns that are no attributes of the index are ignored,
+        attributes without a column missing.
     index : EventFilter, ShardedIndex, path or URI
         A filter, whose present content is taken; or where `EventFilter.save` wrote one, which must not
         change until the result has been used; or where `build_sharded` wrote one, whose newest version is
@@ -95,6 +102,10 @@ def match_frame(
         Parquet files, other sources need a short job. Where Spark would have to compute all events for
         that, and for an index of shards, they are dealt out. What was decided, and why, is in the result's
         plan: `DataFrame.explain`.
+    on_error : "raise" or "skip"
+        What to do with an event that cannot be used, as it has NaN, for example: fail when the result is
+        used, with an `EventError` that names the event in the last line of Spark's `PythonException`; or
+        leave it out, and name it in the log of the executor.
 
     Returns
     -------
@@ -107,7 +118,8 @@ def match_frame(
     Raises
     ------
     ValueError
-        There is not one column `id`, `partitions` is below 1, or `balance` is something else.
+        There is not one column `id`, `partitions` is below 1, `balance` or `on_error` is something else, or
+        several columns differ in case only from what is asked for.
     EventError
         No column is an attribute of the index, or one has a type that nothing compares with.
     SnapshotError
@@ -119,17 +131,19 @@ def match_frame(
         raise TypeError(
             f"events are a DataFrame of Spark, not {type(events).__name__}: match_frame(events, index)"
         )
+    refusals.checked(on_error)
     if checked(balance) == "auto" and partitions is not None:
         balance = True
     context_of(events.sparkSession)
     route = _route(events.sparkSession, index)
-    layout, names = laid_out(events, route, id)
-    decision = choose(events, route, layout, names, balance)
-    return matched(events, route, layout, names, decision, id=id, partitions=partitions, details=details)
+    events = spelled(events, [id, *route.schema.names])
+    layout, reader = laid_out(events, route, id, on_error)
+    decision = choose(events, route, layout, reader, balance)
+    return matched(events, route, layout, reader, decision, partitions=partitions, details=details)
 
 
-def laid_out(events: DataFrame, route: Route, id: str) -> tuple[Layout, list[str]]:
-    """Return how events are sent, and the names of columns that are attributes; raises as `match_frame`."""
+def laid_out(events: DataFrame, route: Route, id: str, on_error: OnError) -> tuple[Layout, EventReader]:
+    """Return how events are sent and read; raises as `match_frame`."""
     if events.columns.count(id) != 1:
         number = "several columns" if id in events.columns else "no column"
         raise ValueError(
@@ -137,18 +151,19 @@ def laid_out(events: DataFrame, route: Route, id: str) -> tuple[Layout, list[str
         )
     if id.lower() in (SUBSCRIPTION, WORKLOAD, OFFSET, WORK):
         raise ValueError(f"the result has a column {id!r} of its own: rename that of the events")
-    names = attribute_columns(events, route.leases[0].schema)
-    return Layout.of(events, list(dict.fromkeys([id, *names])), id), names
+    schema = route.schema
+    names = attribute_columns(events, schema)
+    layout = Layout.of(events, list(dict.fromkeys([id, *names])), id)
+    return layout, EventReader(schema, names, id, on_error)
 
 
 def matched(
     events: DataFrame,
     route: Route,
     layout: Layout,
-    names: list[str],
+    reader: EventReader,
     decision: Decision,
     *,
-    id: str,
     partitions: int | None = None,
     details: bool = False,
     reports: Reports | None = None,
@@ -162,20 +177,20 @@ def matched(
     moment = time.time()  # here, so that a task that is run again gives the same
     sent = layout.carried(events, ordered=decision.dealt)
     kind = LongType() if route.leases[0].integers else StringType()
-    result = [events.schema[id], StructField(SUBSCRIPTION, kind, nullable=False)]
+    result = [events.schema[reader.id], StructField(SUBSCRIPTION, kind, nullable=False)]
     if details:
         result += [StructField(WORKLOAD, LongType(), False), StructField(OFFSET, DoubleType(), False)]
     if not decision.dealt:
-        match_here = _matcher_in_place(route, layout, id, names, details, reports, moment)
+        match_here = _matcher_in_place(route, layout, reader, details, reports, moment)
         return sent.mapInArrow(settled_work(match_here, str(decision)), StructType(result))
     if len(route.leases) > 1:
         sample = layout.carried(events.sample(fraction=SAMPLE, seed=0), ordered=False)
-        route = replace(route, shares=_shares(sample, route, layout, names))
+        route = replace(route, shares=_shares(sample, route, layout, reader))
     parts = cores_of(events) if partitions is None else partitions
-    deal = settled_work(_dealer(route, layout, names, parts, reports), str(decision))
+    deal = settled_work(_dealer(route, layout, reader, parts, reports), str(decision))
     dealt_out = sent.mapInArrow(deal, f"{PART} int, {SHARD} int, {CLASS} int, block binary")
     placed = dealt_out.repartitionById(parts, PART).drop(PART).sortWithinPartitions(SHARD, CLASS)
-    match = settled_work(_matcher(route, id, names, details, moment), "match")
+    match = settled_work(_matcher(route, reader, details, moment), "match")
     return placed.mapInArrow(match, StructType(result))
 
 
@@ -186,7 +201,10 @@ def settled_work(work: Callable[[Batches], Batches], name: str) -> Callable[[Bat
     """
 
     def run(batches: Batches) -> Batches:
-        yield from work(batches)
+        try:
+            yield from work(batches)
+        except RTFilterError as error:
+            raise error.with_traceback(None) from None  # Spark shows where, in pages, and the message last
         _freeze(work.__name__)
 
     run.__name__ = name
@@ -207,7 +225,7 @@ def _route(spark: SparkSession, index: EventFilter | ShardedIndex | str | PathLi
     return index.route() if isinstance(index, ShardedIndex) else Route.whole(lend(spark, index))
 
 
-def _shares(sample: DataFrame, route: Route, layout: Layout, names: list[str]) -> FloatArray:
+def _shares(sample: DataFrame, route: Route, layout: Layout, reader: EventReader) -> FloatArray:
     """Return the work of each shard for a sample of the events, at least a little each, float64 (shards,)."""
     shards = len(route.leases)
 
@@ -216,7 +234,7 @@ def _shares(sample: DataFrame, route: Route, layout: Layout, names: list[str]) -
 
         work = np.zeros(shards)
         for batch in layout.unpacked(batches):
-            _, shard, workload = route.find(batch.select(names))
+            _, shard, workload = route.find(reader.read(batch)[1])
             work += np.bincount(shard, workload, shards)
         yield pa.RecordBatch.from_arrays([pa.array([work.tobytes()], pa.binary())], ["work"])
 
@@ -266,7 +284,7 @@ def _require_fitting(name: str, kind: DataType, schema: Schema) -> None:
 
 
 def _dealer(
-    route: Route, layout: Layout, names: list[str], parts: int, reports: Reports | None
+    route: Route, layout: Layout, reader: EventReader, parts: int, reports: Reports | None
 ) -> Callable[[Batches], Batches]:
     """Return work that packs events into blocks, each for one partition, shard and class of workload."""
 
@@ -279,12 +297,14 @@ def _dealer(
         slots = route.slots(parts)
         loads = [np.zeros(len(own), np.int64) for own in slots]
         number, hits = 0, 0.0  # for each event, among the first
-        for batch in layout.unpacked(batches):
-            if reports is not None and not number:
-                some, _, found = seen(route, batch.slice(0, LOOK).select(names))
+        left_out = LeftOut()
+        for given in layout.unpacked(batches):
+            batch, table = reader.read(given, left_out)
+            if reports is not None and not number and len(batch):
+                some, _, found = seen(route, table.rows(range(min(LOOK, len(table)))))
                 hits = found / some
             number += len(batch)
-            rows, shard, workload = route.find(batch.select(names))
+            rows, shard, workload = route.find(table)
             part = np.empty(len(rows), np.int64)
             for s in np.unique(shard).tolist():
                 own = np.flatnonzero(shard == s)
@@ -295,6 +315,7 @@ def _dealer(
             yield blocks(events, {PART: part, SHARD: shard, CLASS: kind})
         if reports is not None:
             reports.add(number, int(sum(own.sum() for own in loads)), round(hits * number))
+        reader.told(left_out)
 
     return deal
 
@@ -313,16 +334,14 @@ def dealt(workload: IntArray, loads: IntArray) -> IntArray:
     return part
 
 
-def _matcher(
-    route: Route, id: str, names: list[str], details: bool, moment: float
-) -> Callable[[Batches], Batches]:
+def _matcher(route: Route, reader: EventReader, details: bool, moment: float) -> Callable[[Batches], Batches]:
     """Return work that matches the events of a partition: shard after shard, ascending in workload."""
 
     def match(batches: Batches) -> Batches:
         begun = perf_counter()
         for (shard, _), events in gathered(batches, [SHARD, CLASS], EVENTS):
-            index = route.leases[shard].open()
-            yield from _answers(index, events.sort_by(WORK), id, names, details, begun, moment)
+            index, (own, table) = route.leases[shard].open(), reader.read(events.sort_by(WORK))
+            yield from _answers(index, own, table, reader.id, details, begun, moment)
 
     return match
 
@@ -330,8 +349,7 @@ def _matcher(
 def _matcher_in_place(
     route: Route,
     layout: Layout,
-    id: str,
-    names: list[str],
+    reader: EventReader,
     details: bool,
     reports: Reports | None,
     moment: float,
@@ -342,24 +360,27 @@ def _matcher_in_place(
         import pyarrow as pa
 
         begun, number, visits, hits = perf_counter(), 0, 0, 0
-        for batch in layout.unpacked(batches):
+        left_out = LeftOut()
+        for given in layout.unpacked(batches):
+            batch, table = reader.read(given, left_out)
             if route.leaves is None and not details and reports is None:  # no order is visible
                 events = pa.Table.from_batches([batch])
-                yield from _answers(route.leases[0].open(), events, id, names, details, begun, moment)
+                yield from _answers(route.leases[0].open(), events, table, reader.id, details, begun, moment)
                 continue
-            rows, shard, workload = route.find(batch.select(names))
+            rows, shard, workload = route.find(table)
             number, visits = number + len(batch), visits + int(workload.sum())
             for s in np.unique(shard).tolist():
                 own = np.flatnonzero(shard == s)
                 own = own[np.argsort(workload[own], kind="stable")]
                 chosen = batch.take(pa.array(rows[own])).append_column(WORK, pa.array(workload[own]))
-                events = pa.Table.from_batches([chosen])
+                events, some = pa.Table.from_batches([chosen]), table.take(rows[own])
                 index = route.leases[s].open()
-                for answer in _answers(index, events, id, names, details, begun, moment):
+                for answer in _answers(index, events, some, reader.id, details, begun, moment):
                     hits += len(answer)
                     yield answer
         if reports is not None:
             reports.add(number, visits, hits)
+        reader.told(left_out)
 
     return match
 
@@ -367,8 +388,8 @@ def _matcher_in_place(
 def _answers(
     index: EventFilter,
     events: pa.Table,
+    table: EventTable,
     id: str,
-    names: list[str],
     details: bool,
     begun: float,
     moment: float,
@@ -376,7 +397,6 @@ def _answers(
     """Yield the rows of the result for events, in the order of their search."""
     import pyarrow as pa
 
-    table = index.schema.read(events.select(names))
     for own, ids, counts in _in_turn(index, table, moment):
         now = perf_counter() - begun
         row_of = np.repeat(np.arange(own.start, own.stop), counts)

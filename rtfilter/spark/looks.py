@@ -14,6 +14,7 @@ import numpy as np
 from rtfilter.errors import EventError
 from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout
+from rtfilter.spark.refusals import EventReader
 from rtfilter.spark.routes import Route
 from rtfilter.spark.work import Work, counts, partition, seen
 
@@ -37,12 +38,12 @@ FILES = {f"Scan {kind}" for kind in ("avro", "csv", "json", "orc", "parquet", "t
 READABLE = {*CACHED, *FILES, "BatchScan", "LocalTableScan", "Range"}
 
 
-def look(events: DataFrame, route: Route, layout: Layout, names: list[str]) -> Work | None:
+def look(events: DataFrame, route: Route, layout: Layout, reader: EventReader) -> Work | None:
     """Estimate the work of each partition from some of its events; None if that would compute all of them."""
     if events.isStreaming:
         return None
-    found = look_in_files(events, route, names)
-    return look_by_job(events, route, layout, names) if found is None else found
+    found = look_in_files(events, route, reader)
+    return look_by_job(events, route, layout, reader) if found is None else found
 
 
 # -- in files --------------------------------------------------------------------------------------------
@@ -56,7 +57,7 @@ class Piece(NamedTuple):
     length: int
 
 
-def look_in_files(events: DataFrame, route: Route, names: list[str]) -> Work | None:
+def look_in_files(events: DataFrame, route: Route, reader: EventReader) -> Work | None:
     """Estimate the work of each partition from Parquet files, whose footers tell the number of events.
 
     None where events are anything else, or the driver cannot read them or the index from a path.
@@ -71,7 +72,7 @@ def look_in_files(events: DataFrame, route: Route, names: list[str]) -> Work | N
         return None
     files: dict[str, pq.ParquetFile] = {}
     try:
-        found = [_looked(own, route, names, files) for own in parts]
+        found = [_looked(own, route, reader, files) for own in parts]
     except (ArrowException, EventError, LookupError, OSError):  # Spark may read what Arrow does not
         return None
     finally:
@@ -114,7 +115,7 @@ def _only_chooses(project: Any) -> bool:
 
 
 def _looked(
-    own: list[Piece], route: Route, names: list[str], files: dict[str, pq.ParquetFile]
+    own: list[Piece], route: Route, reader: EventReader, files: dict[str, pq.ParquetFile]
 ) -> list[float]:
     """Return the events of a partition, and of those that were seen their number, visits and hits."""
     import pyarrow.parquet as pq
@@ -129,10 +130,10 @@ def _looked(
     total: FloatArray = np.zeros(3)
     for file, group in spots:
         size = LOOK // len(spots)
-        batches = file.iter_batches(size, row_groups=[group], columns=names, use_threads=False)
+        batches = file.iter_batches(size, row_groups=[group], columns=reader.names, use_threads=False)
         batch = next(batches, None)
         if batch is not None:
-            total += seen(route, batch.select(names))
+            total += seen(route, reader.schema.read(batch.select(reader.names)))
     return [number, *total.tolist()]
 
 
@@ -149,7 +150,7 @@ def _row_groups(file: pq.ParquetFile, piece: Piece) -> Iterator[int]:
 # -- by a job --------------------------------------------------------------------------------------------
 
 
-def look_by_job(events: DataFrame, route: Route, layout: Layout, names: list[str]) -> Work | None:
+def look_by_job(events: DataFrame, route: Route, layout: Layout, reader: EventReader) -> Work | None:
     """Estimate the work of each partition from its first events; None if that would compute all of them.
 
     Partitions that go on are taken to be of equal size, as Spark cuts files so; those of a cache are counted.
@@ -161,7 +162,8 @@ def look_by_job(events: DataFrame, route: Route, layout: Layout, names: list[str
     def estimate(batches: Batches) -> Batches:
         import pyarrow as pa
 
-        total = sum((seen(route, batch.select(names)) for batch in layout.unpacked(batches)), np.zeros(3))
+        tables = (reader.read(batch)[1] for batch in layout.unpacked(batches))
+        total = sum((seen(route, table) for table in tables), np.zeros(3))
         yield pa.RecordBatch.from_pydict(
             {"part": pa.array([partition()], pa.int32()), "seen": pa.array([total.tobytes()], pa.binary())}
         )

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.events.schema import Schema
+from rtfilter.events.table import EventTable
 from rtfilter.spark.leases import Lease
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: A leaf of shard s has the id s * LEAVES + its number in an index of leaves.
 LEAVES = 1 << 32
@@ -39,12 +37,17 @@ class Route:
     leaves: Lease | None
     shares: FloatArray
 
+    @property
+    def schema(self) -> Schema:
+        """The schema of the index."""
+        return self.leases[0].schema
+
     @classmethod
     def whole(cls, lease: Lease) -> Route:
         """Return the route to an index in one piece."""
         return cls([lease], None, np.ones(1))
 
-    def find(self, events: pa.RecordBatch | pa.Table) -> tuple[IntArray, IntArray, IntArray]:
+    def find(self, events: EventTable) -> tuple[IntArray, IntArray, IntArray]:
         """Return where n events are to be searched: row, shard, and leaves to visit there, int64 (m,) each.
 
         An event that reaches no leaf is not searched at all.
@@ -56,7 +59,7 @@ class Route:
         leaves, shards = self.leaves.open(), len(self.leases)
         parts = [np.empty((3, 0), np.int64)]
         for start in range(0, len(events), TOGETHER):
-            found = leaves.match_batch(events.slice(start, TOGETHER))
+            found = leaves.match_batch(events.rows(range(start, min(start + TOGETHER, len(events)))))
             row = np.repeat(np.arange(len(found)), found.counts)
             visits = np.bincount(row * shards + found.ids // LEAVES, minlength=len(found) * shards)
             met = np.flatnonzero(visits)

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,6 +16,16 @@ JAVA = 17
 """Least version of Java that Spark 4 runs on."""
 SOCKETS = "spark.python.unix.domain.socket.enabled"
 """Without it, Spark's TCP between Java and Python costs each task 40 ms."""
+
+TRACING = (
+    "executor.Executor",
+    "scheduler.TaskSetManager",
+    "sql.execution.datasources.DataSource",
+    "sql.execution.datasources.FileFormatWriter",
+    "util.SparkErrorUtils",
+    "util.Utils",
+)
+"""Loggers that show errors of tasks and jobs with their traces."""
 
 
 def session(master: str | None = None, *, progress: bool = False) -> SparkSession:
@@ -47,6 +57,14 @@ def session(master: str | None = None, *, progress: bool = False) -> SparkSessio
     if not SparkConf().contains(SOCKETS):
         builder = builder.config(SOCKETS, "true")
     return builder.config("spark.ui.showConsoleProgress", str(progress).lower()).getOrCreate()
+
+
+def hide_traces(spark: SparkSession) -> None:
+    """Have the driver log no errors of tasks with their traces, for a caller that shows the error."""
+    java: Any = spark._jvm
+    log4j = java.org.apache.logging.log4j
+    for name in TRACING:
+        log4j.core.config.Configurator.setLevel(f"org.apache.spark.{name}", log4j.Level.OFF)
 
 
 def require_java() -> None:

@@ -27,19 +27,24 @@ from rtfilter.dtypes import IntArray
 from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
 from rtfilter.spark.cuts import Cuts
+from rtfilter.spark.failures import own_errors
 from rtfilter.spark.leases import Lease, context_of
 from rtfilter.spark.routes import LEAVES, Route
 from rtfilter.spark.subscribing import (
     BUILT,
+    NO_ROW,
     SAMPLE,
     Built,
     Shard,
     SubscriptionFrame,
     collected,
     save,
+    tell,
+    without,
     written,
 )
 from rtfilter.subscriptions.ids import as_ids
+from rtfilter.subscriptions.loading import BadRule, OnError, require_on_error
 from rtfilter.text import numbered
 
 if TYPE_CHECKING:
@@ -120,13 +125,15 @@ class ShardedIndex:
         leaves = Lease(f"{self.place}/leaves/{self.leaves.name}", self.leaves.manifest)
         return Route(leases, leaves, np.array([shard.subscriptions + 1.0 for shard in self.shards]))
 
-    def append(self, subscriptions: DataFrame) -> ShardedIndex:
+    @own_errors()
+    def append(self, subscriptions: DataFrame, *, on_error: OnError = "raise") -> ShardedIndex:
         """Add subscriptions, all or none; only their shards are built anew.
 
         Parameters
         ----------
         subscriptions : DataFrame
-            As for `build_sharded`.
+        on_error : "raise", "skip" or callable
+            As for `build_sharded`. An id that is in the index already cannot be used.
 
         Returns
         -------
@@ -142,17 +149,27 @@ class ShardedIndex:
         RuntimeError
             Somebody else has made the next version meanwhile.
         """
-        given = SubscriptionFrame.of(subscriptions, self.schema)
-        given.count()
-        known = self._known(subscriptions.sparkSession, given.ids())
-        if len(known):
-            raise ValueError(f"subscription {known[0]} exists already; remove it first, or use `update`")
+        require_on_error(on_error)
+        given, _ = SubscriptionFrame.of(subscriptions, self.schema).usable(on_error)
+        known = self._known(subscriptions.sparkSession, given.ids()).tolist()
+        remedy = "exists already; remove it first, or use `update`"
+        if known and on_error == "raise":
+            raise ValueError(f"subscription {known[0]} {remedy}")
+        if known:
+            tell([BadRule(NO_ROW, id, None, ValueError(remedy)) for id in known], on_error)
+            given = replace(given, frame=without(given.frame, known))
         return self._next(self._built(given, self._leases()))
 
-    def update(self, subscriptions: DataFrame, removed: ArrayLike = ()) -> ShardedIndex:
-        """Add or replace subscriptions, and remove others, in one version; see `append` and `remove`."""
-        given = SubscriptionFrame.of(subscriptions, self.schema)
-        given.count()
+    @own_errors()
+    def update(
+        self, subscriptions: DataFrame, removed: ArrayLike = (), *, on_error: OnError = "raise"
+    ) -> ShardedIndex:
+        """Add or replace subscriptions, and remove others, in one version; see `append` and `remove`.
+
+        Where `on_error` leaves out a subscription, the one that it would replace stays.
+        """
+        require_on_error(on_error)
+        given, _ = SubscriptionFrame.of(subscriptions, self.schema).usable(on_error)
         old = np.concatenate([given.ids(), as_ids(removed)])
         rest = self._without(subscriptions.sparkSession, old)
         leases = self._leases()
@@ -167,6 +184,7 @@ class ShardedIndex:
                 places.remove(self._lease(one.shard).place)
         return made
 
+    @own_errors()
     def remove(self, ids: DataFrame | ArrayLike) -> ShardedIndex:
         """Remove subscriptions; unknown ids are ignored.
 
@@ -362,6 +380,7 @@ class ShardedIndex:
             raise SnapshotError(f"{file} is truncated or altered: {error}; build the index again") from None
 
 
+@own_errors()
 def build_sharded(
     subscriptions: DataFrame,
     path: str | PathLike[str],
@@ -369,6 +388,7 @@ def build_sharded(
     *,
     shards: int | None = None,
     capacity: tuple[int, int] | None = None,
+    on_error: OnError = "raise",
 ) -> ShardedIndex:
     """Build an index of any size on the executors, in shards of neighbouring subscriptions.
 
@@ -391,6 +411,10 @@ def build_sharded(
         Their number; by default one for each million subscriptions. A task takes the memory of a shard.
     capacity : (int, int), optional
         See `RStarTree`.
+    on_error : "raise", "skip" or callable
+        What to do with a subscription that cannot be used: raise an error for one of them and build nothing;
+        leave it out and name it in the log; or call this with a `rtfilter.BadRule` for each, before all
+        others are added. To find them all takes a job of its own.
 
     Returns
     -------
@@ -400,21 +424,21 @@ def build_sharded(
     Raises
     ------
     ValueError
-        `shards` is below 1, or ids are null, negative or not distinct, or a label cannot be used.
+        `shards` is below 1, or ids are null, negative or not distinct.
     PredicateError
-        A subscription cannot be used. In a task, either it is in the text of Spark's `PythonException`.
+        A subscription or its label cannot be used; names it by its id.
     SnapshotError
         There is something at the path, or the executors write where the driver does not see it.
     """
     if shards is not None and shards < 1:
         raise ValueError(f"an index has at least 1 shard, not {shards}")
+    require_on_error(on_error)
     capacity = EventFilter(schema, capacity, matcher="rtree").tree.capacity  # says what is wrong
     context_of(subscriptions.sparkSession)
     place = places.absolute(path)
     if _versions(place) or places.names(place):
         raise SnapshotError(f"{place} is not empty; choose another path, or open what is there and append")
-    given = SubscriptionFrame.of(subscriptions, schema)
-    count = given.count()
+    given, count = SubscriptionFrame.of(subscriptions, schema).usable(on_error)
     number = min(shards or -(-count // SIZE), count) or 1
     ids, low, high = given.sample(min(1.0, 1.1 * SAMPLE * number / max(count, 1)))
     cuts = Cuts.into(min(number, len(ids)) or 1, low, high, ids)

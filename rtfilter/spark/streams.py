@@ -12,6 +12,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from os import PathLike
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,8 @@ from numpy.typing import ArrayLike
 
 from rtfilter import EventFilter, SnapshotError
 from rtfilter.dtypes import FloatArray
-from rtfilter.spark import places
+from rtfilter.predicates.bound_columns import SIDES
+from rtfilter.spark import places, refusals
 from rtfilter.spark.balance import (
     Balance,
     Decision,
@@ -32,12 +34,17 @@ from rtfilter.spark.balance import (
     settled,
 )
 from rtfilter.spark.blocks import Layout, quoted
+from rtfilter.spark.failures import own_errors
 from rtfilter.spark.frames import OFFSET, SUBSCRIPTION, WORKLOAD, laid_out, matched
 from rtfilter.spark.leases import Lease, context_of, lease_of, send
+from rtfilter.spark.refusals import EventReader, OnError, Refusals
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
-from rtfilter.spark.subscribing import SubscriptionFrame
+from rtfilter.spark.spelling import spelled
+from rtfilter.spark.subscribing import LABELS, NO_ROW, SubscriptionFrame, tell, without
 from rtfilter.spark.work import Reports, counts
+from rtfilter.subscriptions import loading
+from rtfilter.subscriptions.loading import BadRule
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -137,6 +144,10 @@ class MatchStage:
         The column that names an event.
     balance : bool or "auto"
         As of `match_frame`.
+    on_error : "skip" or "raise"
+        What to do with an event that cannot be used, as it has NaN, for example: leave it out, count it in
+        the metrics, and name the first few of a batch in the log of the driver, with id and reason; or raise
+        an `EventError` that names it. The query then ends, and stops at the same batch when it goes on.
     metrics : StreamMetrics, optional
     """
 
@@ -147,20 +158,23 @@ class MatchStage:
         *,
         id: str = "id",
         balance: Balance = "auto",
+        on_error: OnError = "skip",
         metrics: StreamMetrics | None = None,
     ) -> None:
         if not callable(sink):
             raise TypeError(f"a sink is a function of (matches, number), or Once(path), not {sink!r}")
         self.place, self.sink, self.id = places.absolute(index), sink, id
-        self.balance = checked(balance)
+        self.balance, self.on_error = checked(balance), refusals.checked(on_error)
         self.metrics = metrics
         self.subscriptions = 0
         self._version = ""
         self._held: Lease | None = None
         self._reports: Reports | None = None
+        self._refusals: Refusals | None = None
         if metrics is not None:
             metrics.observe_index(lambda: self.subscriptions)
 
+    @own_errors()
     def __call__(self, events: DataFrame, number: int) -> None:
         """Match micro-batch `number`."""
         from pyspark.sql import Observation
@@ -177,12 +191,13 @@ class MatchStage:
             if size == 0:
                 return
             route = self._look(spark)
-            layout, names = laid_out(events, route, self.id)
-            decision = self._decide(events, route, layout, names, numbers)
-            reports = self._reports
-            result = matched(
-                events, route, layout, names, decision, id=self.id, details=True, reports=reports
-            )
+            named = spelled(events, [self.id, *route.schema.names])
+            layout, reader = laid_out(named, route, self.id, self.on_error)
+            decision = self._decide(named, route, layout, reader, numbers)
+            if self._refusals is None:
+                self._refusals = Refusals(context_of(spark))
+            reader = replace(reader, refusals=self._refusals)
+            result = matched(named, route, layout, reader, decision, details=True, reports=self._reports)
             observed = Observation()
             watched = result.observe(
                 observed,
@@ -192,14 +207,16 @@ class MatchStage:
             )
             self.sink(watched.drop(WORKLOAD, OFFSET), number)
             seconds = perf_counter() - began
+            left_out = self._refusals.take()
+            left_out.tell()
             if self.metrics is not None:
-                self.metrics.record(size, seconds, *_observed(observed))
+                self.metrics.record(size, seconds, *_observed(observed), left_out=left_out.count)
                 self.metrics.decided(decision.dealt, decision.reason, decision.skew)
         finally:
             events.unpersist()
 
     def _decide(
-        self, events: DataFrame, route: Route, layout: Layout, names: list[str], numbers: FloatArray
+        self, events: DataFrame, route: Route, layout: Layout, reader: EventReader, numbers: FloatArray
     ) -> Decision:
         """Decide for a batch, by what the batch before it showed."""
         known = settled(events, route, self.balance)
@@ -212,7 +229,7 @@ class MatchStage:
         self._reports.clear()
         if work is not None:
             return decide(work, cores_of(events))
-        return choose(events, route, layout, names, self.balance)
+        return choose(events, route, layout, reader, self.balance)
 
     def _look(self, spark: SparkSession) -> Route:
         """Return the route to the newest version."""
@@ -264,8 +281,8 @@ class ChangeStage:
     """Applies each micro-batch of changes to an index, as a new version.
 
     A change is a row as for `build_sharded`, which adds or replaces the subscription with that id; with
-    `true` in a column `removed`, it removes it. A batch is applied whole or not at all. Applying it again
-    changes nothing, so Spark may repeat it after a failure.
+    `true` in a column `removed`, it removes it. A batch is one version. Applying it again changes nothing, so
+    Spark may repeat it after a failure.
 
     Parameters
     ----------
@@ -274,45 +291,64 @@ class ChangeStage:
     order : str, optional
         A column by which the changes of one subscription are ordered; the last one counts. Without it, a
         batch may have only one change of each subscription. Of equal ones, any may count.
+    on_error : "skip", callable or "raise"
+        What to do with a change that cannot be used: leave it out, and name the first few of a batch in the
+        log, with id and reason; call this with a `rtfilter.BadRule` for each; or apply nothing and raise an
+        error, with which the query ends, and stops at the same batch when it goes on. What a change would
+        have replaced stays.
     """
 
-    def __init__(self, index: str | PathLike[str], *, order: str | None = None) -> None:
-        self.place, self.order = places.absolute(index), order
+    def __init__(
+        self, index: str | PathLike[str], *, order: str | None = None, on_error: loading.OnError = "skip"
+    ) -> None:
+        loading.require_on_error(on_error)
+        self.place, self.order, self.on_error = places.absolute(index), order, on_error
         self._filter: EventFilter | None = None
 
+    @own_errors()
     def __call__(self, changes: DataFrame, number: int) -> None:
         """Apply micro-batch `number`."""
         from pyspark.sql import functions as sf
         from pyspark.sql.window import Window
 
+        columns = ["id", "where", "removed", *LABELS, *SIDES, *([] if self.order is None else [self.order])]
+        changes = spelled(changes, columns)
         if self.order is not None:
             everything = sf.to_json(sf.struct(*map(quoted, changes.columns)))  # the same choice each time
             latest = Window.partitionBy("id").orderBy(sf.desc(quoted(self.order)), everything)
             place = "rtfilter place"
-            changes = changes.withColumn(place, sf.row_number().over(latest)).where(f"`{place}` = 1")
+            ordered = changes.withColumn(place, sf.row_number().over(latest))
+            changes = ordered.where(f"`{place}` = 1 OR id IS NULL")
             left_out = (place, self.order)
             changes = changes.select(*(quoted(name) for name in changes.columns if name not in left_out))
         changes = changes.persist()
         try:
-            for twice in changes.groupBy("id").count().where("count > 1 OR id IS NULL").take(1):
-                if twice.id is None:
-                    raise ValueError(f"{twice['count']} changes have no id")
-                raise ValueError(
-                    f"subscription {twice.id} occurs {twice['count']} times; name a column that orders the "
-                    "changes: ChangeStage(order=...)"
-                )
+            single = self._one_of_each(changes)
             gone = sf.lit(False)
-            if "removed" in changes.columns:
+            if "removed" in single.columns:
                 gone = sf.coalesce(sf.col("removed"), gone)
-            removed = changes.where(gone).select("id").toArrow().column("id").to_numpy()
-            given = changes.where(~gone).drop("removed")
+            removed = single.where(gone).select("id").toArrow().column("id").to_numpy()
+            given = single.where(~gone).drop("removed")
             index = ShardedIndex.find(self.place)
             if index is not None:
-                index.update(given, removed).expire(KEPT)
+                index.update(given, removed, on_error=self.on_error).expire(KEPT)
             else:
                 self._change(given, removed)
         finally:
             changes.unpersist()
+
+    def _one_of_each(self, changes: DataFrame) -> DataFrame:
+        """Return the changes of subscriptions that have one; all without an id, or with several, are bad."""
+        rows = changes.groupBy("id").count().where("count > 1 OR id IS NULL").collect()
+        remedy = "times; name a column that orders the changes: ChangeStage(order=...)"
+        bad = []
+        for id, count in rows:
+            reason = f"{count} changes have no id" if id is None else f"occurs {count} {remedy}"
+            if self.on_error == "raise":
+                raise ValueError(reason if id is None else f"subscription {id} {reason}")
+            bad.append(BadRule(NO_ROW, id, None, ValueError(reason)))
+        tell(bad, self.on_error)
+        return without(changes, [one.id for one in bad])
 
     def _change(self, given: DataFrame, removed: ArrayLike) -> None:
         path = places.local(self.place)
@@ -322,8 +358,7 @@ class ChangeStage:
             grows = lease_of(self.place).scan
             self._filter = EventFilter.load(path, matcher=None if grows else "rtree")
         filter, self._filter = self._filter, None  # after a failure it may hold half of a change
-        subscriptions = SubscriptionFrame.of(given, filter.schema)
-        subscriptions.count()
+        subscriptions, _ = SubscriptionFrame.of(given, filter.schema).usable(self.on_error)
         table = subscriptions.frame.select(*map(quoted, subscriptions.layout.names)).toArrow()
         ids = np.concatenate([table.column("id").to_numpy().astype(np.int64), np.asarray(removed, np.int64)])
         filter.unsubscribe_many(ids)

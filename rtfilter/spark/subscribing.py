@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
 import shutil
 import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rtfilter import EventFilter, PredicateError, Schema
+from rtfilter import EventError, EventFilter, PredicateError, Schema
 from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.predicates.bound_columns import SIDES, BoundColumn, Columns, bounded_columns, bounds_of_arrow
-from rtfilter.predicates.bounds import compile_bounds
+from rtfilter.predicates.bounds import Bounds, compile_bounds
 from rtfilter.predicates.boxes import compile_predicate
+from rtfilter.predicates.many import compile_many
 from rtfilter.predicates.parse import parse
 from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout, blocks, gathered, quoted
 from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.leases import Lease
+from rtfilter.spark.refusals import NAMED, LeftOut, sound
+from rtfilter.spark.spelling import spelled
 from rtfilter.subscriptions.given import seconds
+from rtfilter.subscriptions.ids import LAST_ID
+from rtfilter.subscriptions.loading import BadRule, OnError
 from rtfilter.subscriptions.metadata import encoded
 from rtfilter.text import listed
 
@@ -39,9 +45,13 @@ if TYPE_CHECKING:
 #: Subscriptions per shard on which cuts are chosen.
 SAMPLE = 2000
 SHARD = "shard"
+#: Column for the number of a row in its batch.
+ROW = "rtfilter row"
 #: Optional columns: seconds or a day-time interval, and the text of a JSON object.
 LABELS = TTL, METADATA = "ttl", "metadata"
 NO_CUTS = Cuts([])
+#: What a row of a frame has for its place.
+NO_ROW = -1
 
 
 class Shard(NamedTuple):
@@ -102,9 +112,49 @@ class SubscriptionReader:
         ids = batch.column("id").to_numpy().astype(np.int64)
         with _named(ids):
             if self.columns:
-                bounds = compile_bounds(*self._bounds(batch), self.schema)
+                bounds = self._compiled(batch)
                 return ids, bounds.low, bounds.high
             return ids, *self._hulls_of_conditions(batch.column("where").to_pylist())
+
+    def _compiled(self, batch: pa.RecordBatch) -> Bounds:
+        return compile_bounds(*self._bounds(batch), self.schema)
+
+    def bad(self, batch: pa.RecordBatch) -> list[BadRule]:
+        """Return those that cannot be used."""
+        import pyarrow as pa
+
+        found: list[BadRule] = []
+
+        def note(row: int, error: Exception) -> None:
+            rule = batch.slice(row, 1).to_pylist()[0]
+            found.append(BadRule(NO_ROW, rule["id"], rule if self.columns else rule["where"], error))
+
+        labels = {name: batch.column(name).to_pylist() for name in self.labels}
+        rows = []
+        for row, id in enumerate(batch.column("id").to_pylist()):
+            try:
+                _require_id(id)
+                for name, column in labels.items():
+                    _label(name, column[row])
+                rows.append(row)
+            except (TypeError, ValueError) as error:
+                note(row, error)
+
+        def refuse(row: int, error: EventError | PredicateError) -> None:
+            error.row = None  # within the batch
+            error.show_row()
+            note(row, error)
+
+        if self.columns:
+            place = pa.array(np.arange(len(batch)))
+            numbered = batch.append_column(ROW, place).take(place.take(pa.array(rows, pa.int64())))
+            sound(numbered, self._compiled, lambda one, error: refuse(one.column(ROW)[0].as_py(), error))
+        else:
+            conditions = batch.column("where").to_pylist()
+            compile_many(
+                [conditions[row] for row in rows], self.schema, lambda at, error: refuse(rows[at], error)
+            )
+        return found
 
     def _hulls_of_conditions(self, conditions: list[str]) -> tuple[FloatArray, FloatArray]:
         low = np.zeros((len(conditions), self.schema.dimensions))
@@ -135,17 +185,34 @@ class SubscriptionReader:
         for name, column in found.items():
             for row, cell in enumerate(column):
                 try:
-                    if name == TTL:
-                        seconds(cell)
-                    elif cell is not None:
-                        column[row] = json.loads(cell)
-                        encoded(column[row])
-                except (TypeError, ValueError) as error:
-                    raise ValueError(f"subscription {ids[row]}: {name}: {error}") from None
+                    column[row] = _label(name, cell)
+                except ValueError as error:
+                    raise PredicateError(f"subscription {ids[row]}: {error}") from None
         return found
 
     def _bounds(self, batch: Any) -> tuple[Columns, Columns]:
         return bounds_of_arrow(batch, self.columns, self.schema)
+
+
+def _label(name: str, cell: Any) -> Any:
+    """Return the cell of a label as filters take it. Raises `ValueError` where it cannot be kept."""
+    try:
+        if name == TTL:
+            seconds(cell)
+        elif cell is not None:
+            cell = json.loads(cell)
+            encoded(cell)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: {error}") from None
+    return cell
+
+
+def _require_id(id: int | None) -> None:
+    """Raise `ValueError` for what is no id."""
+    if id is None:
+        raise ValueError("this subscription has no id; give each one")
+    if not 0 <= id <= LAST_ID:
+        raise ValueError(f"an id is an integer from 0 to 2**63 - 2, not {id}")
 
 
 @contextmanager
@@ -183,7 +250,8 @@ class SubscriptionFrame:
         from pyspark.sql.pandas.types import to_arrow_type
         from pyspark.sql.types import IntegralType
 
-        flat = _flattened(frame)
+        bounds_of = [f"{side}.{name}" for side in SIDES for name in schema.names]
+        flat = _flattened(spelled(frame, ["id", "where", *LABELS, *bounds_of]))
         labels = [name for name in LABELS if name in flat.columns]
         flat = _with_labels(flat, labels)
         if flat.columns.count("id") != 1 or not isinstance(flat.schema["id"].dataType, IntegralType):
@@ -201,6 +269,44 @@ class SubscriptionFrame:
             raise PredicateError(f"the column where holds SQL conditions as strings, not {kinds[1][1]}")
         reader = SubscriptionReader(schema, columns, labels)
         return cls(flat, Layout.of(flat, [*names, *labels], "id"), reader)
+
+    def usable(self, on_error: OnError) -> tuple[SubscriptionFrame, int]:
+        """Return those that can be used, and their number; with "raise" that is all.
+
+        All others are told first: "skip" names some in the log, a function gets a `BadRule` for each.
+
+        Raises
+        ------
+        ValueError
+            As `count`, with "raise".
+        """
+        if on_error == "raise":
+            return self, self.count()
+        bad = self._bad()
+        twice = self.frame.groupBy("id").count().where("count > 1 AND id IS NOT NULL").collect()
+        known = {one.id for one in bad}
+        bad += [
+            BadRule(NO_ROW, row.id, None, ValueError(f"occurs {row['count']} times; ids must be distinct"))
+            for row in twice
+            if row.id not in known
+        ]
+        tell(bad, on_error)
+        rest = replace(self, frame=without(self.frame, [one.id for one in bad]))
+        return rest, rest.frame.count()
+
+    def _bad(self) -> list[BadRule]:
+        """Return those that cannot be used, by their ids, conditions, bounds and labels."""
+        layout, reader = self.layout, self.reader
+
+        def look(batches: Batches) -> Batches:
+            import pyarrow as pa
+
+            for batch in layout.unpacked(batches):
+                found = [pickle.dumps(one) for one in reader.bad(batch)]
+                yield pa.RecordBatch.from_arrays([pa.array(found, pa.binary())], ["bad"])
+
+        rows = layout.carried(self.frame, ordered=False).mapInArrow(look, "bad binary").collect()
+        return [pickle.loads(row.bad) for row in rows]
 
     def count(self) -> int:
         """Return their number. Raises `ValueError` for ids that are null, negative or not distinct."""
@@ -289,6 +395,30 @@ class SubscriptionFrame:
         sent = layout.carried(self.frame, ordered=False)
         dealt = sent.mapInArrow(deal, f"{SHARD} int, block binary")
         return collected(dealt.repartitionById(len(shards), SHARD).mapInArrow(build, BUILT))
+
+
+def without(frame: DataFrame, ids: list[int | None]) -> DataFrame:
+    """Return the rows of a frame that have other ids; None stands for no id."""
+    import pyarrow as pa
+    from pyspark.sql import functions as sf
+
+    if None in ids:
+        frame = frame.where("id IS NOT NULL")
+    gone = {id for id in ids if id is not None}
+    if not gone:
+        return frame
+    table = frame.sparkSession.createDataFrame(pa.table({"id": pa.array(gone, pa.int64())}))
+    return frame.join(sf.broadcast(table), "id", "left_anti")
+
+
+def tell(bad: list[BadRule], on_error: OnError) -> None:
+    """Tell of subscriptions that cannot be used: in the log, or to a function."""
+    if callable(on_error):
+        for one in bad:
+            on_error(one)
+    else:
+        named = [one.reason if one.id is None else f"subscription {one.id}: {one.reason}" for one in bad]
+        LeftOut(len(bad), named[:NAMED]).tell()
 
 
 def _with_labels(frame: DataFrame, labels: list[str]) -> DataFrame:

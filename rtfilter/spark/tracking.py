@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rtfilter import EventFilter, Matches, SnapshotError
+from rtfilter.events.table import EventTable
 from rtfilter.matching.transitions import INSIDE, packed, transitions, unpacked
 from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout, quoted
 from rtfilter.spark.frames import EVENTS, SUBSCRIPTION, attribute_columns, settled_work
 from rtfilter.spark.leases import context_of, lease_of, lend
+from rtfilter.spark.refusals import EventReader, LeftOut, OnError, checked
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
+from rtfilter.spark.spelling import spelled
 from rtfilter.text import listed
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.state import GroupState
 
@@ -47,6 +50,7 @@ def track_stream(
     id: str | None = None,
     inside: bool = False,
     forget_after: float | None = None,
+    on_error: OnError = "skip",
 ) -> DataFrame:
     """Tell what the events of a stream enter and leave, key by key, as `EventFilter.track` does.
 
@@ -75,6 +79,9 @@ def track_stream(
     forget_after : float, optional
         Seconds without an event, by the clock of the micro-batches, after which a key is forgotten; nothing
         tells that it left anything. By default none is.
+    on_error : "skip" or "raise"
+        What to do with an event that cannot be used, as it has NaN, for example: leave it out, and name it in
+        the log of the executor; or end the query with an `EventError` that names it, by its `id` or `key`.
 
     Returns
     -------
@@ -97,7 +104,8 @@ def track_stream(
     from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
     names = list(dict.fromkeys([key, order] if id is None else [key, order, id]))
-    _require(events, names, key, order)
+    _require_stream(events)
+    checked(on_error)
     if forget_after is not None and not forget_after >= 0.001:
         raise ValueError(f"forget_after is a number of seconds of at least 0.001, not {forget_after!r}")
     spark = events.sparkSession
@@ -112,13 +120,16 @@ def track_stream(
     lease = look().leases[0]
     if not lease.integers:
         raise TypeError(NEEDS_INTEGERS)
+    events = spelled(events, [*names, *lease.schema.names])
+    _require(events, names, key, order)
     attributes = attribute_columns(events, lease.schema)
     layout = Layout.of(events, list(dict.fromkeys([*names, *attributes])), key)
     sent = layout.carried(events.where(f"{quoted(key)} IS NOT NULL"), ordered=False)
     # Names may need quoting, or differ in case: between the stages columns have others.
     fields = [StructField(f"c{place}", events.schema[name].dataType) for place, name in enumerate(names)]
     between = StructType([*fields, StructField(MATCHED, BinaryType(), False)])
-    match = settled_work(_matcher(look, layout, names, attributes), "match for tracking")
+    reader = EventReader(lease.schema, attributes, key if id is None else id, on_error)
+    match = settled_work(_matcher(look, layout, names, reader), "match for tracking")
     grouped = sent.mapInArrow(match, between).groupBy("c0")
     found = grouped.applyInPandasWithState(
         follower([field.name for field in fields], inside, forget_after),
@@ -130,13 +141,16 @@ def track_stream(
     return found.toDF(*names, SUBSCRIPTION, CHANGE)
 
 
-def _require(events: DataFrame, names: list[str], key: str, order: str) -> None:
+def _require_stream(events: DataFrame) -> None:
     if not hasattr(events, "sparkSession"):
         raise TypeError(
             f"events are a DataFrame of Spark, not {type(events).__name__}: track_stream(events, index, key)"
         )
     if not events.isStreaming:
         raise ValueError("events are a stream, of spark.readStream; for those at hand use EventFilter.track")
+
+
+def _require(events: DataFrame, names: list[str], key: str, order: str) -> None:
     for name in names:
         if events.columns.count(name) != 1:
             number = "several columns" if name in events.columns else "no column"
@@ -179,29 +193,29 @@ class _Newest:
 
 
 def _matcher(
-    look: Callable[[], Route], layout: Layout, names: list[str], attributes: list[str]
+    look: Callable[[], Route], layout: Layout, names: list[str], reader: EventReader
 ) -> Callable[[Batches], Batches]:
     """Return work that adds to events what matches them."""
 
     def match(batches: Batches) -> Batches:
         import pyarrow as pa
 
-        route = look()
+        route, left_out = look(), LeftOut()
+        newest = replace(reader, schema=route.schema)
         labels = [*(f"c{place}" for place in range(len(names))), MATCHED]
         for batch in layout.unpacked(batches):
             for start in range(0, len(batch), EVENTS):
-                some = batch.slice(start, EVENTS)
-                lists = packed(_found(route, some.select(attributes)), np.arange(len(some)))
+                some, table = newest.read(batch.slice(start, EVENTS), left_out)
+                lists = packed(_found(route, table), np.arange(len(some)))
                 columns = [*(some.column(name) for name in names), pa.array(lists, pa.binary())]
                 yield pa.RecordBatch.from_arrays(columns, labels)
+        newest.told(left_out)
 
     return match
 
 
-def _found(route: Route, events: pa.RecordBatch) -> Matches:
+def _found(route: Route, events: EventTable) -> Matches:
     """Return what matches each of n events in all parts of an index, ascending."""
-    import pyarrow as pa
-
     moment = time.time()  # given, so that nothing is removed from an index that others match with, too
     if route.leaves is None:
         parts = [route.leases[0].open().match_batch(events, at=moment).pairs()]
@@ -210,7 +224,7 @@ def _found(route: Route, events: pa.RecordBatch) -> Matches:
         parts = [np.empty((2, 0), np.int64)]
         for s in np.unique(shard).tolist():
             own = row[shard == s]
-            place, ids = route.leases[s].open().match_batch(events.take(pa.array(own)), at=moment).pairs()
+            place, ids = route.leases[s].open().match_batch(events.take(own), at=moment).pairs()
             parts.append(np.stack([own[place], ids]))
     rows, ids = np.concatenate(parts, axis=1)
     if ids.dtype == object:

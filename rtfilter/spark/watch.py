@@ -38,7 +38,7 @@ class StreamMetrics(Collector):
         self.versions = 0
         self._lock = threading.Lock()
         self._seconds: dict[int, Histogram] = {}
-        self._events = self._matches = 0
+        self._events = self._matches = self._left_out = 0
         self._offset = self._slowest = 0.0
         self._queries: dict[str, dict[str, Any]] = {}
         self._decisions: dict[tuple[bool, str], int] = {}
@@ -60,13 +60,29 @@ class StreamMetrics(Collector):
         """Let a function give the number of subscriptions at each scrape."""
         self._subscriptions = subscriptions
 
-    def record(self, size: int, seconds: float, matches: int, offset: float, slowest: float) -> None:
-        """Note a micro-batch: events, seconds it took, matches, and of their offsets sum and greatest."""
+    def record(
+        self, size: int, seconds: float, matches: int, offset: float, slowest: float, left_out: int = 0
+    ) -> None:
+        """Note a micro-batch.
+
+        Parameters
+        ----------
+        size : int
+            Its events.
+        seconds : float
+            It took so long.
+        matches : int
+        offset, slowest : float
+            The sum of the offsets of the matches, and the greatest.
+        left_out : int
+            Events that cannot be used.
+        """
         size_class = powers_of_two(size)
         with self._lock:
             self._seconds.setdefault(size_class, Histogram(BATCH_SECONDS)).add(np.array([seconds]))
             self._events += size
             self._matches += matches
+            self._left_out += left_out
             self._offset += offset
             self._slowest = slowest
 
@@ -133,6 +149,9 @@ class StreamMetrics(Collector):
             self._skew,
         )
         yield CounterMetricFamily("rtfilter_spark_events", "Events matched in micro-batches", self._events)
+        yield CounterMetricFamily(
+            "rtfilter_spark_events_left_out", "Events that cannot be used", self._left_out
+        )
         yield CounterMetricFamily("rtfilter_spark_matches", "Matches found in micro-batches", self._matches)
         yield CounterMetricFamily(
             "rtfilter_spark_offset_seconds",

@@ -10,10 +10,10 @@ import numpy as np
 from pyspark.accumulators import AccumulatorParam
 
 from rtfilter.dtypes import FloatArray
+from rtfilter.events.table import EventTable
 from rtfilter.spark.routes import Route
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 #: Events of which matches are counted together, and the matches after which counting ends.
@@ -48,7 +48,7 @@ class Work:
         return cls(number, number * each[:, 0], number * each[:, 1])
 
 
-def seen(route: Route, events: pa.RecordBatch | pa.Table) -> FloatArray:
+def seen(route: Route, events: EventTable) -> FloatArray:
     """Return the number of some events, their visits and their hits, float64 (3,).
 
     Hits are counted for the first events only if they have many. The route leads to an index in one piece.
@@ -56,7 +56,7 @@ def seen(route: Route, events: pa.RecordBatch | pa.Table) -> FloatArray:
     visits = int(route.find(events)[2].sum())
     index, counted, hits = route.leases[0].open(), 0, 0
     while counted < len(events) and hits < ENOUGH:
-        some = events.slice(counted, TOGETHER)
+        some = events.rows(range(counted, min(counted + TOGETHER, len(events))))
         found = index.match_batch(some, at=-inf)  # of no moment, so that nothing is removed
         counted, hits = counted + len(some), hits + int(found.counts.sum())
     return np.array([len(events), visits, hits * len(events) / max(counted, 1)])

@@ -27,7 +27,7 @@ class BadRule(NamedTuple):
     """A rule of a load that cannot be used."""
 
     row: int
-    """Its place in the load, from 0."""
+    """Its place in the load, from 0; -1 in a frame of Spark, whose rows have none."""
     id: Any
     """The id that was given; None without one."""
     rule: Any
@@ -52,7 +52,7 @@ class BadRule(NamedTuple):
 
     def __str__(self) -> str:
         """The row, the id and the error, with its place in the text."""
-        place = f"row {self.row}, "
+        place = "" if self.row < 0 else f"row {self.row}, "
         text = str(self.error).removeprefix(place)
         return place + (text if self.id is None else f"id {shown(self.id)}: {text}")
 

@@ -455,7 +455,7 @@ def test_lists_in_json_lines(capsys):
 
 
 def test_inference_looks_at_the_first_events_only(capsys, monkeypatch):
-    monkeypatch.setattr("rtfilter.cli.events.SAMPLE", 2)
+    monkeypatch.setattr("rtfilter.reading.events.SAMPLE", 2)
     write_lines("e.jsonl", [{"a": 1}, {"a": 2}, {"a": 2.5, "b": 1}])
     write_lines("subs.jsonl", ["a >= 2"])
     assert inferred(capsys, "e.jsonl") == {"a": "int"}
@@ -511,7 +511,7 @@ def test_a_word_in_a_column_of_numbers_is_told(capsys):
     told = [line for line in capsys.readouterr().err.splitlines() if "makes text" in line]
     assert told == [
         "rtfilter: e.csv:32: column 'price': 'n/a' makes text of a column in which 31 of 32 cells are "
-        "numbers; empty this cell, or give --schema"
+        "numbers; empty this cell, or give a schema"
     ]
 
 
@@ -1067,6 +1067,13 @@ def test_paths_for_spark_are_checked_before_it_starts(tmp_path, capsys, monkeypa
     Path(events).write_text('{"id": 1, "price": 5}\n')
     assert main(["spark-match", index, missing, "--out", str(tmp_path / "new")]) == 2
     assert capsys.readouterr().err == f"rtfilter: error: {missing}: there is no such file or directory\n"
+    table = tmp_path / "events.csv.gz"
+    table.touch()
+    assert main(["spark-match", index, str(table), "--out", str(tmp_path / "new")]) == 2
+    assert (
+        f"{table}: spark-match reads Parquet and JSON lines; rtfilter match reads CSV"
+        in capsys.readouterr().err
+    )
     assert main(["spark-match", index, events, "--out", index]) == 2
     assert capsys.readouterr().err == f"rtfilter: error: {index} already exists; choose another --out\n"
 

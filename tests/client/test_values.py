@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -15,11 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 from real_server import RealServer
 
-from rtfilter import EventFilter, Schema
+from rtfilter import EventError, EventFilter, Schema
 from rtfilter.cli import FAILED, main
 from rtfilter.client import ClientError, connect_plain
 
 NOON = datetime(2024, 5, 31, 12, tzinfo=UTC)
+ID = UUID("05de60fe-2320-4112-9f85-afe018c070bd")
 TYPES = {"n": "int", "x": "float", "s": "str", "ok": "bool", "at": "timestamp"}
 
 GOOD = [
@@ -40,6 +42,7 @@ GOOD = [
     ("n", np.array([1, 7]), "n = 7"),
     ("x", None, "x IS NULL"),
     ("at", pd.NaT, "at IS NULL"),
+    ("s", ID, f"s = '{ID}'"),
 ]
 COLUMNS = [
     ("x", pa.array([Decimal("9.5")]), "x = 9.5"),
@@ -53,6 +56,7 @@ COLUMNS = [
     ("s", pa.array(["ab"], pa.large_string()), "s = 'ab'"),
     ("n", pa.array([[1, 7]]), "n = 7"),
     ("s", pa.array([None]), "s IS NULL"),
+    ("s", pa.array([ID.bytes], pa.uuid()), f"s = '{ID}'"),
 ]
 NO_JSON = [
     {1, 7},
@@ -131,6 +135,20 @@ def taken(where, events):
 @pytest.mark.parametrize(("name", "value", "where"), GOOD, ids=names(GOOD))
 def test_the_library_reads_a_value(name, value, where):
     assert taken(where, [{name: value}]) == [1]
+
+
+@pytest.mark.parametrize("value", NO_JSON, ids=str)
+def test_the_library_refuses_what_the_client_refuses(value):
+    for name in TYPES:
+        with pytest.raises(EventError, match=f"event 0: attribute '{name}' is "):
+            taken("x > 0", [{name: value}])
+
+
+@pytest.mark.parametrize("column", NO_COLUMN, ids=lambda column: str(column.type))
+def test_the_library_refuses_columns_that_the_commands_refuse(column):
+    for name in TYPES:
+        with pytest.raises(EventError, match=rf"attribute '{name}' is .* which no event has"):
+            taken("x > 0", pa.table({name: column}))
 
 
 @pytest.mark.parametrize(("name", "column", "where"), COLUMNS, ids=names(COLUMNS))

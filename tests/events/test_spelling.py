@@ -95,3 +95,14 @@ def test_a_name_that_is_known_is_not_looked_at():
     event = {NFC: 1.0, "x": 2.0}
     assert np.array_equal(schema.encode(event), [[1.0, 2.0]])
     assert schema.read(event)._rows.events[0] is event
+
+
+@pytest.mark.parametrize(("attribute", "name"), SPELLINGS)
+def test_a_predicate_alone_reads_every_spelling(attribute, name):
+    schema = Schema({attribute: int, f"a.{attribute}": int})
+    for condition, event in ((attribute, {name: 7}), (f"a.{attribute}", {"a": {name: 7}})):
+        predicate = Predicate.parse(f"{condition} = 7", schema)
+        unchecked = Predicate(predicate.filters)
+        for one in (predicate, unchecked):
+            assert one.matches(event)
+            assert one.matches({key: [value] for key, value in event.items()})

@@ -22,7 +22,7 @@ from rtfilter.cli import main
 from rtfilter.spark import leases, match_frame
 from rtfilter.spark.blocks import Layout
 from rtfilter.spark.frames import dealt
-from rtfilter.spark.sessions import require_java
+from rtfilter.spark.sessions import TRACING, require_java
 from spark_cases import expected, frame, pairs
 from spark_tasks import matched_here
 
@@ -279,6 +279,7 @@ def test_the_command_tells_of_attributes_without_a_column(spark, files, capsys):
 
 
 def test_failures_of_the_command_say_what_to_do(spark, files, capsys):
+    Path("broken.jsonl").write_text('{"id": 1, "price": 2.0}\n{"id":\n')
     Path("damaged.parquet").write_bytes(b"PAR1" + bytes(100) + b"PAR1")
     Path("infinite.jsonl").write_text('{"id": 1, "price": 1e400, "symbol": "A", "at": {"depth": 1}}\n')
     for (index, events, out), message in {
@@ -289,8 +290,13 @@ def test_failures_of_the_command_say_what_to_do(spark, files, capsys):
         ): "nothing: is no saved index; make one with rtfilter index build",
         ("index", "nothing.parquet", "new"): "nothing.parquet",
         ("index", "named.parquet", "new"): "events have no column 'id' to name them",
-        ("index", "infinite.jsonl", "new"): "event 0: attribute 'price' is infinite",
-        ("index", "damaged.parquet", "new"): "damaged.parquet",
+        ("index", "infinite.jsonl", "new"): "error: event 1: attribute 'price' is infinite",
+        (
+            "index",
+            "damaged.parquet",
+            "new",
+        ): "damaged.parquet: corrupted file: the footer index is not within",
+        ("index", "broken.jsonl", "new"): "broken.jsonl: holds a line that is no JSON object\n",
         ("index", "events.parquet", "index"): "already exists",
     }.items():
         paths = [str(Path.cwd() / name) for name in (events, out)]
@@ -299,6 +305,18 @@ def test_failures_of_the_command_say_what_to_do(spark, files, capsys):
         assert said.startswith("rtfilter: error: ")
         assert message in said
         assert said.count("\n") == 1
+
+
+def test_the_command_lets_nobody_log_traces(spark, files):
+    log4j = spark._jvm.org.apache.logging.log4j
+    spark.sparkContext.setLogLevel("WARN")
+    Path("typed.jsonl").write_text('{"id": 1, "price": true}\n')
+    try:
+        assert main(["spark-match", "index", str(Path.cwd() / "typed.jsonl"), "--out", "new"]) == 2
+        for name in TRACING:
+            assert str(log4j.LogManager.getLogger(f"org.apache.spark.{name}").getLevel()) == "OFF"
+    finally:
+        spark.sparkContext.setLogLevel("OFF")
 
 
 @pytest.mark.parametrize(

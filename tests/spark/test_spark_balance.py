@@ -273,14 +273,15 @@ def test_matches_are_counted_until_there_are_enough():
     filter.subscribe("x = 0")
     route = SimpleNamespace(
         leases=[SimpleNamespace(open=lambda: filter)],
+        schema=filter.schema,
         find=lambda events: (None, None, filter.workload(events)),
     )
     values = np.zeros(200)
     values[100:] = 1  # which is no longer looked at
-    found = seen(route, pa.table({"x": values}))
+    found = seen(route, route.schema.read(pa.table({"x": values})))
     assert found.tolist() == [200, filter.workload(values[:, None]).sum(), 200 * 5001]
     assert ENOUGH < 64 * 5000
-    assert seen(route, pa.table({"x": values[:0]})).tolist() == [0, 0, 0]
+    assert seen(route, route.schema.read(pa.table({"x": values[:0]}))).tolist() == [0, 0, 0]
 
 
 @pytest.mark.long

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from rtfilter.errors import EventError
-from rtfilter.events.arrow_rows import arrow_rows
+from rtfilter.events.arrow_rows import arrow_rows, is_uuid
 from rtfilter.extras import install
 from rtfilter.service.doors.problems import MediaTypeError
 from rtfilter.service.errors import TooLargeError
@@ -102,7 +102,7 @@ def _require_usable(pa: Any, name: str, kind: Any, top: bool = False) -> None:
         or types.is_large_string(kind)
         or types.is_timestamp(kind)
         or types.is_date(kind)
-        or (top and types.is_null(kind))
+        or (top and (types.is_null(kind) or is_uuid(kind)))
     ):
         raise MediaTypeError(f"the column {name!r} is of the type {kind}, which no event has; leave it out")
 

@@ -13,16 +13,17 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rtfilter.cli import files
-from rtfilter.cli.cells import VALUES
-from rtfilter.cli.schemas import (
+from rtfilter.errors import FileError
+from rtfilter.reading import files
+from rtfilter.reading.cells import VALUES
+from rtfilter.reading.inference import (
     SAMPLE,
+    Tell,
     infer_from_arrow,
     infer_from_cells,
     infer_from_objects,
     kinds_of_cells,
 )
-from rtfilter.cli.terminal import CommandError, say
 from rtfilter.text import composed, listed, shown
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class EventBatch:
         return len(self.events)
 
     def objects(self) -> list[dict[str, Any]]:
-        """Return the events as objects. Raises `CommandError` for what no event has, with its place."""
+        """Return the events as objects. Raises `FileError` for what no event has, with its place."""
         if isinstance(self.events, list):
             return self.events
         from rtfilter.events.arrow_rows import arrow_rows
@@ -64,13 +65,13 @@ class EventBatch:
 
     @contextmanager
     def naming_places(self) -> Iterator[None]:
-        """Raise an `EventError` about this batch as a `CommandError` that names file and line."""
+        """Raise an `EventError` about this batch as a `FileError` that names file and line."""
         from rtfilter.errors import EventError
 
         try:
             yield
         except EventError as error:
-            raise CommandError(f"{self.place(error.row or 0)}: {error.message}") from None
+            raise FileError(f"{self.place(error.row or 0)}: {error.message}") from None
 
 
 class EventFile(Protocol):
@@ -89,16 +90,24 @@ class EventFile(Protocol):
         """
 
 
-def open_events(path: str) -> EventFile:
+def open_events(path: str, tell: Tell) -> EventFile:
     """Open a file of events by its name's ending.
+
+    Parameters
+    ----------
+    path : str
+    tell : callable
+        Takes what inference of types from CSV has found.
 
     Raises
     ------
-    OSError, CommandError
+    OSError, FileError
         It cannot be read.
     """
-    readers: dict[str, Callable[[str], EventFile]] = {"jsonl": _JsonLines, "csv": _Csv, "parquet": _Parquet}
-    return readers[files.check(path)](path)
+    kind = files.check(path)
+    if kind == "csv":
+        return _Csv(path, tell)
+    return _JsonLines(path) if kind == "jsonl" else _Parquet(path)
 
 
 class _JsonLines:
@@ -124,7 +133,7 @@ class _JsonLines:
 def _objects(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
     for line, value in files.json_lines(path):
         if not isinstance(value, dict):
-            raise CommandError(f"{files.place(path, line)}: an event is a JSON object, not {_kind(value)}")
+            raise FileError(f"{files.place(path, line)}: an event is a JSON object, not {_kind(value)}")
         yield line, value
 
 
@@ -141,12 +150,12 @@ def _batch(path: str, records: list[tuple[int, dict[str, Any]]]) -> EventBatch:
 class _Csv:
     """A header, then one event a row; an empty cell is a missing attribute."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, tell: Tell) -> None:
+        self._path, self._tell = path, tell
         self._header, self._rows = files.read_csv(path)
 
     def infer(self) -> Schema:
-        return infer_from_cells(self._header, self._head(), self._path)
+        return infer_from_cells(self._header, self._head(), self._path, self._tell)
 
     def _head(self) -> list[tuple[int, list[str]]]:
         head = list(islice(self._rows, SAMPLE))
@@ -165,8 +174,9 @@ class _Csv:
         if places:
             lacking = [self._header[at] for at in places]
             cells = [(line, [row[at] for at in places]) for line, row in self._head()]
-            inferred = dict.fromkeys(lacking, "str") | kinds_of_cells(lacking, cells, self._path)
-            say(f"types inferred from the events; to correct them, give --schema:\n{json.dumps(inferred)}")
+            inferred = dict.fromkeys(lacking, "str") | kinds_of_cells(lacking, cells, self._path, self._tell)
+            given = json.dumps(inferred)
+            self._tell(f"types inferred from the events; to correct them, give a schema:\n{given}")
             kinds |= inferred
         return self._of_kinds(kinds, size)
 
@@ -187,7 +197,7 @@ class _Csv:
         kinds: Mapping[str, str],
         columns: list[tuple[int, str, Callable[[str], object]]],
         rows: list[tuple[int, list[str]]],
-    ) -> CommandError:
+    ) -> FileError:
         """Return the error about the first cell that is of another type than its attribute."""
         from rtfilter.events.schema import Attribute
         from rtfilter.events.table import PHRASES
@@ -199,7 +209,7 @@ class _Csv:
                         convert(row[at])
                 except ValueError:
                     phrase = PHRASES[Attribute(kinds[name]).family]
-                    return CommandError(
+                    return FileError(
                         f"{files.place(self._path, line)}: column {name!r}: {shown(row[at])} is not "
                         f"{phrase}; leave the cell empty if the value is missing, or let the type be str"
                     )
@@ -250,7 +260,7 @@ def _require_meaning(columns: list[Any], path: str) -> None:
     try:
         require_meaning(columns)
     except EventError as error:
-        raise CommandError(f"{files.place(path)}: {error.message}") from None
+        raise FileError(f"{files.place(path)}: {error.message}") from None
 
 
 def _row_place(path: str, start: int, row: int) -> str:
@@ -262,7 +272,7 @@ def _check_columns(schema: Schema, header: list[str], path: str) -> None:
     # A dotted attribute may lie in a column of structs.
     known = schema.attributes.keys() | {name.partition(".")[0] for name in schema.names}
     if not known & set(map(composed, header)):
-        raise CommandError(
+        raise FileError(
             f"{files.place(path)}: none of its columns ({listed(header)}) is an attribute of the schema "
             f"({listed(schema.names)})"
         )

@@ -17,7 +17,7 @@ from errno import EISDIR
 from itertools import chain
 from typing import IO, Any, cast
 
-from rtfilter.cli.terminal import CommandError
+from rtfilter.errors import FileError
 from rtfilter.extras import needed
 from rtfilter.text import composed
 
@@ -33,7 +33,7 @@ def check(path: str) -> str:
     ------
     OSError
         It is missing or a directory.
-    CommandError
+    FileError
         Its name does not tell its format.
     """
     if path == STDIN:
@@ -44,7 +44,7 @@ def check(path: str) -> str:
     root, ending = os.path.splitext(path.removesuffix(".gz"))
     found = FORMATS.get(ending.lower())
     if found is None or not root or (found == "parquet" and path.endswith(".gz")):
-        raise CommandError(
+        raise FileError(
             f"{path}: the name must end in .jsonl, .csv or .parquet (.jsonl.gz and .csv.gz are read too)"
         )
     return found
@@ -77,11 +77,9 @@ def lines(path: str) -> Iterator[tuple[int, bytes]]:
             for number, line in enumerate(stream, 1):
                 yield number, line
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise CommandError(
-                f"{place(path, number + 1)}: the compressed file is damaged: {error}"
-            ) from None
+            raise FileError(f"{place(path, number + 1)}: the compressed file is damaged: {error}") from None
         except OSError as error:
-            raise CommandError(f"{place(path, number + 1)}: cannot be read: {error.strerror}") from None
+            raise FileError(f"{place(path, number + 1)}: cannot be read: {error.strerror}") from None
 
 
 def json_lines(path: str) -> Iterator[tuple[int, Any]]:
@@ -89,7 +87,7 @@ def json_lines(path: str) -> Iterator[tuple[int, Any]]:
 
     Raises
     ------
-    CommandError
+    FileError
         A line is not JSON in UTF-8.
     """
     for number, line in lines(path):
@@ -102,18 +100,18 @@ def parse_json(text: bytes, where: str, **options: Any) -> Any:
 
     Raises
     ------
-    CommandError
+    FileError
         Not JSON in UTF-8.
     """
     try:
         return json.loads(text.decode("utf-8-sig"), **options)
     except json.JSONDecodeError as error:
         first = f"line {error.lineno}, " if b"\n" in text.rstrip() else ""
-        raise CommandError(f"{where}: not JSON: {error.msg} at {first}column {error.colno}") from None
+        raise FileError(f"{where}: not JSON: {error.msg} at {first}column {error.colno}") from None
     except RecursionError:
-        raise CommandError(f"{where}: the JSON is nested too deeply") from None
+        raise FileError(f"{where}: the JSON is nested too deeply") from None
     except ValueError as error:  # not UTF-8, a number of thousands of digits
-        raise CommandError(f"{where}: not JSON: {error}") from None
+        raise FileError(f"{where}: not JSON: {error}") from None
 
 
 def read_csv(path: str) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
@@ -123,18 +121,18 @@ def read_csv(path: str) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
 
     Raises
     ------
-    CommandError
+    FileError
         No header, a name that occurs twice, a row of another width than the header, broken quotes, or text
         that is not UTF-8; the last three while iterating.
     """
     rows = _csv_rows(path)
     line, header = next(rows, (1, []))
     if not header:
-        raise CommandError(f"{place(path)}: empty; the first line must name the columns")
+        raise FileError(f"{place(path)}: empty; the first line must name the columns")
     header = list(map(composed, header))
     for name in header:
         if header.count(name) > 1:
-            raise CommandError(f"{place(path, line)}: two columns are called {name!r}; keep one")
+            raise FileError(f"{place(path, line)}: two columns are called {name!r}; keep one")
     return header, _of_width(path, len(header), rows)
 
 
@@ -150,7 +148,7 @@ def _csv_rows(path: str) -> Iterator[tuple[int, list[str]]]:
                 yield start, row
             start = reader.line_num + 1
     except csv.Error as error:
-        raise CommandError(f"{place(path, start)}: not CSV: {error}") from None
+        raise FileError(f"{place(path, start)}: not CSV: {error}") from None
 
 
 def _head(lines: Iterator[str]) -> Iterator[str]:
@@ -174,7 +172,7 @@ def _text(path: str) -> Iterator[str]:
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            raise CommandError(f"{place(path, number)}: not UTF-8 text: {error}") from None
+            raise FileError(f"{place(path, number)}: not UTF-8 text: {error}") from None
 
 
 def _of_width(
@@ -182,7 +180,7 @@ def _of_width(
 ) -> Iterator[tuple[int, list[str]]]:
     for line, row in rows:
         if len(row) != width:
-            raise CommandError(f"{place(path, line)}: {len(row)} cells in a table of {width} columns")
+            raise FileError(f"{place(path, line)}: {len(row)} cells in a table of {width} columns")
         yield line, row
 
 
@@ -191,7 +189,7 @@ def pyarrow(path: str) -> Any:
 
     Raises
     ------
-    CommandError
+    FileError
         It is not installed.
     """
     try:
@@ -199,7 +197,7 @@ def pyarrow(path: str) -> Any:
             import pyarrow
             import pyarrow.parquet
     except ModuleNotFoundError as error:
-        raise CommandError(f"{path}: {error}") from None
+        raise FileError(f"{path}: {error}") from None
     return pyarrow
 
 
@@ -208,7 +206,7 @@ def open_parquet(path: str) -> Any:
 
     Raises
     ------
-    CommandError
+    FileError
         pyarrow is not installed, or the file is no Parquet file.
     """
     arrow = pyarrow(path)
@@ -218,6 +216,6 @@ def open_parquet(path: str) -> Any:
         raise damaged(path, error) from None
 
 
-def damaged(path: str, error: Exception) -> CommandError:
+def damaged(path: str, error: Exception) -> FileError:
     """Return the failure for a Parquet file that cannot be read."""
-    return CommandError(f"{path}: not a readable Parquet file: {error}")
+    return FileError(f"{path}: not a readable Parquet file: {error}")

@@ -1,0 +1,229 @@
+"""Rows that cannot be used: an error that names the row by its id, or left out and reported."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from pyspark.accumulators import AccumulatorParam
+
+from rtfilter import EventError, PredicateError, Schema
+from rtfilter.events.foreign import arrow_values
+from rtfilter.events.table import EventTable
+from rtfilter.spark.work import partition
+from rtfilter.text import shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: What to do with an event that cannot be used.
+OnError = Literal["raise", "skip"]
+#: Rows that the log names, of a task or of a micro-batch.
+NAMED = 10
+
+
+def checked(on_error: OnError) -> OnError:
+    """Return what was asked for. Raises `ValueError` where it is neither "raise" nor "skip"."""
+    if on_error in ("raise", "skip"):
+        return on_error
+    raise ValueError(f'on_error is "raise" or "skip", not {on_error!r}')
+
+
+@dataclass
+class LeftOut:
+    """Rows that were left out.
+
+    Attributes
+    ----------
+    count : int
+    named : list of str
+        The first of them, each with its id and the reason.
+    """
+
+    count: int = 0
+    named: list[str] = field(default_factory=list)
+
+    def add(self, other: LeftOut) -> None:
+        """Add others."""
+        self.count += other.count
+        self.named += other.named[: NAMED - len(self.named)]
+
+    def tell(self) -> None:
+        """Warn in the log of each that has a name, and of the number of all others."""
+        log = logging.getLogger("rtfilter")
+        for one in self.named:
+            log.warning("left out: %s", one)
+        if self.count > len(self.named):
+            log.warning("left out: %s more", f"{self.count - len(self.named):,}")
+
+
+class Refusals:
+    """What the tasks of a micro-batch leave out, for the driver.
+
+    Pickled with the work of a task; a task that runs twice reports the same.
+    """
+
+    def __init__(self, context: Any) -> None:
+        self._total = context.accumulator({}, _Latest())
+
+    def add(self, left_out: LeftOut) -> None:
+        """Report what this task has left out, once, at its end."""
+        self._total.add({partition(): left_out})
+
+    def take(self) -> LeftOut:
+        """Return what all tasks have left out, and forget it."""
+        found = LeftOut()
+        for _, one in sorted(self._total.value.items()):
+            found.add(one)
+        self._total.value = {}
+        return found
+
+
+class _Latest(AccumulatorParam[dict[int, LeftOut]]):
+    """Partitions and what each has left out."""
+
+    def zero(self, value: dict[int, LeftOut]) -> dict[int, LeftOut]:
+        return {}
+
+    def addInPlace(  # noqa: N802
+        self, value1: dict[int, LeftOut], value2: dict[int, LeftOut]
+    ) -> dict[int, LeftOut]:
+        return {**value1, **value2}
+
+
+@dataclass(frozen=True)
+class EventReader:
+    """Reads the events of a task.
+
+    Attributes
+    ----------
+    schema : Schema
+    names : list of str
+        The columns that are attributes.
+    id : str
+        The column that names an event.
+    on_error : OnError
+        "raise": an `EventError` names the event. "skip": the event is left out.
+    refusals : Refusals, optional
+        Where to report what is left out; by default the log of the executor tells.
+    """
+
+    schema: Schema
+    names: list[str]
+    id: str
+    on_error: OnError = "raise"
+    refusals: Refusals | None = None
+
+    def read(
+        self, events: pa.RecordBatch | pa.Table, left_out: LeftOut | None = None
+    ) -> tuple[pa.RecordBatch | pa.Table, EventTable]:
+        """Return the events that can be used, and what is read of them.
+
+        Others are added to `left_out`. Raises `EventError`.
+        """
+        try:
+            return events, self.schema.read(events.select(self.names))
+        except EventError as error:
+            if self.on_error == "raise" or error.row is None:
+                row = error.row
+                raise (
+                    error
+                    if row is None
+                    else EventError(
+                        f"event {self._name(events, row)}: {error.message}",
+                        attribute=error.attribute,
+                        reason=error.reason,
+                    )
+                ) from None
+        given = LeftOut() if left_out is None else left_out
+        usable = self._inside(events, given)
+        parts = sound(usable, lambda some: self.schema.read(some.select(self.names)), self._noting(given))
+        found = _joined(parts, usable)
+        return found, self.schema.read(found.select(self.names))
+
+    def told(self, left_out: LeftOut) -> None:
+        """Report what a task has left out, at its end."""
+        if self.refusals is not None:
+            self.refusals.add(left_out)
+        else:
+            left_out.tell()
+
+    def _name(self, events: pa.RecordBatch | pa.Table, row: int) -> str:
+        return shown(events.column(self.id)[row].as_py())
+
+    def _noting(self, left_out: LeftOut) -> Callable[[Any, EventError | PredicateError], None]:
+        def note(event: Any, error: EventError | PredicateError) -> None:
+            named = f"event {self._name(event, 0)}: {error.message}"
+            left_out.add(LeftOut(1, [named]))
+
+        return note
+
+    def _inside(self, events: pa.RecordBatch | pa.Table, left_out: LeftOut) -> pa.RecordBatch | pa.Table:
+        """Leave out what has a number outside its domain, NaN and infinity too: it is found at once."""
+        import pyarrow as pa
+
+        table = events.select(self.names)
+        table = table if isinstance(table, pa.Table) else pa.Table.from_batches([table])
+        while any(map(pa.types.is_struct, table.schema.types)):
+            table = table.flatten()
+        bad = np.zeros(len(events), np.bool_)
+        for one in self.schema.fields:
+            at = table.schema.get_field_index(one.name)
+            if one.family == "number" and at >= 0 and _plain(table.schema.types[at]):
+                values, missing = arrow_values(table.column(at))
+                bad |= one.outside(values) & ~missing
+        rows = np.flatnonzero(bad)
+        note = self._noting(left_out)
+        for row in rows[: max(NAMED - len(left_out.named), 0)].tolist():
+            event = events.slice(row, 1)
+            sound(event, lambda some: self.schema.read(some.select(self.names)), note)
+            left_out.count -= 1
+        left_out.count += len(rows)
+        return events.filter(pa.array(~bad))
+
+
+def _plain(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def sound(
+    rows: Any,
+    use: Callable[[Any], object],
+    refuse: Callable[[Any, EventError | PredicateError], None],
+) -> list[Any]:
+    """Return the parts of some rows that can be used, and have the others refused, row by row.
+
+    Parameters
+    ----------
+    rows : pyarrow.RecordBatch or Table
+    use : callable
+        Raises an error where one of some rows cannot be used.
+    refuse : callable
+        Takes a row and its error.
+    """
+    if not len(rows):
+        return []
+    try:
+        use(rows)
+    except (EventError, PredicateError) as error:
+        if len(rows) == 1:
+            refuse(rows, error)
+            return []
+        half = len(rows) // 2
+        return [*sound(rows.slice(0, half), use, refuse), *sound(rows.slice(half), use, refuse)]
+    return [rows]
+
+
+def _joined(parts: list[Any], whole: Any) -> Any:
+    """Return slices of a batch or table as one."""
+    import pyarrow as pa
+
+    if isinstance(whole, pa.Table):
+        return pa.concat_tables(parts) if parts else whole.slice(0, 0)
+    table = pa.Table.from_batches(parts, whole.schema).combine_chunks()
+    return table.to_batches()[0] if len(table) else whole.slice(0, 0)
