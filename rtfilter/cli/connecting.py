@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,6 +58,8 @@ def connected(
     from rtfilter.client import ClientError, RefusedError, connect_plain
 
     token = _token(arguments)
+    hints = logging.getLogger("rtfilter.client.client")
+    hints.disabled = True  # commands tell the place in the file of what is odd
     try:
         with connect_plain(
             arguments.url,
@@ -70,6 +73,8 @@ def connected(
         raise CommandError(_explained(error.kind, str(error))) from None
     except ClientError as error:
         raise CommandError(str(error)) from None
+    finally:
+        hints.disabled = False
 
 
 def served_schema(arguments: argparse.Namespace) -> Schema:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rtfilter.events.table import EventTable
     from rtfilter.filter import EventFilter
     from rtfilter.reading.events import EventBatch
+    from rtfilter.reading.tables import Tables
 
 BATCH = 1000
 LIMIT = 20
@@ -63,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command; returns 0 whether anything matches or not."""
     from rtfilter.errors import UnknownSubscriptionError
 
-    target, batches = inputs.open_inputs(
+    target, batches, tables = inputs.open_inputs(
         arguments.subscriptions,
         arguments.events,
         arguments.schema,
@@ -71,6 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         only=arguments.id,
         progress=arguments.progress,
         skip=arguments.on_error == "skip",
+        strict=arguments.strict,
     )
     if arguments.id is not None:
         arguments.id = asked(arguments.id, target.id_type)
@@ -84,18 +86,22 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.event is not None:
         numbers = _only(numbers, arguments.event, files.place(arguments.events))
     if arguments.event is None or arguments.id is None:
-        _table(target, numbers, arguments)
+        _table(target, tables, numbers, arguments)
         return 0
     for number, event in numbers:
-        with event.naming_places():
-            explanation = target.explain(event.events, arguments.id)
+        explanation = target.explain(tables.read(event), arguments.id)
         predicate = target.predicate(arguments.id)
         show(f"event {number} ({event.place(0)}) and subscription {arguments.id}: {predicate}")
         show(str(explanation))
     return 0
 
 
-def _table(target: EventFilter, batches: Iterator[tuple[int, EventBatch]], given: argparse.Namespace) -> None:
+def _table(
+    target: EventFilter,
+    tables: Tables,
+    batches: Iterator[tuple[int, EventBatch]],
+    given: argparse.Namespace,
+) -> None:
     """Print the nearest misses."""
     from rtfilter.predicates.elements import events_of
     from rtfilter.predicates.misses import MAX_PAIRS, MissSearch
@@ -108,11 +114,10 @@ def _table(target: EventFilter, batches: Iterator[tuple[int, EventBatch]], given
     left = MAX_PAIRS // max(len(ids), 1)  # events, or choices of elements
     with progress_bar("pairs", given.progress) as bar:
         for first, batch in batches:
-            with batch.naming_places():
-                table = target.schema.read(batch.events)
-                count = _affordable(table, left)
-                some = table.rows(range(count))
-                rows, left = events_of(some), left - len(some.searched)
+            table = tables.read(batch)
+            count = _affordable(table, left)
+            some = table.rows(range(count))
+            rows, left = events_of(some), left - len(some.searched)
             for id, predicate in subscriptions:
                 search.look(id, predicate, rows, first)
                 bar.update(count)

@@ -10,8 +10,9 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rtfilter.cli.terminal import CommandError, say
+from rtfilter.errors import FileError
 from rtfilter.reading.events import EventBatch, open_events
-from rtfilter.text import shown
+from rtfilter.reading.tables import Tables
 
 if TYPE_CHECKING:
     from rtfilter.events.schema import Schema
@@ -52,8 +53,8 @@ def open_frames(path: str, schema: Schema | None, live: bool) -> Iterator[Frame]
     path : str
         As of `open_events`.
     schema : Schema, optional
-        Decides the types of cells of CSV. The first value of another type is told, for each attribute. By
-        default types are inferred and told.
+        Decides the types of cells of CSV. The first misspelt name and value of another type is told, for each
+        attribute; if the schema is strict, they are errors. By default types are inferred and told.
     live : bool
         Yield what is there instead of waiting until a frame is full. Otherwise the frames of a file are
         always the same.
@@ -71,28 +72,14 @@ def open_frames(path: str, schema: Schema | None, live: bool) -> Iterator[Frame]
 
 
 def _looked_at(batches: Iterator[EventBatch], schema: Schema) -> Iterator[EventBatch]:
-    """Yield the batches, and tell the first value of each attribute that is of another type."""
-    from rtfilter.errors import EventError
-    from rtfilter.events.encoding import ALIEN
-    from rtfilter.events.nesting import is_list
-    from rtfilter.events.table import PHRASES
-
-    left = {field.name: field for field in schema.fields}
+    """Yield the batches, and tell what is odd in them."""
+    reader = Tables(schema, say)
     for batch in batches:
         try:
-            table = schema.read(batch.events)
-        except EventError:  # the server refuses it
-            yield batch
-            continue
-        strange = (table.points == ALIEN).any(axis=0)
-        for name in [name for name in left if strange[schema.offsets[name]]]:
-            for row in (table.points[:, schema.offsets[name]] == ALIEN).nonzero()[0].tolist():
-                value = table.row(row)[name]
-                if not is_list(value):
-                    family = PHRASES[left.pop(name).family]
-                    told = f"{name!r} is {family}, and {shown(value)} is none; no condition on it matches"
-                    say(f"{batch.place(row)}: {told}; more of them are not told")
-                    break
+            reader.read(batch)
+        except FileError:
+            if schema.strict:
+                raise  # else the server refuses it
         yield batch
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rtfilter.cli import inputs
 from rtfilter.cli.arguments import positive
-from rtfilter.cli.schemas import read_schema, to_line
+from rtfilter.cli.schemas import add_strict, read_schema, strict, to_line
 from rtfilter.cli.subscription_files import build_filter, is_index, open_index
 from rtfilter.cli.terminal import CommandError, say, show
 from rtfilter.text import numbered
@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     build.add_argument(
         "--schema", metavar="SCHEMA", required=True, help="types of the attributes: JSON, or a file of it"
     )
+    add_strict(build)
     build.add_argument(
         "--out",
         metavar="DIR",
@@ -89,6 +90,8 @@ def _build(arguments: argparse.Namespace) -> int:
         raise CommandError(f"{arguments.subscriptions}: is a directory; build needs a file of subscriptions")
     _refuse_occupied(arguments.out)
     schema = read_schema(arguments.schema)
+    if arguments.strict:
+        schema = strict(schema)
     capacity = tuple(arguments.capacity) if arguments.capacity else None
     target = build_filter(
         arguments.subscriptions,

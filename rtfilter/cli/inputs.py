@@ -6,13 +6,16 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from rtfilter.cli import schemas
 from rtfilter.cli.schemas import read_schema, to_line
 from rtfilter.cli.subscription_files import build_filter, is_index, open_index
 from rtfilter.cli.terminal import CommandError, say
-from rtfilter.reading.events import EventBatch, open_events
+from rtfilter.reading.events import EventBatch, EventFile, open_events
 from rtfilter.reading.inference import SAMPLE
+from rtfilter.reading.tables import Tables
 
 if TYPE_CHECKING:
+    from rtfilter.events.schema import Schema
     from rtfilter.filter import EventFilter
 
 SUBSCRIPTION_FILES = """\
@@ -57,6 +60,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         help="types of the attributes: JSON, or a file of it; by default they are inferred from the first "
         f"{SAMPLE:,} events and shown. A saved index has its own",
     )
+    schemas.add_strict(parser)
     add_on_error(parser)
 
 
@@ -87,8 +91,9 @@ def open_inputs(
     only: str | None = None,
     progress: bool = False,
     skip: bool = False,
-) -> tuple[EventFilter, Iterator[EventBatch]]:
-    """Return the filter of the subscriptions, and the events in batches.
+    strict: bool = False,
+) -> tuple[EventFilter, Iterator[EventBatch], Tables]:
+    """Return the filter of the subscriptions, the events in batches, and what reads them.
 
     Parameters
     ----------
@@ -102,6 +107,8 @@ def open_inputs(
         Show progress even where standard error is no terminal.
     skip : bool
         Leave out conditions that cannot be used, and tell each on standard error.
+    strict : bool
+        Refuse events with other attributes than the schema's, or with values of another type.
 
     Raises
     ------
@@ -113,7 +120,7 @@ def open_inputs(
         if schema is not None:
             raise CommandError(f"{subscriptions} is an index and has its own schema; leave out --schema")
         target = open_index(subscriptions)
-        return target, file.batches(target.schema, batch)
+        return target, *_read(file, target.schema, batch, strict)
     if schema is not None:
         attributes = read_schema(schema)
     else:
@@ -123,4 +130,11 @@ def open_inputs(
             + to_line(attributes)
         )
     target = build_filter(subscriptions, attributes, progress=progress, only=only, skip=skip)
-    return target, file.batches(attributes, batch)
+    return target, *_read(file, attributes, batch, strict)
+
+
+def _read(
+    file: EventFile, attributes: Schema, size: int, strict: bool
+) -> tuple[Iterator[EventBatch], Tables]:
+    schema = schemas.strict(attributes) if strict else attributes
+    return file.batches(schema, size), Tables(schema, say)

@@ -11,10 +11,10 @@ from rtfilter.cli.arguments import positive
 from rtfilter.cli.pairs import check_pairs, open_pairs
 from rtfilter.cli.terminal import progress_bar, say
 from rtfilter.dtypes import AnyArray
-from rtfilter.reading.events import EventBatch
 from rtfilter.text import numbered
 
 if TYPE_CHECKING:
+    from rtfilter.events.table import EventTable
     from rtfilter.filter import EventFilter
 
 BATCH = 1000
@@ -53,13 +53,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command; returns 0."""
     if arguments.out is not None:
         check_pairs(arguments.out, [arguments.subscriptions, arguments.events, arguments.schema])
-    target, batches = inputs.open_inputs(
+    target, batches, tables = inputs.open_inputs(
         arguments.subscriptions,
         arguments.events,
         arguments.schema,
         batch=arguments.batch,
         progress=arguments.progress,
         skip=arguments.on_error == "skip",
+        strict=arguments.strict,
     )
     target.match_batch([])  # a tree loads its compiled code, which takes no part in the rate
     events = matches = 0
@@ -67,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     text = target.id_type not in (None, int)
     with open_pairs(arguments.out, text) as write, progress_bar("events", arguments.progress) as bar:
         for batch in batches:
-            pairs = _pairs(target, batch)
+            pairs = _pairs(target, tables.read(batch))
             pairs[0] += events
             write(pairs)
             events += len(batch)
@@ -75,17 +76,20 @@ def run(arguments: argparse.Namespace) -> int:
             bar.update(len(batch))
     seconds = perf_counter() - began
     rate = events / max(seconds, 1e-9)
-    found = f"{numbered(events, 'event')}, {numbered(matches, 'match')}"
+    found, stats = f"{numbered(events, 'event')}, {numbered(matches, 'match')}", target.stats()
     say(f"{found} in {seconds:.2f} s, {rate:,.0f} events/s")
+    odd = {"misspelt name": stats["misspelt"], "value": stats["ill_typed"]}
+    if any(odd.values()):
+        names, values = (numbered(count, what) for what, count in odd.items())
+        say(f"the events had {names} and {values} of another type than their attribute")
     return 0
 
 
-def _pairs(target: EventFilter, batch: EventBatch) -> AnyArray:
+def _pairs(target: EventFilter, events: EventTable) -> AnyArray:
     """Return rows of the batch and ids, int64 (2, k), or objects where ids are text; ordered by both."""
     import numpy as np
 
-    with batch.naming_places():
-        found = target.match_batch(batch.events)
+    found = target.match_batch(events)
     pairs = found.pairs()
     if found.kind is int:
         return pairs[:, np.lexsort((pairs[1], pairs[0]))]

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from rtfilter.cli.connecting import WHO, add_filter, add_server, connected, served_schema
 from rtfilter.cli.inputs import add_progress
-from rtfilter.cli.schemas import read_schema
+from rtfilter.cli.schemas import add_strict, read_schema, strict
 from rtfilter.cli.terminal import CommandError, progress_bar, say
 from rtfilter.reading import files
 from rtfilter.reading.files import STDIN
@@ -44,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SCHEMA",
         help="attribute types, JSON or a file of it; by default the server's. They decide how CSV is read",
     )
+    add_strict(parser)
     parser.add_argument(
         "--key",
         metavar="NAME",
@@ -75,6 +76,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _schema(arguments: argparse.Namespace) -> Schema | None:
     """The types of the attributes; None where nothing tells them and the file has types of its own."""
+    found = _types(arguments)
+    return strict(found) if arguments.strict and found is not None else found
+
+
+def _types(arguments: argparse.Namespace) -> Schema | None:
     if arguments.schema is not None:
         return read_schema(arguments.schema)
     form = files.check(arguments.file)

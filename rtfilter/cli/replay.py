@@ -242,7 +242,7 @@ def _from_files(arguments: argparse.Namespace) -> tuple[Workload, int]:
         )
     if arguments.events is None:
         raise CommandError(f"{path!r}: give a file of events too, or name a workload: {', '.join(WORKLOADS)}")
-    known, batches = open_inputs(
+    known, batches, tables = open_inputs(
         path, arguments.events, arguments.schema, batch=BATCH, progress=arguments.progress
     )
     predicates = []
@@ -251,8 +251,7 @@ def _from_files(arguments: argparse.Namespace) -> tuple[Workload, int]:
             predicates.append(known.predicate(id))
     rows = []
     for batch in batches:
-        with batch.naming_places():
-            table = known.schema.read(batch.events)
+        table = tables.read(batch)
         rows += [table.row(i) for i in range(len(table))]
     if not rows or not predicates:
         raise CommandError("there is nothing to replay: no events, or no subscriptions")

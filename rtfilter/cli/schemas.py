@@ -6,6 +6,7 @@ The JSON is what `rtfilter.events.schema.Schema.from_json` reads, such as ``{"pr
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 from collections import Counter
@@ -52,10 +53,28 @@ def _unique(pairs: list[tuple[str, Any]], path: str) -> dict[str, Any]:
     return found
 
 
+def add_strict(parser: argparse.ArgumentParser) -> None:
+    """Declare --strict."""
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="refuse events with attributes that the schema lacks, or with values of another type; by "
+        "default the first of each is told",
+    )
+
+
+def strict(schema: Schema) -> Schema:
+    """Return the same attributes as a strict schema."""
+    from rtfilter.events.schema import Schema
+
+    return Schema(schema.attributes, strict=True)
+
+
 def to_line(schema: Schema) -> str:
     """Return the schema as one line of JSON that `read_schema` reads."""
     entries = {}
     for name, attribute in schema.attributes.items():
         entry = attribute.to_json()
         entries[name] = entry if len(entry) > 1 else entry["type"]
-    return json.dumps(entries, ensure_ascii=False)
+    whole = {"strict": True, "attributes": entries} if schema.strict else entries
+    return json.dumps(whole, ensure_ascii=False)

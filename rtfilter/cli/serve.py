@@ -7,11 +7,11 @@ import os
 from pathlib import Path
 
 from rtfilter.cli.arguments import port, positive
-from rtfilter.cli.schemas import read_schema
+from rtfilter.cli.schemas import add_strict, read_schema, strict
 from rtfilter.cli.terminal import CommandError, show
 
 SETTINGS = "RTFILTER_SETTINGS"
-NO_SETTINGS = ("command", "schema", "settings", "show_settings")
+NO_SETTINGS = ("command", "schema", "strict", "settings", "show_settings")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SCHEMA",
         help='attributes and types of the filter "default", at the first start: JSON, or a file of it',
     )
+    add_strict(parser)
     add(
         "--settings",
         metavar="FILE",
@@ -117,6 +118,10 @@ def run(arguments: argparse.Namespace) -> int:
             show(settings.show(file, **flags))
             return 0
         schema = None if arguments.schema is None else read_schema(arguments.schema)
+        if arguments.strict:
+            if schema is None:
+                raise CommandError("--strict is about the filter that --schema makes; give --schema, too")
+            schema = strict(schema)
         made = settings.settings(file, **flags)
     except SettingsError as error:
         raise CommandError(str(error)) from None

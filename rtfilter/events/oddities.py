@@ -36,6 +36,8 @@ class Oddity(NamedTuple):
     """The first event that has it."""
     events: int
     """How many have it."""
+    told: bool = False
+    """Whether it was told already, by who knows a better place."""
 
     def __str__(self) -> str:
         return self.reason if self.misspelt else f"attribute {shown(self.name)} {self.reason}"

@@ -36,7 +36,7 @@ class OddValues:
         with self._lock:
             self.misspelt += sum(one.events for one in found if one.misspelt)
             self.ill_typed += sum(one.events for one in found if not one.misspelt)
-            new = [one for one in found if (one.name, one.misspelt) not in self._logged]
+            new = [one for one in found if not one.told and (one.name, one.misspelt) not in self._logged]
             new = new[: _MOST - len(self._logged)]
             self._logged.update((one.name, one.misspelt) for one in new)
         if new:
@@ -44,7 +44,7 @@ class OddValues:
 
             for one in new:
                 logging.getLogger(LOGGER).warning(
-                    "event %d: %s; no subscription can ask for it (logged once, stats() counts)",
+                    "event %d: %s (logged once; stats() counts them)",
                     one.row,
                     one,
                 )

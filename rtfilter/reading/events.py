@@ -24,6 +24,7 @@ from rtfilter.reading.inference import (
     infer_from_objects,
     kinds_of_cells,
 )
+from rtfilter.reading.tables import check_names
 from rtfilter.text import composed, listed, shown
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def open_events(path: str, tell: Tell) -> EventFile:
     kind = files.check(path)
     if kind == "csv":
         return _Csv(path, tell)
-    return _JsonLines(path) if kind == "jsonl" else _Parquet(path)
+    return _JsonLines(path) if kind == "jsonl" else _Parquet(path, tell)
 
 
 class _JsonLines:
@@ -163,13 +164,13 @@ class _Csv:
         return head
 
     def batches(self, schema: Schema, size: int) -> Iterator[EventBatch]:
-        _check_columns(schema, self._header, self._path)
+        _check_columns(schema, self._header, self._path, self._tell)
         return self._of_kinds({name: one.kind for name, one in schema.attributes.items()}, size)
 
     def whole_batches(self, schema: Schema | None, size: int) -> Iterator[EventBatch]:
         kinds = {name: one.kind for name, one in schema.attributes.items()} if schema is not None else {}
         if schema is not None:
-            _check_columns(schema, self._header, self._path)
+            _check_columns(schema, self._header, self._path, self._tell)
         places = [at for at, name in enumerate(self._header) if name not in kinds]
         if places:
             lacking = [self._header[at] for at in places]
@@ -219,8 +220,8 @@ class _Csv:
 class _Parquet:
     """Columns by name; null is a missing attribute."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, tell: Tell) -> None:
+        self._path, self._tell = path, tell
         self._file = files.open_parquet(path)
 
     def infer(self) -> Schema:
@@ -230,14 +231,13 @@ class _Parquet:
         names = self._file.schema_arrow.names
         wanted = set(schema.names) | {name.split(".")[0] for name in schema.names}
         columns = [name for name in names if composed(name) in wanted]
-        if not columns:
-            _check_columns(schema, names, self._path)
+        _check_columns(schema, names, self._path, self._tell)
         return self._of_columns(columns, size)
 
     def whole_batches(self, schema: Schema | None, size: int) -> Iterator[EventBatch]:
         names = self._file.schema_arrow.names
         if schema is not None:
-            _check_columns(schema, names, self._path)
+            _check_columns(schema, names, self._path, self._tell)
         return self._of_columns(names, size)
 
     def _of_columns(self, columns: list[str], size: int) -> Iterator[EventBatch]:
@@ -267,8 +267,8 @@ def _row_place(path: str, start: int, row: int) -> str:
     return files.row_place(path, start + row)
 
 
-def _check_columns(schema: Schema, header: list[str], path: str) -> None:
-    """Refuse a table without any of the attributes: the separator or the schema is wrong."""
+def _check_columns(schema: Schema, header: list[str], path: str, tell: Tell) -> None:
+    """Tell misspelt names. Refuse a table without any attribute: its separator or the schema is wrong."""
     # A dotted attribute may lie in a column of structs.
     known = schema.attributes.keys() | {name.partition(".")[0] for name in schema.names}
     if not known & set(map(composed, header)):
@@ -276,3 +276,4 @@ def _check_columns(schema: Schema, header: list[str], path: str) -> None:
             f"{files.place(path)}: none of its columns ({listed(header)}) is an attribute of the schema "
             f"({listed(schema.names)})"
         )
+    check_names(schema, header, path, tell)

@@ -86,7 +86,7 @@ def test_values_of_another_type_are_told_once(orders, tmp_path, capsys, form):
             pq.write_table(pa.table({"zip": [None, 94107, 94108]}), path)
     assert main(["publish", str(path), "--user", "ann", "--url", orders.url]) == 0
     place = f"{path}: row 1" if form == "parquet" else f"{path}:2"
-    assert capsys.readouterr().err.count(f"{place}: 'zip' is a string, and 94107 is none") == 1
+    assert capsys.readouterr().err.count(f"{place}: attribute 'zip' is a string, and 94107 is none") == 1
 
 
 @pytest.mark.slow

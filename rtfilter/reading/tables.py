@@ -1,0 +1,65 @@
+"""Batches of a file as tables of a schema, with what is odd in them told by its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from rtfilter.errors import FileError
+from rtfilter.reading import files
+from rtfilter.text import composed
+
+if TYPE_CHECKING:
+    from rtfilter.events.schema import Schema
+    from rtfilter.events.table import EventTable
+    from rtfilter.reading.events import EventBatch
+    from rtfilter.reading.inference import Tell
+
+
+class Tables:
+    """Reads batches. Tells the first misspelt name and value of another type of each attribute.
+
+    Parameters
+    ----------
+    schema : Schema
+        If it is strict, what is odd is an error instead.
+    tell : callable
+        Takes the messages.
+    """
+
+    def __init__(self, schema: Schema, tell: Tell) -> None:
+        self.schema, self._tell = schema, tell
+        self._told: set[tuple[str, bool]] = set()
+
+    def read(self, batch: EventBatch) -> EventTable:
+        """Read a batch. Raises `FileError` that names the place of an event that cannot be read."""
+        with batch.naming_places():
+            table = self.schema.read(batch.events)
+        for one in table.odd:
+            if (one.name, one.misspelt) not in self._told:
+                self._told.add((one.name, one.misspelt))
+                self._tell(f"{batch.place(one.row)}: {one} (more of them are not told)")
+        table.odd = tuple(one._replace(told=True) for one in table.odd)
+        return table
+
+
+def check_names(schema: Schema, header: Iterable[str], path: str, tell: Tell) -> None:
+    """Look at the names of columns, of which readers take those of the schema alone.
+
+    Raises
+    ------
+    FileError
+        One is unknown, and the schema is strict.
+    """
+    from rtfilter.events.spelling import correction
+
+    names, spelling = [composed(name) for name in header], schema.fields.spelling
+    for name in names:
+        if name in spelling.settled:
+            continue
+        if schema.strict:
+            hint = correction(name, schema.names)
+            raise FileError(f"{files.place(path)}: unknown attribute {name!r}{hint}")
+        meant = spelling.meant(name)
+        if meant is not None and meant not in names:
+            tell(f"{files.place(path)}: unknown attribute {name!r}; did you mean {meant!r}?")
