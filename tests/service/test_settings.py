@@ -42,6 +42,7 @@ def test_flags_count_more_than_the_environment(tmp_path, monkeypatch):
         ({"port": 70_000}, "--port, or RTFILTER_PORT: "),
         ({"host": ""}, "--host, or RTFILTER_HOST: "),
         ({"body": 0}, "--body, or RTFILTER_BODY: "),
+        ({"frame": 100}, "--frame, or RTFILTER_FRAME: "),
         ({"rate": "nan"}, "--rate, or RTFILTER_RATE: "),
         ({"durability": "none"}, "'process' or 'power'"),
         ({"backlog_policy": "x"}, "'drop-oldest', 'drop-newest' or 'refuse'"),
