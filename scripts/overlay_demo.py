@@ -70,7 +70,7 @@ class Network:
         await self.start(
             name,
             "run",
-            *("--name", name, "--cluster", BROKERS[name] or name, "--types", self.folder / "types.json"),
+            *("--name", name, "--cluster", BROKERS[name] or name, "--schema", self.folder / "types.json"),
             *("--rendezvous", self.addresses["rendezvous"], "--children", 2, "--again", 0.5, "--grace", 4),
             *(f"--peer={one}={self.addresses[one]}" for one in fellows if one in self.addresses),
         )

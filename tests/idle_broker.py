@@ -12,7 +12,7 @@ from rtfilter.store.database import engine
 def idle_broker(folder):
     """Its registry."""
     database = engine(f"sqlite:///{folder}/broker.sqlite")
-    told = BrokerSettings(name="a", key=folder, data=folder, types=folder, rendezvous="nowhere:1")
+    told = BrokerSettings(name="a", key=folder, data=folder, schema="{}", rendezvous="nowhere:1")
     types = {"trade": Schema({"x": float})}
     process = BrokerProcess(told, types, Key.new(), BrokerStore(database, "a"), "here:1")
     process.counts["Event"] += 1

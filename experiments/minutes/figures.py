@@ -82,7 +82,7 @@ def broker(place: Place) -> Cost:
             "run",
             "--name",
             "paris",
-            "--types",
+            "--schema",
             "types.json",
             "--data",
             "paris",

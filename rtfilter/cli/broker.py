@@ -47,9 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  rtfilter broker key network.key\n"
         "  rtfilter broker key client.key --of network.key\n"
         "  rtfilter broker rendezvous --key network.key --data point --port 17470\n"
-        "  rtfilter broker run --name paris --key network.key --data paris --port 17471 --types types.json "
+        "  rtfilter broker run --name paris --key network.key --data paris --port 17471 --schema types.json "
         "--rendezvous 127.0.0.1:17470\n"
-        "  rtfilter broker run --name tokyo --key network.key --data tokyo --port 17472 --types types.json "
+        "  rtfilter broker run --name tokyo --key network.key --data tokyo --port 17472 --schema types.json "
         "--rendezvous 127.0.0.1:17470\n"
         '  rtfilter broker subscribe trades "price < 10" --at 127.0.0.1:17471 --name ann --key client.key\n'
         "  rtfilter broker publish trades trades.jsonl --at 127.0.0.1:17472 --name bob --key client.key\n"
@@ -118,7 +118,11 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add = _common_arguments(parser).add_argument
     add("--name", help="of the broker, unique in the network")
     add("--cluster", metavar="NAME", help="of brokers on one local network (default: its name)")
-    add("--types", metavar="FILE", help="JSON with the schema of each event type, the same at all brokers")
+    add(
+        "--schema",
+        metavar="SCHEMA",
+        help="attribute types of each event type, the same at all brokers: JSON, or a file of it",
+    )
     add("--rendezvous", metavar="HOST:PORT", help="of the rendezvous point")
     add("--address", metavar="HOST:PORT", help="where others reach it (default: where it listens)")
     add(
@@ -174,6 +178,12 @@ def _client_arguments(action: Callable[[str, str], argparse.ArgumentParser], nam
         add("--count", type=positive, metavar="N", help="end after so many (default: never)")
     else:
         add("file", metavar="FILE", nargs="?", default="-", help="of events, as rtfilter match reads them")
+        add(
+            "--schema",
+            metavar="SCHEMA",
+            help="attribute types, JSON or a file of it; by default the broker's. They decide how CSV is "
+            "read",
+        )
     add(
         "--at",
         action="append",
@@ -248,7 +258,7 @@ def _run(arguments: argparse.Namespace) -> int:
     logging.basicConfig(
         level=told.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
     )
-    types = event_types(told.types) if isinstance(told, BrokerSettings) else {}
+    types = event_types(told.schema) if isinstance(told, BrokerSettings) else {}
     who = told.name if isinstance(told, BrokerSettings) else "the rendezvous point"
     try:
         return run_process(told, types, lambda address: _show_now(f"{who} listens at {address}"))
@@ -290,6 +300,7 @@ def _line(delivery: Deliver) -> str:
 
 async def _publish(arguments: argparse.Namespace) -> int:
     from rtfilter.cli.frames import open_frames
+    from rtfilter.cli.schemas import read_schema
     from rtfilter.errors import FileError
     from rtfilter.overlay.running.client import BrokerClient, RefusedError
     from rtfilter.reading import files
@@ -300,11 +311,10 @@ async def _publish(arguments: argparse.Namespace) -> int:
     places: dict[asyncio.Future[None], _Sent] = {}  # events that are not acknowledged
     refused: list[tuple[int, str]] = []  # how many are before each, and why
     first_refused: asyncio.Future[None] = loop.create_future()
-    live = files.check(arguments.file) != "parquet"  # all up to a line that is none; its rows are slow so
-    try:
-        frames = _read_beside(open_frames(arguments.file, None, live))
-    except FileError as error:  # of a line in the part from which types are inferred
-        raise CommandError(f"{error}; {_published(0, 0)}") from None
+    form = files.check(arguments.file)
+    live = form != "parquet"  # all up to a line that is none; its rows are slow so
+    given = None if arguments.schema is None else read_schema(arguments.schema)
+    key = _read(arguments)
 
     async def waits() -> dict[str, str]:
         if refused:
@@ -344,7 +354,13 @@ async def _publish(arguments: argparse.Namespace) -> int:
         if not first_refused.done():
             first_refused.set_result(None)
 
-    async with BrokerClient(arguments.at, arguments.name, _read(arguments), say) as client:
+    async with BrokerClient(arguments.at, arguments.name, key, say) as client:
+        if given is None and form == "csv":  # other files have types
+            given = await client.schema(arguments.type)
+        try:
+            frames = _read_beside(open_frames(arguments.file, given if form == "csv" else None, live))
+        except FileError as error:  # of the header, or where types are inferred
+            raise CommandError(f"{error}; {_published(0, 0)}") from None
         async with _telling(client, waits):
             publishing = asyncio.create_task(all_of_them())
             await asyncio.wait([publishing, first_refused], return_when=asyncio.FIRST_COMPLETED)

@@ -224,6 +224,11 @@ class Router:
         self._require(type)
         return self._core.types[type].read([event])
 
+    def schema(self, type: str) -> Schema:
+        """The schema of an event type. Raises `ValueError` where there is none."""
+        self._require(type)
+        return self._core.types[type]
+
     def _require(self, type: str) -> None:
         if type not in self._core.types:
             known = ", ".join(self._core.types) or "none"

@@ -61,7 +61,7 @@ def test_nobody_starts_in_the_folder_of_another_one(owner, tmp_path, capsys, mon
     Key.new().write(tmp_path / "network.key")
     (tmp_path / "types.json").write_text('{"trades": {"x": "float"}}')
     told = ["--key", str(tmp_path / "network.key"), "--data", str(tmp_path)]
-    action = ["run", "--name", "zzz", "--types", str(tmp_path / "types.json"), "--rendezvous", "127.0.0.1:9"]
+    action = ["run", "--name", "zzz", "--schema", str(tmp_path / "types.json"), "--rendezvous", "127.0.0.1:9"]
     others = {"broker zzz": action} | ({"the rendezvous point": ["rendezvous"]} if owner != POINT else {})
     for other, action in others.items():
         assert main(["broker", *action, *told]) == 2
@@ -87,11 +87,3 @@ def test_reading_events_may_be_given_up_while_it_waits_for_input():
     given_up.set()
     assert read_on.wait(60)
     gc.collect()  # what nobody has waited for would be told of here
-
-
-def test_of_a_table_whose_types_cannot_be_inferred_no_event_is_published(tmp_path, capsys):
-    (tmp_path / "events.csv").write_text("x,y\n1,2\n1,2,3\n")
-    told = ["--at", "127.0.0.1:9", "--name", "bob", "--key", str(tmp_path / "no.key")]
-    assert main(["broker", "publish", "trades", str(tmp_path / "events.csv"), *told]) == 2
-    said = capsys.readouterr().err
-    assert said.endswith("events.csv:3: 3 cells in a table of 2 columns; no event was published\n")

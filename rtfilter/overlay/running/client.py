@@ -14,16 +14,19 @@ from typing import Any, Final, Self
 import msgspec
 
 from rtfilter.errors import RTFilterError
+from rtfilter.events.schema import Schema
 from rtfilter.overlay.holding import Hold
 from rtfilter.overlay.names import EventId
 from rtfilter.overlay.running.client_messages import (
     Arrived,
     Ask,
+    AskSchema,
     Cut,
     Deliver,
     Describe,
     Description,
     Drop,
+    HasSchema,
     Have,
     Hint,
     Leave,
@@ -100,7 +103,9 @@ class BrokerClient:
         self._addresses, self._key, self._hint = list(addresses), key, hint
         self._incarnation, self._numbers = int(1000 * time.time()), itertools.count(1)
         self._hello = Hello(Role.CLIENT, name, incarnation=self._incarnation)
-        self._codec = Codec(Welcome, Wanted, Refused, Stored, Arrived, Waits, Hint, Deliver, Goodbye)
+        self._codec = Codec(
+            Welcome, Wanted, Refused, Stored, Arrived, Waits, HasSchema, Hint, Deliver, Goodbye
+        )
         self._wants: dict[str, Want] = {}
         self._confirmed: dict[str, asyncio.Future[None]] = {}
         self._publishing: dict[EventId, tuple[Publish, asyncio.Future[None]]] = {}
@@ -109,6 +114,7 @@ class BrokerClient:
         self._known: dict[EventId, bool] = {}  # whether it was acknowledged
         self._stored: set[EventId] = set()
         self._asked: dict[EventId, asyncio.Future[tuple[Hold, ...]]] = {}
+        self._schemas: dict[str, asyncio.Future[HasSchema]] = {}
         self._ended, self._error = False, ""
         self._most = MOST_BYTES  # of a message, at the broker that it was connected to last
         self._link: Link | None = None
@@ -119,6 +125,7 @@ class BrokerClient:
         first = await self._connect()
         self._hello = msgspec.structs.replace(self._hello, again=True)
         self._task = asyncio.create_task(self._run(first))
+        await asyncio.sleep(0)  # it has the connection now, so that who leaves at once closes it
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -163,6 +170,26 @@ class BrokerClient:
             return ()
         finally:
             self._asked.pop(id, None)
+
+    async def schema(self, type: str) -> Schema:
+        """Return the schema of an event type, as the broker has it.
+
+        Raises `RefusedError` where there is no such type, or no broker tells it soon.
+        """
+        answer = self._schemas.get(type)
+        if answer is None:
+            answer = self._schemas[type] = asyncio.get_running_loop().create_future()
+            self._say(AskSchema(type))
+        try:
+            async with asyncio.timeout(WITHIN):
+                found = await asyncio.shield(answer)
+        except TimeoutError:
+            raise RefusedError(f"no broker tells the schema of {type!r:.60} within {WITHIN:g} s") from None
+        finally:
+            self._schemas.pop(type, None)
+        if not found.schema:
+            raise RefusedError(found.reason)
+        return Schema.from_json(found.schema)
 
     async def subscribe(self, type: str, condition: str, key: str = "") -> str:
         """Subscribe; returns the key of the subscription, when the network knows it.
@@ -233,7 +260,9 @@ class BrokerClient:
             )
 
     def _say_all(self, link: Link) -> None:
-        """Say what was not confirmed."""
+        """Say what was not confirmed, and ask what was not answered."""
+        for type in self._schemas:
+            link.send(AskSchema(type))
         for want in self._wants.values():
             link.send(want)
         for publish, _ in list(self._publishing.values()):
@@ -307,6 +336,9 @@ class BrokerClient:
             case Waits(id=id, holds=holds):
                 if id in self._asked and not self._asked[id].done():
                     self._asked[id].set_result(holds)
+            case HasSchema(type=asked):
+                if asked in self._schemas and not self._schemas[asked].done():
+                    self._schemas[asked].set_result(message)
             case Hint(text=text):
                 self._hint(text)
             case Stored(id=id):

@@ -82,6 +82,29 @@ class Arrived(Message, frozen=True):
     id: EventId
 
 
+class AskSchema(Message, frozen=True):
+    """A client asks what attributes the events of a type have."""
+
+    type: str
+
+
+class HasSchema(Message, frozen=True):
+    """The answer.
+
+    Attributes
+    ----------
+    type : str
+    schema : list of dict
+        As of `Schema.to_json`; empty where there is no such type.
+    reason : str
+        Why there is none.
+    """
+
+    type: str
+    schema: list[dict[str, Any]]
+    reason: str = ""
+
+
 class Ask(Message, frozen=True):
     """A client asks what an event of its own waits for, that is not acknowledged."""
 

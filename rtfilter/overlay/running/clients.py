@@ -23,8 +23,10 @@ from rtfilter.overlay.names import EventId, SubscriptionId, client
 from rtfilter.overlay.routing_messages import Acknowledge, Confirm, Notify
 from rtfilter.overlay.running.client_messages import (
     Ask,
+    AskSchema,
     Deliver,
     Drop,
+    HasSchema,
     Have,
     Leave,
     Publish,
@@ -145,6 +147,8 @@ class Clients:
                 self._has(self._client(name), id, work)
             case Ask(id=id):
                 work.out.append(Send(client(name), Waits(id, self._holds(name, id, now))))
+            case AskSchema(type=asked):
+                work.out.append(Send(client(name), self._schema(asked)))
             case Leave():
                 found = self._client(name)
                 found.ends = True
@@ -153,6 +157,12 @@ class Clients:
             case _:
                 raise ValueError(f"no client says {type(message).__name__}")
         return work
+
+    def _schema(self, type: str) -> HasSchema:
+        try:
+            return HasSchema(type, self.broker.router.schema(type).to_json())
+        except ValueError as error:
+            return HasSchema(type, [], str(error))
 
     def _holds(self, name: str, id: EventId, now: float) -> tuple[Hold, ...]:
         """What an event of a client waits for: here, and then elsewhere."""

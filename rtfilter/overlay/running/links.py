@@ -391,7 +391,7 @@ class Switchboard:
             return
         both = f"{peer.name} and {self.own.name}"
         if peer.types != self.own.types:
-            raise LinkError(f"{both} have different event types (--types); all brokers need the same")
+            raise LinkError(f"{both} have different event types (--schema); all brokers need the same")
         if peer.assigned != self.own.assigned:
             raise LinkError(f"{both} have different --rendezvous-for; all brokers need the same")
         for name in ("strategy", "message", "grace", "heartbeat", "missed"):

@@ -114,8 +114,8 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Unique in the network.
     cluster : str
         Of the brokers that reach each other by multicast, or know each other as `peers`; by default its name.
-    types : Path
-        JSON file of the event types, the same at all brokers: an object with a schema for each name.
+    schema : str
+        The event types, the same at all brokers: JSON or a file of it, an object with a schema for each name.
     rendezvous : str
         ``host:port`` of the rendezvous point.
     address : str
@@ -146,7 +146,7 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """
 
     name: Name
-    types: Path
+    schema: Annotated[str, Meta(min_length=1)]
     rendezvous: Name
     cluster: str = ""
     address: str = ""
@@ -207,7 +207,7 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         for type in self.assigned:
             if type not in types:
                 known = ", ".join(types)
-                raise SettingsError(f"--rendezvous-for: no event type {type!r:.80}; --types has {known}")
+                raise SettingsError(f"--rendezvous-for: no event type {type!r:.80}; --schema has {known}")
 
     @property
     def times(self) -> membership.Settings:
@@ -252,7 +252,7 @@ def settings(kind: type[Told], file: Path | None = None, **flags: Any) -> Told:
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise SettingsError(f"{file}: there is no setting {name!r}{hint}")
     for name in kind.__struct_fields__:
-        if name not in told and name not in kept and name in ("name", "key", "data", "types", "rendezvous"):
+        if name not in told and name not in kept and name in ("name", "key", "data", "schema", "rendezvous"):
             raise SettingsError(f"--{name} is needed, or {name} = ... in the file of --settings")
     try:
         return msgspec.convert(kept | told, kind, dec_hook=_path)
@@ -265,10 +265,12 @@ def settings(kind: type[Told], file: Path | None = None, **flags: Any) -> Told:
         raise SettingsError(f"{origin}: {what}") from None
 
 
-def event_types(file: Path) -> dict[str, Schema]:
-    """The event types of a file. Raises `SettingsError` and `OSError`."""
+def event_types(given: str) -> dict[str, Schema]:
+    """The event types of JSON, or of a file of it. Raises `SettingsError` and `OSError`."""
+    is_json = given.lstrip().startswith(("{", "["))
+    file = "--schema" if is_json else given
     try:
-        found = json.loads(file.read_text())
+        found = json.loads(given if is_json else Path(given).read_text())
     except ValueError as error:
         raise SettingsError(f"{file} is not JSON: {error}") from None
     if not isinstance(found, Mapping) or not found:

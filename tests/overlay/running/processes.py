@@ -44,7 +44,7 @@ class Processes:
         command += ["--key", self.folder / "network.key", "--data", self.folder / name, "--port", port]
         command += ["--heartbeat", HEARTBEAT, "--log-level", "warning", "--host", host]
         if name != "point":
-            command += ["--name", name, "--types", self.folder / "types.json", "--again", 0.4, "--grace", 5]
+            command += ["--name", name, "--schema", self.folder / "types.json", "--again", 0.4, "--grace", 5]
             command += ["--rendezvous", self.addresses["point"], *self._more, *last]
         with (self.folder / f"{name}.log").open("ab") as log:
             streams = {"stdout": subprocess.PIPE, "stderr": log}

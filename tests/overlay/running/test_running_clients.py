@@ -16,8 +16,10 @@ from rtfilter.overlay.running import publications
 from rtfilter.overlay.running.client_messages import (
     Arrived,
     Ask,
+    AskSchema,
     Deliver,
     Drop,
+    HasSchema,
     Have,
     Hint,
     Leave,
@@ -197,7 +199,7 @@ def repeats(site, seconds):
 
 def test_what_is_sent_again_is_not_ever_more_seldom():
     site = Alone(cut_off=True)
-    told = settings(BrokerSettings, name="a", key="k", data="d", types="t", rendezvous="point:1", again=2)
+    told = settings(BrokerSettings, name="a", key="k", data="d", schema="t", rendezvous="point:1", again=2)
     site.clients.publications.patience = told.patience
     site.says("bob", event(1.0))
     assert repeats(site, 50) == [2.0, 6.0, 14.0, 24.0, 34.0, 44.0]
@@ -587,6 +589,14 @@ def test_who_had_no_room_and_is_gone_is_not_waited_for(site):
     site.pass_(PATIENCE.linger + 8)
     assert site.clients.stats()["unacknowledged"] == 0
     assert not site.clients._untaken
+
+
+def test_a_client_is_told_the_schema_of_an_event_type(site):
+    ((name, answer),) = site.says("bob", AskSchema("trade"))
+    assert (name, answer) == ("bob", HasSchema("trade", [{"name": "x", "type": "float"}]))
+    ((_, answer),) = site.says("bob", AskSchema("tirade"))
+    assert answer.schema == []
+    assert answer.reason == "unknown event type 'tirade'; the types of this broker are trade"
 
 
 def waits(site, one, of="bob"):

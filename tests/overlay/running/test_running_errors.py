@@ -50,7 +50,7 @@ def broken(*given):
 async def ran(folder, change, visit=None, **more):
     """Run a broker that something is changed of, until a visit ends; returns its exit status."""
     settings = BrokerSettings(
-        key=folder, data=folder, types=folder, name="a", rendezvous="127.0.0.1:9", heartbeat=0.1, **more
+        key=folder, data=folder, schema=str(folder), name="a", rendezvous="127.0.0.1:9", heartbeat=0.1, **more
     )
     process = BrokerProcess(settings, {"trade": Schema({"x": float})}, KEY, Store(), "127.0.0.1:9")
     change(process)
@@ -194,7 +194,12 @@ def test_the_metric_of_the_strategy_is_1_for_the_one_in_use_alone(tmp_path):
 def test_brokers_greet_alike_that_have_the_same_rendezvous_clusters_in_any_order(tmp_path):
     def said(*given):
         told = BrokerSettings(
-            key=tmp_path, data=tmp_path, types=tmp_path, name="a", rendezvous="here:9", rendezvous_for=given
+            key=tmp_path,
+            data=tmp_path,
+            schema=str(tmp_path),
+            name="a",
+            rendezvous="here:9",
+            rendezvous_for=given,
         )
         return BrokerProcess(told, {"trade": Schema({"x": float})}, KEY, Store(), "here:9").board.own.assigned
 
@@ -233,7 +238,7 @@ def test_the_strategy_that_was_changed_to_is_kept_for_the_next_start(tmp_path):
     assert asyncio.run(ran(tmp_path, change)) == 0
     store = Store()
     store.memory = lambda: kept[-1]
-    settings = BrokerSettings(key=tmp_path, data=tmp_path, types=tmp_path, name="a", rendezvous="here:9")
+    settings = BrokerSettings(key=tmp_path, data=tmp_path, schema="{}", name="a", rendezvous="here:9")
     later = BrokerProcess(settings, {"trade": Schema({"x": float})}, KEY, store, "here:9")
     assert later.broker.router.switched.wave.strategy == "rendezvous"
     later.broker.router.place(later.membership.place._replace(designated="a", root=True), 0.0)

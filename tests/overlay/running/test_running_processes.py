@@ -145,8 +145,8 @@ async def gone(pair, broker, client):
 def test_a_broker_of_another_strategy_or_of_other_types_is_refused(pair, tmp_path):
     """It would be linked, and events published there would be acknowledged and lost."""
     (tmp_path / "other.json").write_text('{"trade": {"x": "int"}}')
-    flags = {"c": ["--strategy", "rendezvous"], "d": ["--types", tmp_path / "other.json"]}
-    reasons = {"c": "has --strategy", "d": r"have different event types \(--types\)"}
+    flags = {"c": ["--strategy", "rendezvous"], "d": ["--schema", tmp_path / "other.json"]}
+    reasons = {"c": "has --strategy", "d": r"have different event types \(--schema\)"}
 
     async def script(name):
         async with pair.client("cat", name) as cat, Subscriber(pair.client("ann", "a")) as ann:
@@ -219,6 +219,23 @@ def test_commands_subscribe_publish_and_draw(pair, tmp_path, capsys):
     assert re.search(r"^a\n  \* a 127.*\n  b\n    \* b 127", tree)
     assert main(["broker", "map", *whole, "--out", str(tmp_path / "tree.png")]) == 0
     assert (tmp_path / "tree.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("type", "options", "said"),
+    [
+        ("trade", [], "events.csv:3: column 'x': 'abc' is not a number; leave the cell empty if the value is "
+                      "missing, or let the type be str; events published before it: 1, after it: 0"),
+        ("trade", ["--schema", '{"y": "str"}'], "none of its columns (x) is an attribute of the schema (y); "
+                                                "no event was published"),
+        ("tirade", [], "unknown event type 'tirade'; the types of this broker are trade"),
+    ],
+)  # fmt: skip
+def test_csv_is_read_by_the_schema_of_the_broker(pair, tmp_path, capsys, type, options, said):
+    (tmp_path / "events.csv").write_text("x\n1\nabc\n")
+    told = ["--at", pair.addresses["a"], "--name", "bob", "--key", str(pair.folder / "client.key")]
+    assert main(["broker", "publish", type, str(tmp_path / "events.csv"), *told, *options]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_who_cuts_off_a_name_that_the_network_does_not_have_is_warned(pair, capsys):
@@ -606,10 +623,10 @@ def test_events_of_a_type_meet_at_its_rendezvous_cluster(tmp_path, capsys):
                 assert ann.values == [2.0, 3.0, 4.0]
 
         run(script)
-        told = ["--key", network.folder / "network.key", "--types", network.folder / "types.json"]
+        told = ["--key", network.folder / "network.key", "--schema", network.folder / "types.json"]
         told += ["--name", "d", "--data", tmp_path / "d", "--rendezvous", network.addresses["point"]]
         assert main(["broker", "run", *map(str, told), "--rendezvous-for", "tirade=c"]) == 2
-        assert "--rendezvous-for: no event type 'tirade'; --types has trade" in capsys.readouterr().err
+        assert "--rendezvous-for: no event type 'tirade'; --schema has trade" in capsys.readouterr().err
 
 
 @pytest.mark.long

@@ -13,7 +13,7 @@ from rtfilter.overlay.running.settings import (
     settings,
 )
 
-NEEDED = {"name": "a", "key": "k", "data": "d", "types": "t", "rendezvous": "point:17470"}
+NEEDED = {"name": "a", "key": "k", "data": "d", "schema": "t", "rendezvous": "point:17470"}
 
 
 def test_flags_count_more_than_the_file_and_that_more_than_defaults(tmp_path):
@@ -66,7 +66,7 @@ def test_rendezvous_clusters_are_those_of_event_types():
     told = settings(BrokerSettings, **NEEDED, rendezvous_for=["trades=a", "alarms=b=c"])
     assert told.assigned == {"trades": "a", "alarms": "b=c"}
     told.require({"trades": None, "alarms": None})
-    with pytest.raises(SettingsError, match=r"no event type 'alarms'; --types has trades, alarm$"):
+    with pytest.raises(SettingsError, match=r"no event type 'alarms'; --schema has trades, alarm$"):
         told.require({"trades": None, "alarm": None})
 
 
@@ -83,7 +83,8 @@ def test_what_is_wrong_in_a_file_is_named(tmp_path, text, said):
 def test_event_types_are_schemas(tmp_path):
     file = tmp_path / "types.json"
     file.write_text('{"trades": {"price": "float"}}')
-    assert event_types(file) == {"trades": Schema({"price": float})}
+    for given in (str(file), file.read_text()):
+        assert event_types(given) == {"trades": Schema({"price": float})}
     for wrong, said in (
         ("[]", "an object"),
         ("{}", "an object"),
@@ -92,7 +93,7 @@ def test_event_types_are_schemas(tmp_path):
     ):
         file.write_text(wrong)
         with pytest.raises(SettingsError, match=said):
-            event_types(file)
+            event_types(str(file))
 
 
 def test_the_database_is_a_file_or_what_the_variable_names(monkeypatch):

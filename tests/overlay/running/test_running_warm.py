@@ -65,7 +65,7 @@ def test_a_broker_is_ready_without_a_compiler(tmp_path):
     (tmp_path / "types.json").write_text(json.dumps({"trade": {"x": "float"}}))
     command = [sys.executable, "-m", "rtfilter", "broker", "run", "--name", "a", "--port", "0"]
     command += ["--rendezvous", "127.0.0.1:9"]  # nobody is there
-    command += ["--key", tmp_path / "key", "--data", tmp_path / "data", "--types", tmp_path / "types.json"]
+    command += ["--key", tmp_path / "key", "--data", tmp_path / "data", "--schema", tmp_path / "types.json"]
     with subprocess.Popen(
         list(map(str, command)),
         env=uncompiled.environment(tmp_path),
