@@ -2,7 +2,8 @@
 
 A condition is a nested tuple: ``("and", parts)``, ``("or", parts)``, ``("not", part)``, ``("true",)``,
 ``("null", name)``, ``(operator, name, value)`` with an operator of `LEAVES`, or ``("compare", operator, left,
-right)`` of two expressions: names, numbers and ``(arithmetic, left, right)``. It knows nothing of rtfilter.
+right)`` of two expressions: names, numbers and ``(arithmetic, left, right)``. A quantifier is ``("any", name,
+condition)``, of a condition on this attribute. All of this knows nothing of rtfilter.
 """
 
 from __future__ import annotations
@@ -88,6 +89,7 @@ CONSTANTS = {
     "cidr": st.sampled_from(NETWORKS),
 }
 ORDERS = ("=", "<>", "<", "<=", ">", ">=")
+QUANTIFIERS = ("any", "all", "none")
 NAMES = ("price", "url.resource", "symbol", "a b")
 
 
@@ -110,15 +112,20 @@ def values(kind: type) -> st.SearchStrategy:
 def leaves(draw: st.DrawFn, schema: dict[str, type]) -> tuple:
     """One test of one attribute."""
     name = draw(st.sampled_from(sorted(schema)))
-    kind = schema[name]
-    operators = ["=", "<>", "in", "null"]
+    if draw(st.integers(0, 9)) == 0:
+        return ("null", name)
+    return draw(tests_of(name, schema[name]))
+
+
+@st.composite
+def tests_of(draw: st.DrawFn, name: str, kind: type) -> tuple:
+    """One test of a value of an attribute."""
+    operators = ["=", "<>", "in"]
     if kind is not bool:
         operators += ["<", "<=", ">", ">=", "between"]
     if kind is str:
         operators += ["prefix", "prefix", *FORMS]
     operator = draw(st.sampled_from(operators))
-    if operator == "null":
-        return ("null", name)
     if operator in FORMS:
         return (operator, name, draw(CONSTANTS[operator]))
     if operator == "in":
@@ -126,6 +133,23 @@ def leaves(draw: st.DrawFn, schema: dict[str, type]) -> tuple:
     if operator == "between":
         return (operator, name, (draw(values(kind)), draw(values(kind))))
     return (operator, name, draw(values(kind)))
+
+
+@st.composite
+def quantified(draw: st.DrawFn, schema: dict[str, type]) -> tuple:
+    """A quantifier before one test of an attribute, or before several."""
+    name = draw(st.sampled_from(sorted(schema)))
+    one = tests_of(name, schema[name])
+    inner = draw(st.recursive(one, nested, max_leaves=3) if draw(st.booleans()) else one)
+    return (draw(st.sampled_from(QUANTIFIERS)), name, inner)
+
+
+def nested(inner: st.SearchStrategy) -> st.SearchStrategy:
+    """Conditions of conditions."""
+    return st.one_of(
+        st.tuples(st.just("not"), inner),
+        st.tuples(st.sampled_from(["and", "or"]), st.lists(inner, min_size=2, max_size=3)),
+    )
 
 
 def expressions(names: list[str]) -> st.SearchStrategy:
@@ -157,14 +181,8 @@ def comparisons(draw: st.DrawFn, schema: dict[str, type]) -> tuple:
 
 def conditions(schema: dict[str, type]) -> st.SearchStrategy:
     """Nested conditions; every operator, often contradictory or trivial."""
-    return st.recursive(
-        leaves(schema) | leaves(schema) | comparisons(schema) | st.just(("true",)),
-        lambda inner: st.one_of(
-            st.tuples(st.just("not"), inner),
-            st.tuples(st.sampled_from(["and", "or"]), st.lists(inner, min_size=2, max_size=3)),
-        ),
-        max_leaves=6,
-    )
+    simple = leaves(schema) | leaves(schema) | quantified(schema) | comparisons(schema) | st.just(("true",))
+    return st.recursive(simple, nested, max_leaves=6)
 
 
 @st.composite
@@ -197,6 +215,12 @@ def truth(condition: tuple, event: dict, schema: dict[str, type], wanted: bool =
         return left is not None and right is not None and related(condition[1], left, right) == wanted
     name = condition[1]
     value = event.get(name)
+    if operator in QUANTIFIERS:
+        if operator == "none":
+            operator, wanted = "any", not wanted
+        found = [truth(condition[2], {name: one}, schema, wanted) for one in elements(value)]
+        # Where some has to be so, all have to be otherwise for the negation.
+        return any(found) if (operator == "any") == wanted else bool(found) and all(found)
     if operator == "null":
         return (value is None) == wanted
     if value is None:
@@ -215,6 +239,13 @@ def truth(condition: tuple, event: dict, schema: dict[str, type], wanted: bool =
         low, high = (comparable(end, schema[name]) for end in constant)
         return (low <= value <= high) == wanted
     return related(operator, value, comparable(constant, schema[name])) == wanted
+
+
+def elements(value: object) -> list:
+    """The elements of a list, also those of lists in it; a value that is no list is one."""
+    if isinstance(value, list):
+        return [inner for one in value for inner in elements(one)]
+    return [] if value is None else [value]
 
 
 def defined(condition: tuple, event: dict, schema: dict[str, type]) -> bool:
@@ -321,6 +352,8 @@ def sql(condition: tuple) -> str:
         return f" {operator.upper()} ".join(f"({sql(part)})" for part in condition[1])
     if operator == "compare":
         return f"{arithmetic(condition[2])} {condition[1]} {arithmetic(condition[3])}"
+    if operator in QUANTIFIERS:
+        return f"{operator} ({sql(condition[2])})"
     name = written(condition[1])
     if operator == "null":
         return f"{name} IS NULL"
@@ -367,6 +400,8 @@ def as_pattern(leaf: tuple) -> list:
     """A condition of one attribute as one alternative of a pattern."""
     operator, _, *value = leaf
     value = value[0] if value else None
+    if operator in QUANTIFIERS:
+        return [{operator: [item for one in value for item in as_pattern(one)]}]
     match operator:
         case "null":
             return [{"exists": False}, None]
@@ -398,6 +433,8 @@ def as_pattern(leaf: tuple) -> list:
 def as_condition(leaf: tuple) -> tuple:
     """The same in the form of conditions."""
     operator, name, *value = leaf
+    if operator in QUANTIFIERS:
+        return (operator, name, ("or", [as_condition(one) for one in value[0]]))
     if operator.startswith("not "):
         return ("not", as_condition((operator.removeprefix("not "), name, *value)))
     match operator:
@@ -417,6 +454,11 @@ def as_condition(leaf: tuple) -> tuple:
 @st.composite
 def pattern_leaves(draw: st.DrawFn, name: str, kind: type) -> tuple:
     """One alternative for one attribute of a pattern."""
+    if draw(st.integers(0, 5)) == 0:
+        inside = pattern_leaves(name, kind).filter(
+            lambda leaf: leaf[0] not in QUANTIFIERS and "null" not in leaf[0]
+        )
+        return (draw(st.sampled_from(QUANTIFIERS)), name, draw(st.lists(inside, min_size=1, max_size=2)))
     operators = ["=", "<>", "in", "not in", "null", "not null"]
     if kind is str:
         operators += [

@@ -78,6 +78,8 @@ class _Search:
         events = self._question.events
         if self._question.empty:
             return _Candidates(self._all(), _NONE)
+        if not events and self._question.listed:  # of events with lists, boxes need not have one in common
+            return _Candidates(_NONE, self._all())
         if not events or not self._held.matcher.takes.missing:
             if self._index is None:
                 return _Candidates(_NONE, self._all())

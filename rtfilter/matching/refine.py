@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from rtfilter.dtypes import BoolArray, IntArray
+from rtfilter.events.elements import is_of_choices
 from rtfilter.events.table import EventTable
 from rtfilter.predicates.ends import EndStore
-from rtfilter.predicates.model import Constraint, Predicate, Test
+from rtfilter.predicates.model import Constraint, Predicate, Quantified, Test
 from rtfilter.predicates.verdicts import places_of, verdicts
 from rtfilter.results import Hits
 from rtfilter.subscriptions.verdict import ASK, NO
@@ -167,6 +168,8 @@ class _Asked:
 
     def holds(self, test: Test, rows: IntArray) -> BoolArray:
         """Whether each of some events satisfies a test, bool (k,)."""
+        if isinstance(test, Quantified):
+            return self._quantified(test, rows)
         holds, unsure = verdicts(test, self._events.points, rows, self._places)
         left = np.flatnonzero(unsure)
         if not len(left):
@@ -176,6 +179,14 @@ class _Asked:
         else:
             holds[left] = [test.matches(self._row(row)) for row in rows[left].tolist()]
         return holds
+
+    def _quantified(self, test: Quantified, rows: IntArray) -> BoolArray:
+        if is_of_choices(self._events):
+            return np.array([test.matches(self._row(row)) for row in rows.tolist()], np.bool_)
+        parts = [self.holds(own, rows) for own in test.tests]
+        every = np.logical_and if test.quantifier == "any" else np.logical_or
+        found: BoolArray = every.reduce(parts)
+        return found
 
     def _accepted(self, test: Constraint, rows: list[int]) -> list[bool]:
         """Whether a constraint accepts the values in some rows; each different string is asked about once."""

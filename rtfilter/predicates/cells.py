@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from rtfilter.events.encoding import Timestamp
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.comparison import EXCHANGED, Comparison
-from rtfilter.predicates.constraints import PRESENCE, SETS, Constraint, Filter, Test
+from rtfilter.predicates.constraints import PRESENCE, SETS, Constraint, Filter, Quantified, Test, is_negated
 from rtfilter.predicates.expressions import Operand, Operation, text
 from rtfilter.predicates.letters import fold
 from rtfilter.predicates.letters import starts as caseless_starts
@@ -217,7 +217,9 @@ class Space:
         return cell
 
     def _parts(self, test: Test) -> Iterator[tuple[Key, Values]]:
-        """Yield what a test asks of attributes and aspects."""
+        """Yield what a test asks of attributes and aspects: of those that are quantified, nothing."""
+        if isinstance(test, Quantified):
+            return
         if isinstance(test, Comparison):
             for constraint in implied(test):
                 yield constraint.attribute, self._accepted(constraint)
@@ -228,7 +230,7 @@ class Space:
             aspect, spans = _ASPECTS[test.operator](test)
             if test.operator in _ENDS and (text := end_of(test.value)):
                 yield Aspect(_ENDS[test.operator], test.attribute), Values(_ending(text))
-            yield aspect, Values(self.line(aspect).without(spans) if _is_negated(test) else spans)
+            yield aspect, Values(self.line(aspect).without(spans) if is_negated(test.operator) else spans)
 
     def _accepted(self, test: Constraint) -> Values:
         """Return the values that a constraint accepts; where it asks for an aspect besides, those it may."""
@@ -255,7 +257,7 @@ class Space:
             elif operator == "<=":
                 end = line.after(value)
             spans = common(((low, end),), line.all)
-        return Values(line.without(spans) if _is_negated(test) else spans)
+        return Values(line.without(spans) if is_negated(test.operator) else spans)
 
     def grounded(self, cell: Cell) -> list[Cell]:
         """Split a cell where an attribute is one of a few texts: each has its place in each aspect."""
@@ -367,10 +369,6 @@ def _is_in(value: Any, spans: Spans) -> bool:
         return False
 
 
-def _is_negated(test: Constraint) -> bool:
-    return test.operator == "<>" or test.operator.startswith("not ")
-
-
 def _family_of(test: Constraint) -> str | None:
     """The family of a constraint's constants; None if it has none."""
     if test.operator in PRESENCE:
@@ -449,7 +447,7 @@ _ASPECTS: Final[dict[str, Any]] = {
 def asks_for_aspects(predicate: Predicate) -> bool:
     """Whether some test of a predicate asks about something else than the value of an attribute."""
     return any(
-        isinstance(test, Comparison) or test.operator in _ASPECTS
+        not isinstance(test, Constraint) or test.operator in _ASPECTS
         for conjunction in predicate.filters
         for test in conjunction.constraints
     )

@@ -16,11 +16,13 @@ from rtfilter.predicates.constraints import (
     COMPARE,
     FORMS,
     MAX_TERMS,
+    NEGATED,
     OPERATORS_OF,
     PRESENCE,
     SETS,
     Constraint,
     Filter,
+    Quantified,
     Test,
     constants,
 )
@@ -110,8 +112,73 @@ def _family(schema: Schema, given: Operand) -> str:
 
 
 def checked(schema: Schema, test: Test) -> Filters:
-    """Return a constraint or a comparison, checked against `schema`; see `one` and `compared`."""
-    return compared(schema, *test[:3]) if isinstance(test, Comparison) else one(schema, *test)
+    """Return a test, checked against `schema`; see `one` and `compared`."""
+    if isinstance(test, Comparison):
+        return compared(schema, *test[:3])
+    if isinstance(test, Constraint):
+        return one(schema, *test)
+    parts = [one(schema, *own) for own in test.tests]
+    return (
+        any_element(all_of(parts))
+        if test.quantifier == "any"
+        else no_element(schema, complement(schema, any_of(parts)))
+    )
+
+
+def any_element(condition: Filters) -> Filters:
+    """Return the test that some element of a list satisfies a condition on it.
+
+    Raises
+    ------
+    PredicateError
+        The condition is about anything but the values of one attribute.
+    """
+    _require_one(condition)
+    return any_of([(Filter((Quantified("any", _own(one)),)),) for one in condition])
+
+
+def no_element(schema: Schema, condition: Filters) -> Filters:
+    """Return the test that all elements have the attribute's type, and none satisfies a condition.
+
+    That all satisfy a condition is the same of its complement. Raises as `any_element`.
+    """
+    _require_one(condition)
+    return all_of([_no_element(schema, _own(one)) for one in condition])
+
+
+def _no_element(schema: Schema, tests: Sequence[Constraint]) -> Filters:
+    """All elements satisfy the complement of one of some constraints."""
+    parts = any_of([_negated(schema, test) for test in tests])
+    return (Filter((Quantified("all", [test for part in parts for test in _own(part)]),)),)
+
+
+def complement(schema: Schema, condition: Filters) -> Filters:
+    """Return what holds where a condition on values of one attribute does not. Raises as `any_element`."""
+    _require_one(condition)
+    return all_of([any_of([_negated(schema, test) for test in _own(one)]) for one in condition])
+
+
+def _negated(schema: Schema, test: Constraint) -> Filters:
+    return one(schema, test.attribute, NEGATED[test.operator], test.value)
+
+
+def _own(conjunction: Filter) -> list[Constraint]:
+    """The tests of a condition of which `_require_one` knows what they are."""
+    return [test for test in conjunction.constraints if isinstance(test, Constraint)]
+
+
+def _require_one(condition: Filters) -> None:
+    """Refuse a condition on elements that is not about the values of one attribute."""
+    tests = [test for conjunction in condition for test in conjunction.constraints]
+    names = list(dict.fromkeys(name for test in tests for name in test.attributes))
+    plain = all(isinstance(test, Constraint) and test.operator not in PRESENCE for test in tests)
+    if len(names) == 1 and plain and all(conjunction.constraints for conjunction in condition):
+        return
+    found = f"; this is about {' and '.join(map(repr, names))}" if len(names) > 1 else ""
+    raise PredicateError(
+        f"any, all and none are followed by a test of one attribute with constants{found}; "
+        "IS NULL and IS NOT NULL stand alone"
+    )
 
 
 def _split(attribute: str, at: int) -> Filters:
@@ -172,6 +239,8 @@ def _terms(filters: Filters) -> int:
         for test in conjunction.constraints:
             if isinstance(test, Comparison):
                 count += test.size
+            elif isinstance(test, Quantified):
+                count += _terms((Filter(test.tests),))
             elif type(test.value) is frozenset:
                 count += len(test.value)
             else:

@@ -25,6 +25,7 @@ from rtfilter.predicates.constraints import (
     SETS,
     Constraint,
     Filter,
+    Quantified,
     Test,
     constraint_from_json,
     constraint_to_json,
@@ -47,6 +48,7 @@ __all__ = [
     "Constraint",
     "Filter",
     "Predicate",
+    "Quantified",
     "Test",
     "constraint_to_json",
 ]
@@ -252,7 +254,8 @@ class Predicate(_Mark):
     def to_json(self) -> list[list[list[Any]]]:
         """Return ``[[[attribute, operator, value], ...], ...]``, which `from_json` turns back.
 
-        A comparison is ``[left, operator, right]``; see `Comparison.to_json`.
+        A comparison is ``[left, operator, right]``, see `Comparison.to_json`, and a quantified constraint
+        ``[quantifier, [[attribute, operator, value], ...]]``.
         """
         return [[constraint_to_json(c) for c in conjunction.constraints] for conjunction in self.filters]
 

@@ -1,4 +1,7 @@
-"""What follows from a comparison for each attribute alone: constraints whose box the index can search.
+"""What follows from other tests for each attribute alone: constraints whose box the index can search.
+
+Of an event with lists, each choice of elements is searched. Where a filter with quantified constraints holds,
+one of them satisfies what follows: elements of lists that no other test asks about are chosen at will.
 
 A comparison of one attribute that occurs once, in sums and products with constants, is solved for it. What
 it compares was rounded, so each step backwards widens the interval by neighbours in float64. From other
@@ -7,17 +10,55 @@ comparisons nothing follows but that all attributes are present.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf, nextafter
 from typing import Final
 
 from rtfilter.events.encoding import EXACT, LOWEST
 from rtfilter.predicates.comparison import Comparison
-from rtfilter.predicates.constraints import Constraint
+from rtfilter.predicates.constraints import Constraint, Filter, Quantified, Test
 from rtfilter.predicates.expressions import Operand, Operation
 
 Interval = tuple[float, float]
 """Closed; infinite where nothing bounds it."""
 _NONE: Final = (-inf, inf)
+MOST: Final = 16
+"""Most filters that follow from one with quantified constraints."""
+
+
+def lowered(filter: Filter) -> list[Filter]:
+    """Return filters without quantified constraints, one of which a choice satisfies if the event does."""
+    quantified = [test for test in filter.constraints if isinstance(test, Quantified)]
+    plain: list[Test] = [test for test in filter.constraints if not isinstance(test, Quantified)]
+    taken = {_root(name) for test in plain for name in test.attributes}
+    parts = [plain]
+    for test in sorted(quantified, key=_promise):
+        if _root(test.attribute) in taken:  # which element is chosen may depend on the other test
+            continue
+        taken.add(_root(test.attribute))
+        if test.quantifier == "all":
+            part: list[Sequence[Test]] = [(own,) for own in test.tests]
+        else:  # the element that satisfies it satisfies what all do
+            every = [
+                other.tests[0]
+                for other in quantified
+                if other.quantifier == "all" and other.attribute == test.attribute and len(other.tests) == 1
+            ]
+            part = [(*test.tests, *every)]
+        if len(parts) * len(part) <= MOST:
+            parts = [[*one, *other] for one in parts for other in part]
+    return [Filter(tuple(dict.fromkeys(tests))) for tests in parts]
+
+
+def _root(name: str) -> str:
+    """What attributes have in common that may lie in one list of objects."""
+    return name.partition(".")[0]
+
+
+def _promise(test: Quantified) -> tuple[bool, bool]:
+    """Orders tests of one root: first those of one element, and of them those of few values."""
+    equal = any(own.operator in ("=", "in") for own in test.tests)
+    return test.quantifier == "all", not equal
 
 
 def implied(comparison: Comparison) -> list[Constraint]:

@@ -11,7 +11,16 @@ from typing import Any, ClassVar, Final, NoReturn
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.combine import MAX_DEPTH, Filters, all_of, any_of, one
+from rtfilter.predicates.combine import (
+    MAX_DEPTH,
+    Filters,
+    all_of,
+    any_element,
+    any_of,
+    complement,
+    no_element,
+    one,
+)
 from rtfilter.predicates.constraints import MAX_TERMS, NEGATED
 from rtfilter.predicates.like import escaped
 from rtfilter.text import composed, shown
@@ -207,11 +216,37 @@ class _PatternReader:
         parts = [self._text(key, text, name, f"{path}[{at}]", wanted=False) for at, text in enumerate(texts)]
         return _join(all_of, parts, path)
 
+    def _any(self, argument: Any, name: str, path: str) -> Filters:
+        return self._quantified(any_element, argument, name, path)
+
+    def _all(self, argument: Any, name: str, path: str) -> Filters:
+        return self._quantified(
+            lambda found: no_element(self.schema, complement(self.schema, found)), argument, name, path
+        )
+
+    def _none(self, argument: Any, name: str, path: str) -> Filters:
+        return self._quantified(lambda found: no_element(self.schema, found), argument, name, path)
+
+    def _quantified(
+        self, of_elements: Callable[[Filters], Filters], argument: Any, name: str, path: str
+    ) -> Filters:
+        """Return what a list of alternatives for elements means."""
+        if not isinstance(argument, list | tuple):
+            _fail(f"expected a list of alternatives; got {shown(argument)}", path)
+        alternatives = self._alternatives(argument, name, path)
+        try:
+            return of_elements(alternatives)
+        except PredicateError as error:
+            raise _at(error, path) from None
+
     _matchers: ClassVar[dict[str, Callable[[_PatternReader, Any, str, str], Filters]]] = {
         "numeric": _numeric,
         "anything-but": _anything_but,
         "exists": _exists,
         "exactly": _exactly,
+        "any": _any,
+        "all": _all,
+        "none": _none,
     }
 
     def _one(self, name: str, operator: str, value: Any, path: str) -> Filters:

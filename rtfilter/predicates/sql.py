@@ -8,6 +8,7 @@ dialect has, and each release more; what the page does not list would become a s
     condition = conjunction {"OR" conjunction}
     conjunction = factor {"AND" factor}
     factor  = "NOT" factor | "(" condition ")" | "TRUE" | "FALSE" | attribute | test
+            | ("ANY" | "ALL" | "NONE") factor
     test    = sum ("=" | "<>" | "<" | "<=" | ">" | ">=") sum
             | sum ["NOT"] "BETWEEN" sum "AND" sum
             | sum ["NOT"] "IN" "(" [sum {"," sum}] ")"
@@ -36,7 +37,18 @@ from rtfilter.events.encoding import READERS, Timestamp, microseconds
 from rtfilter.events.moments import EXAMPLE, why_no_moment
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import PHRASES
-from rtfilter.predicates.combine import ALWAYS, MAX_DEPTH, NOTHING, Filters, all_of, any_of, compared, one
+from rtfilter.predicates.combine import (
+    ALWAYS,
+    MAX_DEPTH,
+    NOTHING,
+    Filters,
+    all_of,
+    any_element,
+    any_of,
+    compared,
+    no_element,
+    one,
+)
 from rtfilter.predicates.comparison import EXCHANGED, RELATIONS
 from rtfilter.predicates.constraints import NEGATED
 from rtfilter.predicates.expressions import Number, Operand, Operation, calculate, is_finite
@@ -59,6 +71,7 @@ _TESTS: Final = frozenset(("BETWEEN", "IN", "IS", "LIKE", "NOT"))
 """What else follows an operand."""
 _FOLLOWING: Final = {"keyword": ("AND", "OR"), "symbol": (")",)}
 """Words that may follow a test."""
+_QUANTIFIERS: Final = frozenset(("ANY", "ALL", "NONE"))
 _MOMENTS: Final = frozenset(("DATE", "TIMESTAMP"))
 _CASES: Final[dict[str, Callable[[str], str]]] = {"LOWER": str.lower, "UPPER": str.upper}
 """Functions that leave one case of letters, and which."""
@@ -182,7 +195,31 @@ class _SqlReader:
         if word.kind == "keyword" and word.text in ("TRUE", "FALSE") and not self._compares(self.at + 1):
             self.at += 1
             return ALWAYS if (word.text == "TRUE") is not negated else NOTHING
+        if self._is_quantifier():
+            return self._quantified(negated, depth)
         return self._test(negated, depth)
+
+    def _is_quantifier(self) -> bool:
+        """Whether a quantifier is next: an attribute of its name is followed by no operand."""
+        word = self.word
+        if word.kind != "name" or word.quoted or word.text.upper() not in _QUANTIFIERS:
+            return False
+        kind, text, *_ = self.words[self.at + 1]
+        if kind == "keyword" and text == "NOT":
+            return self.words[self.at + 2].text not in _TESTS
+        return kind in _SIMPLE or (kind, text) == ("symbol", "(") or text in ("TRUE", "FALSE")
+
+    def _quantified(self, negated: bool, depth: int) -> Filters:
+        """Read a test of all elements: where each must satisfy it, none may satisfy its complement."""
+        word, self.at = self.word, self.at + 1
+        quantifier = word.text.upper()
+        found = self._factor(quantifier == "ALL", self._deeper(depth, word))
+        try:
+            if (quantifier == "ANY") is negated:
+                return no_element(self.schema, found)
+            return any_element(found)
+        except PredicateError as error:
+            self._fail(error.message, word.start)
 
     def _has_operand(self) -> bool:
         """Whether the parenthesis here encloses a side of a test, not a condition."""

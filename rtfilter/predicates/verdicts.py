@@ -17,7 +17,7 @@ from rtfilter.events.encoding import EXACT, IDENTITY_MAX, MISSING, STRING_BYTES,
 from rtfilter.events.table import Fields
 from rtfilter.predicates.comparison import Comparison
 from rtfilter.predicates.expressions import evaluate_columns
-from rtfilter.predicates.model import Constraint, Test
+from rtfilter.predicates.model import Constraint
 
 _UFUNCS: Final[dict[str, Any]] = {
     "=": np.equal,
@@ -53,7 +53,9 @@ def places_of(fields: Fields) -> dict[str, Place]:
     return {field.name: Place(start, field.family) for field, start in zip(fields, starts, strict=False)}
 
 
-def verdicts(test: Test, points: FloatArray, rows: IntArray, places: Mapping[str, Place]) -> Verdicts:
+def verdicts(
+    test: Constraint | Comparison, points: FloatArray, rows: IntArray, places: Mapping[str, Place]
+) -> Verdicts:
     """Hold a test, which was checked against the schema, against some events.
 
     Parameters
