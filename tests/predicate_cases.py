@@ -3,7 +3,8 @@
 A condition is a nested tuple: ``("and", parts)``, ``("or", parts)``, ``("not", part)``, ``("true",)``,
 ``("null", name)``, ``(operator, name, value)`` with an operator of `LEAVES`, or ``("compare", operator, left,
 right)`` of two expressions: names, numbers and ``(arithmetic, left, right)``. A quantifier is ``("any", name,
-condition)``, of a condition on this attribute. All of this knows nothing of rtfilter.
+condition)``, of a condition on this attribute. A test of a timestamp with the moment of the batch is
+``("now", name, operator, interval)``. All of this knows nothing of rtfilter.
 """
 
 from __future__ import annotations
@@ -89,6 +90,9 @@ CONSTANTS = {
     "cidr": st.sampled_from(NETWORKS),
 }
 ORDERS = ("=", "<>", "<", "<=", ">", ">=")
+INTERVALS = [timedelta(), timedelta(hours=-1), timedelta(weeks=1), timedelta(seconds=0.25)]
+INTERVALS += [timedelta(days=200_000), timedelta(days=-200_000)]
+"""None makes now of a time of `TIMES`, whatever the clock says: so no test has to set it."""
 QUANTIFIERS = ("any", "all", "none")
 NAMES = ("price", "url.resource", "symbol", "a b")
 
@@ -114,6 +118,8 @@ def leaves(draw: st.DrawFn, schema: dict[str, type]) -> tuple:
     name = draw(st.sampled_from(sorted(schema)))
     if draw(st.integers(0, 9)) == 0:
         return ("null", name)
+    if schema[name] is datetime and draw(st.integers(0, 3)) == 0:
+        return ("now", name, draw(st.sampled_from(ORDERS)), draw(st.sampled_from(INTERVALS)))
     return draw(tests_of(name, schema[name]))
 
 
@@ -200,15 +206,21 @@ def events(draw: st.DrawFn, schema: dict[str, type], complete: bool = False) -> 
     return event
 
 
-def truth(condition: tuple, event: dict, schema: dict[str, type], wanted: bool = True) -> bool:
-    """Whether a condition (or, unless `wanted`, its negation) holds: the slow, obvious way."""
+def truth(
+    condition: tuple,
+    event: dict,
+    schema: dict[str, type],
+    wanted: bool = True,
+    now: datetime | None = None,
+) -> bool:
+    """Whether a condition (or, unless `wanted`, its negation) holds at a moment: the slow, obvious way."""
     operator = condition[0]
     if operator == "true":
         return wanted
     if operator == "not":
-        return truth(condition[1], event, schema, not wanted)
+        return truth(condition[1], event, schema, not wanted, now)
     if operator in ("and", "or"):
-        results = [truth(part, event, schema, wanted) for part in condition[1]]
+        results = [truth(part, event, schema, wanted, now) for part in condition[1]]
         return all(results) if (operator == "and") == wanted else any(results)
     if operator == "compare":
         left, right = (computed(side, event, schema) for side in condition[2:])
@@ -228,6 +240,8 @@ def truth(condition: tuple, event: dict, schema: dict[str, type], wanted: bool =
     value = comparable(value, schema[name])
     if value is None:
         return False
+    if operator == "now":
+        return related(condition[2], value, (now or datetime.now(UTC)) + condition[3]) == wanted
     constant = condition[2]
     if operator in FORMS:
         return FORMS[operator](event[name], constant) == wanted
@@ -357,6 +371,9 @@ def sql(condition: tuple) -> str:
     name = written(condition[1])
     if operator == "null":
         return f"{name} IS NULL"
+    if operator == "now":
+        seconds = condition[3].total_seconds()
+        return f"{name} {condition[2]} NOW() {'+-'[seconds < 0]} INTERVAL '{abs(seconds):f} seconds'"
     value = condition[2]
     if operator == "prefix":
         return f"{name} LIKE {literal(like(value) + '%')}"

@@ -17,8 +17,11 @@ import numpy as np
 
 from rtfilter.dtypes import BoolArray, IntArray
 from rtfilter.events.elements import is_of_choices
+from rtfilter.events.encoding import Timestamp
 from rtfilter.events.table import EventTable
+from rtfilter.predicates.comparison import Comparison
 from rtfilter.predicates.ends import EndStore
+from rtfilter.predicates.intervals import Now
 from rtfilter.predicates.model import Constraint, Predicate, Quantified, Test
 from rtfilter.predicates.verdicts import places_of, verdicts
 from rtfilter.results import Hits
@@ -39,6 +42,9 @@ class Predicates(Protocol):
     def visible(self, ids: IntArray, moment: float) -> BoolArray | None:
         """Which of some ids may be seen at a moment, bool (n,); None for all."""
 
+    def now(self, moment: float) -> float:
+        """The moment of a batch whose deadlines are held against `moment`."""
+
     @property
     def ends(self) -> EndStore:
         """Exact ends of bounds."""
@@ -58,6 +64,7 @@ def refine(
     rows: IntArray | None = None,
     moment: float = -inf,
     tell: Callable[[int, int, float], None] | None = None,
+    now: float | None = None,
 ) -> tuple[IntArray, IntArray]:
     """Decide the hits that are not exact, and leave out those that nobody may see.
 
@@ -74,6 +81,8 @@ def refine(
         What is beyond its deadline then is left out.
     tell : callable, optional
         Is told of exact checks, if there were any: of how many hits, how many were refused, and seconds.
+    now : float, optional
+        The moment of the batch, in seconds since 1970; by default it is asked for where it is needed.
 
     Returns
     -------
@@ -86,6 +95,8 @@ def refine(
     if hits.exact is None or hits.exact.all():
         return hits.offsets, hits.ids
     begun = perf_counter()
+    if events.now is None:
+        events = events.at(predicates.now(moment) if now is None else now)
     keep = np.ones(len(hits.ids), np.bool_)
     owner = np.repeat(np.arange(len(hits.offsets) - 1), np.diff(hits.offsets))
     doubtful = np.flatnonzero(hits.exact == 0)
@@ -170,6 +181,9 @@ class _Asked:
         """Whether each of some events satisfies a test, bool (k,)."""
         if isinstance(test, Quantified):
             return self._quantified(test, rows)
+        if isinstance(test, Comparison) and isinstance(test.right, Now) and self._events.now is not None:
+            moment = Timestamp(self._events.now + test.right.offset)
+            test = Constraint(str(test.left), test.operator, moment)
         holds, unsure = verdicts(test, self._events.points, rows, self._places)
         left = np.flatnonzero(unsure)
         if not len(left):

@@ -13,6 +13,7 @@ from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import Constant, Timestamp
 from rtfilter.predicates.combine import MAX_DEPTH
 from rtfilter.predicates.constraints import NEGATED, Constraint, Filter, Quantified, Test, is_negated
+from rtfilter.predicates.intervals import Now
 from rtfilter.predicates.like import escaped, start, with_stars
 
 _ORDERS: Final = frozenset(("<", "<=", ">", ">="))
@@ -46,6 +47,11 @@ def _conjunction(tests: Sequence[Test], depth: int) -> dict[str, Any]:
                 found[name][0]["numeric"] += [operator, _plain(value)]
                 continue
             alternatives = _alternatives(test)
+        elif isinstance(test.right, Now):
+            if test.operator == "<>":
+                raise _without_form(test, "patterns exclude constants alone")
+            name, operator = str(test.left), test.operator
+            alternatives = [{"numeric": [operator, {"now": test.right.duration()}]}]
         else:
             raise _without_form(test, "patterns have no arithmetic, and compare no attributes")
         if name in found:
@@ -54,7 +60,7 @@ def _conjunction(tests: Sequence[Test], depth: int) -> dict[str, Any]:
             found["$or"] = [_conjunction(tests[at:], depth + 1)]
             break
         found[name] = alternatives
-        last = name if operator in _ORDERS else None
+        last = name if operator in _ORDERS and isinstance(test, Constraint) else None
     return found
 
 

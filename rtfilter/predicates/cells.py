@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rtfilter.events.encoding import Timestamp
 from rtfilter.events.schema import Schema
+from rtfilter.events.table import NOW
 from rtfilter.predicates.comparison import EXCHANGED, Comparison
 from rtfilter.predicates.constraints import PRESENCE, SETS, Constraint, Filter, Quantified, Test, is_negated
 from rtfilter.predicates.expressions import Operand, Operation, text
+from rtfilter.predicates.intervals import Now
 from rtfilter.predicates.letters import fold
 from rtfilter.predicates.letters import starts as caseless_starts
 from rtfilter.predicates.like import end as end_of
@@ -37,6 +39,8 @@ _V4: Final = 2**32
 _ADDRESSES: Final = _V4 + 2**128
 _ENOUGH: Final = 64
 """Characters of the beginning of a text that narrow an attribute."""
+MOMENT: Final = 1_700_000_000_000_000
+"""The moment of batches of events that are found, where one is asked for, in microseconds since 1970."""
 MOST_POINTS: Final = 1000
 """Most texts of one attribute that are held against the aspects one by one."""
 
@@ -49,6 +53,7 @@ _LINES_OF: Final[dict[str, Line]] = {
     "address": Line(0, _ADDRESSES + 1, lambda place: place + 1),  # the last one: no address
     "order": Line(-1, 2, lambda sign: sign + 1),
     "result": Line(-inf, TOP, next_number),
+    "age": Line(-(2**64), 2**64, lambda offset: int(offset) + 1),  # microseconds after the batch
 }
 _ENDS: Final = {"like": "end", "like ignore case": "folded end"}
 """The aspect of the end of texts, for each kind of pattern."""
@@ -149,6 +154,7 @@ class Space:
         self._lines: dict[str, Line] = {}
         self._aspects: dict[str, list[Aspect]] = {}  # of texts
         self._numbers: list[float] = [0, 1, -1]
+        self._moment: dict[str, Any] = {}  # of the events that are found
         for predicate in predicates:
             self.meet(predicate)
 
@@ -164,6 +170,8 @@ class Space:
                     if aspect not in known:
                         known.append(aspect)
             elif isinstance(test, Comparison):
+                if isinstance(test.right, Now):
+                    self._moment = {NOW: MOMENT}
                 if isinstance(test.right, int | float) and test.right not in self._numbers:
                     self._numbers.append(test.right)
                 if self.schema is None:
@@ -317,11 +325,12 @@ class Space:
         names = [key for key in cell if isinstance(key, str)]
         choices = [self._samples(cell, name) for name in names]
         for chosen in islice(product(*choices), most):
-            yield {name: value for name, value in zip(names, chosen, strict=True) if value is not None}
+            event = {name: value for name, value in zip(names, chosen, strict=True) if value is not None}
+            yield event | self._moment
 
     def corners(self, cell: Cell) -> Iterator[dict[str, Any]]:
         """Yield two flat events, or one, in opposite corners of a cell, if its aspects allow for them."""
-        first, last = {}, {}
+        first, last = {**self._moment}, {**self._moment}
         for name in [key for key in cell if isinstance(key, str)]:
             spans, family = cell[name].spans, self.family(name)
             if spans:
@@ -339,7 +348,10 @@ class Space:
         asked = [key for key in cell if isinstance(key, Aspect)]
         found: list[Any] = []
         for aspect in asked:
-            if aspect.kind in ("order", "result"):
+            if aspect.kind == "age":
+                ages = [age for low, end in cell[aspect].spans for age in (low, end - 1)]
+                found += [MOMENT + age for age in ages] if aspect.subject == name else []
+            elif aspect.kind in ("order", "result"):
                 found += self._numbers if family == "number" else ()
                 found += [low for other in cell if isinstance(other, str) for low, _ in cell[other].spans[:1]]
             elif aspect.subject == name:
@@ -456,18 +468,20 @@ def asks_for_aspects(predicate: Predicate) -> bool:
 def _compared(test: Comparison) -> tuple[Aspect, Values]:
     """Return the aspect of a comparison, and the places in it where it holds."""
     left, operator, right, _ = test
-    if isinstance(right, int | float):
-        line = _LINES_OF["result"]
+    if isinstance(right, int | float | Now):
+        kind = "age" if isinstance(right, Now) else "result"
+        right = right.offset if isinstance(right, Now) else right
+        line = _LINES_OF[kind]
         end = line.after(right)
         spans = {
             "=": ((right, end),),
             "<": ((line.first, right),),
             "<=": ((line.first, end),),
-            ">": ((end, TOP),),
-            ">=": ((right, TOP),),
-            "<>": ((line.first, right), (end, TOP)),
+            ">": ((end, line.end),),
+            ">=": ((right, line.end),),
+            "<>": ((line.first, right), (end, line.end)),
         }[operator]
-        return Aspect("result", left), Values(spans)
+        return Aspect(kind, left), Values(spans)
     if text(left) > text(right):
         left, operator, right = right, EXCHANGED[operator], left
     return Aspect("order", left, right), Values(_LINES_OF["order"].points(_SIGNS[operator]))

@@ -27,6 +27,7 @@ from rtfilter.predicates.constraints import (
     constants,
 )
 from rtfilter.predicates.expressions import Operand, names
+from rtfilter.predicates.intervals import Now
 
 MAX_FILTERS: Final = 256
 """Most filters that one predicate may expand to."""
@@ -50,6 +51,10 @@ def one(schema: Schema, attribute: str, operator: str, value: Any = None) -> Fil
         As `rtfilter.predicates.parse.parse`; without a place.
     """
     family = schema.attribute(attribute).family
+    if isinstance(value, Now):
+        if family != "timestamp":
+            raise PredicateError.about(attribute, f"is {PHRASES[family]}, and NOW() is a timestamp")
+        return (Filter((Comparison(attribute, operator, value, family),)),)
     if operator not in PRESENCE:
         if operator not in OPERATORS_OF[family]:
             if operator not in COMPARE:
@@ -91,6 +96,8 @@ def compared(schema: Schema, left: Operand, operator: str, right: Operand) -> Fi
     PredicateError
         As `one`, and for operands that have no order, or none with each other.
     """
+    if isinstance(left, str) and isinstance(right, Now):
+        return one(schema, left, operator, right)
     families = [_family(schema, side) for side in (left, right)]
     found = Comparison(left, operator, right, "number" if "number" in families else families[0])
     if isinstance(found.left, str) and isinstance(found.right, int | float):

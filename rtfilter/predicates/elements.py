@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rtfilter.events.elements import Choice, Chosen, ListKey, Lists, below, choices
 from rtfilter.events.encoding import is_missing
 from rtfilter.events.nesting import flatten
-from rtfilter.events.table import EventTable
+from rtfilter.events.table import NOW, EventTable
 from rtfilter.predicates.constraints import Constraint, Filter, Quantified, Test
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Elements:
         nulls = {test.attributes[0] for test in tests if _is_null(test)}
         needed = {name for test in tests if not _is_null(test) for name in test.attributes}
         inside = frozenset(below(self._lists, names))
-        fixed = {name: self._row[name] for name in names if name not in inside and name in self._row}
+        fixed = {name: self._row[name] for name in (NOW, *names) if name not in inside and name in self._row}
         if not nulls & inside:  # what has equal values is one
             for one in self._choices(inside, distinct=True):
                 row = Chosen(fixed | one.values, self.every)
@@ -140,7 +140,7 @@ class Elements:
         if any(self._row.get(name) is not None for name in nulls - inside):
             return False
         there = [one for name in nulls & inside for one in self._having(name)]
-        fixed = {name: self._row.get(name) for name in names - inside}
+        fixed = {name: self._row.get(name) for name in (NOW, *(names - inside))}
         return any(
             others.matches(fixed | one.values if fixed else one.values)
             and not any(_agree(one, other) for other in there)
@@ -174,10 +174,11 @@ def events_of(table: EventTable) -> list[Event]:
     if found is None:
         return [table.row(row) for row in range(len(table))]
     events: list[Event] = []
+    searched = table.searched
     for row, (first, end) in enumerate(pairwise(found.offsets.tolist())):
         lists = found.lists[row]
         if lists is None or end - first == 1:
-            events.append(found.table.row(first))
+            events.append(searched.row(first))
         else:
             events.append(Elements(table.row(row), lists))
     return events
@@ -190,4 +191,6 @@ def event_of(event: Mapping[str, object], predicate: Predicate) -> Event:
     )
     values, lists = flatten(event, names)
     row = {name: value for name, value in values.items() if not is_missing(value)}
+    if NOW in event:
+        row[NOW] = event[NOW]
     return Elements(row, lists) if lists else row

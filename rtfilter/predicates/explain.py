@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from rtfilter.events.elements import every_value
 from rtfilter.events.encoding import Timestamp, is_missing
-from rtfilter.events.table import PHRASES
+from rtfilter.events.table import NOW, PHRASES
 from rtfilter.predicates.comparison import FAMILIES, Comparison
 from rtfilter.predicates.elements import Elements, Event, View
 from rtfilter.predicates.expressions import Operand, Operation, evaluate, text
+from rtfilter.predicates.intervals import Now
 from rtfilter.predicates.model import Constraint, Filter, Predicate, Quantified, Test
 from rtfilter.predicates.reasons import WORDS, apart, by_how_much, reason, sample
 from rtfilter.predicates.remedies import remedy_of_comparison, remedy_of_constraint
@@ -417,7 +418,8 @@ def _comparison(test: Comparison, row: Mapping[str, object]) -> ComparisonExplan
         without = ""
         if not satisfied and test.operator != "<>" and test.family in ("number", "timestamp"):
             distance = apart(left, right, test.family == "timestamp")
-    event = {name: row[name] for name in test.attributes if name in row}
+    asked = (*test.attributes, NOW) if isinstance(test.right, Now) else test.attributes
+    event = {name: row[name] for name in asked if name in row}
     return ComparisonExplanation(test, satisfied, (left, right), bool(absent), distance, without, event)
 
 

@@ -1,6 +1,7 @@
 """Arithmetic on the attributes of an event, and its exact meaning (normative text: `docs/predicates.md`).
 
-An operand is the name of an attribute, a constant number, or an `Operation` on two operands. Numbers count by
+An operand is the name of an attribute, a constant number, or an `Operation` on two operands; of timestamps a
+name, or the moment of the batch (`rtfilter.predicates.intervals`). Numbers count by
 their value: 2.0 is the integer 2. The results of ``+ - *`` on integers are exact, however large. Where a
 number has a fraction, and for ``/``, the result is the nearest float64; beyond float64 it is infinite.
 Division by zero has no result, nor has what float64 calls NaN.
@@ -18,6 +19,7 @@ import numpy as np
 from rtfilter.dtypes import BoolArray, FloatArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import EXACT, HIGHEST, number
+from rtfilter.predicates.intervals import Now
 from rtfilter.predicates.names import written
 from rtfilter.text import shown
 
@@ -34,8 +36,8 @@ _BINDS: Final = {"+": 1, "-": 1, "*": 2, "/": 2}
 """How tightly each operator binds."""
 
 Number = int | float
-Operand: TypeAlias = "str | int | float | Operation"
-"""The name of an attribute, a finite constant, or an operation."""
+Operand: TypeAlias = "str | int | float | Operation | Now"
+"""The name of an attribute, a finite constant, an operation, or a moment relative to that of the batch."""
 
 
 class _Operation(NamedTuple):
@@ -82,8 +84,8 @@ class Operation(_Operation):
 
 def operand(given: object) -> Operand:
     """Return an operand in its canonical form. Raises `PredicateError` for anything else."""
-    if type(given) is Operation:
-        return given
+    if type(given) in (Operation, Now):
+        return given  # type: ignore[return-value]
     if isinstance(given, str):
         return str(given)
     found = number(given)
@@ -176,6 +178,9 @@ def _column(
         none |= absent
         unsure |= (np.abs(values) >= EXACT) & ~absent
         return values
+    if isinstance(given, Now):
+        unsure[:] = True
+        return 0.0
     if not isinstance(given, Operation):
         if abs(given) >= EXACT:
             unsure[:] = True
@@ -200,6 +205,8 @@ def text(given: Operand) -> str:
         binds = _BINDS[given.operator]
         left = _enclosed(given.left, binds - 1)
         return f"{left} {given.operator} {_enclosed(given.right, binds)}"
+    if isinstance(given, Now):
+        return str(given)
     return written(given) if isinstance(given, str) else repr(given)
 
 
@@ -210,7 +217,9 @@ def _enclosed(given: Operand, binds: int) -> str:
 
 
 def to_json(given: Operand) -> Any:
-    """Return a number, ``{"attribute": name}``, or ``[left, operator, right]``."""
+    """Return a number, ``{"attribute": name}``, ``{"now": microseconds}``, or ``[left, operator, right]``."""
+    if isinstance(given, Now):
+        return {"now": given.offset}
     if isinstance(given, Operation):
         return [to_json(given.left), given.operator, to_json(given.right)]
     return {"attribute": given} if isinstance(given, str) else given
@@ -221,6 +230,8 @@ def from_json(data: Any) -> Operand:
     if isinstance(data, list | tuple):
         left, operator, right = data
         return Operation(operator, from_json(left), from_json(right))
+    if isinstance(data, Mapping) and set(data) == {"now"}:
+        return Now(data["now"])
     if isinstance(data, Mapping):
         if set(data) != {"attribute"} or not isinstance(data["attribute"], str):
             raise ValueError(f"{shown(data)} is no attribute")

@@ -13,6 +13,7 @@ from typing import Any
 from rtfilter.errors import PredicateError
 from rtfilter.events.nesting import ATOMS, is_list
 from rtfilter.events.schema import Schema
+from rtfilter.events.table import NOW, microseconds_at
 from rtfilter.predicates.as_pattern import as_pattern
 from rtfilter.predicates.combine import all_of, any_of, checked
 from rtfilter.predicates.constraints import (
@@ -137,7 +138,7 @@ class Predicate(_Mark):
         """Return the predicate that every event satisfies."""
         return cls((Filter(()),))
 
-    def matches(self, event: Mapping[str, object]) -> bool:
+    def matches(self, event: Mapping[str, object], now: float | None = None) -> bool:
         """Whether an event satisfies the predicate, as a filter decides it.
 
         Parameters
@@ -145,12 +146,16 @@ class Predicate(_Mark):
         event : mapping
             Names to values, with objects and lists in it as in events of a filter. Missing is an absent key
             or None. Values of another type than the constants' are no error: they satisfy only ``exists``.
+        now : float, optional
+            What ``NOW()`` is, in seconds since 1970; by default the time of the system.
 
         Raises
         ------
         EventError
             Its lists have too many choices of elements, they are nested too deep, or one name has two values.
         """
+        if now is not None:
+            event = {**event, NOW: microseconds_at(now)}
         for value in event.values():
             if type(value) not in ATOMS and (isinstance(value, Mapping) or is_list(value)):
                 seen = event_of(event, self)

@@ -22,6 +22,7 @@ from rtfilter.predicates.combine import (
     one,
 )
 from rtfilter.predicates.constraints import MAX_TERMS, NEGATED
+from rtfilter.predicates.intervals import Now, duration
 from rtfilter.predicates.like import escaped
 from rtfilter.text import composed, shown
 
@@ -147,7 +148,8 @@ class _PatternReader:
             operator, value = argument[at], argument[at + 1]
             if not isinstance(operator, str) or operator not in _ORDERS:
                 _fail(f"expected one of <, <=, =, >=, >; got {shown(operator)}", f"{path}[{at}]")
-            parts.append(self._one(name, operator, value, f"{path}[{at + 1}]"))
+            place = f"{path}[{at + 1}]"
+            parts.append(self._one(name, operator, _moment(value, place), place))
         return _join(all_of, parts, path)
 
     def _exactly(self, argument: Any, name: str, path: str) -> Filters:
@@ -294,6 +296,18 @@ def _fail(message: str, path: str, attribute: str | None = None) -> NoReturn:
 def _at(error: PredicateError, path: str) -> PredicateError:
     """Return the error with the JSON path of its place."""
     return PredicateError(f"{error.message} (at {path})", attribute=error.attribute, reason=error.reason)
+
+
+def _moment(value: Any, path: str) -> Any:
+    """Return a constant; of an object the moment that it is, relative to that of the batch."""
+    if not isinstance(value, Mapping):
+        return value
+    if list(value) != ["now"]:
+        _fail(f'expected a constant, or {{"now": "-PT1H"}}; got {shown(value)}', path)
+    try:
+        return Now(duration(value["now"]))
+    except PredicateError as error:
+        raise _at(error, f"{path}.now") from None
 
 
 def _with_stars(text: str, matcher: str, path: str) -> str:

@@ -115,7 +115,7 @@ def _changes(comparison: Comparison, row: Values) -> Iterator[dict[str, object]]
     elif family == "bool":
         yield {str(left): not FAMILIES[family](row[str(left)])}
     elif family == "timestamp":
-        at = FAMILIES[family](row[str(right)])
+        at = comparison.sides(row)[1]
         for step in (0, -1, 1):
             yield {str(left): Timestamp(at + step)}
     else:

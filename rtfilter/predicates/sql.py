@@ -19,7 +19,8 @@ dialect has, and each release more; what the page does not list would become a s
     product = signed {("*" | "/") signed}
     signed  = {"+" | "-"} operand
     operand = "(" sum ")" | attribute | number | text | "TRUE" | "FALSE" | ("DATE" | "TIMESTAMP") text
-            | ("LOWER" | "UPPER") "(" sum ")"
+            | ("LOWER" | "UPPER") "(" sum ")" | moment
+    moment  = ("NOW" "(" ")" | "CURRENT_TIMESTAMP") {("+" | "-") "INTERVAL" text [unit]}
     attribute = name {"." name}
 
 NOT is pushed down to the constraints (De Morgan), so that the result is a disjunction of conjunctions. What
@@ -52,6 +53,7 @@ from rtfilter.predicates.combine import (
 from rtfilter.predicates.comparison import EXCHANGED, RELATIONS
 from rtfilter.predicates.constraints import NEGATED
 from rtfilter.predicates.expressions import Number, Operand, Operation, calculate, is_finite
+from rtfilter.predicates.intervals import Now, interval
 from rtfilter.predicates.letters import fold
 from rtfilter.predicates.like import canonical_like
 from rtfilter.predicates.names import quoted, written
@@ -320,6 +322,9 @@ class _SqlReader:
     def _compared(self, left: _Operand, operator: str, right: _Operand, negated: bool) -> Filters:
         if left.is_constant:
             if right.is_constant:
+                for side in (left, right):
+                    if isinstance(side.value, Now):
+                        self._fail("NOW() is compared with an attribute", side.place)
                 return self._decided(left, operator, right, negated)
             left, right, operator = right, left, EXCHANGED[operator]
         if not right.is_constant:
@@ -363,7 +368,7 @@ class _SqlReader:
         while more:
             item = self._operand(depth) if left.is_constant else self._other(depth)
             part = self._compared(left, "=", item, negated)  # shows which one is of a wrong type
-            if left.name is not None and item.is_constant:
+            if left.name is not None and item.is_constant and not isinstance(item.value, Now):
                 values.append(item.value)
             else:
                 parts.append(part)
@@ -483,6 +488,8 @@ class _SqlReader:
     def _number_of(self, found: _Operand, what: str) -> Operand:
         """Return what arithmetic works on."""
         if found.is_constant:
+            if isinstance(found.value, Now):
+                self._fail("NOW() takes intervals alone: NOW() - INTERVAL '1 hour'", found.place)
             if type(found.value) not in (int, float):
                 self._fail(f"{what} needs numbers, not {shown(found.value)}", found.place)
             if not is_finite(found.value):
@@ -549,6 +556,8 @@ class _SqlReader:
                 self._fail(f"not an ISO 8601 timestamp, such as {EXAMPLE}: {why}", self.word.start)
             self.at += 1
             return _Operand(word.start, None, Timestamp(found))
+        if not word.quoted and self._is_now(word):
+            return _Operand(word.start, None, self._moment(word))
         if self._is_symbol("("):
             if word.text.upper() in _CASES and not word.quoted:
                 return self._cased(word, depth)
@@ -563,6 +572,40 @@ class _SqlReader:
             self.at += 1
         name = ".".join(part.text for part in parts)
         return _Operand(word.start, name, is_quoted=any(part.quoted for part in parts))
+
+    def _is_now(self, word: Word) -> bool:
+        """Whether a name is the moment of the batch."""
+        name = word.text.upper()
+        return (name == "NOW" and self._is_symbol("(")) or (
+            name == "CURRENT_TIMESTAMP" and word.text not in self.schema.attributes
+        )
+
+    def _moment(self, word: Word) -> Now:
+        """Read what follows ``NOW`` or ``CURRENT_TIMESTAMP``: parentheses, and intervals from there."""
+        if word.text.upper() == "NOW":
+            opening = self.word
+            self.at += 1
+            self._close(opening)
+        offset = 0
+        while self.word.text in ("+", "-") and self._interval_follows():
+            sign, at = -1 if self.word.text == "-" else 1, self.at + 2
+            given, unit = self.words[at], self.words[at + 1]
+            self.at = at + 1
+            text = given.text
+            if unit.kind == "name":
+                text, self.at = f"{text} {unit.text}", at + 2
+            try:
+                offset += sign * interval(text)
+            except PredicateError as error:
+                self._fail(error.message, given.start)
+        return Now(offset)
+
+    def _interval_follows(self) -> bool:
+        """Whether an interval follows the sign that is next."""
+        word = self.words[self.at + 1]
+        if word.kind != "name" or word.quoted or word.text.upper() != "INTERVAL":
+            return False
+        return self.words[self.at + 2].kind == "text"
 
     def _cased(self, word: Word, depth: int) -> _Operand:
         """Read what is in the parentheses of LOWER or UPPER."""

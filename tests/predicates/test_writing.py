@@ -11,6 +11,7 @@ from limits import patterns_within
 from predicate_cases import conditions, schemas, sql
 from rtfilter import Predicate, PredicateError, Schema
 from rtfilter.predicates.comparison import Comparison
+from rtfilter.predicates.intervals import Now
 from rtfilter.predicates.model import Constraint, Quantified
 
 SCHEMA = Schema({"price": float, "qty": int, "symbol": str, "ok": bool, "url.code": int})
@@ -23,7 +24,7 @@ def p(source):
 def has_form(test):
     """Whether event patterns have a form for a test, said anew."""
     if isinstance(test, Comparison):
-        return False
+        return isinstance(test.right, Now) and test.operator != "<>"
     if isinstance(test, Quantified):
         alone = test.quantifier == "all" or len(test.tests) == 1
         ordered = all(one.operator in ("<", "<=", ">", ">=") for one in test.tests)
