@@ -1,10 +1,14 @@
 """Random schemas, conditions and events, and a tiny independent evaluator of what they mean.
 
 A condition is a nested tuple: ``("and", parts)``, ``("or", parts)``, ``("not", part)``, ``("true",)``,
-``("null", name)``, ``(operator, name, value)`` with an operator of `LEAVES`, or ``("compare", operator, left,
-right)`` of two expressions: names, numbers and ``(arithmetic, left, right)``. A quantifier is ``("any", name,
-condition)``, of a condition on this attribute. A test of a timestamp with the moment of the batch is
-``("now", name, operator, interval)``. All of this knows nothing of rtfilter.
+``("null", name)``, or ``(operator, name, value)`` with an operator of `LEAVES`. Besides there are:
+
+- ``("compare", operator, left, right)`` of two expressions: names, numbers, ``(arithmetic, left, right)``
+  and distances in kilometres of two attributes from a point, ``("distance", name, name, north, east)``
+- ``("any", name, condition)``, a quantifier and a condition on its attribute
+- ``("now", name, operator, interval)``, a test of a timestamp with the moment of the batch
+
+All of this knows nothing of rtfilter.
 """
 
 from __future__ import annotations
@@ -90,6 +94,8 @@ CONSTANTS = {
     "cidr": st.sampled_from(NETWORKS),
 }
 ORDERS = ("=", "<>", "<", "<=", ">", ">=")
+POINTS = [(0, 0), (2.5, 1), (0, 180), (1, -179.5), (90, 7), (-89.5, 0), (48.8584, 2.2945)]
+KILOMETRES = [0, 1, 111.2, 300, 1000, 9000.5, 20015.2, -1, 1e300]
 INTERVALS = [timedelta(), timedelta(hours=-1), timedelta(weeks=1), timedelta(seconds=0.25)]
 INTERVALS += [timedelta(days=200_000), timedelta(days=-200_000)]
 """None makes now of a time of `TIMES`, whatever the clock says: so no test has to set it."""
@@ -180,6 +186,14 @@ def comparisons(draw: st.DrawFn, schema: dict[str, type]) -> tuple:
     operator = draw(st.sampled_from(ORDERS[:2] if family == "bool" else ORDERS))
     sides = expressions(names) if family == "number" else st.sampled_from(names)
     left, right = draw(sides), draw(sides)
+    if family == "number" and draw(st.integers(0, 3)) == 0:
+        left = (
+            "distance",
+            draw(st.sampled_from(names)),
+            draw(st.sampled_from(names)),
+            *draw(st.sampled_from(POINTS)),
+        )
+        return ("compare", operator, left, draw(st.sampled_from(KILOMETRES)))
     if family == "number" and isinstance(left, tuple) and draw(st.booleans()):
         right = draw(values(float))
     return ("compare", operator, left, right)
@@ -290,6 +304,11 @@ def computed(side: object, event: dict, schema: dict[str, type]) -> object:
         return whole(value) if schema[side] in (int, float) and value is not None else value
     if not isinstance(side, tuple):
         return whole(side)
+    if side[0] == "distance":
+        latitude, longitude = (computed(name, event, schema) for name in side[1:3])
+        if latitude is None or longitude is None or abs(latitude) > 90 or abs(longitude) > 180:
+            return None
+        return whole(haversine(float(latitude), float(longitude), *side[3:]))
     operator, left, right = side[0], *(computed(part, event, schema) for part in side[1:])
     if left is None or right is None or (operator == "/" and right == 0):
         return None
@@ -300,6 +319,14 @@ def computed(side: object, event: dict, schema: dict[str, type]) -> object:
         return whole(found) if not math.isnan(found) else None
     result = {"+": left + right, "-": left - right, "*": left * right}[operator]
     return whole(result) if isinstance(result, Fraction) or not math.isnan(result) else None
+
+
+def haversine(latitude: float, longitude: float, north: float, east: float) -> float:
+    """The distance of two points on a sphere of the Earth's mean radius."""
+    phi, lam = math.radians(latitude), math.radians(longitude - east)
+    chord = math.sin((phi - math.radians(north)) / 2) ** 2
+    chord += math.cos(phi) * math.cos(math.radians(north)) * math.sin(lam / 2) ** 2
+    return 2 * 6371.0088 * math.asin(math.sqrt(min(chord, 1.0)))
 
 
 def whole(value: object) -> object:
@@ -399,6 +426,8 @@ def written(name: str) -> str:
 
 def arithmetic(side: object) -> str:
     """An expression in SQL, with every part in parentheses."""
+    if isinstance(side, tuple) and side[0] == "distance":
+        return f"DISTANCE_KM({', '.join(map(arithmetic, side[1:]))})"
     if isinstance(side, tuple):
         return f"({arithmetic(side[1])} {side[0]} {arithmetic(side[2])})"
     return written(side) if isinstance(side, str) else repr(side)

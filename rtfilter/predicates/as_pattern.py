@@ -13,6 +13,7 @@ from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import Constant, Timestamp
 from rtfilter.predicates.combine import MAX_DEPTH
 from rtfilter.predicates.constraints import NEGATED, Constraint, Filter, Quantified, Test, is_negated
+from rtfilter.predicates.distances import Distance
 from rtfilter.predicates.intervals import Now
 from rtfilter.predicates.like import escaped, start, with_stars
 
@@ -39,29 +40,37 @@ def _conjunction(tests: Sequence[Test], depth: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     last = None  # the attribute whose `numeric` may go on
     for at, test in enumerate(tests):
-        if isinstance(test, Quantified):
-            name, operator, alternatives = test.attribute, test.quantifier, _quantified(test)
-        elif isinstance(test, Constraint):
-            name, operator, value = test
-            if name == last and _is_numeric(test):
-                found[name][0]["numeric"] += [operator, _plain(value)]
-                continue
-            alternatives = _alternatives(test)
-        elif isinstance(test.right, Now):
-            if test.operator == "<>":
-                raise _without_form(test, "patterns exclude constants alone")
-            name, operator = str(test.left), test.operator
-            alternatives = [{"numeric": [operator, {"now": test.right.duration()}]}]
-        else:
-            raise _without_form(test, "patterns have no arithmetic, and compare no attributes")
+        numeric = isinstance(test, Constraint) and _is_numeric(test)
+        name, entry = _entry(test)
+        if numeric and name == last:
+            found[name][0]["numeric"] += entry[0]["numeric"]
+            continue
         if name in found:
             if depth == MAX_DEPTH:
                 raise _without_form(test, f"patterns nest no deeper than {MAX_DEPTH} levels")
             found["$or"] = [_conjunction(tests[at:], depth + 1)]
             break
-        found[name] = alternatives
-        last = name if operator in _ORDERS and isinstance(test, Constraint) else None
+        found[name] = entry
+        last = name if numeric else None
     return found
+
+
+def _entry(test: Test) -> tuple[str, Any]:
+    """Return the key and the value of a test in a pattern."""
+    if isinstance(test, Constraint):
+        return test.attribute, _alternatives(test)
+    if isinstance(test, Quantified):
+        return test.attribute, _quantified(test)
+    left, operator, right, _ = test
+    if operator == "<>" and isinstance(left, str) and isinstance(right, Now):
+        raise _without_form(test, "patterns exclude constants alone")
+    if isinstance(left, str) and isinstance(right, Now):
+        return left, [{"numeric": [operator, {"now": right.duration()}]}]
+    if operator != "<>" and isinstance(left, Distance) and isinstance(right, int | float):
+        latitude, longitude, *point = left
+        told = {"latitude": latitude, "longitude": longitude, "from": point, "km": [operator, right]}
+        return "$distance", told
+    raise _without_form(test, "patterns have no arithmetic, and compare no attributes")
 
 
 def _is_numeric(test: Constraint) -> bool:

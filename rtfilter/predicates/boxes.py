@@ -31,10 +31,10 @@ from rtfilter.events.encoding import (
 )
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.comparison import Comparison
-from rtfilter.predicates.constraints import COMPARE, FORMS, Constraint, Filter, Quantified, Test
+from rtfilter.predicates.constraints import COMPARE, FORMS, Constraint, Filter, Test
 from rtfilter.predicates.letters import starts as caseless_starts
 from rtfilter.predicates.like import start as like_start
-from rtfilter.predicates.narrowing import implied, lowered
+from rtfilter.predicates.narrowing import implied, is_lowered, lowered
 from rtfilter.predicates.networks import network_starts
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def _plain_box(constraints: Iterable[Test], schema: Schema) -> Ends | None:
 
 
 def _boxes_of(conjunction: Filter, schema: Schema) -> Iterable[Piece]:
-    if not any(isinstance(test, Quantified) for test in conjunction.constraints):
+    if is_lowered(conjunction):
         return _filter_boxes(conjunction.constraints, schema)
     boxes = chain.from_iterable(_filter_boxes(own.constraints, schema) for own in lowered(conjunction))
     return [box._replace(exact=False) for box in boxes]

@@ -21,6 +21,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.events.table import NOW
 from rtfilter.predicates.comparison import EXCHANGED, Comparison
 from rtfilter.predicates.constraints import PRESENCE, SETS, Constraint, Filter, Quantified, Test, is_negated
+from rtfilter.predicates.distances import SLACK, Distance, distance
 from rtfilter.predicates.expressions import Operand, Operation, text
 from rtfilter.predicates.intervals import Now
 from rtfilter.predicates.letters import fold
@@ -86,7 +87,7 @@ class Aspect(NamedTuple):
     @property
     def is_partial(self) -> bool:
         """Whether there may be none though all attributes have values: arithmetic may have no result."""
-        return isinstance(self.subject, Operation) or isinstance(self.other, Operation)
+        return any(isinstance(side, Operation | Distance) for side in (self.subject, self.other))
 
     def place(self, value: str) -> Any:
         """Return the place of a text; not of comparisons."""
@@ -154,6 +155,7 @@ class Space:
         self._lines: dict[str, Line] = {}
         self._aspects: dict[str, list[Aspect]] = {}  # of texts
         self._numbers: list[float] = [0, 1, -1]
+        self._distances: dict[Distance, None] = {}
         self._moment: dict[str, Any] = {}  # of the events that are found
         for predicate in predicates:
             self.meet(predicate)
@@ -172,6 +174,8 @@ class Space:
             elif isinstance(test, Comparison):
                 if isinstance(test.right, Now):
                     self._moment = {NOW: MOMENT}
+                if isinstance(test.left, Distance) and isinstance(test.right, int | float):
+                    self._distances.setdefault(test.left)
                 if isinstance(test.right, int | float) and test.right not in self._numbers:
                     self._numbers.append(test.right)
                 if self.schema is None:
@@ -289,8 +293,10 @@ class Space:
         return found
 
     def _followed(self, cell: Cell) -> Cell | None:
-        """Return a cell with what follows from its patterns for others; None where they contradict."""
-        followed = cell
+        """Return a cell with what follows for others from its patterns and distances; None for nothing."""
+        followed = self._far(cell)
+        if followed is None:
+            return None
         for aspect in [key for key in cell if isinstance(key, Aspect) and key.kind in _PATTERNS]:
             fits = cell[aspect].spans == _FITS
             for other in self._aspects[str(aspect.subject)]:
@@ -305,6 +311,25 @@ class Space:
                 elif followed[other].spans != cell[aspect].spans:
                     return None
         return followed
+
+    def _far(self, cell: Cell) -> Cell | None:
+        """Return a cell with what follows from its distances for those from other points."""
+        found = cell
+        for own in [key for key in cell if isinstance(key, Aspect) and isinstance(key.subject, Distance)]:
+            for other in self._distances if cell[own].spans else ():
+                assert isinstance(own.subject, Distance)
+                if own.kind != "result" or other == own.subject or other[:2] != own.subject[:2]:
+                    continue
+                apart = distance(*own.subject[2:], *other[2:])
+                low, end = cell[own].spans[0][0], cell[own].spans[-1][1]
+                far = inf if end is TOP else end + apart + SLACK
+                near = max(low - apart, -inf if end is TOP else apart - end) - SLACK
+                key = Aspect("result", other)
+                values = Values(((near, TOP if far == inf else far),), alien=cell[own].alien)
+                found = {**found, key: values if key not in found else found[key].common(values)}
+                if not found[key].some:
+                    return None
+        return found
 
     def _placed(
         self, cell: Cell, name: str, spans: Spans, aspects: list[Aspect], places: tuple[Any, ...]
@@ -342,6 +367,16 @@ class Space:
         if last != first:
             yield last
 
+    @staticmethod
+    def _near(far: Distance, spans: Spans, name: str) -> list[float]:
+        """Return latitudes or longitudes of a point, and of some that are about as far from it as asked."""
+        if name == far.longitude:
+            return [far.east]
+        if name != far.latitude:
+            return []
+        ends = [end for span in spans for end in span if isinstance(end, int | float) and 0 <= end < inf]
+        return [far.north, *(own for end in ends for own in far.latitudes(end))]
+
     def _samples(self, cell: Cell, name: str) -> list[Any]:
         """Return some values of an attribute in a cell; None stands for a missing one."""
         values, family = cell[name], self.family(name)
@@ -351,6 +386,8 @@ class Space:
             if aspect.kind == "age":
                 ages = [age for low, end in cell[aspect].spans for age in (low, end - 1)]
                 found += [MOMENT + age for age in ages] if aspect.subject == name else []
+            elif isinstance(aspect.subject, Distance):
+                found += self._near(aspect.subject, cell[aspect].spans, name)
             elif aspect.kind in ("order", "result"):
                 found += self._numbers if family == "number" else ()
                 found += [low for other in cell if isinstance(other, str) for low, _ in cell[other].spans[:1]]

@@ -114,7 +114,7 @@ def _family(schema: Schema, given: Operand) -> str:
     for name in names(given):
         family = schema.attribute(name).family
         if family != "number":
-            raise PredicateError.about(name, f"is {PHRASES[family]}; arithmetic needs numbers")
+            raise PredicateError.about(name, f"is {PHRASES[family]}; arithmetic and distances need numbers")
     return "number"
 
 

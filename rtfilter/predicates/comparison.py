@@ -56,7 +56,7 @@ class Comparison(_Comparison):
 
     Parameters
     ----------
-    left, right : str, number, Operation or Now
+    left, right : str, number, Operation, Distance or Now
         A str is the name of an attribute; see `rtfilter.predicates.expressions`. At least one has an
         attribute. Stored canonically: a constant alone, and `Now`, is on the right.
     operator : str

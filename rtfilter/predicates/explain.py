@@ -9,6 +9,7 @@ from rtfilter.events.elements import every_value
 from rtfilter.events.encoding import Timestamp, is_missing
 from rtfilter.events.table import NOW, PHRASES
 from rtfilter.predicates.comparison import FAMILIES, Comparison
+from rtfilter.predicates.distances import Distance
 from rtfilter.predicates.elements import Elements, Event, View
 from rtfilter.predicates.expressions import Operand, Operation, evaluate, text
 from rtfilter.predicates.intervals import Now
@@ -118,7 +119,9 @@ class ComparisonExplanation:
 
     @property
     def unit(self) -> str:
-        """``s`` where the distance is in seconds, else empty."""
+        """``s`` where the distance is in seconds, ``km`` where it is in kilometres, else empty."""
+        if isinstance(self.constraint.left, Distance) and isinstance(self.constraint.right, int | float):
+            return "km"
         return "s" if self.constraint.family == "timestamp" else ""
 
     @property
@@ -439,6 +442,8 @@ def _no_value(test: Comparison, row: Mapping[str, object]) -> str:
             return f"{name} is {shown(row[name])}, of another type: not {PHRASES[test.family]}"
     side = test.left if evaluate(test.left, row) is None else test.right
     why = "a division by zero" if _divides_by_zero(side, row) else "not a number"
+    if isinstance(side, Distance):
+        why = "latitudes reach from -90 to 90, longitudes from -180 to 180"
     return f"{text(side)} has no value: {why}"
 
 

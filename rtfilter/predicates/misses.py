@@ -248,7 +248,7 @@ def _rows(pair: _Pair) -> Iterator[Miss]:
         operator = test.operator if not isinstance(test, Quantified) else test.quantifier
         if isinstance(one, ComparisonExplanation):
             attribute, (value, wanted) = text(one.constraint.left), one.value
-            if one.unit:
+            if one.unit == "s":
                 value, wanted = (Timestamp(side) if isinstance(side, int) else side for side in one.value)
             if one.distance and not isinstance(one.constraint.right, int | float):
                 by += f" for {shown(wanted)}"

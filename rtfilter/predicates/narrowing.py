@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf, nextafter
-from typing import Final
+from typing import Final, NamedTuple
 
 from rtfilter.events.encoding import EXACT, LOWEST
 from rtfilter.predicates.comparison import Comparison
 from rtfilter.predicates.constraints import Constraint, Filter, Quantified, Test
+from rtfilter.predicates.distances import Distance
 from rtfilter.predicates.expressions import Operand, Operation
 
 Interval = tuple[float, float]
@@ -27,11 +28,17 @@ MOST: Final = 16
 
 
 def lowered(filter: Filter) -> list[Filter]:
-    """Return filters without quantified constraints, one of which a choice satisfies if the event does."""
+    """Return filters whose boxes are searched: of an event that satisfies this one, a choice satisfies one.
+
+    They have no quantified constraints, and one side of the 180th meridian where a distance is across it.
+    """
     quantified = [test for test in filter.constraints if isinstance(test, Quantified)]
     plain: list[Test] = [test for test in filter.constraints if not isinstance(test, Quantified)]
     taken = {_root(name) for test in plain for name in test.attributes}
     parts = [plain]
+    for side in (_across(test) for test in plain):
+        if len(parts) * len(side) <= MOST:
+            parts = [[*one, test] for one in parts for test in side] or parts
     for test in sorted(quantified, key=_promise):
         if _root(test.attribute) in taken:  # which element is chosen may depend on the other test
             continue
@@ -50,6 +57,37 @@ def lowered(filter: Filter) -> list[Filter]:
     return [Filter(tuple(dict.fromkeys(tests))) for tests in parts]
 
 
+def is_lowered(filter: Filter) -> bool:
+    """Whether boxes know all tests of a filter, so that `lowered` would change nothing."""
+    return not any(isinstance(test, Quantified) or _across(test) for test in filter.constraints)
+
+
+def _across(test: Test) -> list[Constraint]:
+    """The longitudes on either side of the 180th meridian, of a test of a distance that is across it."""
+    near = _near(test)
+    if near is None or len(near.longitudes) < 2:
+        return []
+    (_, east), (west, _) = near.longitudes
+    return [Constraint(near.of.longitude, "<=", east), Constraint(near.of.longitude, ">=", west)]
+
+
+class _Near(NamedTuple):
+    """Where a test of a distance may hold."""
+
+    of: Distance
+    latitudes: Interval
+    longitudes: list[Interval]
+
+
+def _near(test: Test) -> _Near | None:
+    """Where a test holds that asks for less than a distance; None for others."""
+    if not isinstance(test, Comparison) or test.operator not in ("<", "<=", "="):
+        return None
+    if not isinstance(test.left, Distance) or not isinstance(test.right, int | float):
+        return None
+    return _Near(test.left, *test.left.around(test.right))
+
+
 def _root(name: str) -> str:
     """What attributes have in common that may lie in one list of objects."""
     return name.partition(".")[0]
@@ -64,6 +102,13 @@ def _promise(test: Quantified) -> tuple[bool, bool]:
 def implied(comparison: Comparison) -> list[Constraint]:
     """Return constraints whose box contains every event that satisfies a comparison."""
     found = [_present(name, comparison.family) for name in comparison.attributes]
+    near = _near(comparison)
+    if near is not None:
+        sides = [(near.of.latitude, near.latitudes)]
+        if len(near.longitudes) == 1:
+            sides.append((near.of.longitude, near.longitudes[0]))
+        for name, (low, high) in sides:
+            found += [Constraint(name, ">=", low), Constraint(name, "<=", high)]
     if isinstance(comparison.right, int | float) and len(comparison.attributes) == 1:
         name = comparison.attributes[0]
         low, high = _solved(comparison.left, _wanted(comparison.operator, comparison.right))

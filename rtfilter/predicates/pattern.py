@@ -1,7 +1,8 @@
 """Event patterns, as in EventBridge: a mapping of attributes to alternatives (text: `docs/predicates.md`).
 
 ``{"symbol": ["A", "B"], "price": [{"numeric": [">", 10, "<=", 20]}]}`` means symbol is A or B, and price
-is above 10 and at most 20. Mappings nest as the events do; ``"$or"`` holds a list of patterns.
+is above 10 and at most 20. Mappings nest as the events do; ``"$or"`` holds a list of patterns, and
+``"$distance"`` a test of two attributes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NoReturn
 
 from rtfilter.errors import PredicateError
+from rtfilter.events.encoding import number
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.combine import (
     MAX_DEPTH,
@@ -17,11 +19,13 @@ from rtfilter.predicates.combine import (
     all_of,
     any_element,
     any_of,
+    compared,
     complement,
     no_element,
     one,
 )
 from rtfilter.predicates.constraints import MAX_TERMS, NEGATED
+from rtfilter.predicates.distances import Distance
 from rtfilter.predicates.intervals import Now, duration
 from rtfilter.predicates.like import escaped
 from rtfilter.text import composed, shown
@@ -77,6 +81,8 @@ class _PatternReader:
                     part = self._either(value, prefix, place, depth)
                 else:
                     part = self._alternatives(value, name, place)
+            elif isinstance(value, Mapping) and key == "$distance":
+                part = self._distance(value, prefix, place)
             elif isinstance(value, Mapping) and key != "$or":
                 first = next(iter(value), None)
                 if (
@@ -89,6 +95,31 @@ class _PatternReader:
             else:
                 _fail(f"expected a list of alternatives; got {shown(value)}", place)
             parts.append(part)
+        return _join(all_of, parts, path)
+
+    def _distance(self, given: Mapping[str, Any], prefix: str, path: str) -> Filters:
+        if set(given) != {"latitude", "longitude", "from", "km"}:
+            _fail(f"$distance has latitude, longitude, from and km; got {shown(list(given))}", path)
+        point, ends = given["from"], given["km"]
+        if not isinstance(point, list | tuple) or len(point) != 2:
+            _fail("expected a point in degrees, as [48.8584, 2.2945]", f"{path}.from")
+        latitude, longitude = (
+            prefix + composed(name) if isinstance(name, str) else name
+            for name in (given["latitude"], given["longitude"])
+        )
+        if not isinstance(ends, list | tuple) or not ends or len(ends) % 2:
+            _fail('km needs a list of operators and numbers, such as ["<=", 10]', f"{path}.km")
+        parts: list[Filters] = []
+        try:
+            far = Distance(latitude, longitude, *point)
+            for operator, value in zip(ends[::2], ends[1::2], strict=True):
+                if not isinstance(operator, str) or operator not in _ORDERS:
+                    raise PredicateError(f"expected one of <, <=, =, >=, >; got {shown(operator)}")
+                if number(value) is None:
+                    raise PredicateError(f"expected a number of kilometres; got {shown(value)}")
+                parts.append(compared(self.schema, far, operator, value))
+        except PredicateError as error:
+            raise _at(error, path) from None
         return _join(all_of, parts, path)
 
     def _either(self, choices: Sequence[Any], prefix: str, path: str, depth: int) -> Filters:

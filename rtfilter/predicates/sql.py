@@ -19,7 +19,7 @@ dialect has, and each release more; what the page does not list would become a s
     product = signed {("*" | "/") signed}
     signed  = {"+" | "-"} operand
     operand = "(" sum ")" | attribute | number | text | "TRUE" | "FALSE" | ("DATE" | "TIMESTAMP") text
-            | ("LOWER" | "UPPER") "(" sum ")" | moment
+            | ("LOWER" | "UPPER") "(" sum ")" | "DISTANCE_KM" "(" sum "," sum "," sum "," sum ")" | moment
     moment  = ("NOW" "(" ")" | "CURRENT_TIMESTAMP") {("+" | "-") "INTERVAL" text [unit]}
     attribute = name {"." name}
 
@@ -52,6 +52,7 @@ from rtfilter.predicates.combine import (
 )
 from rtfilter.predicates.comparison import EXCHANGED, RELATIONS
 from rtfilter.predicates.constraints import NEGATED
+from rtfilter.predicates.distances import Distance
 from rtfilter.predicates.expressions import Number, Operand, Operation, calculate, is_finite
 from rtfilter.predicates.intervals import Now, interval
 from rtfilter.predicates.letters import fold
@@ -116,7 +117,7 @@ class _Operand(NamedTuple):
     name: str | None
     value: Any = None
     is_quoted: bool = False
-    operation: Operation | None = None
+    operation: Operation | Distance | None = None
     case: str | None = None
     """The function around the attribute, a key of `_CASES`."""
 
@@ -561,6 +562,8 @@ class _SqlReader:
         if self._is_symbol("("):
             if word.text.upper() in _CASES and not word.quoted:
                 return self._cased(word, depth)
+            if word.text.upper() == "DISTANCE_KM" and not word.quoted:
+                return self._distance(word, depth)
             if word.text.upper() == "CIDR" and not word.quoted:
                 self._fail("CIDR(...) is a condition of its own; write it without a comparison", word.start)
             self._fail(f"the function {word.text.upper()} is not supported; {SUPPORTED}", word.start)
@@ -606,6 +609,29 @@ class _SqlReader:
         if word.kind != "name" or word.quoted or word.text.upper() != "INTERVAL":
             return False
         return self.words[self.at + 2].kind == "text"
+
+    def _distance(self, word: Word, depth: int) -> _Operand:
+        """Read what is in the parentheses of DISTANCE_KM."""
+        opening, self.at = self.word, self.at + 1
+        given = [self._operand(self._deeper(depth, word))]
+        while self._pass(","):
+            given.append(self._operand(self._deeper(depth, word)))
+        self._close(opening)
+        names, point = given[:2], given[2:]
+        if (
+            len(given) != 4
+            or not all(side.is_constant for side in point)
+            or not all(side.name for side in names)
+        ):
+            self._fail("write DISTANCE_KM(latitude, longitude, 48.8584, 2.2945), in degrees", word.start)
+        for side in given:
+            self._number_of(side, "DISTANCE_KM")
+        try:
+            north, east = (side.value for side in point)
+            found = Distance(str(names[0].name), str(names[1].name), north, east)
+        except PredicateError as error:
+            self._fail(error.message, point[0].place)
+        return _Operand(word.start, None, operation=found)
 
     def _cased(self, word: Word, depth: int) -> _Operand:
         """Read what is in the parentheses of LOWER or UPPER."""

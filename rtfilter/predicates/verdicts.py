@@ -16,6 +16,7 @@ from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.events.encoding import EXACT, IDENTITY_MAX, MISSING, STRING_BYTES, string_code, utf8
 from rtfilter.events.table import Fields
 from rtfilter.predicates.comparison import Comparison
+from rtfilter.predicates.distances import SLACK, Distance
 from rtfilter.predicates.expressions import evaluate_columns
 from rtfilter.predicates.model import Constraint
 
@@ -85,10 +86,14 @@ def _sure(holds: BoolArray) -> Verdicts:
 
 
 def _compare(test: Comparison, columns: Mapping[str, FloatArray]) -> Verdicts:
+    if isinstance(test.left, Distance) and isinstance(test.right, int | float):
+        far, none = test.left.columns(columns[test.left.latitude], columns[test.left.longitude])
+        holds: BoolArray = _UFUNCS[test.operator](far, float(test.right)) & ~none
+        return Verdicts(holds, (np.abs(far - float(test.right)) <= SLACK) & ~none)
     count = len(next(iter(columns.values())))
     left, right = (evaluate_columns(side, columns, count) for side in (test.left, test.right))
     none = left.none | right.none
-    holds: BoolArray = _UFUNCS[test.operator](left.values, right.values) & ~none
+    holds = _UFUNCS[test.operator](left.values, right.values) & ~none
     return Verdicts(holds, (left.unsure | right.unsure) & ~none)
 
 

@@ -122,7 +122,7 @@ EVENTS += [{"symbol": value} for value in ("ab", "AB", "axb", "abc", "b", "a", "
 
 
 def test_every_row_of_the_tables_is_there():
-    assert (len(OPERATORS), len(OUT)) == (27 + 5, 6)
+    assert (len(OPERATORS), len(OUT)) == (28 + 5, 6)
 
 
 @pytest.mark.slow

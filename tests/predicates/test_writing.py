@@ -11,6 +11,7 @@ from limits import patterns_within
 from predicate_cases import conditions, schemas, sql
 from rtfilter import Predicate, PredicateError, Schema
 from rtfilter.predicates.comparison import Comparison
+from rtfilter.predicates.distances import Distance
 from rtfilter.predicates.intervals import Now
 from rtfilter.predicates.model import Constraint, Quantified
 
@@ -24,7 +25,8 @@ def p(source):
 def has_form(test):
     """Whether event patterns have a form for a test, said anew."""
     if isinstance(test, Comparison):
-        return isinstance(test.right, Now) and test.operator != "<>"
+        near = isinstance(test.left, Distance) and isinstance(test.right, int | float)
+        return (near or isinstance(test.right, Now)) and test.operator != "<>"
     if isinstance(test, Quantified):
         alone = test.quantifier == "all" or len(test.tests) == 1
         ordered = all(one.operator in ("<", "<=", ">", ">=") for one in test.tests)
