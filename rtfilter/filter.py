@@ -112,7 +112,7 @@ class EventFilter:
     ids : type, optional
         Type of all ids: int, str or uuid.UUID. By default that of the first one.
     clock : callable
-        The time in seconds, for times to live; see `time.time`.
+        The time in seconds since 1970, for times to live and ``NOW()``; see `time.time`.
     """
 
     def __init__(
@@ -597,8 +597,9 @@ class EventFilter:
         events : list of dict or of rows, ndarray, masked array, DataFrame or pyarrow.Table
             See `Schema.read`, whose result is taken as well.
         at : float, optional
-            What deadlines are held against, in seconds of the filter's clock: by default now. With an earlier
-            moment, some of what ended since may be missing, as it is removed in time.
+            What deadlines are held against, and what ``NOW()`` is, in seconds of the filter's clock: by
+            default now. With an earlier moment, some of what ended since may be missing, as it is removed in
+            time.
         arrival : float, optional
             `time.perf_counter()` when the batch arrived, where it has waited since: responses in the metrics
             count from then. By default it arrives with this call. Deadlines have nothing to do with it.
@@ -636,10 +637,11 @@ class EventFilter:
             # The first hit might be one that nobody may see.
             partial = table.choices is not None and table.choices.partial is not None
             first_only = not partial and not self._subscriptions.hides(moment)
-            hits = self._subscriptions.matcher.match(table.searched, first_only=first_only)
-            offsets, ids = refine(hits, table.searched, self._subscriptions, None, moment)
+            held, now = self._subscriptions, self._subscriptions.now(moment)
+            hits = held.matcher.match(held.asked(table, now), first_only=first_only)
+            offsets, ids = refine(hits, table.searched, held, None, moment, now=now)
             if table.choices is not None:
-                offsets, _ = united(offsets, ids, table, self._subscriptions)
+                offsets, _ = united(offsets, ids, table, held, now=now)
         if moment > -inf:
             self._updates.sweep(moment)
         return np.diff(offsets) > 0
@@ -738,7 +740,8 @@ class EventFilter:
         """
         from rtfilter.predicates.explain import explain
 
-        (one,) = events_of(_one(self.schema.read(_lone(event)), "explain"))
+        held = self._subscriptions
+        (one,) = events_of(_one(self.schema.read(_lone(event)), "explain").at(held.now(held.moment())))
         return explain(self.predicate(id), one)
 
     def explain_batch(
@@ -793,7 +796,7 @@ class EventFilter:
                 f"{count:,} {what} and {len(wanted):,} subscriptions are more than {MAX_PAIRS:,} pairs; "
                 "explain fewer events at once, or name subscriptions by `ids`"
             )
-        rows = events_of(table)
+        rows = events_of(table.at(self._subscriptions.now(self._subscriptions.moment())))
         for id in wanted:
             try:
                 predicate = self.predicate(id)

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.predicates.model import Filter
+from rtfilter.predicates.model import Filter, Quantified
 
 
 def matches(low: NDArray, high: NDArray, points: NDArray, ids: NDArray | None = None) -> list[set[int]]:
@@ -41,12 +41,23 @@ def choices(value, path: str = "", trail: tuple = ()) -> list[dict]:
     return [{}] if value is None else [{path: (value, dict(trail))}]
 
 
+def holds_for_elements(test: Quantified, found: list[dict]) -> bool:
+    """Whether the elements in all choices satisfy a quantified constraint."""
+    values = [choice[test.attribute][0] for choice in found if test.attribute in choice]
+    accepted = [[own.matches({test.attribute: value}) for own in test.tests] for value in values]
+    return any(map(all, accepted)) if test.quantifier == "any" else values != [] and all(map(any, accepted))
+
+
 def satisfied(predicate, event: dict) -> bool:
     """Whether an event with lists satisfies a predicate."""
     found = choices(event)
     for one in predicate.filters:
-        nulls = [test.attribute for test in one.constraints if getattr(test, "operator", "") == "is null"]
-        others = Filter(tuple(test for test in one.constraints if getattr(test, "operator", "") != "is null"))
+        quantified = [test for test in one.constraints if isinstance(test, Quantified)]
+        if not all(holds_for_elements(test, found) for test in quantified):
+            continue
+        tests = [test for test in one.constraints if not isinstance(test, Quantified)]
+        nulls = [test.attribute for test in tests if getattr(test, "operator", "") == "is null"]
+        others = Filter(tuple(test for test in tests if getattr(test, "operator", "") != "is null"))
         names = [name for test in others.constraints for name in test.attributes]
         for choice in found:
             if not others.matches({name: value for name, (value, _) in choice.items()}):

@@ -1,8 +1,14 @@
 """Random schemas, conditions and events, and a tiny independent evaluator of what they mean.
 
 A condition is a nested tuple: ``("and", parts)``, ``("or", parts)``, ``("not", part)``, ``("true",)``,
-``("null", name)``, ``(operator, name, value)`` with an operator of `LEAVES`, or ``("compare", operator, left,
-right)`` of two expressions: names, numbers and ``(arithmetic, left, right)``. It knows nothing of rtfilter.
+``("null", name)``, or ``(operator, name, value)`` with an operator of `LEAVES`. Besides there are:
+
+- ``("compare", operator, left, right)`` of two expressions: names, numbers, ``(arithmetic, left, right)``
+  and distances in kilometres of two attributes from a point, ``("distance", name, name, north, east)``
+- ``("any", name, condition)``, a quantifier and a condition on its attribute
+- ``("now", name, operator, interval)``, a test of a timestamp with the moment of the batch
+
+All of this knows nothing of rtfilter.
 """
 
 from __future__ import annotations
@@ -88,6 +94,12 @@ CONSTANTS = {
     "cidr": st.sampled_from(NETWORKS),
 }
 ORDERS = ("=", "<>", "<", "<=", ">", ">=")
+POINTS = [(0, 0), (2.5, 1), (0, 180), (1, -179.5), (90, 7), (-89.5, 0), (48.8584, 2.2945)]
+KILOMETRES = [0, 1, 111.2, 300, 1000, 9000.5, 20015.2, -1, 1e300]
+INTERVALS = [timedelta(), timedelta(hours=-1), timedelta(weeks=1), timedelta(seconds=0.25)]
+INTERVALS += [timedelta(days=200_000), timedelta(days=-200_000)]
+"""None makes now of a time of `TIMES`, whatever the clock says: so no test has to set it."""
+QUANTIFIERS = ("any", "all", "none")
 NAMES = ("price", "url.resource", "symbol", "a b")
 
 
@@ -110,15 +122,22 @@ def values(kind: type) -> st.SearchStrategy:
 def leaves(draw: st.DrawFn, schema: dict[str, type]) -> tuple:
     """One test of one attribute."""
     name = draw(st.sampled_from(sorted(schema)))
-    kind = schema[name]
-    operators = ["=", "<>", "in", "null"]
+    if draw(st.integers(0, 9)) == 0:
+        return ("null", name)
+    if schema[name] is datetime and draw(st.integers(0, 3)) == 0:
+        return ("now", name, draw(st.sampled_from(ORDERS)), draw(st.sampled_from(INTERVALS)))
+    return draw(tests_of(name, schema[name]))
+
+
+@st.composite
+def tests_of(draw: st.DrawFn, name: str, kind: type) -> tuple:
+    """One test of a value of an attribute."""
+    operators = ["=", "<>", "in"]
     if kind is not bool:
         operators += ["<", "<=", ">", ">=", "between"]
     if kind is str:
         operators += ["prefix", "prefix", *FORMS]
     operator = draw(st.sampled_from(operators))
-    if operator == "null":
-        return ("null", name)
     if operator in FORMS:
         return (operator, name, draw(CONSTANTS[operator]))
     if operator == "in":
@@ -126,6 +145,23 @@ def leaves(draw: st.DrawFn, schema: dict[str, type]) -> tuple:
     if operator == "between":
         return (operator, name, (draw(values(kind)), draw(values(kind))))
     return (operator, name, draw(values(kind)))
+
+
+@st.composite
+def quantified(draw: st.DrawFn, schema: dict[str, type]) -> tuple:
+    """A quantifier before one test of an attribute, or before several."""
+    name = draw(st.sampled_from(sorted(schema)))
+    one = tests_of(name, schema[name])
+    inner = draw(st.recursive(one, nested, max_leaves=3) if draw(st.booleans()) else one)
+    return (draw(st.sampled_from(QUANTIFIERS)), name, inner)
+
+
+def nested(inner: st.SearchStrategy) -> st.SearchStrategy:
+    """Conditions of conditions."""
+    return st.one_of(
+        st.tuples(st.just("not"), inner),
+        st.tuples(st.sampled_from(["and", "or"]), st.lists(inner, min_size=2, max_size=3)),
+    )
 
 
 def expressions(names: list[str]) -> st.SearchStrategy:
@@ -150,6 +186,14 @@ def comparisons(draw: st.DrawFn, schema: dict[str, type]) -> tuple:
     operator = draw(st.sampled_from(ORDERS[:2] if family == "bool" else ORDERS))
     sides = expressions(names) if family == "number" else st.sampled_from(names)
     left, right = draw(sides), draw(sides)
+    if family == "number" and draw(st.integers(0, 3)) == 0:
+        left = (
+            "distance",
+            draw(st.sampled_from(names)),
+            draw(st.sampled_from(names)),
+            *draw(st.sampled_from(POINTS)),
+        )
+        return ("compare", operator, left, draw(st.sampled_from(KILOMETRES)))
     if family == "number" and isinstance(left, tuple) and draw(st.booleans()):
         right = draw(values(float))
     return ("compare", operator, left, right)
@@ -157,14 +201,8 @@ def comparisons(draw: st.DrawFn, schema: dict[str, type]) -> tuple:
 
 def conditions(schema: dict[str, type]) -> st.SearchStrategy:
     """Nested conditions; every operator, often contradictory or trivial."""
-    return st.recursive(
-        leaves(schema) | leaves(schema) | comparisons(schema) | st.just(("true",)),
-        lambda inner: st.one_of(
-            st.tuples(st.just("not"), inner),
-            st.tuples(st.sampled_from(["and", "or"]), st.lists(inner, min_size=2, max_size=3)),
-        ),
-        max_leaves=6,
-    )
+    simple = leaves(schema) | leaves(schema) | quantified(schema) | comparisons(schema) | st.just(("true",))
+    return st.recursive(simple, nested, max_leaves=6)
 
 
 @st.composite
@@ -182,21 +220,33 @@ def events(draw: st.DrawFn, schema: dict[str, type], complete: bool = False) -> 
     return event
 
 
-def truth(condition: tuple, event: dict, schema: dict[str, type], wanted: bool = True) -> bool:
-    """Whether a condition (or, unless `wanted`, its negation) holds: the slow, obvious way."""
+def truth(
+    condition: tuple,
+    event: dict,
+    schema: dict[str, type],
+    wanted: bool = True,
+    now: datetime | None = None,
+) -> bool:
+    """Whether a condition (or, unless `wanted`, its negation) holds at a moment: the slow, obvious way."""
     operator = condition[0]
     if operator == "true":
         return wanted
     if operator == "not":
-        return truth(condition[1], event, schema, not wanted)
+        return truth(condition[1], event, schema, not wanted, now)
     if operator in ("and", "or"):
-        results = [truth(part, event, schema, wanted) for part in condition[1]]
+        results = [truth(part, event, schema, wanted, now) for part in condition[1]]
         return all(results) if (operator == "and") == wanted else any(results)
     if operator == "compare":
         left, right = (computed(side, event, schema) for side in condition[2:])
         return left is not None and right is not None and related(condition[1], left, right) == wanted
     name = condition[1]
     value = event.get(name)
+    if operator in QUANTIFIERS:
+        if operator == "none":
+            operator, wanted = "any", not wanted
+        found = [truth(condition[2], {name: one}, schema, wanted) for one in elements(value)]
+        # Where some has to be so, all have to be otherwise for the negation.
+        return any(found) if (operator == "any") == wanted else bool(found) and all(found)
     if operator == "null":
         return (value is None) == wanted
     if value is None:
@@ -204,6 +254,8 @@ def truth(condition: tuple, event: dict, schema: dict[str, type], wanted: bool =
     value = comparable(value, schema[name])
     if value is None:
         return False
+    if operator == "now":
+        return related(condition[2], value, (now or datetime.now(UTC)) + condition[3]) == wanted
     constant = condition[2]
     if operator in FORMS:
         return FORMS[operator](event[name], constant) == wanted
@@ -215,6 +267,13 @@ def truth(condition: tuple, event: dict, schema: dict[str, type], wanted: bool =
         low, high = (comparable(end, schema[name]) for end in constant)
         return (low <= value <= high) == wanted
     return related(operator, value, comparable(constant, schema[name])) == wanted
+
+
+def elements(value: object) -> list:
+    """The elements of a list, also those of lists in it; a value that is no list is one."""
+    if isinstance(value, list):
+        return [inner for one in value for inner in elements(one)]
+    return [] if value is None else [value]
 
 
 def defined(condition: tuple, event: dict, schema: dict[str, type]) -> bool:
@@ -245,6 +304,11 @@ def computed(side: object, event: dict, schema: dict[str, type]) -> object:
         return whole(value) if schema[side] in (int, float) and value is not None else value
     if not isinstance(side, tuple):
         return whole(side)
+    if side[0] == "distance":
+        latitude, longitude = (computed(name, event, schema) for name in side[1:3])
+        if latitude is None or longitude is None or abs(latitude) > 90 or abs(longitude) > 180:
+            return None
+        return whole(haversine(float(latitude), float(longitude), *side[3:]))
     operator, left, right = side[0], *(computed(part, event, schema) for part in side[1:])
     if left is None or right is None or (operator == "/" and right == 0):
         return None
@@ -255,6 +319,14 @@ def computed(side: object, event: dict, schema: dict[str, type]) -> object:
         return whole(found) if not math.isnan(found) else None
     result = {"+": left + right, "-": left - right, "*": left * right}[operator]
     return whole(result) if isinstance(result, Fraction) or not math.isnan(result) else None
+
+
+def haversine(latitude: float, longitude: float, north: float, east: float) -> float:
+    """The distance of two points on a sphere of the Earth's mean radius."""
+    phi, lam = math.radians(latitude), math.radians(longitude - east)
+    chord = math.sin((phi - math.radians(north)) / 2) ** 2
+    chord += math.cos(phi) * math.cos(math.radians(north)) * math.sin(lam / 2) ** 2
+    return 2 * 6371.0088 * math.asin(math.sqrt(min(chord, 1.0)))
 
 
 def whole(value: object) -> object:
@@ -321,9 +393,14 @@ def sql(condition: tuple) -> str:
         return f" {operator.upper()} ".join(f"({sql(part)})" for part in condition[1])
     if operator == "compare":
         return f"{arithmetic(condition[2])} {condition[1]} {arithmetic(condition[3])}"
+    if operator in QUANTIFIERS:
+        return f"{operator} ({sql(condition[2])})"
     name = written(condition[1])
     if operator == "null":
         return f"{name} IS NULL"
+    if operator == "now":
+        seconds = condition[3].total_seconds()
+        return f"{name} {condition[2]} NOW() {'+-'[seconds < 0]} INTERVAL '{abs(seconds):f} seconds'"
     value = condition[2]
     if operator == "prefix":
         return f"{name} LIKE {literal(like(value) + '%')}"
@@ -349,6 +426,8 @@ def written(name: str) -> str:
 
 def arithmetic(side: object) -> str:
     """An expression in SQL, with every part in parentheses."""
+    if isinstance(side, tuple) and side[0] == "distance":
+        return f"DISTANCE_KM({', '.join(map(arithmetic, side[1:]))})"
     if isinstance(side, tuple):
         return f"({arithmetic(side[1])} {side[0]} {arithmetic(side[2])})"
     return written(side) if isinstance(side, str) else repr(side)
@@ -367,6 +446,8 @@ def as_pattern(leaf: tuple) -> list:
     """A condition of one attribute as one alternative of a pattern."""
     operator, _, *value = leaf
     value = value[0] if value else None
+    if operator in QUANTIFIERS:
+        return [{operator: [item for one in value for item in as_pattern(one)]}]
     match operator:
         case "null":
             return [{"exists": False}, None]
@@ -398,6 +479,8 @@ def as_pattern(leaf: tuple) -> list:
 def as_condition(leaf: tuple) -> tuple:
     """The same in the form of conditions."""
     operator, name, *value = leaf
+    if operator in QUANTIFIERS:
+        return (operator, name, ("or", [as_condition(one) for one in value[0]]))
     if operator.startswith("not "):
         return ("not", as_condition((operator.removeprefix("not "), name, *value)))
     match operator:
@@ -417,6 +500,11 @@ def as_condition(leaf: tuple) -> tuple:
 @st.composite
 def pattern_leaves(draw: st.DrawFn, name: str, kind: type) -> tuple:
     """One alternative for one attribute of a pattern."""
+    if draw(st.integers(0, 5)) == 0:
+        inside = pattern_leaves(name, kind).filter(
+            lambda leaf: leaf[0] not in QUANTIFIERS and "null" not in leaf[0]
+        )
+        return (draw(st.sampled_from(QUANTIFIERS)), name, draw(st.lists(inside, min_size=1, max_size=2)))
     operators = ["=", "<>", "in", "not in", "null", "not null"]
     if kind is str:
         operators += [

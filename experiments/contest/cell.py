@@ -157,6 +157,10 @@ class Known:
         self.ends, self.checks = EndStore(draft.filters.ends), Checks(schema)
         self._filters = draft.filters
 
+    def now(self, moment: float) -> float:
+        """No predicate asks for it."""
+        return moment
+
     def visible(self, ids: IntArray, moment: float) -> BoolArray | None:
         """All are."""
         return None

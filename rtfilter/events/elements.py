@@ -6,7 +6,8 @@ list come together. The normative text is `docs/predicates.md`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any, Final, NamedTuple
 
@@ -36,6 +37,35 @@ class Choice(NamedTuple):
     """By flattened name; those that are there."""
     places: dict[ListKey, int]
     """The index of the element that was chosen, by list."""
+
+
+class Chosen(dict[str, object]):
+    """The values of one choice, by flattened name, which also knows those that were not chosen.
+
+    Attributes
+    ----------
+    every : callable
+        Gives the values that an attribute has in all of the event, each different one at least once.
+    """
+
+    __slots__ = ("every",)
+
+    def __init__(self, values: Mapping[str, object], every: Callable[[str], Sequence[object]]) -> None:
+        super().__init__(values)
+        self.every = every
+
+
+def every_value(row: Mapping[str, object], name: str) -> Sequence[object]:
+    """Return all values that an attribute has in an event, of which `row` is a choice, or which is flat."""
+    if isinstance(row, Chosen):
+        return row.every(name)
+    value = row.get(name)
+    return () if is_missing(value) else (value,)
+
+
+def is_of_choices(table: EventTable) -> bool:
+    """Whether the rows of a table are `Chosen`: it is searched instead of events with lists."""
+    return len(table) > 0 and isinstance(table.row(0), Chosen)
 
 
 class Choices(NamedTuple):
@@ -181,17 +211,35 @@ class _Elements(NamedTuple):
     source: Rows
     owner: IntArray
     """int64 (m,): the row of each choice's event."""
+    offsets: IntArray
+    """int64 (n + 1,): as of `Choices`."""
     chosen: dict[str, dict[int, object]]
     """By attribute, the values that come from lists, by choice; None where there is none."""
+    known: dict[tuple[int, str], list[object]]
+    """What was asked for of all values of an event's attribute."""
 
     def row(self, index: int) -> dict[str, object]:
-        values = self.source.row(int(self.owner[index]))
+        event = int(self.owner[index])
+        values = self.source.row(event)
         for name, own in self.chosen.items():
             if index in own:
                 values.pop(name, None)
                 if own[index] is not None:
                     values[name] = own[index]
-        return values
+        return Chosen(values, partial(self._every, event))
+
+    def _every(self, event: int, name: str) -> list[object]:
+        found = self.known.get((event, name))
+        if found is None:
+            first, end = self.offsets[event : event + 2].tolist()
+            own = self.chosen.get(name, {})
+            given = (
+                [own[at] for at in range(first, end)] if first in own else [self.source.row(event).get(name)]
+            )
+            # By identity, since a value may have no hash: an element that was chosen often is one object.
+            found = list({id(value): value for value in given if value is not None}.values())
+            self.known[event, name] = found
+        return found
 
     def values(self, name: str, rows: Sequence[int]) -> list[object]:
         given, own = self.source.values(name, self.owner[list(rows)].tolist()), self.chosen.get(name, {})
@@ -245,7 +293,7 @@ def with_choices(table: EventTable, lists: Mapping[int, Lists]) -> EventTable:
             start = first[field.name]
             _put(points[:, start : start + field.width], field, chosen[field.name], owner)
     points += 0.0  # -0.0 and 0.0 become the same coordinate
-    rows = _Elements(table._rows, owner, chosen)
+    rows = _Elements(table._rows, owner, offsets, chosen, {})
     made = EventTable(points, rows, table.fields)
     if len(made) == count:  # events with one choice are that choice
         return made

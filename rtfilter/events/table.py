@@ -24,6 +24,27 @@ PHRASES: Final = {"number": "a number", "str": "a string", "bool": "a boolean", 
 """What messages say an attribute is, by its family."""
 
 
+class _Key(str):
+    """A key of rows that no attribute has, whatever its name."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+    def __reduce__(self) -> str:
+        return "NOW"
+
+
+NOW: Final = _Key("NOW()")
+"""In rows of a batch, besides its attributes: its moment, in microseconds since 1970."""
+_LAST: Final = 8e12
+
+
+def microseconds_at(seconds: float) -> int:
+    """Return seconds since 1970 in microseconds; those beyond 250,000 years are as far."""
+    return int(max(min(seconds, _LAST), -_LAST) * 1_000_000)
+
+
 class Field(NamedTuple):
     """One attribute, laid out for reading its values."""
 
@@ -160,16 +181,24 @@ class EventTable:
     choices : Choices or None
         What is matched instead where events have several elements to choose from; `points` then hold lists
         for values of another type.
+    now : int or None
+        The moment of the batch, in microseconds since 1970, which rows have as `NOW`.
     odd : tuple of Oddity
         Misspelt attributes and values of another type; none in a table that was cut from another one.
     """
 
-    __slots__ = ("_rows", "choices", "fields", "odd", "points")
+    __slots__ = ("_rows", "choices", "fields", "now", "odd", "points")
 
     def __init__(
-        self, points: FloatArray, rows: Rows, fields: Fields, choices: Choices | None = None
+        self,
+        points: FloatArray,
+        rows: Rows,
+        fields: Fields,
+        choices: Choices | None = None,
+        now: int | None = None,
     ) -> None:
         self.points = points
+        self.now = now
         self.fields = fields
         self.choices = choices
         self.odd: tuple[Oddity, ...] = ()
@@ -182,25 +211,39 @@ class EventTable:
         """Return the events in consecutive rows, from 0, as another table."""
         choices = None if self.choices is None else self.choices.take(np.arange(rows.start, rows.stop))
         return EventTable(
-            self.points[rows.start : rows.stop], _Chosen(self._rows, rows), self.fields, choices
+            self.points[rows.start : rows.stop], _Chosen(self._rows, rows), self.fields, choices, self.now
         )
+
+    def at(self, now: float) -> EventTable:
+        """Return the same events as a batch of a moment, in seconds since 1970."""
+        return EventTable(self.points, self._rows, self.fields, self.choices, microseconds_at(now))
 
     def take(self, rows: IntArray) -> EventTable:
         """Return the events in these rows, int64 (k,), in this order, as another table."""
         choices = None if self.choices is None else self.choices.take(rows)
-        return EventTable(self.points[rows], _Chosen(self._rows, rows.tolist()), self.fields, choices)
+        return EventTable(
+            self.points[rows], _Chosen(self._rows, rows.tolist()), self.fields, choices, self.now
+        )
 
     @property
     def searched(self) -> EventTable:
         """The points to search: these events or, where some have lists, their choices."""
-        return self if self.choices is None else self.choices.table
+        if self.choices is None:
+            return self
+        table = self.choices.table
+        return (
+            table if self.now is None else EventTable(table.points, table._rows, table.fields, None, self.now)
+        )
 
     def row(self, index: int) -> dict[str, object]:
         """Return the present attributes of event `index`, 0 <= index < n, by flattened name.
 
         A list at the place of an attribute is its value, where there are `choices`.
         """
-        return self._rows.row(index)
+        row = self._rows.row(index)
+        if self.now is not None:
+            row[NOW] = self.now
+        return row
 
     def values(self, attribute: str, rows: Sequence[int] | None = None) -> Sequence[object]:
         """Return the values of an attribute in some rows or all, as they were given; None where missing."""

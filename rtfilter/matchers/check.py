@@ -22,7 +22,16 @@ from rtfilter.matchers.port import FAMILIES, Matcher, Resumable, Savable, Takes,
 from rtfilter.matchers.registry import Factory, factory_of, name_of
 from rtfilter.predicates.comparison import RELATIONS, Comparison
 from rtfilter.predicates.expressions import ARITHMETIC, Operation
-from rtfilter.predicates.model import OPERATORS_OF, SETS, Constraint, Filter, Predicate, Test
+from rtfilter.predicates.model import (
+    OPERATORS_OF,
+    PRESENCE,
+    SETS,
+    Constraint,
+    Filter,
+    Predicate,
+    Quantified,
+    Test,
+)
 from rtfilter.results import Hits
 
 #: Attributes of the world that matchers are checked in.
@@ -121,6 +130,13 @@ class _World:
             return Comparison(Operation(sign, left, int(self.rng.integers(3))), operator, right)
         return Comparison(left, operator, right, family)
 
+    def quantified(self) -> Quantified | None:
+        """A random quantified constraint that the matcher takes, if the constraint drawn can be one."""
+        inner = self.constraint()
+        if inner is None or inner.operator in PRESENCE or not (self.takes.boxes or self.takes.comparisons):
+            return None
+        return Quantified(str(self.rng.choice(["any", "all"])), [inner])
+
     def predicate(self) -> Predicate:
         """A random predicate; now and then one that all events satisfy, or none."""
         filters = []
@@ -128,6 +144,8 @@ class _World:
             drawn: list[Test | None] = [self.constraint() for _ in range(self.rng.integers(0, 4))]
             if self.rng.random() < 0.1:
                 drawn.append(self.comparison())
+            if self.rng.random() < 0.1:
+                drawn.append(self.quantified())
             filters.append(Filter(tuple(one for one in drawn if one is not None)))
         return Predicate(tuple(filters))
 

@@ -15,7 +15,7 @@ from rtfilter.events.table import EventTable
 from rtfilter.index.selection import How
 from rtfilter.matchers.filters import Filters
 from rtfilter.predicates.comparison import Comparison
-from rtfilter.predicates.model import NEGATED, Predicate
+from rtfilter.predicates.model import NEGATED, Predicate, Quantified
 from rtfilter.results import Hits
 
 OPERATORS: Final = frozenset(NEGATED)
@@ -36,7 +36,8 @@ class Takes(NamedTuple):
     boxes: bool = True
     """Whether it works on `Filters.boxes`; they are then compiled before the change begins."""
     comparisons: bool = False
-    """Whether one that works on predicates takes comparisons as well; in boxes they are no matter."""
+    """Whether one that works on predicates takes comparisons and quantified constraints as well; in boxes
+    they are no matter."""
     gradual: bool = True
     """Whether a change of few subscriptions takes milliseconds at most, however many there are."""
 
@@ -202,10 +203,15 @@ def refuse_untaken(name: str, takes: Takes, predicates: Iterable[Predicate], sch
             for constraint in conjunction.constraints:
                 attribute = constraint.attributes[0]
                 family = schema.attribute(attribute).family
-                if isinstance(constraint, Comparison) and not (takes.boxes or takes.comparisons):
+                own = constraint.tests if isinstance(constraint, Quantified) else (constraint,)
+                untaken = [one.operator for one in own if one.operator not in takes.operators]
+                asked = takes.boxes or takes.comparisons
+                if isinstance(constraint, Comparison) and not asked:
                     what, known = "comparisons of attributes or arithmetic", frozenset(("constraints",))
-                elif constraint.operator not in takes.operators:
-                    what, known = f"the operator {constraint.operator!r}", takes.operators
+                elif isinstance(constraint, Quantified) and not asked:
+                    what, known = "quantified constraints", frozenset(("plain ones",))
+                elif untaken:
+                    what, known = f"the operator {untaken[0]!r}", takes.operators
                 elif family not in takes.families:
                     what, known = f"attributes of type {family}", takes.families
                 else:

@@ -23,6 +23,7 @@ from rtfilter.matchers.port import SearchingBoxes
 from rtfilter.matching.refine import refine
 from rtfilter.matching.road import Road
 from rtfilter.predicates.boxes import Boxes, compile_predicate
+from rtfilter.predicates.cells import MOMENT
 from rtfilter.predicates.covering import Question
 from rtfilter.predicates.model import Predicate
 from rtfilter.results import Hits, Matches, Related
@@ -78,6 +79,8 @@ class _Search:
         events = self._question.events
         if self._question.empty:
             return _Candidates(self._all(), _NONE)
+        if not events and self._question.listed:  # of events with lists, boxes need not have one in common
+            return _Candidates(_NONE, self._all())
         if not events or not self._held.matcher.takes.missing:
             if self._index is None:
                 return _Candidates(_NONE, self._all())
@@ -178,7 +181,7 @@ class _Search:
         return False if False in answers else None if None in answers else True
 
     def _matches(self, events: list[dict[str, Any]]) -> Matches:
-        table = self._held.schema.read(events)
+        table = self._held.schema.read(events).at(MOMENT / 1e6)
         hits = self._held.matcher.match(table)
         self.visits += int(hits.visits.sum())
         return Matches(*refine(hits, table, self._held, None, self._moment))

@@ -26,6 +26,7 @@ def united(
     events: EventTable,
     predicates: Predicates,
     rows: IntArray | None = None,
+    now: float | None = None,
 ) -> tuple[IntArray, IntArray]:
     """Unite the ids of each event's choices.
 
@@ -38,6 +39,8 @@ def united(
     predicates : Predicates
     rows : int64 (k,), optional
         The events whose choices these are; all by default.
+    now : float, optional
+        The moment of the batch, in seconds since 1970.
 
     Returns
     -------
@@ -64,6 +67,7 @@ def united(
     keep = np.ones(len(ids), np.bool_)
     keep[1:] = (owner[1:] != owner[:-1]) | (ids[1:] != ids[:-1])
     if choices.partial is not None:
+        events = events if now is None else events.at(now)
         hits = np.flatnonzero(keep & unsure[order])
         keep[hits] = _decide(ids[hits], rows[owner[hits]], events, choices, predicates)
     kept = np.searchsorted(owner[keep], np.arange(len(rows) + 1))

@@ -16,9 +16,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from rtfilter.dtypes import BoolArray, IntArray
+from rtfilter.events.elements import is_of_choices
+from rtfilter.events.encoding import Timestamp
 from rtfilter.events.table import EventTable
+from rtfilter.predicates.comparison import Comparison
 from rtfilter.predicates.ends import EndStore
-from rtfilter.predicates.model import Constraint, Predicate, Test
+from rtfilter.predicates.intervals import Now
+from rtfilter.predicates.model import Constraint, Predicate, Quantified, Test
 from rtfilter.predicates.verdicts import places_of, verdicts
 from rtfilter.results import Hits
 from rtfilter.subscriptions.verdict import ASK, NO
@@ -37,6 +41,9 @@ class Predicates(Protocol):
 
     def visible(self, ids: IntArray, moment: float) -> BoolArray | None:
         """Which of some ids may be seen at a moment, bool (n,); None for all."""
+
+    def now(self, moment: float) -> float:
+        """The moment of a batch whose deadlines are held against `moment`."""
 
     @property
     def ends(self) -> EndStore:
@@ -57,6 +64,7 @@ def refine(
     rows: IntArray | None = None,
     moment: float = -inf,
     tell: Callable[[int, int, float], None] | None = None,
+    now: float | None = None,
 ) -> tuple[IntArray, IntArray]:
     """Decide the hits that are not exact, and leave out those that nobody may see.
 
@@ -73,6 +81,8 @@ def refine(
         What is beyond its deadline then is left out.
     tell : callable, optional
         Is told of exact checks, if there were any: of how many hits, how many were refused, and seconds.
+    now : float, optional
+        The moment of the batch, in seconds since 1970; by default it is asked for where it is needed.
 
     Returns
     -------
@@ -85,6 +95,8 @@ def refine(
     if hits.exact is None or hits.exact.all():
         return hits.offsets, hits.ids
     begun = perf_counter()
+    if events.now is None:
+        events = events.at(predicates.now(moment) if now is None else now)
     keep = np.ones(len(hits.ids), np.bool_)
     owner = np.repeat(np.arange(len(hits.offsets) - 1), np.diff(hits.offsets))
     doubtful = np.flatnonzero(hits.exact == 0)
@@ -167,6 +179,11 @@ class _Asked:
 
     def holds(self, test: Test, rows: IntArray) -> BoolArray:
         """Whether each of some events satisfies a test, bool (k,)."""
+        if isinstance(test, Quantified):
+            return self._quantified(test, rows)
+        if isinstance(test, Comparison) and isinstance(test.right, Now) and self._events.now is not None:
+            moment = Timestamp(self._events.now + test.right.offset)
+            test = Constraint(str(test.left), test.operator, moment)
         holds, unsure = verdicts(test, self._events.points, rows, self._places)
         left = np.flatnonzero(unsure)
         if not len(left):
@@ -176,6 +193,14 @@ class _Asked:
         else:
             holds[left] = [test.matches(self._row(row)) for row in rows[left].tolist()]
         return holds
+
+    def _quantified(self, test: Quantified, rows: IntArray) -> BoolArray:
+        if is_of_choices(self._events):
+            return np.array([test.matches(self._row(row)) for row in rows.tolist()], np.bool_)
+        parts = [self.holds(own, rows) for own in test.tests]
+        every = np.logical_and if test.quantifier == "any" else np.logical_or
+        found: BoolArray = every.reduce(parts)
+        return found
 
     def _accepted(self, test: Constraint, rows: list[int]) -> list[bool]:
         """Whether a constraint accepts the values in some rows; each different string is asked about once."""

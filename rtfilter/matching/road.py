@@ -97,16 +97,21 @@ class Road:
         with self.gate.reading():
             if timed:
                 begun, loads = perf_counter(), counts.loads
-            searched = events.searched
+            held = self.subscriptions
+            searched = asked = events.searched
+            now = None  # where boxes are searched, `refine` looks whether it has to be known
+            if searched is not events or not held.matcher.takes.boxes:
+                now = held.now(moment)
+                asked = held.asked(events, now)
             if self._threads:  # a turn that nobody has to wait for takes time as well
-                hits = self.subscriptions.matcher.match(searched)
+                hits = held.matcher.match(asked)
             else:
                 with self.turn:
-                    hits = self.subscriptions.matcher.match(searched)
-            offsets, ids = refine(hits, searched, self.subscriptions, None, moment, self.tell)
+                    hits = held.matcher.match(asked)
+            offsets, ids = refine(hits, searched, held, None, moment, self.tell, now)
             if searched is not events:
-                offsets, ids = united(offsets, ids, events, self.subscriptions)
-            names = self.subscriptions.labels.names
+                offsets, ids = united(offsets, ids, events, held, None, now)
+            names = held.labels.names
             if names is not None:  # before a change: then handles may stand for others
                 matches = Matches.named(offsets, names.take(ids), names.kind)
             else:
@@ -267,7 +272,8 @@ class Batch:
         moment: float,
     ) -> None:
         self._road, self._events, self._arrival, self.moment = road, events, arrival, moment
-        self._searched = events.searched
+        self._now = road.subscriptions.now(moment)
+        self._searched = road.subscriptions.asked(events, self._now)
         self.plan, self.steps = plan, Gate()
         self._names = road.subscriptions.labels.names
         self.outcome = Outcome(len(events), int if self._names is None else self._names.kind)
@@ -333,11 +339,11 @@ class Batch:
                     places, _ = ranges(choices.offsets, rows)
                 hits = self._road.subscriptions.levels.resume_part(self._groups, group)
         offsets, ids = refine(
-            hits, self._searched, self._road.subscriptions, places, self.moment, self._road.tell
+            hits, self._searched, self._road.subscriptions, places, self.moment, self._road.tell, self._now
         )
         visits = hits.visits
         if choices is not None:
-            offsets, ids = united(offsets, ids, self._events, self._road.subscriptions, rows)
+            offsets, ids = united(offsets, ids, self._events, self._road.subscriptions, rows, self._now)
             visits = choices.sums(visits, rows)
         if self._names is not None:  # while the index is held: then handles may stand for others
             ids = self._names.take(ids)

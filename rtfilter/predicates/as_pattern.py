@@ -12,7 +12,9 @@ from typing import Any, Final
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import Constant, Timestamp
 from rtfilter.predicates.combine import MAX_DEPTH
-from rtfilter.predicates.constraints import Constraint, Filter, Test
+from rtfilter.predicates.constraints import NEGATED, Constraint, Filter, Quantified, Test, is_negated
+from rtfilter.predicates.distances import Distance
+from rtfilter.predicates.intervals import Now
 from rtfilter.predicates.like import escaped, start, with_stars
 
 _ORDERS: Final = frozenset(("<", "<=", ">", ">="))
@@ -38,30 +40,65 @@ def _conjunction(tests: Sequence[Test], depth: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     last = None  # the attribute whose `numeric` may go on
     for at, test in enumerate(tests):
-        if not isinstance(test, Constraint):
-            raise _without_form(test, "patterns have no arithmetic, and compare no attributes")
-        name, operator, value = test
-        if operator in _ORDERS and not isinstance(value, str):
-            pair = [operator, _plain(value)]
-            if name == last:
-                found[name][0]["numeric"] += pair
-                continue
-            alternatives: list[Any] = [{"numeric": pair}]
-        else:
-            alternatives = _alternatives(test)
+        numeric = isinstance(test, Constraint) and _is_numeric(test)
+        name, entry = _entry(test)
+        if numeric and name == last:
+            found[name][0]["numeric"] += entry[0]["numeric"]
+            continue
         if name in found:
             if depth == MAX_DEPTH:
                 raise _without_form(test, f"patterns nest no deeper than {MAX_DEPTH} levels")
             found["$or"] = [_conjunction(tests[at:], depth + 1)]
             break
-        found[name] = alternatives
-        last = name if operator in _ORDERS else None
+        found[name] = entry
+        last = name if numeric else None
     return found
+
+
+def _entry(test: Test) -> tuple[str, Any]:
+    """Return the key and the value of a test in a pattern."""
+    if isinstance(test, Constraint):
+        return test.attribute, _alternatives(test)
+    if isinstance(test, Quantified):
+        return test.attribute, _quantified(test)
+    left, operator, right, _ = test
+    if operator == "<>" and isinstance(left, str) and isinstance(right, Now):
+        raise _without_form(test, "patterns exclude constants alone")
+    if isinstance(left, str) and isinstance(right, Now):
+        return left, [{"numeric": [operator, {"now": right.duration()}]}]
+    if operator != "<>" and isinstance(left, Distance) and isinstance(right, int | float):
+        latitude, longitude, *point = left
+        told = {"latitude": latitude, "longitude": longitude, "from": point, "km": [operator, right]}
+        return "$distance", told
+    raise _without_form(test, "patterns have no arithmetic, and compare no attributes")
+
+
+def _is_numeric(test: Constraint) -> bool:
+    return test.operator in _ORDERS and not isinstance(test.value, str)
+
+
+def _quantified(test: Quantified) -> list[Any]:
+    """Return the list of one matcher that holds the alternatives for elements."""
+    word, tests = test
+    if word == "all" and len(tests) == 1 and is_negated(tests[0].operator):
+        name, operator, value = tests[0]
+        word, tests = "none", (Constraint(name, NEGATED[operator], value),)
+    if word == "any" and len(tests) > 1:
+        if not all(map(_is_numeric, tests)):
+            raise _without_form(test, "in patterns an element is held against one matcher")
+        return [{word: [{"numeric": [part for one in tests for part in (one.operator, _plain(one.value))]}]}]
+    found: list[Any] = []
+    for one in tests:
+        alone = one.operator != "=" or len(tests) == 1  # beside others, a constant would be read as a set
+        found += _alternatives(one) if alone else [{"exactly": _plain(one.value)}]
+    return [{word: found}]
 
 
 def _alternatives(test: Constraint) -> list[Any]:
     """Return the list of alternatives that a constraint is."""
     _, operator, value = test
+    if _is_numeric(test):
+        return [{"numeric": [operator, _plain(value)]}]
     if operator == "=":
         return [_plain(value)]
     if operator == "in":  # one constant alone would be read as =

@@ -8,7 +8,7 @@ false, and `rtfilter.predicates.model.Predicate.matches` decides.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 from math import inf, nextafter, prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -31,10 +31,10 @@ from rtfilter.events.encoding import (
 )
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.comparison import Comparison
-from rtfilter.predicates.constraints import COMPARE, FORMS, Constraint, Test
+from rtfilter.predicates.constraints import COMPARE, FORMS, Constraint, Filter, Test
 from rtfilter.predicates.letters import starts as caseless_starts
 from rtfilter.predicates.like import start as like_start
-from rtfilter.predicates.narrowing import implied
+from rtfilter.predicates.narrowing import implied, is_lowered, lowered
 from rtfilter.predicates.networks import network_starts
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _only_box(predicate: Predicate, schema: Schema) -> Ends | None:
 def _all_boxes(predicate: Predicate, schema: Schema) -> Distinct:
     found: Distinct = {}
     for conjunction in predicate.filters:
-        for low, high, exact in _filter_boxes(conjunction.constraints, schema):
+        for low, high, exact in _boxes_of(conjunction, schema):
             # A box is exact if one of the filters it came from makes it so.
             found[low, high] = exact or found.get((low, high), False)
         if len(found) > MAX_BOXES:
@@ -197,6 +197,13 @@ def _plain_box(constraints: Iterable[Test], schema: Schema) -> Ends | None:
     return tuple(lows), tuple(highs)
 
 
+def _boxes_of(conjunction: Filter, schema: Schema) -> Iterable[Piece]:
+    if is_lowered(conjunction):
+        return _filter_boxes(conjunction.constraints, schema)
+    boxes = chain.from_iterable(_filter_boxes(own.constraints, schema) for own in lowered(conjunction))
+    return [box._replace(exact=False) for box in boxes]
+
+
 def _filter_boxes(constraints: Iterable[Test], schema: Schema) -> Iterable[Piece]:
     by_name: dict[str, list[Constraint]] = {}
     sharp = True
@@ -205,6 +212,7 @@ def _filter_boxes(constraints: Iterable[Test], schema: Schema) -> Iterable[Piece
         if isinstance(test, Comparison):
             sharp, follow = False, implied(test)
         else:
+            assert isinstance(test, Constraint)  # what is quantified was lowered
             follow = [test]
         for constraint in follow:
             by_name.setdefault(constraint.attribute, []).append(constraint)

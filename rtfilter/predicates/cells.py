@@ -18,9 +18,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rtfilter.events.encoding import Timestamp
 from rtfilter.events.schema import Schema
+from rtfilter.events.table import NOW
 from rtfilter.predicates.comparison import EXCHANGED, Comparison
-from rtfilter.predicates.constraints import PRESENCE, SETS, Constraint, Filter, Test
+from rtfilter.predicates.constraints import PRESENCE, SETS, Constraint, Filter, Quantified, Test, is_negated
+from rtfilter.predicates.distances import SLACK, Distance, distance
 from rtfilter.predicates.expressions import Operand, Operation, text
+from rtfilter.predicates.intervals import Now
 from rtfilter.predicates.letters import fold
 from rtfilter.predicates.letters import starts as caseless_starts
 from rtfilter.predicates.like import end as end_of
@@ -37,6 +40,8 @@ _V4: Final = 2**32
 _ADDRESSES: Final = _V4 + 2**128
 _ENOUGH: Final = 64
 """Characters of the beginning of a text that narrow an attribute."""
+MOMENT: Final = 1_700_000_000_000_000
+"""The moment of batches of events that are found, where one is asked for, in microseconds since 1970."""
 MOST_POINTS: Final = 1000
 """Most texts of one attribute that are held against the aspects one by one."""
 
@@ -49,6 +54,7 @@ _LINES_OF: Final[dict[str, Line]] = {
     "address": Line(0, _ADDRESSES + 1, lambda place: place + 1),  # the last one: no address
     "order": Line(-1, 2, lambda sign: sign + 1),
     "result": Line(-inf, TOP, next_number),
+    "age": Line(-(2**64), 2**64, lambda offset: int(offset) + 1),  # microseconds after the batch
 }
 _ENDS: Final = {"like": "end", "like ignore case": "folded end"}
 """The aspect of the end of texts, for each kind of pattern."""
@@ -81,7 +87,7 @@ class Aspect(NamedTuple):
     @property
     def is_partial(self) -> bool:
         """Whether there may be none though all attributes have values: arithmetic may have no result."""
-        return isinstance(self.subject, Operation) or isinstance(self.other, Operation)
+        return any(isinstance(side, Operation | Distance) for side in (self.subject, self.other))
 
     def place(self, value: str) -> Any:
         """Return the place of a text; not of comparisons."""
@@ -149,6 +155,8 @@ class Space:
         self._lines: dict[str, Line] = {}
         self._aspects: dict[str, list[Aspect]] = {}  # of texts
         self._numbers: list[float] = [0, 1, -1]
+        self._distances: dict[Distance, None] = {}
+        self._moment: dict[str, Any] = {}  # of the events that are found
         for predicate in predicates:
             self.meet(predicate)
 
@@ -164,6 +172,10 @@ class Space:
                     if aspect not in known:
                         known.append(aspect)
             elif isinstance(test, Comparison):
+                if isinstance(test.right, Now):
+                    self._moment = {NOW: MOMENT}
+                if isinstance(test.left, Distance) and isinstance(test.right, int | float):
+                    self._distances.setdefault(test.left)
                 if isinstance(test.right, int | float) and test.right not in self._numbers:
                     self._numbers.append(test.right)
                 if self.schema is None:
@@ -217,7 +229,9 @@ class Space:
         return cell
 
     def _parts(self, test: Test) -> Iterator[tuple[Key, Values]]:
-        """Yield what a test asks of attributes and aspects."""
+        """Yield what a test asks of attributes and aspects: of those that are quantified, nothing."""
+        if isinstance(test, Quantified):
+            return
         if isinstance(test, Comparison):
             for constraint in implied(test):
                 yield constraint.attribute, self._accepted(constraint)
@@ -228,7 +242,7 @@ class Space:
             aspect, spans = _ASPECTS[test.operator](test)
             if test.operator in _ENDS and (text := end_of(test.value)):
                 yield Aspect(_ENDS[test.operator], test.attribute), Values(_ending(text))
-            yield aspect, Values(self.line(aspect).without(spans) if _is_negated(test) else spans)
+            yield aspect, Values(self.line(aspect).without(spans) if is_negated(test.operator) else spans)
 
     def _accepted(self, test: Constraint) -> Values:
         """Return the values that a constraint accepts; where it asks for an aspect besides, those it may."""
@@ -255,7 +269,7 @@ class Space:
             elif operator == "<=":
                 end = line.after(value)
             spans = common(((low, end),), line.all)
-        return Values(line.without(spans) if _is_negated(test) else spans)
+        return Values(line.without(spans) if is_negated(test.operator) else spans)
 
     def grounded(self, cell: Cell) -> list[Cell]:
         """Split a cell where an attribute is one of a few texts: each has its place in each aspect."""
@@ -279,8 +293,10 @@ class Space:
         return found
 
     def _followed(self, cell: Cell) -> Cell | None:
-        """Return a cell with what follows from its patterns for others; None where they contradict."""
-        followed = cell
+        """Return a cell with what follows for others from its patterns and distances; None for nothing."""
+        followed = self._far(cell)
+        if followed is None:
+            return None
         for aspect in [key for key in cell if isinstance(key, Aspect) and key.kind in _PATTERNS]:
             fits = cell[aspect].spans == _FITS
             for other in self._aspects[str(aspect.subject)]:
@@ -295,6 +311,25 @@ class Space:
                 elif followed[other].spans != cell[aspect].spans:
                     return None
         return followed
+
+    def _far(self, cell: Cell) -> Cell | None:
+        """Return a cell with what follows from its distances for those from other points."""
+        found = cell
+        for own in [key for key in cell if isinstance(key, Aspect) and isinstance(key.subject, Distance)]:
+            for other in self._distances if cell[own].spans else ():
+                assert isinstance(own.subject, Distance)
+                if own.kind != "result" or other == own.subject or other[:2] != own.subject[:2]:
+                    continue
+                apart = distance(*own.subject[2:], *other[2:])
+                low, end = cell[own].spans[0][0], cell[own].spans[-1][1]
+                far = inf if end is TOP else end + apart + SLACK
+                near = max(low - apart, -inf if end is TOP else apart - end) - SLACK
+                key = Aspect("result", other)
+                values = Values(((near, TOP if far == inf else far),), alien=cell[own].alien)
+                found = {**found, key: values if key not in found else found[key].common(values)}
+                if not found[key].some:
+                    return None
+        return found
 
     def _placed(
         self, cell: Cell, name: str, spans: Spans, aspects: list[Aspect], places: tuple[Any, ...]
@@ -315,11 +350,12 @@ class Space:
         names = [key for key in cell if isinstance(key, str)]
         choices = [self._samples(cell, name) for name in names]
         for chosen in islice(product(*choices), most):
-            yield {name: value for name, value in zip(names, chosen, strict=True) if value is not None}
+            event = {name: value for name, value in zip(names, chosen, strict=True) if value is not None}
+            yield event | self._moment
 
     def corners(self, cell: Cell) -> Iterator[dict[str, Any]]:
         """Yield two flat events, or one, in opposite corners of a cell, if its aspects allow for them."""
-        first, last = {}, {}
+        first, last = {**self._moment}, {**self._moment}
         for name in [key for key in cell if isinstance(key, str)]:
             spans, family = cell[name].spans, self.family(name)
             if spans:
@@ -331,13 +367,28 @@ class Space:
         if last != first:
             yield last
 
+    @staticmethod
+    def _near(far: Distance, spans: Spans, name: str) -> list[float]:
+        """Return latitudes or longitudes of a point, and of some that are about as far from it as asked."""
+        if name == far.longitude:
+            return [far.east]
+        if name != far.latitude:
+            return []
+        ends = [end for span in spans for end in span if isinstance(end, int | float) and 0 <= end < inf]
+        return [far.north, *(own for end in ends for own in far.latitudes(end))]
+
     def _samples(self, cell: Cell, name: str) -> list[Any]:
         """Return some values of an attribute in a cell; None stands for a missing one."""
         values, family = cell[name], self.family(name)
         asked = [key for key in cell if isinstance(key, Aspect)]
         found: list[Any] = []
         for aspect in asked:
-            if aspect.kind in ("order", "result"):
+            if aspect.kind == "age":
+                ages = [age for low, end in cell[aspect].spans for age in (low, end - 1)]
+                found += [MOMENT + age for age in ages] if aspect.subject == name else []
+            elif isinstance(aspect.subject, Distance):
+                found += self._near(aspect.subject, cell[aspect].spans, name)
+            elif aspect.kind in ("order", "result"):
                 found += self._numbers if family == "number" else ()
                 found += [low for other in cell if isinstance(other, str) for low, _ in cell[other].spans[:1]]
             elif aspect.subject == name:
@@ -365,10 +416,6 @@ def _is_in(value: Any, spans: Spans) -> bool:
         return any(low <= value < end for low, end in spans)
     except TypeError:  # of another family
         return False
-
-
-def _is_negated(test: Constraint) -> bool:
-    return test.operator == "<>" or test.operator.startswith("not ")
 
 
 def _family_of(test: Constraint) -> str | None:
@@ -449,7 +496,7 @@ _ASPECTS: Final[dict[str, Any]] = {
 def asks_for_aspects(predicate: Predicate) -> bool:
     """Whether some test of a predicate asks about something else than the value of an attribute."""
     return any(
-        isinstance(test, Comparison) or test.operator in _ASPECTS
+        not isinstance(test, Constraint) or test.operator in _ASPECTS
         for conjunction in predicate.filters
         for test in conjunction.constraints
     )
@@ -458,18 +505,20 @@ def asks_for_aspects(predicate: Predicate) -> bool:
 def _compared(test: Comparison) -> tuple[Aspect, Values]:
     """Return the aspect of a comparison, and the places in it where it holds."""
     left, operator, right, _ = test
-    if isinstance(right, int | float):
-        line = _LINES_OF["result"]
+    if isinstance(right, int | float | Now):
+        kind = "age" if isinstance(right, Now) else "result"
+        right = right.offset if isinstance(right, Now) else right
+        line = _LINES_OF[kind]
         end = line.after(right)
         spans = {
             "=": ((right, end),),
             "<": ((line.first, right),),
             "<=": ((line.first, end),),
-            ">": ((end, TOP),),
-            ">=": ((right, TOP),),
-            "<>": ((line.first, right), (end, TOP)),
+            ">": ((end, line.end),),
+            ">=": ((right, line.end),),
+            "<>": ((line.first, right), (end, line.end)),
         }[operator]
-        return Aspect("result", left), Values(spans)
+        return Aspect(kind, left), Values(spans)
     if text(left) > text(right):
         left, operator, right = right, EXCHANGED[operator], left
     return Aspect("order", left, right), Values(_LINES_OF["order"].points(_SIGNS[operator]))

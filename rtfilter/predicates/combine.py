@@ -16,15 +16,18 @@ from rtfilter.predicates.constraints import (
     COMPARE,
     FORMS,
     MAX_TERMS,
+    NEGATED,
     OPERATORS_OF,
     PRESENCE,
     SETS,
     Constraint,
     Filter,
+    Quantified,
     Test,
     constants,
 )
 from rtfilter.predicates.expressions import Operand, names
+from rtfilter.predicates.intervals import Now
 
 MAX_FILTERS: Final = 256
 """Most filters that one predicate may expand to."""
@@ -48,6 +51,10 @@ def one(schema: Schema, attribute: str, operator: str, value: Any = None) -> Fil
         As `rtfilter.predicates.parse.parse`; without a place.
     """
     family = schema.attribute(attribute).family
+    if isinstance(value, Now):
+        if family != "timestamp":
+            raise PredicateError.about(attribute, f"is {PHRASES[family]}, and NOW() is a timestamp")
+        return (Filter((Comparison(attribute, operator, value, family),)),)
     if operator not in PRESENCE:
         if operator not in OPERATORS_OF[family]:
             if operator not in COMPARE:
@@ -89,6 +96,8 @@ def compared(schema: Schema, left: Operand, operator: str, right: Operand) -> Fi
     PredicateError
         As `one`, and for operands that have no order, or none with each other.
     """
+    if isinstance(left, str) and isinstance(right, Now):
+        return one(schema, left, operator, right)
     families = [_family(schema, side) for side in (left, right)]
     found = Comparison(left, operator, right, "number" if "number" in families else families[0])
     if isinstance(found.left, str) and isinstance(found.right, int | float):
@@ -105,13 +114,78 @@ def _family(schema: Schema, given: Operand) -> str:
     for name in names(given):
         family = schema.attribute(name).family
         if family != "number":
-            raise PredicateError.about(name, f"is {PHRASES[family]}; arithmetic needs numbers")
+            raise PredicateError.about(name, f"is {PHRASES[family]}; arithmetic and distances need numbers")
     return "number"
 
 
 def checked(schema: Schema, test: Test) -> Filters:
-    """Return a constraint or a comparison, checked against `schema`; see `one` and `compared`."""
-    return compared(schema, *test[:3]) if isinstance(test, Comparison) else one(schema, *test)
+    """Return a test, checked against `schema`; see `one` and `compared`."""
+    if isinstance(test, Comparison):
+        return compared(schema, *test[:3])
+    if isinstance(test, Constraint):
+        return one(schema, *test)
+    parts = [one(schema, *own) for own in test.tests]
+    return (
+        any_element(all_of(parts))
+        if test.quantifier == "any"
+        else no_element(schema, complement(schema, any_of(parts)))
+    )
+
+
+def any_element(condition: Filters) -> Filters:
+    """Return the test that some element of a list satisfies a condition on it.
+
+    Raises
+    ------
+    PredicateError
+        The condition is about anything but the values of one attribute.
+    """
+    _require_one(condition)
+    return any_of([(Filter((Quantified("any", _own(one)),)),) for one in condition])
+
+
+def no_element(schema: Schema, condition: Filters) -> Filters:
+    """Return the test that all elements have the attribute's type, and none satisfies a condition.
+
+    That all satisfy a condition is the same of its complement. Raises as `any_element`.
+    """
+    _require_one(condition)
+    return all_of([_no_element(schema, _own(one)) for one in condition])
+
+
+def _no_element(schema: Schema, tests: Sequence[Constraint]) -> Filters:
+    """All elements satisfy the complement of one of some constraints."""
+    parts = any_of([_negated(schema, test) for test in tests])
+    return (Filter((Quantified("all", [test for part in parts for test in _own(part)]),)),)
+
+
+def complement(schema: Schema, condition: Filters) -> Filters:
+    """Return what holds where a condition on values of one attribute does not. Raises as `any_element`."""
+    _require_one(condition)
+    return all_of([any_of([_negated(schema, test) for test in _own(one)]) for one in condition])
+
+
+def _negated(schema: Schema, test: Constraint) -> Filters:
+    return one(schema, test.attribute, NEGATED[test.operator], test.value)
+
+
+def _own(conjunction: Filter) -> list[Constraint]:
+    """The tests of a condition of which `_require_one` knows what they are."""
+    return [test for test in conjunction.constraints if isinstance(test, Constraint)]
+
+
+def _require_one(condition: Filters) -> None:
+    """Refuse a condition on elements that is not about the values of one attribute."""
+    tests = [test for conjunction in condition for test in conjunction.constraints]
+    names = list(dict.fromkeys(name for test in tests for name in test.attributes))
+    plain = all(isinstance(test, Constraint) and test.operator not in PRESENCE for test in tests)
+    if len(names) == 1 and plain and all(conjunction.constraints for conjunction in condition):
+        return
+    found = f"; this is about {' and '.join(map(repr, names))}" if len(names) > 1 else ""
+    raise PredicateError(
+        f"any, all and none are followed by a test of one attribute with constants{found}; "
+        "IS NULL and IS NOT NULL stand alone"
+    )
 
 
 def _split(attribute: str, at: int) -> Filters:
@@ -172,6 +246,8 @@ def _terms(filters: Filters) -> int:
         for test in conjunction.constraints:
             if isinstance(test, Comparison):
                 count += test.size
+            elif isinstance(test, Quantified):
+                count += _terms((Filter(test.tests),))
             elif type(test.value) is frozenset:
                 count += len(test.value)
             else:

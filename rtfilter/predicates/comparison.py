@@ -1,4 +1,7 @@
-"""Comparisons: tests of expressions against each other; a constraint tests one attribute with a constant."""
+"""Comparisons: tests of expressions against each other, and of timestamps against the moment of the batch.
+
+A constraint tests one attribute with a constant.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from rtfilter.predicates.expressions import (
     text,
     to_json,
 )
+from rtfilter.predicates.intervals import Now
 from rtfilter.text import shown
 
 RELATIONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
@@ -52,9 +56,9 @@ class Comparison(_Comparison):
 
     Parameters
     ----------
-    left, right : str, number or Operation
+    left, right : str, number, Operation, Distance or Now
         A str is the name of an attribute; see `rtfilter.predicates.expressions`. At least one has an
-        attribute. Stored canonically: a constant alone is on the right.
+        attribute. Stored canonically: a constant alone, and `Now`, is on the right.
     operator : str
         A key of `RELATIONS`.
     family : str
@@ -81,11 +85,14 @@ class Comparison(_Comparison):
         if not isinstance(family, str) or family not in FAMILIES:
             raise PredicateError(f"unknown family {shown(family)}; use one of {', '.join(FAMILIES)}")
         left, right = operand(left), operand(right)
-        if isinstance(left, int | float):
+        if isinstance(left, int | float | Now):
             left, operator, right = right, EXCHANGED[operator], left
-        if isinstance(left, int | float):
+        if isinstance(left, int | float | Now):
             raise PredicateError("a comparison of constants is TRUE or FALSE; write that")
-        if family != "number" and not (isinstance(left, str) and isinstance(right, str)):
+        if isinstance(right, Now):
+            if family != "timestamp" or not isinstance(left, str):
+                raise PredicateError("NOW() is compared with an attribute of timestamps")
+        elif family != "number" and not (isinstance(left, str) and isinstance(right, str)):
             raise PredicateError(f"arithmetic and constants are of numbers; these attributes are a {family}")
         if family == "bool" and operator not in ("=", "<>"):
             raise PredicateError(f"booleans have no order; use = or <>, not {operator}")
@@ -107,7 +114,8 @@ class Comparison(_Comparison):
         if family == "number":
             return evaluate(left, row), evaluate(right, row)
         read = FAMILIES[family]
-        return read(row.get(str(left))), read(row.get(str(right)))
+        other = right.of(row) if isinstance(right, Now) else read(row.get(str(right)))
+        return read(row.get(str(left))), other
 
     def matches(self, row: Mapping[str, object]) -> bool:
         """Whether a flat event satisfies the comparison. Never raises, whatever the values."""

@@ -1,4 +1,8 @@
-"""Constraints and filters, of which predicates consist, and their exact meaning (`docs/predicates.md`)."""
+"""Constraints and filters, of which predicates consist, and their exact meaning (`docs/predicates.md`).
+
+A constraint tests one value of an attribute: of a list any element, the same one for all constraints of a
+filter. A quantified constraint tests all elements, independently of all others.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from rtfilter.errors import PredicateError
+from rtfilter.events.elements import every_value
 from rtfilter.events.encoding import READERS, Constant, Timestamp, canonical, is_missing
 from rtfilter.predicates.comparison import RELATIONS, Comparison
 from rtfilter.predicates.letters import fold
@@ -174,17 +179,110 @@ class Constraint(_Constraint):
         return f"{name} {operator} {_literal(value)}"
 
 
-Test: TypeAlias = Constraint | Comparison
+class _Quantified(NamedTuple):
+    quantifier: str
+    tests: tuple[Constraint, ...]
+
+
+class Quantified(_Quantified):
+    """One test of all elements of a list; a value that is no list is a list of one. Immutable, hashable.
+
+    Parameters
+    ----------
+    quantifier : str
+        ``any``: there is an element that satisfies all of the constraints. ``all``: there are elements, and
+        each satisfies one of the constraints. No element satisfies ``c``, but each has the type of the
+        attribute: that is ``all`` of the complement of ``c``.
+    tests : iterable of Constraint
+        Of one attribute, with constants. Stored canonically: each once and in order, and for ``all`` those
+        of equality as one set.
+
+    Raises
+    ------
+    PredicateError
+        Another quantifier, no constraint, or other ones.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, quantifier: str, tests: Iterable[Constraint]) -> Quantified:
+        """Check the parts, and bring them into their canonical form."""
+        if quantifier not in ("any", "all"):
+            raise PredicateError(f"unknown quantifier {shown(quantifier)}; use one of any, all")
+        own = tuple(dict.fromkeys(tests))
+        if not all(isinstance(test, Constraint) and test.operator not in PRESENCE for test in own):
+            raise PredicateError("a quantifier takes constraints with constants")
+        if len({test.attribute for test in own}) != 1:
+            raise PredicateError("a quantifier takes constraints of one attribute, at least one")
+        equal = [test for test in own if test.operator in ("=", "in")]
+        if quantifier == "all" and len(equal) > 1:
+            values = [
+                one for test in equal for one in (test.value if test.operator == "in" else (test.value,))
+            ]
+            own = (*(test for test in own if test not in equal), Constraint(own[0].attribute, "in", values))
+        return tuple.__new__(cls, (quantifier, tuple(sorted(own, key=_order))))
+
+    @property
+    def attribute(self) -> str:
+        """The attribute of all constraints."""
+        return self.tests[0].attribute
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attribute alone, as a `Comparison` tells its own."""
+        return (self.attribute,)
+
+    def matches(self, row: Mapping[str, object]) -> bool:
+        """Whether an event satisfies it: a flat one, or that of which this is a `Chosen` row."""
+        values = every_value(row, self.attribute)
+        if self.quantifier == "any":
+            return any(map(self.accepts, values))
+        return len(values) > 0 and all(map(self.accepts, values))
+
+    def accepts(self, value: object) -> bool:
+        """Whether one element is as it should be."""
+        accepted = (test.accepts(value) for test in self.tests)
+        return all(accepted) if self.quantifier == "any" else any(accepted)
+
+    def __str__(self) -> str:
+        word, tests, glue = (
+            self.quantifier.upper(),
+            self.tests,
+            " AND " if self.quantifier == "any" else " OR ",
+        )
+        operators = [test.operator for test in tests]
+        if word == "ALL" and (operators == [">", "<"] or all(map(is_negated, operators))):
+            word, glue = "NONE", " AND "
+            tests = tuple(Constraint(name, NEGATED[operator], value) for name, operator, value in tests)
+            tests = tuple(sorted(tests, key=_order))
+        if glue == " AND " and [test.operator for test in tests] == [">=", "<="]:
+            ends = " AND ".join(_literal(test.value) for test in tests)
+            return f"{word} {written(self.attribute)} BETWEEN {ends}"
+        text = glue.join(map(str, tests))
+        return f"{word} {text}" if len(tests) == 1 else f"{word} ({text})"
+
+
+def _order(test: Any) -> tuple[bool, str]:
+    """Low ends before high ones."""
+    return test.operator in ("<", "<="), str(test)
+
+
+def is_negated(operator: str) -> bool:
+    """Whether an operator excludes constants."""
+    return operator == "<>" or operator.startswith("not ")
+
+
+Test: TypeAlias = Constraint | Quantified | Comparison
 """What a filter is a conjunction of."""
 
 
 class Filter(NamedTuple):
-    """A conjunction of constraints and comparisons; an empty one is satisfied by every event."""
+    """A conjunction of tests; an empty one is satisfied by every event."""
 
     constraints: tuple[Test, ...]
 
     def matches(self, row: Mapping[str, object]) -> bool:
-        """Whether a flat event satisfies every constraint."""
+        """Whether a flat event, or one choice of elements, satisfies every test."""
         for test in self.constraints:
             if type(test) is Constraint:
                 if not test.accepts(row.get(test.attribute)):
@@ -269,9 +367,14 @@ def _literal(value: Constant) -> str:
 
 
 def constraint_to_json(constraint: Test) -> list[Any]:
-    """Return ``[attribute, operator, value]``, or without the value where there is none."""
+    """Return ``[attribute, operator, value]``, or without the value where there is none.
+
+    A quantified one is ``[quantifier, constraints]``, a comparison what `Comparison.to_json` says.
+    """
     if isinstance(constraint, Comparison):
         return constraint.to_json()
+    if isinstance(constraint, Quantified):
+        return [constraint.quantifier, [constraint_to_json(test) for test in constraint.tests]]
     name, operator, value = constraint
     if operator in PRESENCE:
         return [name, operator]
@@ -284,8 +387,10 @@ def _constant_to_json(value: Constant) -> Any:
     return {"us": int(value)} if isinstance(value, Timestamp) else value
 
 
-def constraint_from_json(name: Any, operator: str, value: Any = None, *family: Any) -> Test:
+def constraint_from_json(name: Any, operator: Any, value: Any = None, *family: Any) -> Test:
     """Return what `constraint_to_json` described."""
+    if isinstance(operator, list):
+        return Quantified(name, [constraint_from_json(*test) for test in operator])  # type: ignore[misc]
     if family or isinstance(name, dict | list | int | float):
         return Comparison.from_json(name, operator, value, *family)
     if operator in SETS:

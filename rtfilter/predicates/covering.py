@@ -5,15 +5,24 @@ products of sets (`rtfilter.predicates.cells`); of each filter of the inner pred
 one are cut out, one after the other. Where nothing is left, it is covered. Of what is left events are tried:
 one that satisfies the inner predicate alone, by `Predicate.matches`, shows that it is not covered. Else it is
 not known.
+
+Of an event without lists, a quantified constraint asks what its constraints ask. Where that makes a predicate
+cover another one, what it asks of lists must follow as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.cells import Cell, MixedError, Space, asks_for_aspects
+from rtfilter.predicates.combine import Filters, all_of, any_of
+from rtfilter.predicates.constraints import Filter, Quantified, Test
+from rtfilter.predicates.elements import asks_for_every
+from rtfilter.predicates.narrowing import lowered
 
 if TYPE_CHECKING:
     from rtfilter.predicates.model import Predicate
@@ -56,14 +65,23 @@ class Question:
         A few flat events that satisfy it, as far apart as they are easily found; none where none is known.
     empty : bool
         Whether no event satisfies it, for certain.
+    listed : bool
+        Whether it has quantified constraints: events with lists may satisfy it where no others do.
     """
 
     def __init__(self, predicate: Predicate, schema: Schema) -> None:
         self.predicate, self._schema = predicate, schema
-        self._space = Space(schema, (predicate,))
-        self._cells = self._space.cells(predicate)
+        self.listed = asks_for_every(predicate)
+        asked = predicate
+        if self.listed:
+            try:
+                asked = _flat(predicate)
+            except PredicateError:  # too many filters
+                asked = replace(predicate, filters=())
+        self._space = Space(schema, (asked,))
+        self._cells = self._space.cells(asked)
         self._parts = [split for cell in self._cells for split in self._space.grounded(cell)]
-        self.empty = not self._parts
+        self.empty = not (self._parts or self.listed)
         self.events: list[dict[str, Any]] = []
         for cell in self._parts[:_ASKED]:
             self.events += [event for event in self._space.corners(cell) if predicate.satisfied_by(event)]
@@ -73,13 +91,13 @@ class Question:
 
     def covered_by(self, other: Predicate) -> Verdict:
         """Whether another predicate, checked against the same schema, covers it."""
-        if asks_for_aspects(other):
+        if self.listed or asks_for_aspects(other):
             return judge(other, self.predicate, self._schema)
         return _judged(self._space, self._space.cells(other), self._parts, other, self.predicate)
 
     def covers(self, other: Predicate) -> Verdict:
         """Whether it covers another predicate, checked against the same schema."""
-        if asks_for_aspects(other):
+        if self.listed or asks_for_aspects(other):
             return judge(self.predicate, other, self._schema)
         parts = [split for cell in self._space.cells(other) for split in self._space.grounded(cell)]
         return _judged(self._space, self._cells, parts, self.predicate, other)
@@ -90,6 +108,58 @@ def judge(outer: Predicate, inner: Predicate, schema: Schema | None) -> Verdict:
 
     Both were checked against the schema, if there is one.
     """
+    if not (asks_for_every(outer) or asks_for_every(inner)):
+        return _judge(outer, inner, schema)
+    try:
+        verdict = _judge(_flat(outer), _flat(inner), schema)
+        if verdict.covers and not all(_covers_lists(outer, own, schema) for own in inner.filters):
+            return Verdict(None)
+    except PredicateError:  # too many filters
+        return Verdict(None)
+    return verdict
+
+
+def _flat(predicate: Predicate) -> Predicate:
+    """Return what a predicate asks of events without lists."""
+    parts = [all_of([_of_one(test) for test in own.constraints]) for own in predicate.filters]
+    return replace(predicate, filters=any_of(parts))
+
+
+def _of_one(test: Test) -> Filters:
+    """Return what a test asks of an event without lists; of a quantified one, what it asks of an element."""
+    if not isinstance(test, Quantified):
+        return (Filter((test,)),)
+    return (Filter(test.tests),) if test.quantifier == "any" else tuple(Filter((own,)) for own in test.tests)
+
+
+def _covers_lists(outer: Predicate, own: Filter, schema: Schema | None) -> bool:
+    """Whether a predicate holds for certain where a filter does: its other filters must follow from one."""
+    usable = []
+    for conjunction in outer.filters:
+        asked = [test for test in conjunction.constraints if isinstance(test, Quantified)]
+        if all(_follows(test, own, outer, schema) for test in asked):
+            usable.append(Filter(tuple(test for test in conjunction.constraints if test not in asked)))
+    chosen = replace(outer, filters=tuple(lowered(own)))
+    return bool(_judge(replace(outer, filters=tuple(usable)), chosen, schema).covers)
+
+
+def _follows(test: Quantified, own: Filter, of: Predicate, schema: Schema | None) -> bool:
+    """Whether a quantified constraint holds for certain where a filter does."""
+    given = [
+        one for one in own.constraints if isinstance(one, Quantified) and one.attribute == test.attribute
+    ]
+    if test in given:
+        return True
+    every = [_of_one(one) for one in given if one.quantifier == "all"]
+    known = [all_of(every)] if every else []  # what some element satisfies; of `all` each one
+    if test.quantifier == "any":
+        known += [all_of([_of_one(one), *every]) for one in given if one.quantifier == "any"]
+        known.append(tuple(lowered(own)))
+    wanted = replace(of, filters=_of_one(test))
+    return any(_judge(wanted, replace(of, filters=one), schema).covers for one in known)
+
+
+def _judge(outer: Predicate, inner: Predicate, schema: Schema | None) -> Verdict:
     try:
         space = Space(schema, (outer, inner))
     except MixedError:
@@ -116,10 +186,11 @@ def _judged(
 
 
 def intersects(one: Predicate, two: Predicate, schema: Schema | None) -> bool | None:
-    """Whether an event can satisfy both; None where that is not known. See `judge`."""
+    """Whether an event without lists can satisfy both; None where that is not known. See `judge`."""
     try:
+        one, two = (_flat(given) if asks_for_every(given) else given for given in (one, two))
         space = Space(schema, (one, two))
-    except MixedError:
+    except (MixedError, PredicateError):
         return None
     known, work = True, _Work()
     others = space.cells(two)

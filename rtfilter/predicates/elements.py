@@ -1,7 +1,8 @@
 """Predicates on events with lists: what one choice of elements does not tell.
 
 A filter holds where it holds for one choice of elements, except that ``IS NULL`` looks further: no element
-may have the attribute that could be chosen together with those that the filter's other tests need.
+may have the attribute that could be chosen together with those that the filter's other tests need. What is
+quantified is about all elements, and needs none.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from rtfilter.events.elements import Choice, ListKey, Lists, below, choices
+from rtfilter.events.elements import Choice, Chosen, ListKey, Lists, below, choices
 from rtfilter.events.encoding import is_missing
 from rtfilter.events.nesting import flatten
-from rtfilter.events.table import EventTable
-from rtfilter.predicates.constraints import Constraint, Filter, Test
+from rtfilter.events.table import NOW, EventTable
+from rtfilter.predicates.constraints import Constraint, Filter, Quantified, Test
 
 if TYPE_CHECKING:
     from rtfilter.predicates.model import Predicate
@@ -25,27 +26,37 @@ def asks_for_none(predicate: Predicate) -> bool:
     return any(map(_is_null, (test for own in predicate.filters for test in own.constraints)))
 
 
+def asks_for_every(predicate: Predicate) -> bool:
+    """Whether a predicate has quantified constraints, which ask for all elements of a list."""
+    return any(isinstance(test, Quantified) for own in predicate.filters for test in own.constraints)
+
+
 class View(NamedTuple):
     """One choice of elements, as a filter sees it."""
 
-    row: Mapping[str, object]
+    row: Chosen
     """The values of the filter's attributes, by flattened name: all of its tests hold here, or the choice
     does not satisfy it. Of one that must be missing, the value that an element has which forbids it."""
     chosen: Mapping[str, Choice]
     """By attribute whose value comes from lists, the choice that it is of."""
+    event: Elements
 
     def element(self, name: str) -> str:
         """Return where in the event the value of an attribute is, as ``tags[2]``; empty where in no list."""
-        if name not in self.chosen:
-            return ""
-        places = self.chosen[name].places
-        found, told, own = "", "", _next(places, (), name)
-        while own:
-            if isinstance(own[-1], str):  # else it is a list in a list
-                found, told = found + own[-1][len(told) :], own[-1]
-            found += f"[{places[own]}]"
-            own = _next(places, (*own, places[own]), name)
-        return found + name[len(told) :]
+        return _element(self.chosen.get(name), name)
+
+
+def _element(choice: Choice | None, name: str) -> str:
+    if choice is None:
+        return ""
+    places = choice.places
+    found, told, own = "", "", _next(places, (), name)
+    while own:
+        if isinstance(own[-1], str):  # else it is a list in a list
+            found, told = found + own[-1][len(told) :], own[-1]
+        found += f"[{places[own]}]"
+        own = _next(places, (*own, places[own]), name)
+    return found + name[len(told) :]
 
 
 def _next(places: Mapping[ListKey, int], element: ListKey, name: str) -> ListKey:
@@ -77,17 +88,30 @@ class Elements:
         """Whether the event satisfies a predicate."""
         return any(map(self._satisfy, predicate.filters))
 
+    def every(self, name: str) -> list[object]:
+        """Return all values of an attribute."""
+        return [value for value, _ in self.placed(name)]
+
+    def placed(self, name: str) -> list[tuple[object, str]]:
+        """Return all values of an attribute, and where in the event each is, as `View.element` tells it."""
+        if not below(self._lists, (name,)):
+            value = self._row.get(name)
+            return [] if is_missing(value) else [(value, "")]
+        found = self._choices(frozenset((name,)), distinct=True)
+        return [(one.values[name], _element(one, name)) for one in found if one.values]
+
     def views(self, own: Filter) -> Iterator[View]:
         """Yield the choices of elements as a filter sees them, at least one."""
-        tests = own.constraints
+        tests = [test for test in own.constraints if not isinstance(test, Quantified)]
         names = list(dict.fromkeys(name for test in tests for name in test.attributes))
         nulls = {test.attributes[0] for test in tests if _is_null(test)}
         needed = {name for test in tests if not _is_null(test) for name in test.attributes}
         inside = frozenset(below(self._lists, names))
-        fixed = {name: self._row[name] for name in names if name not in inside and name in self._row}
+        fixed = {name: self._row[name] for name in (NOW, *names) if name not in inside and name in self._row}
         if not nulls & inside:  # what has equal values is one
             for one in self._choices(inside, distinct=True):
-                yield View({**fixed, **one.values}, dict.fromkeys(one.values, one))
+                row = Chosen(fixed | one.values, self.every)
+                yield View(row, dict.fromkeys(one.values, one), self)
             return
         there = {name: self._having(name) for name in nulls & inside}
         for one in self._choices(inside & needed):
@@ -96,21 +120,27 @@ class Elements:
                 agreeing = next((other for other in others if _agree(one, other)), None)
                 if agreeing is not None:
                     chosen.setdefault(name, agreeing)
-            yield View({**fixed, **{name: by.values[name] for name, by in chosen.items()}}, chosen)
+            row = Chosen(fixed | {name: by.values[name] for name, by in chosen.items()}, self.every)
+            yield View(row, chosen, self)
 
     def _having(self, name: str) -> list[Choice]:
         """The choices in which an attribute has a value."""
         return [one for one in self._choices(frozenset((name,))) if one.values]
 
     def _satisfy(self, own: Filter) -> bool:
+        quantified = [test for test in own.constraints if isinstance(test, Quantified)]
+        if quantified and not all(test.matches(Chosen({}, self.every)) for test in quantified):
+            return False
         nulls = {test.attributes[0] for test in own.constraints if _is_null(test)}
-        others = Filter(tuple(test for test in own.constraints if not _is_null(test)))
+        others = Filter(
+            tuple(test for test in own.constraints if not (_is_null(test) or isinstance(test, Quantified)))
+        )
         names = frozenset(name for test in others.constraints for name in test.attributes)
         inside = set(below(self._lists, [*nulls, *names]))
         if any(self._row.get(name) is not None for name in nulls - inside):
             return False
         there = [one for name in nulls & inside for one in self._having(name)]
-        fixed = {name: self._row.get(name) for name in names - inside}
+        fixed = {name: self._row.get(name) for name in (NOW, *(names - inside))}
         return any(
             others.matches(fixed | one.values if fixed else one.values)
             and not any(_agree(one, other) for other in there)
@@ -144,10 +174,11 @@ def events_of(table: EventTable) -> list[Event]:
     if found is None:
         return [table.row(row) for row in range(len(table))]
     events: list[Event] = []
+    searched = table.searched
     for row, (first, end) in enumerate(pairwise(found.offsets.tolist())):
         lists = found.lists[row]
         if lists is None or end - first == 1:
-            events.append(found.table.row(first))
+            events.append(searched.row(first))
         else:
             events.append(Elements(table.row(row), lists))
     return events
@@ -164,4 +195,6 @@ def event_of(event: Mapping[str, object], predicate: Predicate) -> Event:
     """Return an event with objects and lists as a predicate sees it, flat if it has no lists."""
     values, lists = flatten(event, names_of(predicate))
     row = {name: value for name, value in values.items() if not is_missing(value)}
+    if NOW in event:
+        row[NOW] = event[NOW]
     return Elements(row, lists) if lists else row

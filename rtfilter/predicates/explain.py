@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from rtfilter.events.elements import every_value
 from rtfilter.events.encoding import Timestamp, is_missing
-from rtfilter.events.table import PHRASES
+from rtfilter.events.table import NOW, PHRASES
 from rtfilter.predicates.comparison import FAMILIES, Comparison
+from rtfilter.predicates.distances import Distance
 from rtfilter.predicates.elements import Elements, Event, View
 from rtfilter.predicates.expressions import Operand, Operation, evaluate, text
-from rtfilter.predicates.model import Constraint, Filter, Predicate, Test
+from rtfilter.predicates.intervals import Now
+from rtfilter.predicates.model import Constraint, Filter, Predicate, Quantified, Test
 from rtfilter.predicates.reasons import WORDS, apart, by_how_much, reason, sample
 from rtfilter.predicates.remedies import remedy_of_comparison, remedy_of_constraint
-from rtfilter.text import shown
+from rtfilter.text import numbered, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,9 @@ class ComparisonExplanation:
 
     @property
     def unit(self) -> str:
-        """``s`` where the distance is in seconds, else empty."""
+        """``s`` where the distance is in seconds, ``km`` where it is in kilometres, else empty."""
+        if isinstance(self.constraint.left, Distance) and isinstance(self.constraint.right, int | float):
+            return "km"
         return "s" if self.constraint.family == "timestamp" else ""
 
     @property
@@ -165,7 +170,94 @@ class ComparisonExplanation:
         return f"{'yes' if self.satisfied else 'no '}  {self.constraint}: {self.reason}"
 
 
-Explained = ConstraintExplanation | ComparisonExplanation
+@dataclass(frozen=True, slots=True)
+class QuantifiedExplanation:
+    """One quantified constraint held against one event.
+
+    Attributes
+    ----------
+    constraint : Quantified
+    satisfied : bool
+    telling : ConstraintExplanation or None
+        The element that decides, held against the constraint that it satisfies or nearly does: of ``any`` the
+        nearest one, of ``all`` the first that fails. None where the event lacks the attribute.
+    elements, failing : int
+        How many elements there are, and how many are not as they should be.
+    """
+
+    constraint: Quantified
+    satisfied: bool
+    telling: ConstraintExplanation | None
+    elements: int
+    failing: int
+
+    @property
+    def value(self) -> object:
+        """The value of the element; None where the event lacks the attribute."""
+        return None if self.telling is None else self.telling.value
+
+    @property
+    def missing(self) -> bool:
+        """Whether the event lacks the attribute."""
+        return self.telling is None
+
+    @property
+    def distance(self) -> float | None:
+        """How far the element is from the constant; see `ConstraintExplanation.distance`."""
+        return None if self.telling is None else self.telling.distance
+
+    @property
+    def element(self) -> str:
+        """Which element it is, as ``tags[2]``; empty where the value is no list."""
+        return "" if self.telling is None else self.telling.element
+
+    @property
+    def unit(self) -> str:
+        """``s`` where the distance is in seconds, else empty."""
+        return "s" if isinstance(sample(self.constraint.tests[0]), Timestamp) else ""
+
+    @property
+    def agrees(self) -> int | None:
+        """First characters of the element, or first bits of an address, that are as wanted; else None."""
+        return None if self.satisfied or self.telling is None else self.telling.agrees
+
+    @property
+    def shortfall(self) -> str:
+        """By how much it fails, such as ``too high by 2.5``; empty where it is satisfied."""
+        if self.satisfied:
+            return ""
+        if self.telling is None:
+            return "missing"
+        if self.elements == 1:
+            return self.telling.shortfall
+        nearest = self.constraint.quantifier == "any"
+        which = "the nearest" if nearest else f"fails for {self.failing}"
+        return f"{self.telling.shortfall}; {which} of {self.elements} elements"
+
+    @property
+    def remedy(self) -> dict[str, object]:
+        """The attribute with a single value that would do; empty where it is satisfied, or none is found."""
+        if self.satisfied:
+            return {}
+        remedies = (remedy_of_constraint(test, self.value) for test in self.constraint.tests)
+        return next((one for one in remedies if self.constraint.matches(one)), {})
+
+    @property
+    def reason(self) -> str:
+        """One phrase, such as ``tags[1] is 'spam', excluded; fails for 1 of 2 elements``."""
+        if self.telling is None:
+            return "missing"
+        if self.satisfied and self.constraint.quantifier == "all" and self.elements > 1:
+            return f"all {numbered(self.elements, 'element')}"
+        said = f"{self.element} is" if self.element else "is"
+        shortfall = self.shortfall
+        return f"{said} {shown(self.value)}" + (f", {shortfall}" if shortfall else "")
+
+    def __str__(self) -> str:
+        return f"{'yes' if self.satisfied else 'no '}  {self.constraint}: {self.reason}"
+
+
+Explained = ConstraintExplanation | ComparisonExplanation | QuantifiedExplanation
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +353,10 @@ def distance_order(failing: Sequence[Explained]) -> tuple[int, float]:
 
 
 def _explained(conjunction: Filter, row: Mapping[str, object], view: View | None = None) -> FilterExplanation:
-    constraints = tuple(explain_test(test, row) for test in conjunction.constraints)
+    constraints = tuple(
+        _quantified(test, row, view) if isinstance(test, Quantified) else explain_test(test, row)
+        for test in conjunction.constraints
+    )
     if view is not None and view.chosen:
         constraints = tuple(_placed(one, view) for one in constraints)
     return FilterExplanation(all(constraint.satisfied for constraint in constraints), constraints)
@@ -269,13 +364,48 @@ def _explained(conjunction: Filter, row: Mapping[str, object], view: View | None
 
 def _placed(explained: Explained, view: View) -> Explained:
     """Return an explanation that tells the elements."""
+    if isinstance(explained, QuantifiedExplanation):
+        return explained
     elements = filter(None, map(view.element, explained.constraint.attributes))
     return replace(explained, element=", ".join(elements))
 
 
 def explain_test(test: Test, row: Mapping[str, object]) -> Explained:
-    """Explain one constraint or comparison of a filter."""
+    """Explain one test of a filter, held against a flat event."""
+    if isinstance(test, Quantified):
+        return _quantified(test, row)
     return _comparison(test, row) if isinstance(test, Comparison) else _constraint(test, row)
+
+
+def _quantified(
+    test: Quantified, row: Mapping[str, object], view: View | None = None
+) -> QuantifiedExplanation:
+    if view is None:
+        placed = [(value, "") for value in every_value(row, test.attribute)]
+    else:
+        placed = view.event.placed(test.attribute)
+    satisfied = test.matches(row)
+    right, wrong = ([one for one in placed if test.accepts(one[0]) is wanted] for wanted in (True, False))
+    asked = right if satisfied else wrong
+    if test.quantifier == "all" or satisfied:
+        asked = asked[:1]
+    found = [_element_explained(test, *one) for one in asked]
+    telling = min(found, key=lambda one: one[0], default=(None, None))[1]
+    return QuantifiedExplanation(test, satisfied, telling, len(placed), len(wrong))
+
+
+def _element_explained(
+    test: Quantified, value: object, element: str
+) -> tuple[tuple[float, ...], ConstraintExplanation]:
+    """Return one element held against a constraint that tells, and what orders elements: nearest first."""
+    parts = [replace(_constraint(own, {own.attribute: value}), element=element) for own in test.tests]
+    wrong = [one for one in parts if not one.satisfied]
+    order = (len(wrong), *distance_order(wrong))
+    if len(wrong) < len(parts) and test.quantifier == "all":
+        return order, next(one for one in parts if one.satisfied)
+    if test.quantifier == "all":
+        return order, min(wrong, key=lambda one: distance_order((one,)))
+    return order, wrong[0] if wrong else parts[0]
 
 
 def _comparison(test: Comparison, row: Mapping[str, object]) -> ComparisonExplanation:
@@ -291,7 +421,8 @@ def _comparison(test: Comparison, row: Mapping[str, object]) -> ComparisonExplan
         without = ""
         if not satisfied and test.operator != "<>" and test.family in ("number", "timestamp"):
             distance = apart(left, right, test.family == "timestamp")
-    event = {name: row[name] for name in test.attributes if name in row}
+    asked = (*test.attributes, NOW) if isinstance(test.right, Now) else test.attributes
+    event = {name: row[name] for name in asked if name in row}
     return ComparisonExplanation(test, satisfied, (left, right), bool(absent), distance, without, event)
 
 
@@ -311,6 +442,8 @@ def _no_value(test: Comparison, row: Mapping[str, object]) -> str:
             return f"{name} is {shown(row[name])}, of another type: not {PHRASES[test.family]}"
     side = test.left if evaluate(test.left, row) is None else test.right
     why = "a division by zero" if _divides_by_zero(side, row) else "not a number"
+    if isinstance(side, Distance):
+        why = "latitudes reach from -90 to 90, longitudes from -180 to 180"
     return f"{text(side)} has no value: {why}"
 
 

@@ -1,9 +1,11 @@
 """Arithmetic on the attributes of an event, and its exact meaning (normative text: `docs/predicates.md`).
 
-An operand is the name of an attribute, a constant number, or an `Operation` on two operands. Numbers count by
-their value: 2.0 is the integer 2. The results of ``+ - *`` on integers are exact, however large. Where a
-number has a fraction, and for ``/``, the result is the nearest float64; beyond float64 it is infinite.
-Division by zero has no result, nor has what float64 calls NaN.
+An operand is the name of an attribute, a constant number, an `Operation` on two operands, or a distance
+(`rtfilter.predicates.distances`); of timestamps a name, or the moment of the batch
+(`rtfilter.predicates.intervals`). Numbers count by their value: 2.0 is the integer 2. The results of
+``+ - *`` on integers are exact, however large. Where a number has a fraction, and for ``/``, the result is
+the nearest float64; beyond float64 it is infinite. Division by zero has no result, nor has what float64 calls
+NaN.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ import numpy as np
 from rtfilter.dtypes import BoolArray, FloatArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import EXACT, HIGHEST, number
+from rtfilter.predicates.distances import Distance
+from rtfilter.predicates.intervals import Now
 from rtfilter.predicates.names import written
 from rtfilter.text import shown
 
@@ -34,8 +38,8 @@ _BINDS: Final = {"+": 1, "-": 1, "*": 2, "/": 2}
 """How tightly each operator binds."""
 
 Number = int | float
-Operand: TypeAlias = "str | int | float | Operation"
-"""The name of an attribute, a finite constant, or an operation."""
+Operand: TypeAlias = "str | int | float | Operation | Distance | Now"
+"""The name of an attribute, a finite constant, an operation, a distance, or a moment relative to now."""
 
 
 class _Operation(NamedTuple):
@@ -82,8 +86,8 @@ class Operation(_Operation):
 
 def operand(given: object) -> Operand:
     """Return an operand in its canonical form. Raises `PredicateError` for anything else."""
-    if type(given) is Operation:
-        return given
+    if type(given) in (Operation, Distance, Now):
+        return given  # type: ignore[return-value]
     if isinstance(given, str):
         return str(given)
     found = number(given)
@@ -99,6 +103,8 @@ def names(given: Operand) -> Iterator[str]:
     if isinstance(given, Operation):
         yield from names(given.left)
         yield from names(given.right)
+    elif isinstance(given, Distance):
+        yield from (given.latitude, given.longitude)
     elif isinstance(given, str):
         yield given
 
@@ -130,6 +136,8 @@ def evaluate(given: Operand, row: Mapping[str, object]) -> Number | None:
             return None
         right = evaluate(given.right, row)
         return None if right is None else calculate(given.operator, left, right)
+    if isinstance(given, Distance):
+        return given.of(row)
     return number(row.get(given)) if isinstance(given, str) else given  # type: ignore[return-value]
 
 
@@ -176,6 +184,9 @@ def _column(
         none |= absent
         unsure |= (np.abs(values) >= EXACT) & ~absent
         return values
+    if isinstance(given, Distance | Now):
+        unsure[:] = True
+        return 0.0
     if not isinstance(given, Operation):
         if abs(given) >= EXACT:
             unsure[:] = True
@@ -200,6 +211,8 @@ def text(given: Operand) -> str:
         binds = _BINDS[given.operator]
         left = _enclosed(given.left, binds - 1)
         return f"{left} {given.operator} {_enclosed(given.right, binds)}"
+    if isinstance(given, Distance | Now):
+        return str(given)
     return written(given) if isinstance(given, str) else repr(given)
 
 
@@ -210,7 +223,15 @@ def _enclosed(given: Operand, binds: int) -> str:
 
 
 def to_json(given: Operand) -> Any:
-    """Return a number, ``{"attribute": name}``, or ``[left, operator, right]``."""
+    """Return what `from_json` turns back.
+
+    A number, ``{"attribute": name}``, ``[left, operator, right]``, ``{"now": microseconds}``, or
+    ``{"distance": [latitude, longitude, north, east]}``.
+    """
+    if isinstance(given, Distance):
+        return {"distance": list(given)}
+    if isinstance(given, Now):
+        return {"now": given.offset}
     if isinstance(given, Operation):
         return [to_json(given.left), given.operator, to_json(given.right)]
     return {"attribute": given} if isinstance(given, str) else given
@@ -221,6 +242,10 @@ def from_json(data: Any) -> Operand:
     if isinstance(data, list | tuple):
         left, operator, right = data
         return Operation(operator, from_json(left), from_json(right))
+    if isinstance(data, Mapping) and set(data) == {"distance"}:
+        return Distance(*data["distance"])
+    if isinstance(data, Mapping) and set(data) == {"now"}:
+        return Now(data["now"])
     if isinstance(data, Mapping):
         if set(data) != {"attribute"} or not isinstance(data["attribute"], str):
             raise ValueError(f"{shown(data)} is no attribute")

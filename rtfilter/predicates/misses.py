@@ -17,13 +17,14 @@ from rtfilter.extras import needed
 from rtfilter.predicates.elements import Event
 from rtfilter.predicates.explain import (
     ComparisonExplanation,
+    ConstraintExplanation,
     Explained,
     distance_order,
     fewest_failing,
     nearest,
 )
 from rtfilter.predicates.expressions import text
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.model import Predicate, Quantified
 from rtfilter.results import arrow_ids
 from rtfilter.text import numbered, printable, shown
 
@@ -55,6 +56,7 @@ class Miss(NamedTuple):
     attribute: str
     """Attribute, or the left side of a comparison."""
     operator: str
+    """``any`` or ``all`` of a quantified constraint."""
     wanted: object
     """The constant, a tuple of them for a set, None where there is none; the value of the right side."""
     value: object
@@ -243,16 +245,19 @@ def _rows(pair: _Pair) -> Iterator[Miss]:
         yield Miss(pair.event, pair.id, 0, 0, "", "", None, None, None, "", None, "FALSE", nothing)
     for one in pair.failing:
         test, by = one.constraint, one.shortfall
+        operator = test.operator if not isinstance(test, Quantified) else test.quantifier
         if isinstance(one, ComparisonExplanation):
             attribute, (value, wanted) = text(one.constraint.left), one.value
-            if one.unit:
+            if one.unit == "s":
                 value, wanted = (Timestamp(side) if isinstance(side, int) else side for side in one.value)
             if one.distance and not isinstance(one.constraint.right, int | float):
                 by += f" for {shown(wanted)}"
         else:
-            attribute, value, wanted = one.constraint.attribute, one.value, one.constraint.value
+            told = one if isinstance(one, ConstraintExplanation) else one.telling
+            attribute, value = one.constraint.attribute, one.value
+            wanted = None if told is None else told.constraint.value
         yield Miss(
-            pair.event, pair.id, len(pair.failing), pair.filter, attribute, test.operator,
+            pair.event, pair.id, len(pair.failing), pair.filter, attribute, operator,
             tuple(sorted(wanted)) if isinstance(wanted, frozenset) else wanted,
             value, one.distance, one.unit, one.agrees, str(test), by, one.element,
         )  # fmt: skip

@@ -13,6 +13,7 @@ from typing import Any
 from rtfilter.errors import PredicateError
 from rtfilter.events.nesting import ATOMS, is_list, with_composed_names
 from rtfilter.events.schema import Schema
+from rtfilter.events.table import NOW, microseconds_at
 from rtfilter.predicates.as_pattern import as_pattern
 from rtfilter.predicates.combine import all_of, any_of, checked
 from rtfilter.predicates.constraints import (
@@ -25,6 +26,7 @@ from rtfilter.predicates.constraints import (
     SETS,
     Constraint,
     Filter,
+    Quantified,
     Test,
     constraint_from_json,
     constraint_to_json,
@@ -47,6 +49,7 @@ __all__ = [
     "Constraint",
     "Filter",
     "Predicate",
+    "Quantified",
     "Test",
     "constraint_to_json",
 ]
@@ -135,7 +138,7 @@ class Predicate(_Mark):
         """Return the predicate that every event satisfies."""
         return cls((Filter(()),))
 
-    def matches(self, event: Mapping[str, object]) -> bool:
+    def matches(self, event: Mapping[str, object], now: float | None = None) -> bool:
         """Whether an event satisfies the predicate, as a filter decides it.
 
         Parameters
@@ -144,6 +147,8 @@ class Predicate(_Mark):
             Names, in any spelling of Unicode, to values, with objects and lists in it as in events of a
             filter. Missing is an absent key or None. Values of another type than the constants' are no
             error: they satisfy only ``exists``.
+        now : float, optional
+            What ``NOW()`` is, in seconds since 1970; by default the time of the system.
 
         Raises
         ------
@@ -153,6 +158,8 @@ class Predicate(_Mark):
         schema = self.schema
         if schema is None or schema.fields.spelled:
             event = with_composed_names(event, names_of(self))
+        if now is not None:
+            event = {**event, NOW: microseconds_at(now)}
         for value in event.values():
             if type(value) not in ATOMS and (isinstance(value, Mapping) or is_list(value)):
                 seen = event_of(event, self)
@@ -256,7 +263,8 @@ class Predicate(_Mark):
     def to_json(self) -> list[list[list[Any]]]:
         """Return ``[[[attribute, operator, value], ...], ...]``, which `from_json` turns back.
 
-        A comparison is ``[left, operator, right]``; see `Comparison.to_json`.
+        A comparison is ``[left, operator, right]``, see `Comparison.to_json`, and a quantified constraint
+        ``[quantifier, [[attribute, operator, value], ...]]``.
         """
         return [[constraint_to_json(c) for c in conjunction.constraints] for conjunction in self.filters]
 

@@ -1,4 +1,7 @@
-"""What follows from a comparison for each attribute alone: constraints whose box the index can search.
+"""What follows from other tests for each attribute alone: constraints whose box the index can search.
+
+Of an event with lists, each choice of elements is searched. Where a filter with quantified constraints holds,
+one of them satisfies what follows: elements of lists that no other test asks about are chosen at will.
 
 A comparison of one attribute that occurs once, in sums and products with constants, is solved for it. What
 it compares was rounded, so each step backwards widens the interval by neighbours in float64. From other
@@ -7,22 +10,105 @@ comparisons nothing follows but that all attributes are present.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf, nextafter
-from typing import Final
+from typing import Final, NamedTuple
 
 from rtfilter.events.encoding import EXACT, LOWEST
 from rtfilter.predicates.comparison import Comparison
-from rtfilter.predicates.constraints import Constraint
+from rtfilter.predicates.constraints import Constraint, Filter, Quantified, Test
+from rtfilter.predicates.distances import Distance
 from rtfilter.predicates.expressions import Operand, Operation
 
 Interval = tuple[float, float]
 """Closed; infinite where nothing bounds it."""
 _NONE: Final = (-inf, inf)
+MOST: Final = 16
+"""Most filters that follow from one with quantified constraints."""
+
+
+def lowered(filter: Filter) -> list[Filter]:
+    """Return filters whose boxes are searched: of an event that satisfies this one, a choice satisfies one.
+
+    They have no quantified constraints, and one side of the 180th meridian where a distance is across it.
+    """
+    quantified = [test for test in filter.constraints if isinstance(test, Quantified)]
+    plain: list[Test] = [test for test in filter.constraints if not isinstance(test, Quantified)]
+    taken = {_root(name) for test in plain for name in test.attributes}
+    parts = [plain]
+    for side in (_across(test) for test in plain):
+        if len(parts) * len(side) <= MOST:
+            parts = [[*one, test] for one in parts for test in side] or parts
+    for test in sorted(quantified, key=_promise):
+        if _root(test.attribute) in taken:  # which element is chosen may depend on the other test
+            continue
+        taken.add(_root(test.attribute))
+        if test.quantifier == "all":
+            part: list[Sequence[Test]] = [(own,) for own in test.tests]
+        else:  # the element that satisfies it satisfies what all do
+            every = [
+                other.tests[0]
+                for other in quantified
+                if other.quantifier == "all" and other.attribute == test.attribute and len(other.tests) == 1
+            ]
+            part = [(*test.tests, *every)]
+        if len(parts) * len(part) <= MOST:
+            parts = [[*one, *other] for one in parts for other in part]
+    return [Filter(tuple(dict.fromkeys(tests))) for tests in parts]
+
+
+def is_lowered(filter: Filter) -> bool:
+    """Whether boxes know all tests of a filter, so that `lowered` would change nothing."""
+    return not any(isinstance(test, Quantified) or _across(test) for test in filter.constraints)
+
+
+def _across(test: Test) -> list[Constraint]:
+    """The longitudes on either side of the 180th meridian, of a test of a distance that is across it."""
+    near = _near(test)
+    if near is None or len(near.longitudes) < 2:
+        return []
+    (_, east), (west, _) = near.longitudes
+    return [Constraint(near.of.longitude, "<=", east), Constraint(near.of.longitude, ">=", west)]
+
+
+class _Near(NamedTuple):
+    """Where a test of a distance may hold."""
+
+    of: Distance
+    latitudes: Interval
+    longitudes: list[Interval]
+
+
+def _near(test: Test) -> _Near | None:
+    """Where a test holds that asks for less than a distance; None for others."""
+    if not isinstance(test, Comparison) or test.operator not in ("<", "<=", "="):
+        return None
+    if not isinstance(test.left, Distance) or not isinstance(test.right, int | float):
+        return None
+    return _Near(test.left, *test.left.around(test.right))
+
+
+def _root(name: str) -> str:
+    """What attributes have in common that may lie in one list of objects."""
+    return name.partition(".")[0]
+
+
+def _promise(test: Quantified) -> tuple[bool, bool]:
+    """Orders tests of one root: first those of one element, and of them those of few values."""
+    equal = any(own.operator in ("=", "in") for own in test.tests)
+    return test.quantifier == "all", not equal
 
 
 def implied(comparison: Comparison) -> list[Constraint]:
     """Return constraints whose box contains every event that satisfies a comparison."""
     found = [_present(name, comparison.family) for name in comparison.attributes]
+    near = _near(comparison)
+    if near is not None:
+        sides = [(near.of.latitude, near.latitudes)]
+        if len(near.longitudes) == 1:
+            sides.append((near.of.longitude, near.longitudes[0]))
+        for name, (low, high) in sides:
+            found += [Constraint(name, ">=", low), Constraint(name, "<=", high)]
     if isinstance(comparison.right, int | float) and len(comparison.attributes) == 1:
         name = comparison.attributes[0]
         low, high = _solved(comparison.left, _wanted(comparison.operator, comparison.right))

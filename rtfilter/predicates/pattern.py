@@ -1,7 +1,8 @@
 """Event patterns, as in EventBridge: a mapping of attributes to alternatives (text: `docs/predicates.md`).
 
 ``{"symbol": ["A", "B"], "price": [{"numeric": [">", 10, "<=", 20]}]}`` means symbol is A or B, and price
-is above 10 and at most 20. Mappings nest as the events do; ``"$or"`` holds a list of patterns.
+is above 10 and at most 20. Mappings nest as the events do; ``"$or"`` holds a list of patterns, and
+``"$distance"`` a test of two attributes.
 """
 
 from __future__ import annotations
@@ -10,9 +11,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NoReturn
 
 from rtfilter.errors import PredicateError
+from rtfilter.events.encoding import number
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.combine import MAX_DEPTH, Filters, all_of, any_of, one
+from rtfilter.predicates.combine import (
+    MAX_DEPTH,
+    Filters,
+    all_of,
+    any_element,
+    any_of,
+    compared,
+    complement,
+    no_element,
+    one,
+)
 from rtfilter.predicates.constraints import MAX_TERMS, NEGATED
+from rtfilter.predicates.distances import Distance
+from rtfilter.predicates.intervals import Now, duration
 from rtfilter.predicates.like import escaped
 from rtfilter.text import composed, shown
 
@@ -67,6 +81,8 @@ class _PatternReader:
                     part = self._either(value, prefix, place, depth)
                 else:
                     part = self._alternatives(value, name, place)
+            elif isinstance(value, Mapping) and key == "$distance":
+                part = self._distance(value, prefix, place)
             elif isinstance(value, Mapping) and key != "$or":
                 first = next(iter(value), None)
                 if (
@@ -79,6 +95,31 @@ class _PatternReader:
             else:
                 _fail(f"expected a list of alternatives; got {shown(value)}", place)
             parts.append(part)
+        return _join(all_of, parts, path)
+
+    def _distance(self, given: Mapping[str, Any], prefix: str, path: str) -> Filters:
+        if set(given) != {"latitude", "longitude", "from", "km"}:
+            _fail(f"$distance has latitude, longitude, from and km; got {shown(list(given))}", path)
+        point, ends = given["from"], given["km"]
+        if not isinstance(point, list | tuple) or len(point) != 2:
+            _fail("expected a point in degrees, as [48.8584, 2.2945]", f"{path}.from")
+        latitude, longitude = (
+            prefix + composed(name) if isinstance(name, str) else name
+            for name in (given["latitude"], given["longitude"])
+        )
+        if not isinstance(ends, list | tuple) or not ends or len(ends) % 2:
+            _fail('km needs a list of operators and numbers, such as ["<=", 10]', f"{path}.km")
+        parts: list[Filters] = []
+        try:
+            far = Distance(latitude, longitude, *point)
+            for operator, value in zip(ends[::2], ends[1::2], strict=True):
+                if not isinstance(operator, str) or operator not in _ORDERS:
+                    raise PredicateError(f"expected one of <, <=, =, >=, >; got {shown(operator)}")
+                if number(value) is None:
+                    raise PredicateError(f"expected a number of kilometres; got {shown(value)}")
+                parts.append(compared(self.schema, far, operator, value))
+        except PredicateError as error:
+            raise _at(error, path) from None
         return _join(all_of, parts, path)
 
     def _either(self, choices: Sequence[Any], prefix: str, path: str, depth: int) -> Filters:
@@ -138,7 +179,8 @@ class _PatternReader:
             operator, value = argument[at], argument[at + 1]
             if not isinstance(operator, str) or operator not in _ORDERS:
                 _fail(f"expected one of <, <=, =, >=, >; got {shown(operator)}", f"{path}[{at}]")
-            parts.append(self._one(name, operator, value, f"{path}[{at + 1}]"))
+            place = f"{path}[{at + 1}]"
+            parts.append(self._one(name, operator, _moment(value, place), place))
         return _join(all_of, parts, path)
 
     def _exactly(self, argument: Any, name: str, path: str) -> Filters:
@@ -207,11 +249,37 @@ class _PatternReader:
         parts = [self._text(key, text, name, f"{path}[{at}]", wanted=False) for at, text in enumerate(texts)]
         return _join(all_of, parts, path)
 
+    def _any(self, argument: Any, name: str, path: str) -> Filters:
+        return self._quantified(any_element, argument, name, path)
+
+    def _all(self, argument: Any, name: str, path: str) -> Filters:
+        return self._quantified(
+            lambda found: no_element(self.schema, complement(self.schema, found)), argument, name, path
+        )
+
+    def _none(self, argument: Any, name: str, path: str) -> Filters:
+        return self._quantified(lambda found: no_element(self.schema, found), argument, name, path)
+
+    def _quantified(
+        self, of_elements: Callable[[Filters], Filters], argument: Any, name: str, path: str
+    ) -> Filters:
+        """Return what a list of alternatives for elements means."""
+        if not isinstance(argument, list | tuple):
+            _fail(f"expected a list of alternatives; got {shown(argument)}", path)
+        alternatives = self._alternatives(argument, name, path)
+        try:
+            return of_elements(alternatives)
+        except PredicateError as error:
+            raise _at(error, path) from None
+
     _matchers: ClassVar[dict[str, Callable[[_PatternReader, Any, str, str], Filters]]] = {
         "numeric": _numeric,
         "anything-but": _anything_but,
         "exists": _exists,
         "exactly": _exactly,
+        "any": _any,
+        "all": _all,
+        "none": _none,
     }
 
     def _one(self, name: str, operator: str, value: Any, path: str) -> Filters:
@@ -259,6 +327,18 @@ def _fail(message: str, path: str, attribute: str | None = None) -> NoReturn:
 def _at(error: PredicateError, path: str) -> PredicateError:
     """Return the error with the JSON path of its place."""
     return PredicateError(f"{error.message} (at {path})", attribute=error.attribute, reason=error.reason)
+
+
+def _moment(value: Any, path: str) -> Any:
+    """Return a constant; of an object the moment that it is, relative to that of the batch."""
+    if not isinstance(value, Mapping):
+        return value
+    if list(value) != ["now"]:
+        _fail(f'expected a constant, or {{"now": "-PT1H"}}; got {shown(value)}', path)
+    try:
+        return Now(duration(value["now"]))
+    except PredicateError as error:
+        raise _at(error, f"{path}.now") from None
 
 
 def _with_stars(text: str, matcher: str, path: str) -> str:

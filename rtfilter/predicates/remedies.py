@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from rtfilter.events.encoding import EXACT, HIGHEST, READERS, Timestamp
 from rtfilter.predicates.comparison import FAMILIES, Comparison
+from rtfilter.predicates.distances import Distance
 from rtfilter.predicates.expressions import Number, Operand, Operation, calculate, evaluate, names
 from rtfilter.predicates.like import example
 from rtfilter.predicates.model import Constraint
@@ -115,7 +116,7 @@ def _changes(comparison: Comparison, row: Values) -> Iterator[dict[str, object]]
     elif family == "bool":
         yield {str(left): not FAMILIES[family](row[str(left)])}
     elif family == "timestamp":
-        at = FAMILIES[family](row[str(right)])
+        at = comparison.sides(row)[1]
         for step in (0, -1, 1):
             yield {str(left): Timestamp(at + step)}
     else:
@@ -127,6 +128,9 @@ def _changes(comparison: Comparison, row: Values) -> Iterator[dict[str, object]]
 
 def _solutions(comparison: Comparison, row: Values) -> Iterator[dict[str, object]]:
     left, _, right, _ = comparison
+    if isinstance(left, Distance):
+        yield {left.latitude: left.north, left.longitude: left.east}
+        yield {left.latitude: -left.north, left.longitude: (left.east % 360) - 180}
     every = [*names(left), *names(right)]
     for name in comparison.attributes:
         if every.count(name) > 1:

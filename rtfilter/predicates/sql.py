@@ -8,6 +8,7 @@ dialect has, and each release more; what the page does not list would become a s
     condition = conjunction {"OR" conjunction}
     conjunction = factor {"AND" factor}
     factor  = "NOT" factor | "(" condition ")" | "TRUE" | "FALSE" | attribute | test
+            | ("ANY" | "ALL" | "NONE") factor
     test    = sum ("=" | "<>" | "<" | "<=" | ">" | ">=") sum
             | sum ["NOT"] "BETWEEN" sum "AND" sum
             | sum ["NOT"] "IN" "(" [sum {"," sum}] ")"
@@ -18,7 +19,8 @@ dialect has, and each release more; what the page does not list would become a s
     product = signed {("*" | "/") signed}
     signed  = {"+" | "-"} operand
     operand = "(" sum ")" | attribute | number | text | "TRUE" | "FALSE" | ("DATE" | "TIMESTAMP") text
-            | ("LOWER" | "UPPER") "(" sum ")"
+            | ("LOWER" | "UPPER") "(" sum ")" | "DISTANCE_KM" "(" sum "," sum "," sum "," sum ")" | moment
+    moment  = ("NOW" "(" ")" | "CURRENT_TIMESTAMP") {("+" | "-") "INTERVAL" text [unit]}
     attribute = name {"." name}
 
 NOT is pushed down to the constraints (De Morgan), so that the result is a disjunction of conjunctions. What
@@ -36,10 +38,23 @@ from rtfilter.events.encoding import READERS, Timestamp, microseconds
 from rtfilter.events.moments import EXAMPLE, why_no_moment
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import PHRASES
-from rtfilter.predicates.combine import ALWAYS, MAX_DEPTH, NOTHING, Filters, all_of, any_of, compared, one
+from rtfilter.predicates.combine import (
+    ALWAYS,
+    MAX_DEPTH,
+    NOTHING,
+    Filters,
+    all_of,
+    any_element,
+    any_of,
+    compared,
+    no_element,
+    one,
+)
 from rtfilter.predicates.comparison import EXCHANGED, RELATIONS
 from rtfilter.predicates.constraints import NEGATED
+from rtfilter.predicates.distances import Distance
 from rtfilter.predicates.expressions import Number, Operand, Operation, calculate, is_finite
+from rtfilter.predicates.intervals import Now, interval
 from rtfilter.predicates.letters import fold
 from rtfilter.predicates.like import canonical_like
 from rtfilter.predicates.names import quoted, written
@@ -59,6 +74,7 @@ _TESTS: Final = frozenset(("BETWEEN", "IN", "IS", "LIKE", "NOT"))
 """What else follows an operand."""
 _FOLLOWING: Final = {"keyword": ("AND", "OR"), "symbol": (")",)}
 """Words that may follow a test."""
+_QUANTIFIERS: Final = frozenset(("ANY", "ALL", "NONE"))
 _MOMENTS: Final = frozenset(("DATE", "TIMESTAMP"))
 _CASES: Final[dict[str, Callable[[str], str]]] = {"LOWER": str.lower, "UPPER": str.upper}
 """Functions that leave one case of letters, and which."""
@@ -101,7 +117,7 @@ class _Operand(NamedTuple):
     name: str | None
     value: Any = None
     is_quoted: bool = False
-    operation: Operation | None = None
+    operation: Operation | Distance | None = None
     case: str | None = None
     """The function around the attribute, a key of `_CASES`."""
 
@@ -182,7 +198,31 @@ class _SqlReader:
         if word.kind == "keyword" and word.text in ("TRUE", "FALSE") and not self._compares(self.at + 1):
             self.at += 1
             return ALWAYS if (word.text == "TRUE") is not negated else NOTHING
+        if self._is_quantifier():
+            return self._quantified(negated, depth)
         return self._test(negated, depth)
+
+    def _is_quantifier(self) -> bool:
+        """Whether a quantifier is next: an attribute of its name is followed by no operand."""
+        word = self.word
+        if word.kind != "name" or word.quoted or word.text.upper() not in _QUANTIFIERS:
+            return False
+        kind, text, *_ = self.words[self.at + 1]
+        if kind == "keyword" and text == "NOT":
+            return self.words[self.at + 2].text not in _TESTS
+        return kind in _SIMPLE or (kind, text) == ("symbol", "(") or text in ("TRUE", "FALSE")
+
+    def _quantified(self, negated: bool, depth: int) -> Filters:
+        """Read a test of all elements: where each must satisfy it, none may satisfy its complement."""
+        word, self.at = self.word, self.at + 1
+        quantifier = word.text.upper()
+        found = self._factor(quantifier == "ALL", self._deeper(depth, word))
+        try:
+            if (quantifier == "ANY") is negated:
+                return no_element(self.schema, found)
+            return any_element(found)
+        except PredicateError as error:
+            self._fail(error.message, word.start)
 
     def _has_operand(self) -> bool:
         """Whether the parenthesis here encloses a side of a test, not a condition."""
@@ -283,6 +323,9 @@ class _SqlReader:
     def _compared(self, left: _Operand, operator: str, right: _Operand, negated: bool) -> Filters:
         if left.is_constant:
             if right.is_constant:
+                for side in (left, right):
+                    if isinstance(side.value, Now):
+                        self._fail("NOW() is compared with an attribute", side.place)
                 return self._decided(left, operator, right, negated)
             left, right, operator = right, left, EXCHANGED[operator]
         if not right.is_constant:
@@ -326,7 +369,7 @@ class _SqlReader:
         while more:
             item = self._operand(depth) if left.is_constant else self._other(depth)
             part = self._compared(left, "=", item, negated)  # shows which one is of a wrong type
-            if left.name is not None and item.is_constant:
+            if left.name is not None and item.is_constant and not isinstance(item.value, Now):
                 values.append(item.value)
             else:
                 parts.append(part)
@@ -446,6 +489,8 @@ class _SqlReader:
     def _number_of(self, found: _Operand, what: str) -> Operand:
         """Return what arithmetic works on."""
         if found.is_constant:
+            if isinstance(found.value, Now):
+                self._fail("NOW() takes intervals alone: NOW() - INTERVAL '1 hour'", found.place)
             if type(found.value) not in (int, float):
                 self._fail(f"{what} needs numbers, not {shown(found.value)}", found.place)
             if not is_finite(found.value):
@@ -512,9 +557,13 @@ class _SqlReader:
                 self._fail(f"not an ISO 8601 timestamp, such as {EXAMPLE}: {why}", self.word.start)
             self.at += 1
             return _Operand(word.start, None, Timestamp(found))
+        if not word.quoted and self._is_now(word):
+            return _Operand(word.start, None, self._moment(word))
         if self._is_symbol("("):
             if word.text.upper() in _CASES and not word.quoted:
                 return self._cased(word, depth)
+            if word.text.upper() == "DISTANCE_KM" and not word.quoted:
+                return self._distance(word, depth)
             if word.text.upper() == "CIDR" and not word.quoted:
                 self._fail("CIDR(...) is a condition of its own; write it without a comparison", word.start)
             self._fail(f"the function {word.text.upper()} is not supported; {SUPPORTED}", word.start)
@@ -526,6 +575,63 @@ class _SqlReader:
             self.at += 1
         name = ".".join(part.text for part in parts)
         return _Operand(word.start, name, is_quoted=any(part.quoted for part in parts))
+
+    def _is_now(self, word: Word) -> bool:
+        """Whether a name is the moment of the batch."""
+        name = word.text.upper()
+        return (name == "NOW" and self._is_symbol("(")) or (
+            name == "CURRENT_TIMESTAMP" and word.text not in self.schema.attributes
+        )
+
+    def _moment(self, word: Word) -> Now:
+        """Read what follows ``NOW`` or ``CURRENT_TIMESTAMP``: parentheses, and intervals from there."""
+        if word.text.upper() == "NOW":
+            opening = self.word
+            self.at += 1
+            self._close(opening)
+        offset = 0
+        while self.word.text in ("+", "-") and self._interval_follows():
+            sign, at = -1 if self.word.text == "-" else 1, self.at + 2
+            given, unit = self.words[at], self.words[at + 1]
+            self.at = at + 1
+            text = given.text
+            if unit.kind == "name":
+                text, self.at = f"{text} {unit.text}", at + 2
+            try:
+                offset += sign * interval(text)
+            except PredicateError as error:
+                self._fail(error.message, given.start)
+        return Now(offset)
+
+    def _interval_follows(self) -> bool:
+        """Whether an interval follows the sign that is next."""
+        word = self.words[self.at + 1]
+        if word.kind != "name" or word.quoted or word.text.upper() != "INTERVAL":
+            return False
+        return self.words[self.at + 2].kind == "text"
+
+    def _distance(self, word: Word, depth: int) -> _Operand:
+        """Read what is in the parentheses of DISTANCE_KM."""
+        opening, self.at = self.word, self.at + 1
+        given = [self._operand(self._deeper(depth, word))]
+        while self._pass(","):
+            given.append(self._operand(self._deeper(depth, word)))
+        self._close(opening)
+        names, point = given[:2], given[2:]
+        if (
+            len(given) != 4
+            or not all(side.is_constant for side in point)
+            or not all(side.name for side in names)
+        ):
+            self._fail("write DISTANCE_KM(latitude, longitude, 48.8584, 2.2945), in degrees", word.start)
+        for side in given:
+            self._number_of(side, "DISTANCE_KM")
+        try:
+            north, east = (side.value for side in point)
+            found = Distance(str(names[0].name), str(names[1].name), north, east)
+        except PredicateError as error:
+            self._fail(error.message, point[0].place)
+        return _Operand(word.start, None, operation=found)
 
     def _cased(self, word: Word, depth: int) -> _Operand:
         """Read what is in the parentheses of LOWER or UPPER."""

@@ -11,7 +11,7 @@ from rtfilter.text import composed
 
 SUPPORTED: Final = (
     "supported are =, <>, <, <=, >, >=, + - * /, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT, TRUE, FALSE, "
-    "LOWER, UPPER, CIDR"
+    "ANY, ALL, NONE, LOWER, UPPER, CIDR, NOW, DISTANCE_KM"
 )
 
 Kind = Literal["keyword", "name", "number", "text", "symbol", "end"]

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import Timestamp, microseconds
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.model import FORMS, PRESENCE, SETS, Constraint, Filter, Predicate, Test
+from rtfilter.predicates.model import FORMS, PRESENCE, SETS, Constraint, Filter, Predicate, Quantified, Test
 from rtfilter.predicates.sql import MAX_LENGTH, parse_sql
 from rtfilter.predicates.store import as_bytes, encoded_test
 
@@ -258,7 +258,9 @@ class _Marks:
         self.found: set[int] = set()
 
     def part(self, test: Test) -> Part | None:
-        """What a test is in the template; None where its constant has a form of its own."""
+        """What a test is in the template; None where its constants have forms of their own."""
+        if isinstance(test, Quantified):
+            return None
         if not isinstance(test, Constraint) or test.operator in PRESENCE:
             return test
         name, operator, value = test

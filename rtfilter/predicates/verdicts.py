@@ -16,8 +16,9 @@ from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.events.encoding import EXACT, IDENTITY_MAX, MISSING, STRING_BYTES, string_code, utf8
 from rtfilter.events.table import Fields
 from rtfilter.predicates.comparison import Comparison
+from rtfilter.predicates.distances import SLACK, Distance
 from rtfilter.predicates.expressions import evaluate_columns
-from rtfilter.predicates.model import Constraint, Test
+from rtfilter.predicates.model import Constraint
 
 _UFUNCS: Final[dict[str, Any]] = {
     "=": np.equal,
@@ -53,7 +54,9 @@ def places_of(fields: Fields) -> dict[str, Place]:
     return {field.name: Place(start, field.family) for field, start in zip(fields, starts, strict=False)}
 
 
-def verdicts(test: Test, points: FloatArray, rows: IntArray, places: Mapping[str, Place]) -> Verdicts:
+def verdicts(
+    test: Constraint | Comparison, points: FloatArray, rows: IntArray, places: Mapping[str, Place]
+) -> Verdicts:
     """Hold a test, which was checked against the schema, against some events.
 
     Parameters
@@ -83,10 +86,14 @@ def _sure(holds: BoolArray) -> Verdicts:
 
 
 def _compare(test: Comparison, columns: Mapping[str, FloatArray]) -> Verdicts:
+    if isinstance(test.left, Distance) and isinstance(test.right, int | float):
+        far, none = test.left.columns(columns[test.left.latitude], columns[test.left.longitude])
+        holds: BoolArray = _UFUNCS[test.operator](far, float(test.right)) & ~none
+        return Verdicts(holds, (np.abs(far - float(test.right)) <= SLACK) & ~none)
     count = len(next(iter(columns.values())))
     left, right = (evaluate_columns(side, columns, count) for side in (test.left, test.right))
     none = left.none | right.none
-    holds: BoolArray = _UFUNCS[test.operator](left.values, right.values) & ~none
+    holds = _UFUNCS[test.operator](left.values, right.values) & ~none
     return Verdicts(holds, (left.unsure | right.unsure) & ~none)
 
 

@@ -33,7 +33,7 @@ from rtfilter.text import listed
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import ArrayType, DataType, StructType
 
     from rtfilter.spark.blocks import Batches
 
@@ -266,13 +266,7 @@ def _require_fitting(name: str, kind: DataType, schema: Schema) -> None:
         for field in cast("StructType", kind).fields:
             _require_fitting(f"{name}.{field.name}", field.dataType, schema)
     elif kind.typeName() == "array":
-        inside = [attribute for attribute in schema.names if f"{attribute}.".startswith(f"{name}.")]
-        if inside:
-            raise EventError(
-                f"column {name!r} is {kind.simpleString()}, and lists in events are not taken on Spark; "
-                "explode it, so that each element is an event, or leave it out",
-                attribute=inside[0],
-            )
+        _require_fitting(name, cast("ArrayType", kind).elementType, schema)
     elif name in schema.attributes:
         family = schema.attributes[name].family
         if kind.typeName() not in ("void", *FITTING[family]):

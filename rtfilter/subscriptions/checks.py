@@ -3,7 +3,8 @@
 A box tells of a long text only how it begins, so hits of such boxes are checked. Where a rule's first check
 comes among many, its predicate is written down as conditions: intervals of coordinates, and texts with how to
 compare them. From then on a check compares bytes. Predicates that ask for more than that (a pattern with
-wildcards, letters of any case, networks, two attributes) are left to Python.
+wildcards, letters of any case, networks, two attributes) are left to Python. So are quantified constraints of
+events with lists; of others they ask what their constraints ask.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.events.elements import is_of_choices
 from rtfilter.events.encoding import EXACT, HIGHEST, LOWEST, MISSING, string, utf8
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.kernels.hash_tables import hash_id
 from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel
-from rtfilter.predicates.model import Constraint, Predicate
+from rtfilter.predicates.elements import asks_for_every
+from rtfilter.predicates.model import Constraint, Predicate, Quantified, Test
 from rtfilter.subscriptions.verdict import ASK, NO, UNKNOWN, YES
 
 MOST: Final = 64
@@ -73,6 +76,7 @@ class Checks:
         self._asked: set[int] = set()  # columns of texts that conditions ask for
         self._table = np.full((2, 3), _EMPTY, np.int64)  # handle, first condition and number of them
         self._keys = self._used = self._dead = self._bytes = 0
+        self._listed: set[int] = set()  # handles whose conditions are those of events without lists
         self._conditions = np.empty(0, CONDITION)
         self._block = np.empty(0, np.uint8)
 
@@ -122,6 +126,8 @@ class Checks:
                 self._write(handle, get(handle))
             verdicts[unknown] = self._verdicts(handles[unknown], owners[unknown], events, places)
             np.minimum(verdicts, ASK, out=verdicts)
+        if self._listed and is_of_choices(events):
+            verdicts[np.isin(handles, list(self._listed))] = ASK
         return verdicts
 
     @unwrapped
@@ -158,6 +164,8 @@ class Checks:
         self._asked.update(condition[4] for condition in conditions if condition[0] != INSIDE)
         if 2 * (self._keys + 1) > len(self._table):
             self._grow()
+        if conditions and predicate is not None and asks_for_every(predicate):
+            self._listed.add(handle)
         self._keys += int(_enter(self._table, handle, first, len(conditions)))  # last: now it is there
 
     def _grow(self) -> None:
@@ -175,6 +183,8 @@ class Checks:
         if not self._keys:
             return
         self._dead += _forget(self._table, handles)
+        if self._listed:
+            self._listed.difference_update(handles.tolist())
         if 2 * self._dead > self._used:
             self._clear()
 
@@ -185,8 +195,11 @@ class Checks:
         for conjunction in predicate.filters:
             if not conjunction.constraints:
                 return None
-            for test in conjunction.constraints:
-                alternatives = self._alternatives(test) if type(test) is Constraint else None
+            tests = _of_one_element(conjunction.constraints)
+            if tests is None:
+                return None
+            for test in tests:
+                alternatives = self._alternatives(test)
                 if not alternatives or len(found) + len(alternatives) > MOST:
                     return None
                 negated = int(test.operator in _NEGATED)
@@ -218,6 +231,19 @@ class Checks:
         if any(abs(one) >= EXACT for one in values):
             return None
         return [(INSIDE, 0, place, *_interval(operator, float(one)), b"") for one in values]
+
+
+def _of_one_element(tests: Iterable[Test]) -> list[Constraint] | None:
+    """The constraints that a filter is of events without lists; None for other tests and for disjunctions."""
+    found: list[Constraint] = []
+    for test in tests:
+        if isinstance(test, Quantified) and (test.quantifier == "any" or len(test.tests) == 1):
+            found += test.tests
+        elif isinstance(test, Constraint):
+            found.append(test)
+        else:
+            return None
+    return found
 
 
 def exercise() -> None:

@@ -69,6 +69,10 @@ class Handles:
         """Now, for those who ask what is there; free of cost where nothing has a deadline."""
         return -inf if self.labels.deadlines is None else min(self.clock(), LAST_MOMENT)
 
+    def now(self, moment: float) -> float:
+        """The moment of a batch whose `moment` is as above, for predicates that ask for it."""
+        return self.clock() if moment == -inf else moment
+
     # -- giving out ----------------------------------------------------------------------------------------
 
     def settle(self, kind: type, made_up: bool = False) -> None:

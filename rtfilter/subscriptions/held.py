@@ -16,6 +16,7 @@ import numpy as np
 from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import UnknownSubscriptionError
 from rtfilter.events.schema import Schema
+from rtfilter.events.table import EventTable
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.flat import leveled
 from rtfilter.matchers.port import Adopting, Matcher, Replacing, Scannable
@@ -96,6 +97,10 @@ class Held(Handles):
         self.replacing = matcher if isinstance(matcher, Replacing) else None
         self.scannable = matcher if isinstance(matcher, Scannable) else None
         self.adopting = matcher if isinstance(matcher, Adopting) else None
+
+    def asked(self, events: EventTable, now: float) -> EventTable:
+        """What the matcher is asked about in a batch of a moment; boxes know nothing of moments."""
+        return events.searched if self.matcher.takes.boxes else events.searched.at(now)
 
     @property
     def checks(self) -> Checks | None:

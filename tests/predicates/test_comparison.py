@@ -221,7 +221,10 @@ def test_what_is_no_comparison_is_refused(arguments, message):
     [
         (Comparison("a", "<", "d"), "unknown attribute 'd'"),
         (Comparison("a", "<", "s"), "a is a number and s is a string; they cannot be compared"),
-        (Comparison(Operation("+", "a", "s"), "<", 1), "attribute 's' is a string; arithmetic needs numbers"),
+        (
+            Comparison(Operation("+", "a", "s"), "<", 1),
+            "attribute 's' is a string; arithmetic and distances need numbers",
+        ),
         (Comparison("s", "<", 5), "cannot be compared with the int 5"),
     ],
 )

@@ -19,7 +19,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.predicates.comparison import Comparison
 from rtfilter.predicates.explain import explain
 from rtfilter.predicates.like import canonical_like, example, is_like, lacks
-from rtfilter.predicates.model import COMPARE, PRESENCE, SETS, Constraint, Filter, Predicate
+from rtfilter.predicates.model import COMPARE, PRESENCE, SETS, Constraint, Filter, Predicate, Quantified
 from rtfilter.predicates.parse import parse
 from rtfilter.predicates.reasons import sample
 
@@ -215,6 +215,14 @@ def test_distances_and_agreement_are_those_of_the_values(data):
                 unit = 10**6 if explained.unit else 1
                 assert float(abs(left - right) / unit) == pytest.approx(explained.distance)
             continue
+        if isinstance(test, Quantified):
+            if explained.missing:
+                continue
+            assert (explained.distance, explained.agrees) == (
+                explained.telling.distance,
+                explained.telling.agrees,
+            )
+            explained, test = explained.telling, explained.telling.constraint
         value = row.get(test.attribute)
         if explained.distance is not None:
             unit = 10**6 if explained.unit else 1

@@ -353,8 +353,7 @@ UNLISTED = {
     "at = TIMESTAMPTZ '2024-05-31'": "expected a constant, not 'TIMESTAMPTZ'",
     "at = TIMESTAMP WITH TIME ZONE '2024-05-31'": "expected a constant, not 'TIMESTAMP'",
     "at = {ts '2024-05-31'}": "'{' is not supported",
-    "at > CURRENT_TIMESTAMP": "expected a constant, not 'CURRENT_TIMESTAMP'",
-    "at > NOW()": "the function NOW is not supported",
+    "at > NOW": "expected a constant, not 'NOW'",
     "at > INTERVAL '1 day'": "expected a constant, not 'INTERVAL'",
     "at AT TIME ZONE 'UTC' < '2024-05-31'": "AT is not supported",
     "qty BETWEEN ASYMMETRIC 1 AND 2": "expected a constant, not 'ASYMMETRIC'",
@@ -421,9 +420,7 @@ def test_what_the_page_does_not_list_is_refused(source):
 
 
 def test_a_word_without_a_meaning_here_is_a_name_wherever_it_stands():
-    words = (
-        "select isnull unknown cast call show case any all xor div ilike interval asymmetric escape date end"
-    )
+    words = "select isnull unknown cast call show case xor div ilike interval asymmetric escape date end"
     for word in words.split():
         condition = f"{word} = 1 AND x.{word} IN ({word.upper()!r})"
         schema = Schema({word: int, f"x.{word}": str})

@@ -11,7 +11,9 @@ from limits import patterns_within
 from predicate_cases import conditions, schemas, sql
 from rtfilter import Predicate, PredicateError, Schema
 from rtfilter.predicates.comparison import Comparison
-from rtfilter.predicates.model import Constraint
+from rtfilter.predicates.distances import Distance
+from rtfilter.predicates.intervals import Now
+from rtfilter.predicates.model import Constraint, Quantified
 
 SCHEMA = Schema({"price": float, "qty": int, "symbol": str, "ok": bool, "url.code": int})
 
@@ -23,7 +25,17 @@ def p(source):
 def has_form(test):
     """Whether event patterns have a form for a test, said anew."""
     if isinstance(test, Comparison):
-        return False
+        near = isinstance(test.left, Distance) and isinstance(test.right, int | float)
+        return (near or isinstance(test.right, Now)) and test.operator != "<>"
+    if isinstance(test, Quantified):
+        alone = test.quantifier == "all" or len(test.tests) == 1
+        ordered = all(one.operator in ("<", "<=", ">", ">=") for one in test.tests)
+        opposite = test.quantifier == "all" and len(test.tests) == 1 and test.tests[0].operator[:3] == "not"
+        tests = test.tests
+        if opposite:
+            name, negated, value = tests[0]
+            tests = (Constraint(name, negated.removeprefix("not "), value),)
+        return (alone or ordered) and all(map(has_form, tests))
     operator, value = test.operator, test.value
     if "like" in operator:
         plain = value.replace("\\\\", "").replace("\\_", "").replace("\\%", "")

@@ -115,6 +115,29 @@ def test_columns_without_an_order_of_their_own_are_taken(spark):
     assert [(row.id, row.subscription) for row in match_frame(events, filter).collect()] == [({"n": 7}, 0)]
 
 
+@pytest.mark.parametrize("partitions", [3, pytest.param(None, marks=pytest.mark.long)])
+def test_columns_of_arrays_are_lists(spark, partitions):
+    filter = EventFilter(Schema({"tags": str, "staff.name": str, "staff.pay": float}))
+    filter.subscribe_many(
+        [
+            "tags = 'a'",
+            "ANY tags = 'a' AND ANY tags = 'b'",
+            "NONE tags = 'a'",
+            "staff.name = 'Ann' AND staff.pay > 5",
+            "ALL staff.pay > 5",
+        ]
+    )
+    rows = [
+        {"id": "0", "tags": ["a", "b"], "staff": [{"name": "Ann", "pay": 1.0}, {"name": "Bob", "pay": 9.0}]},
+        {"id": "1", "tags": ["b", None], "staff": [{"name": "Ann", "pay": 6.0}]},
+        {"id": "2", "tags": [], "staff": None},
+    ]
+    kinds = "id string, tags array<string>, staff array<struct<name: string, pay: double>>"
+    events = spark.createDataFrame([tuple(row.values()) for row in rows], kinds).repartition(2)
+    wanted = [("0", 0), ("0", 1), ("1", 2), ("1", 3), ("1", 4)]
+    assert pairs(match_frame(events, filter, partitions=partitions)) == wanted == expected(filter, rows)
+
+
 def test_events_of_all_types(spark):
     """Timestamps with and without a zone, whole numbers of several widths, booleans, strings."""
     types = {"at": datetime, "local": datetime, "small": int, "long": int, "real": float, "live": bool}

@@ -106,6 +106,14 @@ def test_pairs_are_those_of_one_filter(spark, built, options):
     assert pairs(match_frame(events.limit(0), str(path), **options)) == []
 
 
+def test_events_with_lists_are_searched_in_all_shards_of_their_elements(built):
+    filter, index, _ = built
+    rng = np.random.default_rng(4)
+    columns = {name: pa.array(rng.random((60, 2 - at % 2)).tolist()) for at, name in enumerate(NAMES)}
+    events = pa.table(columns)
+    assert matched_in(index, events) == matched(filter, events)
+
+
 def test_a_stage_of_a_stream_finds_the_same(spark, built):
     filter, index, path = built
     events, table = points(spark)

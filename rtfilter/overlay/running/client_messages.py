@@ -94,14 +94,14 @@ class HasSchema(Message, frozen=True):
     Attributes
     ----------
     type : str
-    schema : list of dict
+    schema : list of dict, or dict
         As of `Schema.to_json`; empty where there is no such type.
     reason : str
         Why there is none.
     """
 
     type: str
-    schema: list[dict[str, Any]]
+    schema: list[dict[str, Any]] | dict[str, Any]
     reason: str = ""
 
 
