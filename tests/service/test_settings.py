@@ -73,6 +73,7 @@ def test_each_setting_is_a_flag():
     serve.add_arguments(parser)
     assert set(vars(parser.parse_args([]))) == set(Settings.model_fields) | {
         "schema",
+        "strict",
         "settings",
         "show_settings",
     }
