@@ -17,7 +17,7 @@ from rtfilter.events.encoding import ALIEN, MISSING
 from rtfilter.events.moments import why_no_moment
 from rtfilter.events.nesting import ATOMS, is_list
 from rtfilter.events.spelling import Spelling, correction
-from rtfilter.events.table import PHRASES, EventTable, Field
+from rtfilter.events.table import PHRASES, EventTable, Field, Fields
 from rtfilter.text import shown
 
 _Found = Mapping[str, Sequence[int]]
@@ -58,6 +58,25 @@ def look_at_columns(table: EventTable, names: Iterable[str]) -> EventTable:
     """As `look_at_objects`; `names` are the columns, with the paths of fields in columns of objects."""
     settled, rows = table.fields.spelling.settled, range(len(table))
     return _look(table, lambda: {name: rows for name in names if name not in settled and rows})
+
+
+def look_at_header(fields: Fields, names: Sequence[str]) -> Iterator[str]:
+    """Yield a hint for each misspelt name among those of all columns, before any event is read.
+
+    Raises
+    ------
+    EventError
+        A name is unknown, and the schema is strict.
+    """
+    for name in names:
+        if name in fields.spelling.settled:
+            continue
+        if fields.strict:
+            reason = f"unknown attribute {shown(name)}{correction(name, fields.names)}"
+            raise EventError(reason, attribute=name)
+        meant = fields.spelling.meant(name)
+        if meant is not None and meant not in names:
+            yield f"unknown attribute {shown(name)}; did you mean {meant!r}?"
 
 
 def _look(table: EventTable, unsettled: Callable[[], _Found]) -> EventTable:

@@ -51,15 +51,11 @@ def check_names(schema: Schema, header: Iterable[str], path: str, tell: Tell) ->
     FileError
         One is unknown, and the schema is strict.
     """
-    from rtfilter.events.spelling import correction
+    from rtfilter.errors import EventError
+    from rtfilter.events.oddities import look_at_header
 
-    names, spelling = [composed(name) for name in header], schema.fields.spelling
-    for name in names:
-        if name in spelling.settled:
-            continue
-        if schema.strict:
-            hint = correction(name, schema.names)
-            raise FileError(f"{files.place(path)}: unknown attribute {name!r}{hint}")
-        meant = spelling.meant(name)
-        if meant is not None and meant not in names:
-            tell(f"{files.place(path)}: unknown attribute {name!r}; did you mean {meant!r}?")
+    try:
+        for hint in look_at_header(schema.fields, [composed(name) for name in header]):
+            tell(f"{files.place(path)}: {hint}")
+    except EventError as error:
+        raise FileError(f"{files.place(path)}: {error.message}") from None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from os import PathLike
@@ -15,6 +16,7 @@ import numpy as np
 
 from rtfilter import EventError, EventFilter, RTFilterError, Schema
 from rtfilter.dtypes import AnyArray, FloatArray, IntArray
+from rtfilter.events.oddities import look_at_header
 from rtfilter.events.table import EventTable
 from rtfilter.scheduler import balanced_parts
 from rtfilter.spark import refusals
@@ -152,7 +154,7 @@ def laid_out(events: DataFrame, route: Route, id: str, on_error: OnError) -> tup
     if id.lower() in (SUBSCRIPTION, WORKLOAD, OFFSET, WORK):
         raise ValueError(f"the result has a column {id!r} of its own: rename that of the events")
     schema = route.schema
-    names = attribute_columns(events, schema)
+    names = attribute_columns(events, schema, [id])
     layout = Layout.of(events, list(dict.fromkeys([id, *names])), id)
     return layout, EventReader(schema, names, id, on_error)
 
@@ -244,11 +246,22 @@ def _shares(sample: DataFrame, route: Route, layout: Layout, reader: EventReader
     return shares
 
 
-def attribute_columns(events: DataFrame, schema: Schema) -> list[str]:
-    """Return the names of the columns that are attributes. Raises `EventError` for types that never match."""
+_hinted: set[str] = set()
+"""Hints about columns; the log has each once."""
+
+
+def attribute_columns(events: DataFrame, schema: Schema, beside: Sequence[str]) -> list[str]:
+    """Return the names of the columns that are attributes; others are `beside` them, or unknown.
+
+    Raises `EventError` for types that never match, and for unknown columns if the schema is strict.
+    """
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_type
 
+    for hint in look_at_header(schema.fields, [name for name in events.columns if name not in beside]):
+        if hint not in _hinted:
+            _hinted.add(hint)
+            logging.getLogger("rtfilter.events").warning("%s", hint)
     known = set(schema.names) | {name.partition(".")[0] for name in schema.names}
     kinds = [
         (field.name, to_arrow_type(field.dataType, timezone="UTC") if field.name in known else pa.null())

@@ -122,7 +122,7 @@ def track_stream(
         raise TypeError(NEEDS_INTEGERS)
     events = spelled(events, [*names, *lease.schema.names])
     _require(events, names, key, order)
-    attributes = attribute_columns(events, lease.schema)
+    attributes = attribute_columns(events, lease.schema, names)
     layout = Layout.of(events, list(dict.fromkeys([*names, *attributes])), key)
     sent = layout.carried(events.where(f"{quoted(key)} IS NOT NULL"), ordered=False)
     # Names may need quoting, or differ in case: between the stages columns have others.

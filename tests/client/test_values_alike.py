@@ -128,39 +128,46 @@ def test_the_command_takes_it(tmp_path, capsys):
         assert (f"events.jsonl:{line}: " in captured.err) is (odd and first), event
 
 
-KINDS = {int: "bigint", float: "double", str: "string", bool: "boolean", list: "array<string>"}
-
-
-def kind_of(value):
-    """The type of a column on Spark."""
-    if isinstance(value, dict):
-        return f"struct<{','.join(f'{name}:{kind_of(below)}' for name, below in value.items())}>"
-    return f"array<{kind_of(value[0])}>" if value and isinstance(value, list) else KINDS[type(value)]
+KINDS = {int: "bigint", float: "double", str: "string", bool: "boolean"}
 
 
 def test_spark_takes_it(spark, filter):
-    """Columns have types there: those of another type and lists are refused, and told what to do."""
+    """Columns have types there: those of another type are refused, and told what to do."""
     from rtfilter.spark import match_frame
 
     columns = ["n", "i", "s", "b", "t", "a", normalize("NFD", SIZE)]
-    kinds = ["double", "bigint", "string", "boolean", "string", "struct<b:bigint>", "bigint"]
+    kinds = ["double", "bigint", "array<string>", "boolean", "string", "array<struct<b:bigint>>", "bigint"]
     rows, wanted, refused = [], [], 0
     for number, (event, matched, odd) in enumerate(RULES):
         ((name, value),) = event.items()
-        text = name == "t" and isinstance(value, str)
-        if isinstance(value, list) or (odd and name != "N" and not text):
-            frame = spark.createDataFrame([(number, value)], f"id int, {name} {kind_of(value)}")
-            with pytest.raises(EventError, match=r"cast the column|lists in events are not taken on Spark"):
+        if odd and name != "N" and type(value) in KINDS and name != "t":
+            frame = spark.createDataFrame([(number, value)], f"id int, {name} {KINDS[type(value)]}")
+            with pytest.raises(EventError, match="cast the column"):
                 match_frame(frame, filter)
             refused += 1
-        elif name in columns and (name != "a" or value == {"b": 1}):  # a column has one type
+        elif name in columns and not odd and (name != "a" or value not in (1, {"c": 1})):
             found = float(value) if name == "n" and value is not None else value
-            rows.append((number, *(found if name == column else None for column in columns)))
+            listed = found if name not in ("s", "a") or isinstance(found, list) else [found]
+            rows.append((number, *(listed if name == column else None for column in columns)))
             wanted += [(number, where) for where in expected(event, matched)]
-    assert (len(rows), refused) == (16, 9)
+    assert (len(rows), refused) == (17, 4)
     kinds = ", ".join(f"`{name}` {kind}" for name, kind in zip(columns, kinds, strict=True))
     found = match_frame(spark.createDataFrame(rows, f"id int, {kinds}").coalesce(1), filter).collect()
     assert sorted((row.id, CONDITIONS[row.subscription]) for row in found) == sorted(wanted)
+
+
+def test_misspelt_columns_are_hinted_on_spark_and_strict_refuses_them(spark, caplog):
+    from rtfilter.spark import match_frame
+
+    frame = spark.createDataFrame([(1, 5.0, "A")], "id int, prise double, s string")
+    for _ in range(2):
+        lax = EventFilter(Schema({"price": "float", "s": "str"}))
+        match_frame(frame, lax)
+    told = [one.getMessage() for one in caplog.records if one.name == "rtfilter.events"]
+    assert told == ["unknown attribute 'prise'; did you mean 'price'?"]
+    with pytest.raises(EventError, match="unknown attribute 'prise'"):
+        match_frame(frame, EventFilter(Schema({"price": "float", "s": "str"}, strict=True)))
+    match_frame(frame.drop("prise"), EventFilter(Schema({"price": "float", "s": "str"}, strict=True)))
 
 
 @pytest.mark.parametrize(
