@@ -11,8 +11,11 @@ import numpy as np
 from pyspark.accumulators import AccumulatorParam
 
 from rtfilter import EventError, PredicateError, Schema
+from rtfilter.dtypes import BoolArray
+from rtfilter.events.cells import encode_cell
+from rtfilter.events.exact import instants
 from rtfilter.events.foreign import arrow_values
-from rtfilter.events.table import EventTable
+from rtfilter.events.table import EventTable, Field
 from rtfilter.spark.work import partition
 from rtfilter.text import shown
 
@@ -162,7 +165,7 @@ class EventReader:
         return note
 
     def _inside(self, events: pa.RecordBatch | pa.Table, left_out: LeftOut) -> pa.RecordBatch | pa.Table:
-        """Leave out what has a number outside its domain, NaN and infinity too: it is found at once."""
+        """Leave out what a look at whole columns shows: bad rows may be many."""
         import pyarrow as pa
 
         table = events.select(self.names)
@@ -172,9 +175,8 @@ class EventReader:
         bad = np.zeros(len(events), np.bool_)
         for one in self.schema.fields:
             at = table.schema.get_field_index(one.name)
-            if one.family == "number" and at >= 0 and _plain(table.schema.types[at]):
-                values, missing = arrow_values(table.column(at))
-                bad |= one.outside(values) & ~missing
+            if at >= 0:
+                bad |= _refused(one, table.column(at))
         rows = np.flatnonzero(bad)
         note = self._noting(left_out)
         for row in rows[: max(NAMED - len(left_out.named), 0)].tolist():
@@ -185,10 +187,30 @@ class EventReader:
         return events.filter(pa.array(~bad))
 
 
-def _plain(kind: Any) -> bool:
+def _refused(field: Field, column: pa.ChunkedArray) -> BoolArray:
+    """Whether each value of a column cannot be that of an attribute, bool (n,), as far as it is seen here."""
     import pyarrow as pa
 
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+    types, kind = pa.types, column.type
+    if field.family == "number" and (types.is_integer(kind) or types.is_floating(kind)):
+        values, missing = arrow_values(column)
+        return field.outside(values) & ~missing
+    if field.family == "timestamp" and (types.is_timestamp(kind) or types.is_date(kind)):
+        values, missing = arrow_values(column)
+        moments, _, _, alien = instants(values)
+        return field.outside(moments) & ~missing & ~alien
+    try:
+        coded = column.combine_chunks().dictionary_encode()
+    except pa.ArrowNotImplementedError:
+        return np.zeros(len(column), np.bool_)
+    refused = np.zeros(len(coded.dictionary) + 1, np.bool_)  # the last is a missing one
+    for place, value in enumerate(coded.dictionary.to_pylist()):
+        try:
+            encode_cell(field, value, 0)
+        except EventError:
+            refused[place] = True
+    found: BoolArray = refused[coded.indices.fill_null(-1).to_numpy()]
+    return found
 
 
 def sound(

@@ -12,12 +12,13 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from rtfilter import EventError, EventFilter, PredicateError, Schema
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.predicates.bound_columns import SIDES, BoundColumn, Columns, bounded_columns, bounds_of_arrow
 from rtfilter.predicates.bounds import Bounds, compile_bounds
 from rtfilter.predicates.boxes import compile_predicate
@@ -148,13 +149,29 @@ class SubscriptionReader:
         if self.columns:
             place = pa.array(np.arange(len(batch)))
             numbered = batch.append_column(ROW, place).take(place.take(pa.array(rows, pa.int64())))
-            sound(numbered, self._compiled, lambda one, error: refuse(one.column(ROW)[0].as_py(), error))
+            odd = self._odd(numbered)
+            for part in (
+                numbered.filter(pa.array(~odd)),
+                *map(numbered.slice, np.flatnonzero(odd), repeat(1)),
+            ):
+                sound(part, self._compiled, lambda one, error: refuse(one.column(ROW)[0].as_py(), error))
         else:
             conditions = batch.column("where").to_pylist()
             compile_many(
                 [conditions[row] for row in rows], self.schema, lambda at, error: refuse(rows[at], error)
             )
         return found
+
+    def _odd(self, batch: pa.RecordBatch) -> BoolArray:
+        """Whether a bound is NaN or low above high, bool (n,): bad rows may be many."""
+        low, high = self._bounds(batch)
+        odd = np.zeros(len(batch), np.bool_)
+        for column in (*low.values(), *high.values()):
+            if column.dtype.kind == "f":
+                odd |= np.ma.filled(np.isnan(column), False)
+        for name in low.keys() & high.keys():
+            odd |= np.ma.filled(low[name] > high[name], False)
+        return odd
 
     def _hulls_of_conditions(self, conditions: list[str]) -> tuple[FloatArray, FloatArray]:
         low = np.zeros((len(conditions), self.schema.dimensions))

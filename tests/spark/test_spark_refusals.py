@@ -1,6 +1,7 @@
 """A row that cannot be used is named by its id, and stops no stream."""
 
 import logging
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pytest
 from lengths import long_but
 from rtfilter import Attribute, BadRule, EventError, EventFilter, PredicateError, Schema, SnapshotError
 from rtfilter.predicates.bound_columns import bounded_columns
-from rtfilter.spark import ChangeStage, MatchStage, build_sharded, match_frame, track_stream
+from rtfilter.spark import ChangeStage, MatchStage, build_sharded, match_frame, refusals, track_stream
 from rtfilter.spark.failures import own_error
 from rtfilter.spark.refusals import NAMED, EventReader, LeftOut
 from rtfilter.spark.subscribing import SubscriptionReader
@@ -66,15 +67,29 @@ def test_the_log_names_the_first_and_counts_all_others(told):
     assert told() == [*(f"left out: event 'e{k}': {INFINITE}" for k in range(NAMED)), "left out: 50 more"]
 
 
-def test_a_moment_outside_its_domain_is_left_out():
-    """Of these no mask tells: they are found by halves."""
-    schema = Schema({"t": Attribute("timestamp", high="2024-01-01")})
-    moments = pa.array([0, 2 * 10**15, 1, 3 * 10**15, 2], pa.timestamp("us"))
+AT = Attribute("timestamp", high="2024-01-01")
+FEW = Attribute(float, high=1)
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["in columns", "by halves"])
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (AT, pa.array([0, 2 * 10**15, 1, 3 * 10**15, None], pa.timestamp("us"))),
+        (AT, pa.array([1, 2 * 10**9, 1, 2 * 10**9, None], pa.timestamp("s", "UTC"))),
+        (AT, pa.array(["2023-01-01", "2025-01-01", "no moment", "2025-01-01", None])),
+        (FEW, pa.array([Decimal("0.5"), Decimal("1.5"), Decimal("0.5"), Decimal("1.5"), None])),
+        (FEW, pa.array([0, 2, 1, 2, None], pa.int8())),
+    ],
+)
+def test_values_outside_a_domain_are_left_out(kind, values, seen, monkeypatch):
+    if not seen:
+        monkeypatch.setattr(refusals, "_refused", lambda field, column: np.zeros(len(column), np.bool_))
     left_out = LeftOut()
-    found, _ = EventReader(schema, ["t"], "id", "skip").read(
-        pa.table({"id": range(5), "t": moments}), left_out
-    )
+    reader = EventReader(Schema({"t": kind}), ["t"], "id", "skip")
+    found, _ = reader.read(pa.table({"id": range(5), "t": values}), left_out)
     assert found.column("id").to_pylist() == [0, 2, 4]
+    assert left_out.count == 2
     assert [one.partition(":")[0] for one in left_out.named] == ["event 1", "event 3"]
 
 
