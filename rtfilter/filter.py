@@ -635,9 +635,9 @@ class EventFilter:
         table = self._read(events)
         with self._road.gate.reading(), self._road.turn:
             # The first hit might be one that nobody may see.
-            partial = table.choices is not None and table.choices.partial is not None
-            first_only = not partial and not self._subscriptions.hides(moment)
             held, now = self._subscriptions, self._subscriptions.now(moment)
+            unsure = table.choices is not None and (table.choices.partial is not None or held.listed)
+            first_only = not unsure and not held.hides(moment)
             hits = held.matcher.match(held.asked(table, now), first_only=first_only)
             offsets, ids = refine(hits, table.searched, held, None, moment, now=now)
             if table.choices is not None:

@@ -157,6 +157,8 @@ class Known:
         self.ends, self.checks = EndStore(draft.filters.ends), Checks(schema)
         self._filters = draft.filters
 
+    listed: frozenset[int] = frozenset()
+
     def now(self, moment: float) -> float:
         """No predicate asks for it."""
         return moment

@@ -18,7 +18,7 @@ from rtfilter.errors import EventError
 from rtfilter.events.cells import encode_objects
 from rtfilter.events.encoding import MISSING, is_missing
 from rtfilter.events.nesting import ATOMS, MAX_NESTING, flatten, inner_paths, is_list, too_deep, twice
-from rtfilter.events.table import EventTable, Field, Rows, rests_one_by_one
+from rtfilter.events.table import EventTable, Field, Rows, SomeRows, rests_one_by_one
 from rtfilter.text import listed
 
 MAX_CHOICES: Final = 1000
@@ -65,7 +65,10 @@ def every_value(row: Mapping[str, object], name: str) -> Sequence[object]:
 
 def is_of_choices(table: EventTable) -> bool:
     """Whether the rows of a table are `Chosen`: it is searched instead of events with lists."""
-    return len(table) > 0 and isinstance(table.row(0), Chosen)
+    rows = table._rows
+    while isinstance(rows, SomeRows):
+        rows = rows.source
+    return isinstance(rows, _Elements)
 
 
 class Choices(NamedTuple):

@@ -211,7 +211,7 @@ class EventTable:
         """Return the events in consecutive rows, from 0, as another table."""
         choices = None if self.choices is None else self.choices.take(np.arange(rows.start, rows.stop))
         return EventTable(
-            self.points[rows.start : rows.stop], _Chosen(self._rows, rows), self.fields, choices, self.now
+            self.points[rows.start : rows.stop], SomeRows(self._rows, rows), self.fields, choices, self.now
         )
 
     def at(self, now: float) -> EventTable:
@@ -222,7 +222,7 @@ class EventTable:
         """Return the events in these rows, int64 (k,), in this order, as another table."""
         choices = None if self.choices is None else self.choices.take(rows)
         return EventTable(
-            self.points[rows], _Chosen(self._rows, rows.tolist()), self.fields, choices, self.now
+            self.points[rows], SomeRows(self._rows, rows.tolist()), self.fields, choices, self.now
         )
 
     @property
@@ -268,7 +268,7 @@ class EventTable:
         return found
 
 
-class _Chosen(NamedTuple):
+class SomeRows(NamedTuple):
     """Some rows of another table."""
 
     source: Rows

@@ -25,6 +25,7 @@ from rtfilter.matching.road import Road
 from rtfilter.predicates.boxes import Boxes, compile_predicate
 from rtfilter.predicates.cells import MOMENT
 from rtfilter.predicates.covering import Question
+from rtfilter.predicates.elements import asks_for_every
 from rtfilter.predicates.model import Predicate
 from rtfilter.results import Hits, Matches, Related
 from rtfilter.subscriptions.content import Subscriptions
@@ -71,13 +72,16 @@ class _Search:
     def __init__(self, held: Subscriptions, predicate: Predicate, moment: float) -> None:
         self._held, self._moment, self.visits = held, moment, 0
         self._boxes = compile_predicate(predicate, held.schema)
+        if asks_for_every(predicate):  # boxes are exact for events without lists only
+            self._boxes = self._boxes._replace(exact=np.zeros_like(self._boxes.exact))
         self._index = held.matcher if isinstance(held.matcher, SearchingBoxes) else None
         self._question = Question(predicate, held.schema)
+        self._empty = self._question.empty or not len(self._boxes.low)
 
     def covering(self) -> _Candidates:
         """Who may cover the predicate, and who does by its boxes."""
         events = self._question.events
-        if self._question.empty:
+        if self._empty:
             return _Candidates(self._all(), _NONE)
         if not events and self._question.listed:  # of events with lists, boxes need not have one in common
             return _Candidates(_NONE, self._all())
@@ -91,6 +95,8 @@ class _Search:
         own = self._by_boxes(self._boxes, "contain")
         exact = own.ids if own.exact is None else own.ids[own.exact == 1]
         certain = np.intersect1d(matching, _in_all(exact, len(self._boxes.low)))
+        if self._held.listed:
+            certain = certain[[key not in self._held.listed for key in certain.tolist()]]
         return _Candidates(certain, np.setdiff1d(matching, certain))
 
     def covered(self) -> _Candidates:
@@ -98,7 +104,7 @@ class _Search:
         if self._index is None:
             return _Candidates(_NONE, self._all())
         impossible = self._visible(np.array(sorted(self._held.unmatchable), np.int64))
-        if self._question.empty or not len(self._boxes.low):
+        if self._empty:
             return _Candidates(impossible, _NONE)
         wide = _widened(self._boxes, self._held.schema)
         within = self._by_boxes(_hull(wide), "within")
@@ -113,7 +119,7 @@ class _Search:
 
     def equal(self) -> _Candidates:
         """Who may mean the same, and who does by its boxes."""
-        if self._question.empty:
+        if self._empty:
             return self.covered()
         found = self.covering()
         keys = np.union1d(*found)

@@ -8,7 +8,7 @@ the events, and where those do not tell, once for each different value. Few are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol
@@ -44,6 +44,10 @@ class Predicates(Protocol):
 
     def now(self, moment: float) -> float:
         """The moment of a batch whose deadlines are held against `moment`."""
+
+    @property
+    def listed(self) -> Collection[int]:
+        """Ids whose exact hits are not exact for choices of events with lists."""
 
     @property
     def ends(self) -> EndStore:
@@ -92,6 +96,10 @@ def refine(
     visible = predicates.visible(hits.ids, moment)
     if visible is not None:
         hits = hits.only(visible)
+    if predicates.listed and is_of_choices(events):
+        unsure = np.array([id in predicates.listed for id in hits.ids.tolist()], np.bool_)
+        exact = np.ones(len(unsure), np.uint8) if hits.exact is None else hits.exact
+        hits = hits._replace(exact=np.where(unsure, 0, exact).astype(np.uint8))
     if hits.exact is None or hits.exact.all():
         return hits.offsets, hits.ids
     begun = perf_counter()

@@ -32,6 +32,7 @@ from rtfilter.events.encoding import (
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.comparison import Comparison
 from rtfilter.predicates.constraints import COMPARE, FORMS, Constraint, Filter, Test
+from rtfilter.predicates.elements import asks_for_every
 from rtfilter.predicates.letters import starts as caseless_starts
 from rtfilter.predicates.like import start as like_start
 from rtfilter.predicates.narrowing import implied, is_lowered, lowered
@@ -77,7 +78,8 @@ class Boxes(NamedTuple):
     high: FloatArray
     """float64 (m, D), at least `low` everywhere."""
     exact: BoolArray
-    """bool (m,): whether every event inside satisfies the predicate."""
+    """bool (m,): whether every event inside satisfies the predicate; of quantified constraints, every event
+    without lists."""
 
 
 class Piece(NamedTuple):
@@ -130,6 +132,8 @@ def _all_boxes(predicate: Predicate, schema: Schema) -> Distinct:
             raise PredicateError(
                 f"the predicate needs more than {MAX_BOXES} boxes; split it into several subscriptions"
             )
+    if asks_for_every(predicate) and not all(found.values()):  # see `PredicateStore.listed`
+        found = dict.fromkeys(found, False)
     return found
 
 
@@ -200,8 +204,9 @@ def _plain_box(constraints: Iterable[Test], schema: Schema) -> Ends | None:
 def _boxes_of(conjunction: Filter, schema: Schema) -> Iterable[Piece]:
     if is_lowered(conjunction):
         return _filter_boxes(conjunction.constraints, schema)
-    boxes = chain.from_iterable(_filter_boxes(own.constraints, schema) for own in lowered(conjunction))
-    return [box._replace(exact=False) for box in boxes]
+    parts, complete = lowered(conjunction)
+    boxes = chain.from_iterable(_filter_boxes(own.constraints, schema) for own in parts)
+    return [box._replace(exact=box.exact and complete) for box in boxes]
 
 
 def _filter_boxes(constraints: Iterable[Test], schema: Schema) -> Iterable[Piece]:

@@ -10,7 +10,6 @@ comparisons nothing follows but that all attributes are present.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import inf, nextafter
 from typing import Final, NamedTuple
 
@@ -27,11 +26,18 @@ MOST: Final = 16
 """Most filters that follow from one with quantified constraints."""
 
 
-def lowered(filter: Filter) -> list[Filter]:
-    """Return filters whose boxes are searched: of an event that satisfies this one, a choice satisfies one.
+class Lowered(NamedTuple):
+    """What the boxes of a filter are made of."""
 
-    They have no quantified constraints, and one side of the 180th meridian where a distance is across it.
-    """
+    filters: list[Filter]
+    """Of an event that satisfies the filter, a choice satisfies one of these, which have no quantified
+    constraints, and one side of the 180th meridian where a distance is across it."""
+    complete: bool
+    """Whether an event without lists that satisfies one of these satisfies the filter."""
+
+
+def lowered(filter: Filter) -> Lowered:
+    """Return the filters whose boxes are searched."""
     quantified = [test for test in filter.constraints if isinstance(test, Quantified)]
     plain: list[Test] = [test for test in filter.constraints if not isinstance(test, Quantified)]
     taken = {_root(name) for test in plain for name in test.attributes}
@@ -39,22 +45,25 @@ def lowered(filter: Filter) -> list[Filter]:
     for side in (_across(test) for test in plain):
         if len(parts) * len(side) <= MOST:
             parts = [[*one, test] for one in parts for test in side] or parts
+    used: set[Quantified] = set()
     for test in sorted(quantified, key=_promise):
         if _root(test.attribute) in taken:  # which element is chosen may depend on the other test
             continue
         taken.add(_root(test.attribute))
-        if test.quantifier == "all":
-            part: list[Sequence[Test]] = [(own,) for own in test.tests]
-        else:  # the element that satisfies it satisfies what all do
-            every = [
-                other.tests[0]
-                for other in quantified
-                if other.quantifier == "all" and other.attribute == test.attribute and len(other.tests) == 1
-            ]
-            part = [(*test.tests, *every)]
+        part: list[list[Test]] = [[own] for own in test.tests]
+        own = {test}
+        if test.quantifier == "any":  # the element that satisfies it satisfies what all do
+            own |= {one for one in quantified if one.attribute == test.attribute and _is_simple(one)}
+            part = [[one for other in own for one in other.tests]]
         if len(parts) * len(part) <= MOST:
             parts = [[*one, *other] for one in parts for other in part]
-    return [Filter(tuple(dict.fromkeys(tests))) for tests in parts]
+            used |= own
+    filters = [Filter(tuple(dict.fromkeys(tests))) for tests in parts]
+    return Lowered(filters, len(used) == len(quantified))
+
+
+def _is_simple(test: Quantified) -> bool:
+    return test.quantifier == "all" and len(test.tests) == 1
 
 
 def is_lowered(filter: Filter) -> bool:

@@ -16,12 +16,17 @@ from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Final, overload
 
+import numpy as np
+
 from rtfilter.dtypes import AnyArray
 from rtfilter.predicates.ends import EndStore
 from rtfilter.predicates.model import Constraint, Predicate, Test, constraint_to_json
 from rtfilter.predicates.texts import NO_TEXTS, Texts
 
 _ARRAYS: Final = ("predicate_ids", "predicate_offsets", "predicate_text")
+_LISTED: Final = "listed_ids"
+_ANY, _ALL = b'["any",[[', b'["all",[['
+"""How quantified constraints begin, and nothing else: within text a quote has a backslash before it."""
 _JSON: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 #: A predicate, or its JSON text.
@@ -95,12 +100,15 @@ class PredicateStore:
     ----------
     ends : EndStore
         Of subscriptions that are arrays of bounds; they have no predicate here.
+    listed : set of int
+        Those with quantified constraints and boxes that are exact for events without lists: only for them.
     """
 
     def __init__(self) -> None:
         self.ends = EndStore()
         self._changed: dict[int, Kept | None] = {}  # None: removed from what was loaded
         self._parsed: dict[int, Predicate] = {}  # of what was loaded or is asked for
+        self.listed: set[int] = set()
         self._asked: set[int] = set()  # what was put as text, and matching asks for
         self._loaded = NO_TEXTS
 
@@ -112,7 +120,7 @@ class PredicateStore:
         if not isinstance(found, bytes):
             return found
         predicate = _decoded(found)
-        if id not in self._changed or id in self._asked:
+        if id not in self._changed or id in self._asked or id in self.listed:
             self._parsed[id] = predicate
         return predicate
 
@@ -126,8 +134,11 @@ class PredicateStore:
         """Set the predicate of an id; `asked` says that matching will ask for it."""
         self._changed[id] = predicate
         self._forget(id)
-        if asked and isinstance(predicate, bytes):
-            self._asked.add(id)
+        if isinstance(predicate, bytes):
+            if asked:
+                self._asked.add(id)
+            if _ANY in predicate or _ALL in predicate:
+                self.listed.add(id)
 
     def remove(self, id: int) -> None:
         """Forget the predicate of an id; unknown ones are ignored."""
@@ -140,6 +151,7 @@ class PredicateStore:
     def _forget(self, id: int) -> None:
         self._parsed.pop(id, None)
         self._asked.discard(id)
+        self.listed.discard(id)
 
     def __contains__(self, id: int) -> bool:
         return self._changed[id] is not None if id in self._changed else self._loaded.has(id)
@@ -153,7 +165,10 @@ class PredicateStore:
         ids = sorted(self)
         found = map(self.kept, ids)
         texts = (_encode(one) if isinstance(one, Predicate) else one or b"" for one in found)
-        return {**Texts.of(ids, texts).to_arrays(_ARRAYS), **self.ends.to_arrays()}
+        arrays = {**Texts.of(ids, texts).to_arrays(_ARRAYS), **self.ends.to_arrays()}
+        if self.listed:
+            arrays[_LISTED] = np.array(sorted(self.listed), np.int64)
+        return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> PredicateStore:
@@ -164,4 +179,9 @@ class PredicateStore:
         store = cls()
         store._loaded = Texts.from_arrays(arrays, _ARRAYS, "predicates")
         store.ends = EndStore.from_arrays(arrays)
+        listed = arrays.get(_LISTED)
+        if listed is not None:
+            if listed.ndim != 1 or listed.dtype.kind not in "iu":
+                raise ValueError("the ids of quantified predicates are no integers")
+            store.listed.update(listed.tolist())
         return store

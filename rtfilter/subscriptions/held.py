@@ -6,7 +6,7 @@ What is beyond its deadline is gone for those who ask, and is removed later, som
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from math import inf
 from operator import index
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -281,6 +281,11 @@ class Held(Handles):
         if predicate is None and handle in self.matcher:
             return self.content([index(handle)]).predicates()[0]
         return predicate
+
+    @property
+    def listed(self) -> Collection[int]:
+        """Handles whose exact boxes are not exact for events with lists."""
+        return self.predicates.listed
 
     @property
     def ends(self) -> EndStore:
