@@ -116,3 +116,11 @@ def test_a_strict_schema_is_kept_by_json():
         with pytest.raises(ValueError, match='beside "strict" there are "attributes"'):
             Schema.from_json(wrong)
     assert Schema({"at": dt.datetime}, strict=True) == Schema({"at": "timestamp"}, strict=True)
+
+
+def test_a_strict_schema_looks_at_whole_events_of_numbers_too():
+    numbers = Schema({"x": float, "y": float}, strict=True)
+    assert numbers.read({"x": 1, "y": 2}).odd == ()
+    for events in ({"x": 1, "y": 2, "z": 3}, [{"x": 1, "y": 2}, {"x": 1, "y": 2, "z": 3}]):
+        with pytest.raises(EventError, match="unknown attribute 'z'"):
+            numbers.read(events)
