@@ -320,18 +320,18 @@ def _read_arrow(fields: Fields, table: Any) -> EventTable:
     if numbers is not None and not fields.strict:
         return numbers
     found = _read_any_arrow(fields, table) if numbers is None else numbers
-    return look_at_columns(found, _arrow_paths(table.schema, fields.spelling.inner, ""))
+    return look_at_columns(found, _arrow_paths(table.schema, {*fields.known, *fields.spelling.inner}, ""))
 
 
-def _arrow_paths(columns: Iterable[Any], inner: Container[str], prefix: str) -> Iterator[str]:
+def _arrow_paths(columns: Iterable[Any], known: Container[str], prefix: str) -> Iterator[str]:
     """The names of Arrow fields, joined with dots where objects hold attributes."""
     types = sys.modules["pyarrow"].types
     for column in columns:
         path, kind = f"{prefix}{column.name}", column.type
         while _is_list(kind):
             kind = kind.value_type
-        if path in inner and types.is_struct(kind):
-            yield from _arrow_paths(list(kind), inner, f"{path}.")
+        if path in known and types.is_struct(kind):
+            yield from _arrow_paths(list(kind), known, f"{path}.")
         else:
             yield path
 

@@ -7,16 +7,17 @@ reported.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rtfilter.dtypes import BoolArray, IntArray
 from rtfilter.errors import EventError
-from rtfilter.events.encoding import ALIEN, MISSING
+from rtfilter.events.encoding import ALIEN, MISSING, is_missing
 from rtfilter.events.moments import why_no_moment
 from rtfilter.events.nesting import ATOMS, is_list
-from rtfilter.events.spelling import Spelling, correction
+from rtfilter.events.spelling import correction
 from rtfilter.events.table import PHRASES, EventTable, Field, Fields
 from rtfilter.text import shown
 
@@ -75,7 +76,7 @@ def look_at_header(fields: Fields, names: Sequence[str]) -> Iterator[str]:
             reason = f"unknown attribute {shown(name)}{correction(name, fields.names)}"
             raise EventError(reason, attribute=name)
         meant = fields.spelling.meant(name)
-        if meant is not None and meant not in names:
+        if meant is not None and not any(one == meant or one.startswith(f"{meant}.") for one in names):
             yield f"unknown attribute {shown(name)}; did you mean {meant!r}?"
 
 
@@ -89,7 +90,7 @@ def _look(table: EventTable, unsettled: Callable[[], _Found]) -> EventTable:
     firsts = None if table.choices is None else table.choices.offsets[:-1]
     coordinates = searched.points[:, fields.starts]
     if fields.strict:
-        odd += (_stray(table, name, rows) for name, rows in names.items())
+        odd += (_stray(table, name, rows) for name, rows in islice(names.items(), 1))  # of the lowest row
     else:
         odd += _misspelt(table, names, _of_events(coordinates != MISSING, firsts))
     if alien:
@@ -120,23 +121,34 @@ def _unsettled(table: EventTable, events: Sequence[Mapping[Any, object]]) -> _Fo
     found: dict[str, list[int]] = {}
     for row, event in enumerate(events):
         if not spelling.settles(event):
-            for name in dict.fromkeys(_strange(event, spelling, "")):
+            for name in dict.fromkeys(_strange(event, table.fields, "")):
                 found.setdefault(name, []).append(row)
     return found
 
 
-def _strange(event: Mapping[Any, Any], spelling: Spelling, prefix: str) -> list[str]:
+def _strange(event: Mapping[Any, Any], fields: Fields, prefix: str) -> list[str]:
     """The names that are not settled, joined with dots where objects hold attributes."""
     found: list[str] = []
+    spelling, strict = fields.spelling, fields.strict
     for key, value in event.items():
         path = f"{prefix}{key}" if prefix else key
         if path not in spelling.settled:
             found.append(path)
-        elif path in spelling.inner and type(value) not in ATOMS:
-            for element in value if is_list(value) else (value,):
-                if type(element) is dict or isinstance(element, Mapping):
-                    found += _strange(element, spelling, f"{path}.")
+        elif value is not None and (strict or (path in spelling.inner and type(value) not in ATOMS)):
+            found += _below(path, value, fields)
     return found
+
+
+def _below(path: str, value: Any, fields: Fields) -> list[str]:
+    """The same of what an event has at the path of an attribute, or of an object that holds some."""
+    if is_list(value):
+        return [name for element in value for name in _below(path, element, fields)]
+    holds = path in fields.spelling.inner
+    if type(value) is dict or isinstance(value, Mapping):
+        if holds:
+            return _strange(value, fields, f"{path}.")
+        return [f"{path}.{key}" for key in value] if fields.strict else []
+    return [path] if fields.strict and holds and path not in fields.known and not is_missing(value) else []
 
 
 def _misspelt(table: EventTable, found: _Found, present: BoolArray) -> Iterator[Oddity]:
@@ -144,7 +156,11 @@ def _misspelt(table: EventTable, found: _Found, present: BoolArray) -> Iterator[
     for name, rows in found.items():
         meant = table.fields.spelling.meant(name) if isinstance(name, str) else None
         if meant is not None:
-            lacking = np.asarray(rows)[~present[rows, table.fields.names.index(meant)]]
+            below = f"{meant}."
+            columns = [
+                at for at, one in enumerate(table.fields.names) if one == meant or one.startswith(below)
+            ]
+            lacking = np.asarray(rows)[~present[np.ix_(rows, columns)].any(axis=1)]
             if len(lacking):
                 reason = f"unknown attribute {shown(name)}; did you mean {meant!r}?"
                 yield Oddity(name, True, reason, int(lacking[0]), len(lacking))

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any, Final
 
 from rtfilter.events.nesting import inner_paths
 from rtfilter.text import listed
 
-_GUESSED: Final = 0.6
-"""Likeness, from 0 to 1, of what an error proposes."""
-_MISSPELT: Final = 0.75
-"""Likeness from which on a name of an event is taken for another one misspelt."""
-_COMPARED: Final = 20_000
-"""Most pairs of names that are compared for one schema: a publisher may send new names without end."""
-_DIGITS: Final = str.maketrans("", "", "0123456789")
+_LONG: Final = 100
+"""Characters of a name from which on no other one is proposed."""
+_SHORT: Final = 4
+"""Characters from which on a name may have another letter, and is still the same misspelt."""
+_KEPT: Final = 10_000
+"""Most names whose meaning is kept: a publisher may send new ones without end."""
+_SIGNS: Final = str.maketrans("", "", "_-. ")
 
 
-def nearest(name: str, known: Sequence[str], likeness: float = _GUESSED) -> str | None:
+def nearest(name: str, known: Sequence[str]) -> str | None:
     """Return the known name that is most like another name; None where none is."""
+    if len(name) > _LONG:
+        return None
     folded = {one.casefold(): one for one in known}
-    found = get_close_matches(name.casefold(), folded, n=1, cutoff=likeness)
+    found = get_close_matches(name.casefold(), folded, n=1)
     return folded[found[0]] if found else None
 
 
@@ -32,7 +35,11 @@ def correction(name: str, known: Sequence[str]) -> str:
 
 
 class Spelling:
-    """Tells misspelt names from those of other attributes, each once.
+    """Tells misspelt names from those of other attributes.
+
+    A name is misspelt if it differs from that of an attribute, or of an object that holds some, by capitals
+    and signs between words, or by one letter: another one, one more, one less, or two exchanged. Numbered
+    names such as ``x1`` and ``x2`` mean what they say. The time does not grow with the number of attributes.
 
     Parameters
     ----------
@@ -42,27 +49,63 @@ class Spelling:
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
-        self._left = _COMPARED
         self._meant: dict[str, str] = {}
         self.inner: frozenset[str] = inner_paths(frozenset(names))
         """Paths of objects that hold attributes."""
         self.settled: set[str] = {*names, *self.inner}
         """Names that are no misspelt ones. Grows."""
 
+    @cached_property
+    def _whole(self) -> dict[str, str]:
+        """The known names by what counts of them."""
+        return {_letters(name): name for name in (*sorted(self.inner), *self._names)}
+
+    @cached_property
+    def _shortened(self) -> dict[str, str]:
+        """The same, without one letter."""
+        return {one: name for letters, name in self._whole.items() for one in _shorter(letters)}
+
+    @cached_property
+    def _longest(self) -> int:
+        return max(map(len, self._whole))
+
     def settles(self, event: Mapping[Any, object]) -> bool:
         """Whether an event has none but settled names, and no objects that hold attributes."""
         return not self.inner and self.settled.issuperset(event)
 
     def meant(self, name: str) -> str | None:
-        """Return the attribute for which a name stands; None if it stands for none."""
+        """Return the attribute, or the path of an object, for which a name stands; None if for none."""
         found = self._meant.get(name)
-        if found is not None or self._left <= 0 or name in self.settled:
+        if found is not None or name in self.settled or len(name) > 2 * self._longest + _SHORT:
             return found
-        self._left -= len(self._names)
-        found = nearest(name, self._names, _MISSPELT)
-        # Numbered attributes such as x1 and x2 are alike, and mean what they say.
-        if found is None or (found != name and found.translate(_DIGITS) == name.translate(_DIGITS)):
-            self.settled.add(name)
-            return None
-        self._meant[name] = found
+        found = self._looked_up(name)
+        kept = self.settled if found is None else self._meant
+        if len(kept) < _KEPT:
+            if found is None:
+                self.settled.add(name)
+            else:
+                self._meant[name] = found
         return found
+
+    def _looked_up(self, name: str) -> str | None:
+        letters = _letters(name)
+        found = self._whole.get(letters)
+        if found is None and len(letters) >= _SHORT:
+            found = self._shortened.get(letters)
+            for one in _shorter(letters):
+                found = found or self._whole.get(one) or self._shortened.get(one)
+        return found if found is not None and _digits(found) == _digits(name) else None
+
+
+def _letters(name: str) -> str:
+    return name.casefold().translate(_SIGNS)
+
+
+def _shorter(letters: str) -> Iterator[str]:
+    """Without one letter, where enough are left."""
+    if len(letters) >= _SHORT - 1:
+        yield from (letters[:at] + letters[at + 1 :] for at in range(len(letters)))
+
+
+def _digits(name: str) -> list[str]:
+    return [one for one in name if one.isdigit()]

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from rtfilter.errors import EventError
+from rtfilter.events import oddities
 from rtfilter.events.schema import Schema
 from rtfilter.events.spelling import Spelling
 
@@ -93,19 +94,72 @@ def test_a_table_of_a_lax_schema_is_none_of_a_strict_one():
     assert SCHEMA.read(STRICT.read([WHOLE])).odd == ()
 
 
-def test_numbered_names_mean_what_they_say():
-    spelling = Spelling(["attribute1", "price"])
-    assert spelling.meant("attribute2") is None
-    assert spelling.meant("atribute1") == "attribute1"
-    assert spelling.meant("PRICE") == "price"
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("PRICE", "price"),
+        ("prise", "price"),
+        ("pric", "price"),
+        ("priice", "price"),
+        ("pirce", "price"),
+        ("userId", "user_id"),
+        ("user id ", "user_id"),
+        ("N", "n"),
+        (" n", "n"),
+        ("custmer", "customer"),
+        ("customer.nam", "customer.name"),
+        ("attribute2", None),
+        ("atribute1", "attribute1"),
+        ("temp_min", None),
+        ("m", None),
+        ("prices and more", None),
+        ("x" * 1000, None),
+    ],
+)
+def test_one_letter_capitals_and_signs_make_a_name_misspelt(name, meant):
+    known = ["price", "user_id", "n", "customer.name", "attribute1", "temp_max"]
+    assert Spelling(known).meant(name) == meant
 
 
-def test_a_publisher_with_new_names_without_end_is_looked_at_for_some_of_them():
+def test_a_publisher_with_new_names_without_end_mutes_no_hint_and_takes_no_memory():
     spelling = Spelling(["price", "symbol"])
     for number in range(30_000):
         assert spelling.meant(f"{number:x}") is None
     assert len(spelling.settled) < 10_100
-    assert spelling.meant("prise") is None  # the room is used up
+    assert spelling.meant("prise") == "price"
+
+
+def test_the_names_of_objects_are_looked_at():
+    schema = Schema({"customer.name": "str", "n": "int"})
+    (one,) = schema.read({"custmer": {"name": "A"}, "n": 1}).odd
+    assert str(one) == "unknown attribute 'custmer'; did you mean 'customer'?"
+    assert schema.read({"custmer": {"name": "A"}, "customer": {"name": "B"}, "n": 1}).odd == ()
+
+
+@pytest.mark.parametrize(
+    ("event", "name"),
+    [
+        ({"url": 5}, "url"),
+        ({"url": [5]}, "url"),
+        ({"url": {"code": {"x": 1}}}, "url.code.x"),
+        ({"url": [[{"cod": 1}]]}, "url.cod"),
+        ({"price": {"x": 1}}, "price.x"),
+    ],
+    ids=str,
+)
+def test_a_strict_schema_looks_into_objects(event, name):
+    with pytest.raises(EventError) as told:
+        STRICT.read(event)
+    assert told.value.attribute == name
+
+
+def test_a_strict_schema_looks_for_one_unknown_name_only(monkeypatch):
+    """Each takes a comparison with all attributes, and one event may have thousands."""
+    asked = []
+    monkeypatch.setattr(oddities, "correction", lambda name, names: asked.append(name) or "")
+    with pytest.raises(EventError, match="unknown attribute 'y0'"):
+        STRICT.read([WHOLE, {f"y{number}": 1 for number in range(1000)}])
+    assert asked == ["y0"]
 
 
 def test_a_strict_schema_is_kept_by_json():
