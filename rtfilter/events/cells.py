@@ -13,7 +13,16 @@ import numpy as np
 
 from rtfilter.dtypes import FloatArray
 from rtfilter.errors import EventError
-from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING, Timestamp, is_missing, string_code
+from rtfilter.events.encoding import (
+    ALIEN,
+    HIGHEST,
+    LOWEST,
+    MISSING,
+    Timestamp,
+    is_missing,
+    is_scalar,
+    string_code,
+)
 from rtfilter.events.nesting import LISTS
 from rtfilter.events.table import Field
 from rtfilter.text import cut
@@ -83,6 +92,8 @@ def encode_cell(field: Field, value: Any, row: int) -> tuple[float, ...]:
     """
     if is_missing(value):
         return (MISSING,) * field.width
+    if is_scalar(value):
+        return encode_cell(field, value[()], row)
     if isinstance(value, float | np.floating) and not math.isfinite(value):
         raise refusal(field, row, value)
     canonical = field.read(value)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -62,8 +62,10 @@ def read_columns(fields: Fields, events: Any) -> EventTable:
             events = events.rename(columns=_spelling(fields, events.columns))
         _require_known(fields, map(str, events.columns))
         table = _table([_pandas_column(field, events) for field in fields], fields, len(events))
-        table = with_choices(table, _pandas_lists(table, events))
-        return look_at_columns(table, map(str, events.columns))
+        lists = _pandas_lists(table, events)
+        table = with_choices(table, lists)
+        inside = [lists.get(row, {}) for row in range(len(table))] if lists else ()
+        return look_at_columns(table, map(str, events.columns), inside)
     if ("pyarrow", "RecordBatch") in kinds:
         events = sys.modules["pyarrow"].Table.from_batches([events])
         kinds.add(("pyarrow", "Table"))
@@ -372,7 +374,10 @@ def _read_any_arrow(fields: Fields, table: Any) -> EventTable:
 
 
 def _pandas_lists(table: EventTable, frame: Any) -> dict[int, dict[str, Any]]:
-    """The lists in the cells of a frame, by row and path; those of attributes are read as another type."""
+    """The lists in the cells of a frame, by row and path; those of attributes are read as another type.
+
+    An object in a cell is a list of one.
+    """
     lists: dict[int, dict[str, Any]] = {}
     alien = (table.points == ALIEN).any(axis=0)
     for name, place in table.fields.places.items():
@@ -381,7 +386,8 @@ def _pandas_lists(table: EventTable, frame: Any) -> dict[int, dict[str, Any]]:
     inner = inner_paths(table.fields.known).difference(table.fields.names)
     for name in inner.intersection(frame.columns):
         if frame[name].dtype.kind == "O":
-            _gather(lists, name, frame[name].tolist())
+            cells = frame[name].tolist()
+            _gather(lists, name, [[cell] if isinstance(cell, Mapping) else cell for cell in cells])
     return lists
 
 

@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final, TypeGuard
 from uuid import UUID
 
 import numpy as np
@@ -108,12 +108,19 @@ def number(value: object) -> int | float | None:
         except ValueError:  # a signalling NaN
             return None
         return result if result == result else None
-    return None
+    return number(value[()]) if is_scalar(value) else None
+
+
+def is_scalar(value: object) -> TypeGuard[np.ndarray[Any, Any]]:
+    """Whether an array is a single value."""
+    return isinstance(value, np.ndarray) and value.ndim == 0
 
 
 def boolean(value: object) -> bool | None:
     """Read a boolean; None for any other type, numbers included."""
-    return bool(value) if isinstance(value, bool | np.bool_) else None
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    return boolean(value[()]) if is_scalar(value) else None
 
 
 def string(value: object) -> str | None:
@@ -122,7 +129,9 @@ def string(value: object) -> str | None:
         return value
     if isinstance(value, str):
         return str.__str__(value)
-    return str(value) if isinstance(value, UUID) else None
+    if isinstance(value, UUID):
+        return str(value)
+    return string(value[()]) if is_scalar(value) else None
 
 
 def microseconds(value: object) -> int | None:
@@ -150,7 +159,7 @@ def microseconds(value: object) -> int | None:
         return (value.toordinal() - EPOCH.toordinal()) * 86_400_000_000
     if isinstance(value, np.datetime64):
         return microseconds_of(value)
-    return None
+    return microseconds(value[()]) if is_scalar(value) else None
 
 
 def _far_microseconds(text: str) -> int | None:

@@ -55,10 +55,20 @@ def look_at_objects(table: EventTable, events: Sequence[Mapping[Any, object]]) -
     return _look(table, lambda: _unsettled(table, events))
 
 
-def look_at_columns(table: EventTable, names: Iterable[str]) -> EventTable:
-    """As `look_at_objects`; `names` are the columns, with the paths of fields in columns of objects."""
+def look_at_columns(
+    table: EventTable, names: Iterable[str], inside: Sequence[Mapping[str, object]] = ()
+) -> EventTable:
+    """As `look_at_objects`, of columns.
+
+    `names` are theirs, with the paths of fields in columns of objects; `inside` are objects in cells, by row.
+    """
     settled, rows = table.fields.spelling.settled, range(len(table))
-    return _look(table, lambda: {name: rows for name in names if name not in settled and rows})
+
+    def unsettled() -> _Found:
+        found = dict(_unsettled(table, inside)) if inside else {}
+        return found | {name: rows for name in names if name not in settled and rows}
+
+    return _look(table, unsettled)
 
 
 def look_at_header(fields: Fields, names: Sequence[str]) -> Iterator[str]:

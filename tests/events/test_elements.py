@@ -197,3 +197,23 @@ def test_workload_and_visits_count_all_choices():
     stream = filter.stream([{"n": [1, 2, 3]}, {"n": 1}])
     assert len(stream.visits) == len(stream) == 2
     assert stream.matches().counts.tolist() == [3, 1]
+
+
+def test_an_object_in_a_cell_of_pandas_is_read_as_in_a_dict():
+    schema = Schema({"url.code": int, "price": float})
+    events = [{"url": {"code": 200}, "price": 1.0}, {"url": None}, {"url": [{"code": 1}, {"code": 2}]}]
+    frame = schema.read(pd.DataFrame(events))
+    assert frame.searched.points.tolist() == schema.read(events).searched.points.tolist()
+    (one,) = schema.read(pd.DataFrame([{"url": {"cod": 200}}])).odd
+    assert one.name == "url.cod"
+
+
+@pytest.mark.parametrize("value", [5, 5.5, True, "a", np.datetime64("2024-05-31")], ids=str)
+def test_an_array_of_no_dimension_is_its_value(value):
+    schema = Schema({"n": float, "s": str, "b": bool, "at": datetime})
+    for name in schema.names:
+        plain, array = ({name: one} for one in (value, np.array(value)))
+        assert schema.read(array).points.tolist() == schema.read(plain).points.tolist()
+        assert schema.read([array]).points.tolist() == schema.read([plain]).points.tolist()
+    with pytest.raises(EventError, match="is NaN"):
+        schema.read({"n": np.array(np.nan)})
