@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rtfilter.cli.arguments import natural, port, positive, row, some_path
+from rtfilter.cli.schemas import add_strict
 from rtfilter.cli.terminal import CommandError, say, show
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--schema", help="with files: attribute types, JSON or a file of it (default: inferred)"
     )
+    add_strict(parser)
     parser.add_argument(
         "--subscriptions", type=natural, help="in the index at the start (default 10000, or the file)"
     )
@@ -243,7 +245,12 @@ def _from_files(arguments: argparse.Namespace) -> tuple[Workload, int]:
     if arguments.events is None:
         raise CommandError(f"{path!r}: give a file of events too, or name a workload: {', '.join(WORKLOADS)}")
     known, batches, tables = open_inputs(
-        path, arguments.events, arguments.schema, batch=BATCH, progress=arguments.progress
+        path,
+        arguments.events,
+        arguments.schema,
+        batch=BATCH,
+        progress=arguments.progress,
+        strict=arguments.strict,
     )
     predicates = []
     for id in known.ids().tolist():

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Without users, the server listens for this machine only; see rtfilter users --help."
     )
     parser.epilog = (
-        "Each flag but --schema and --show-settings is also a variable of the environment, such as\n"
+        "Each flag but --schema, --strict and --show-settings is also a variable of the environment, as\n"
         "RTFILTER_DATA, and but --settings a line of the file, such as: backlog_count = 5000. A flag counts\n"
         "more than a variable, and that more than the file.\n\n"
         "examples:\n"

@@ -126,7 +126,7 @@ class Client:
         UnreachableError, ClosedError
         """
         body = {"where": where, "filter": filter, "metadata": metadata, "ttl": ttl, "digest": digest}
-        answer = await self.session.request(Directive.SUBSCRIBE, **body, order=order, key=key or uuid4().hex)
+        answer = await self.session.request(Directive.SUBSCRIBE, **body, order=order, key=_named(key))
         return _told(answer.subscription)
 
     async def replace(
@@ -228,7 +228,7 @@ class Client:
             Whether it was published is not known; with a key it can be published again.
         """
         body = _one_or_several(events)
-        answer = await self.session.request(Directive.PUBLISH, filter=filter, **body, key=key or uuid4().hex)
+        answer = await self.session.request(Directive.PUBLISH, filter=filter, **body, key=_named(key))
         positions = _told(answer.positions)
         if len(positions) != (len(events) if "events" in body else 1):
             raise ProtocolError("the server's answer has not as many positions as there are events")
@@ -283,6 +283,11 @@ class Client:
 def _one_or_several(events: Any) -> dict[str, Any]:
     several = isinstance(events, Sequence) and not isinstance(events, str | bytes)
     return {"events" if several else "event": events}
+
+
+def _named(key: str | None) -> str:
+    """The key, or a new one; an empty one is the server's to refuse."""
+    return uuid4().hex if key is None else key
 
 
 def _told(value: T | None) -> T:

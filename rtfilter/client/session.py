@@ -196,7 +196,10 @@ class Session:
         for tag, request in list(self._requests.items()):
             error: ClientError | None = None
             if link.too_large and request.directive in (Directive.PUBLISH, Directive.MATCH):
-                error = RefusedError("more events at once than the server takes; send fewer", "too-large")
+                error = RefusedError(
+                    "this is more at once than the server takes; send fewer events, or smaller ones",
+                    "too-large",
+                )
             elif request.asked > 2 and monotonic() - request.since > self._patience:
                 error = UnreachableError(f"the connection was lost {request.asked} times before the answer")
             if error is not None:

@@ -222,6 +222,11 @@ class Schema:
     def __init__(
         self, attributes: Mapping[str, Type | Mapping[str, Any] | Attribute], *, strict: bool = False
     ) -> None:
+        if isinstance(attributes, Mapping) and isinstance(attributes.get("strict"), bool):
+            found = Schema.from_json(attributes)
+            attributes, strict = found.attributes, found.strict
+        if not isinstance(strict, bool):
+            raise TypeError(f"strict is True or False; got {shown(strict)}")
         if not isinstance(attributes, Mapping):
             array = isinstance(attributes, list | tuple) and any(isinstance(one, dict) for one in attributes)
             hint = "; Schema.from_json reads an array of objects" if array else ""
@@ -257,7 +262,8 @@ class Schema:
             for name, attribute in self.attributes.items()
         )
         """The attributes, laid out for reading events."""
-        self.fields.strict = self.strict = strict
+        self.strict: bool = strict
+        self.fields.strict = strict
 
     @cached_property
     def plain(self) -> bool:

@@ -184,7 +184,7 @@ def _require_one(condition: Filters) -> None:
     found = f"; this is about {' and '.join(map(repr, names))}" if len(names) > 1 else ""
     raise PredicateError(
         f"any, all and none are followed by a test of one attribute with constants{found}; "
-        "IS NULL and IS NOT NULL stand alone"
+        "arithmetic, NOW(), IS NULL and IS NOT NULL stand alone"
     )
 
 

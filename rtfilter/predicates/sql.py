@@ -566,7 +566,9 @@ class _SqlReader:
                 return self._distance(word, depth)
             if word.text.upper() == "CIDR" and not word.quoted:
                 self._fail("CIDR(...) is a condition of its own; write it without a comparison", word.start)
-            self._fail(f"the function {word.text.upper()} is not supported; {SUPPORTED}", word.start)
+            name = word.text.upper()
+            more = f"write {name} tags = 'a'" if name in ("ANY", "ALL", "NONE") else SUPPORTED
+            self._fail(f"the function {name} is not supported; {more}", word.start)
         parts = [word]
         while self._pass("."):
             if self.word.kind != "name":
@@ -662,6 +664,8 @@ class _SqlReader:
         except PredicateError as error:
             near = error.message.partition("; did you mean ")[2]
             hint = f"did you mean {near}" if near and not found.is_quoted else hint
+        if found.name.upper() in ("NOW", "INTERVAL"):
+            hint = "write NOW() first, as in at > NOW() - INTERVAL '1 hour'"
         self._fail(f"expected a constant, not {shown(found.name)}; {hint}", found.place)
 
     # -- words -----------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ from rtfilter.service.messages import (
     without_mark,
 )
 from rtfilter.service.nesting import require_shallow
-from rtfilter.service.parse import hints_of, with_hints
+from rtfilter.service.parse import hints_of, report, with_hints
 from rtfilter.service.pipeline import Pipeline, stopping
 from rtfilter.service.records import BESIDE, BYTES_OF_ID, Delivery, Sending, fitting, shown
 from rtfilter.service.roles import Identity, Role
@@ -350,9 +350,9 @@ class Conversation:
                 return await self._match(who, message)
             case Explain():
                 filter = pipeline.filter_of(who, message.subscription)
-                (event,) = pipeline.parse(filter).object(message.event).bodies
-                reasons = await pipeline.explain(who, filter, event, message.subscription)
-                return {"matched": reasons.matched, "report": str(reasons).splitlines()}
+                events = pipeline.parse(filter).object(message.event)
+                reasons = await pipeline.explain(who, filter, events.bodies[0], message.subscription)
+                return {"matched": reasons.matched, "report": report(reasons, events.hints)}
             case Ack():
                 await self._acknowledge(who, message.upto)
             case Credit():

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from rtfilter.errors import EventError
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
+
+if TYPE_CHECKING:
+    from rtfilter.predicates.explain import Explanation
 
 MOST_BYTES: Final = 2**19
 """Of an event, by default."""
@@ -42,6 +45,11 @@ def hints_of(table: EventTable) -> list[str]:
 def with_hints(answer: dict[str, Any], hints: list[str]) -> dict[str, Any]:
     """An answer that has hints, if there are any."""
     return answer | {"hints": hints} if hints else answer
+
+
+def report(reasons: Explanation, hints: list[str]) -> list[str]:
+    """Why a subscription matches an event or not, in lines; what is odd about the event comes last."""
+    return [*str(reasons).splitlines(), *(f"hint: {hint}" for hint in hints if "unknown attribute" in hint)]
 
 
 class Parse:

@@ -211,3 +211,18 @@ def test_hints_are_logged_once(server, caplog):
         "event 1: unknown attribute 'prise'; did you mean 'price'?",
         "attribute 'price' is a number, and '9.5' is none",
     ]
+
+
+def test_an_empty_key_is_none_that_anyone_meant(server):
+    with connect_plain(server.url, user="nat") as nat:
+        for ask in (lambda: nat.subscribe("price < 5", key=""), lambda: nat.publish({"price": 1}, key="")):
+            with pytest.raises(RefusedError, match="a key has"):
+                ask()
+
+
+def test_explain_tells_of_a_misspelt_attribute(server):
+    with connect_plain(server.url, user="pia") as pia:
+        id = pia.subscribe("price < 5")
+        assert str(pia.explain(id, {"prise": 1})).endswith(
+            "hint: unknown attribute 'prise'; did you mean 'price'?"
+        )

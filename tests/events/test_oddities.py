@@ -163,7 +163,9 @@ def test_a_strict_schema_looks_for_one_unknown_name_only(monkeypatch):
 
 
 def test_a_strict_schema_is_kept_by_json():
-    assert Schema.from_json(STRICT.to_json()) == STRICT != SCHEMA
+    assert Schema.from_json(STRICT.to_json()) == Schema(STRICT.to_json()) == STRICT != SCHEMA
+    with pytest.raises(TypeError, match="strict is True or False; got 'no'"):
+        Schema(TYPES, strict="no")
     assert Schema.from_json({"strict": False, "attributes": TYPES}) == SCHEMA
     assert Schema.from_json({"strict": "bool", "attributes": "int"}).names == ("strict", "attributes")
     for wrong in ({"strict": True}, {"strict": True, "attributes": TYPES, "more": 1}):

@@ -12,7 +12,7 @@ from rtfilter.service.doors import arrow, bodies, models, routes
 from rtfilter.service.doors.bodies import ARROW, JSON, LINES
 from rtfilter.service.doors.problems import MediaTypeError
 from rtfilter.service.doors.routes import After, IdempotencyKey, Limit, Name, Served, Who
-from rtfilter.service.parse import hints_of, with_hints
+from rtfilter.service.parse import hints_of, report, with_hints
 from rtfilter.service.records import StoredEvent, pulled
 
 Moment = Annotated[float | None, Query(allow_inf_nan=False, description="Seconds since 1970.")]
@@ -125,9 +125,9 @@ async def explain(
     request: Request, name: Name, question: models.Question, who: Who, pipeline: Served
 ) -> models.Reasons:
     """Why a subscription matches an event or not."""
-    (event,) = pipeline.parse(name).one(_encode(question.event)).bodies
-    found = await pipeline.explain(who, name, event, question.subscription)
-    return models.Reasons(matched=found.matched, report=str(found).splitlines())
+    events = pipeline.parse(name).one(_encode(question.event))
+    found = await pipeline.explain(who, name, events.bodies[0], question.subscription)
+    return models.Reasons(matched=found.matched, report=report(found, events.hints))
 
 
 async def pull(
