@@ -425,16 +425,18 @@ const path = (rest) => `/filters/${encodeURIComponent(at("try-filter").value)}/$
 
 /** Write an event of the filter's schema, unless somebody has written one. */
 async function prefill() {
-  if (at("try-event").value !== prefilled) return;
+  const chosen = at("try-filter").value;
+  const begun = () => at("try-event").value !== prefilled || at("try-filter").value !== chosen;
+  if (begun()) return;
   try {
     const { schema } = await ask("GET", path("").slice(0, -1));
     const event = {};
-    for (const attribute of schema) {
+    for (const attribute of schema.attributes ?? schema) { // a strict one has them inside
       const parts = attribute.name.split(".");
       const inner = parts.slice(0, -1).reduce((place, part) => (typeof place[part] === "object" ? place[part] : (place[part] = {})), event);
       inner[parts.at(-1)] = example(attribute);
     }
-    if (at("try-event").value !== prefilled) return; // somebody has begun meanwhile
+    if (begun()) return; // somebody has begun meanwhile, or looks at another filter
     at("try-event").value = prefilled = JSON.stringify(event, null, 2);
   } catch (error) {
     put("try-error", error.message);

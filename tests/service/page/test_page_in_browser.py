@@ -210,7 +210,8 @@ def test_a_stored_event_can_be_taken(server, visit):
 
 
 def test_another_filter_has_an_event_of_its_own(server, visit):
-    schema = {"truck": "str", "at.depth": {"type": "int", "low": 4, "high": 8}, "when": "timestamp"}
+    attributes = {"truck": "str", "at.depth": {"type": "int", "low": 4, "high": 8}, "when": "timestamp"}
+    schema = {"strict": True, "attributes": attributes}
     assert server.ask("PUT", "/filters/trucks", {"schema": schema}, user="admin").status == 200
     page = visit(server)
     page.get_by_label("Filter").select_option("trucks")
