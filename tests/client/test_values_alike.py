@@ -15,7 +15,7 @@ from rtfilter import EventFilter, Schema
 from rtfilter.cli import main
 from rtfilter.errors import EventError
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.slow
 SIZE = normalize("NFC", "größe")
 TYPES = {"n": "float", "i": "int", "s": "str", "b": "bool", "t": "timestamp", "a.b": "int", SIZE: "int"}
 NOON = "t = TIMESTAMP '2024-05-31T12:00:00Z'"
@@ -100,6 +100,7 @@ def server(tmp_path_factory):
     server.kill()
 
 
+@pytest.mark.xdist_group("doors")  # one server for all
 @pytest.mark.parametrize("made", [Http, Socket, Tcp])
 def test_the_doors_of_a_server_take_it(server, made):
     door = made(server)
