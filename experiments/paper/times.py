@@ -131,7 +131,7 @@ def text(rows: Sequence[Row]) -> str:
         columns = {name: shown(name, grouped) for name in plans[start : start + 8]}
         parts.append(table(lines, {"size": "ms by plan", "batches": "batches"} | columns))
     headings = {"size": "gain by size", "plan": "plan", "gain": "shortest first"}
-    headings |= {"fifo": "arrival order", "longest": "longest first", "share": "estimate's share"}
+    headings |= {"fifo": "arrival order", "longest": "longest first", "share": "estimate"}
     return "\n\n".join([*parts, table(gains, headings)])
 
 

@@ -35,6 +35,13 @@ NONE_HAS = "which no event has; leave it out, or convert it"
 """What is said of all other types."""
 
 
+_NAN = (
+    "is NaN; where it is unknown, leave it out: no key or None in a dict, null in JSON, "
+    "a masked cell in an array, or pass the pandas DataFrame itself"
+)
+_INFINITE = "is infinite or beyond float64; leave it out or clip it"
+
+
 def assemble(parts: Sequence[FloatArray], count: int) -> FloatArray:
     """Join encoded columns, each float64 (n,) or (n, 2), into points, float64 (n, D); n is `count`."""
     points = np.empty((count, sum(1 if part.ndim == 1 else 2 for part in parts)), np.float64)
@@ -98,10 +105,7 @@ def encode_cell(field: Field, value: Any, row: int) -> tuple[float, ...]:
         raise refusal(field, row, value)
     canonical = field.read(value)
     if canonical is None:
-        if isinstance(value, Decimal) and value.is_nan():
-            raise refusal(field, row, math.nan)
-        if not isinstance(value, _KNOWN) or isinstance(value, np.timedelta64):  # an integer to NumPy
-            raise EventError.about(field.name, f"is of the type {type(value).__name__}, {NONE_HAS}", row)
+        require_usable(field.name, value, row)
         return (ALIEN,) * field.width
     if field.family == "str":
         return string_code(canonical)
@@ -110,17 +114,26 @@ def encode_cell(field: Field, value: Any, row: int) -> tuple[float, ...]:
     return (float(canonical),)
 
 
+def require_usable(name: str, value: Any, row: int | None = None) -> None:
+    """Refuse NaN, infinity, and values of types that no event has. Raises `EventError`."""
+    if is_scalar(value):
+        value = value[()]
+    if isinstance(value, Decimal) and not value.is_finite():
+        value = math.nan if value.is_nan() else math.inf
+    if isinstance(value, float | np.floating) and not math.isfinite(value):
+        raise EventError.about(name, _NAN if math.isnan(value) else _INFINITE, row)
+    if not isinstance(value, _KNOWN) or isinstance(value, np.timedelta64):  # an integer to NumPy
+        raise EventError.about(name, f"is of the type {type(value).__name__}, {NONE_HAS}", row)
+
+
 def refusal(field: Field, row: int, value: Any) -> EventError:
     """Return the error that says why `value` has no coordinate."""
     if isinstance(value, float | np.floating) and math.isnan(value):
-        reason = (
-            "is NaN; where it is unknown, leave it out: no key or None in a dict, null in JSON, "
-            "a masked cell in an array, or pass the pandas DataFrame itself"
-        )
+        reason = _NAN
     else:
         canonical = field.read(value)
         if canonical is None or not math.isfinite(_float(canonical)):
-            reason = "is infinite or beyond float64; leave it out or clip it"
+            reason = _INFINITE
         else:
             domain = f"[{_end(field, field.low)}, {_end(field, field.high)}]"
             reason = f"is {cut(str(value))}, outside its domain {domain}"

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rtfilter.errors import PredicateError
+from rtfilter.events.cells import require_usable
+from rtfilter.events.encoding import is_missing
 from rtfilter.events.nesting import ATOMS, is_list, with_composed_names
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import NOW, microseconds_at
@@ -160,11 +162,18 @@ class Predicate(_Mark):
             event = with_composed_names(event, names_of(self))
         if now is not None:
             event = {**event, NOW: microseconds_at(now)}
-        for value in event.values():
+        for name, value in event.items():
+            if type(value) is float or type(value) not in ATOMS:
+                self._require_usable(name, value)
             if type(value) not in ATOMS and (isinstance(value, Mapping) or is_list(value)):
                 seen = event_of(event, self)
                 return seen.satisfy(self) if isinstance(seen, Elements) else self.satisfied_by(seen)
         return self.satisfied_by(event)
+
+    def _require_usable(self, name: str, value: object) -> None:
+        """Refuse what no event has, as the value of an attribute that is asked about. Raises `EventError`."""
+        if not is_missing(value) and name in names_of(self):
+            require_usable(name, value)
 
     def satisfied_by(self, row: Mapping[str, object]) -> bool:
         """Whether a flat event without lists, as from `EventTable.row`, satisfies the predicate.

@@ -131,6 +131,10 @@ def infer_from_arrow(schema: Any, path: str) -> Schema:
     return _schema(found, path)
 
 
+def _is_uuid(kind: Any) -> bool:
+    return getattr(kind, "extension_name", "") == "arrow.uuid"
+
+
 def _see_field(found: dict[str, str], name: str, kind: Any) -> None:
     from pyarrow import types
 
@@ -147,7 +151,7 @@ def _see_field(found: dict[str, str], name: str, kind: Any) -> None:
         ("bool", types.is_boolean),
         ("int", types.is_integer),
         ("float", lambda t: types.is_floating(t) or types.is_decimal(t)),
-        ("str", lambda t: types.is_string(t) or types.is_large_string(t)),
+        ("str", lambda t: types.is_string(t) or types.is_large_string(t) or _is_uuid(t)),
         ("timestamp", lambda t: types.is_timestamp(t) or types.is_date(t)),
     ]:
         if belongs(kind):

@@ -4,7 +4,7 @@ import json
 import pickle
 from copy import copy
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from itertools import product
 
 import numpy as np
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cases import cases
 from predicate_cases import NETWORKS, conditions, defined, events, like, schemas, sql, truth
-from rtfilter.errors import PredicateError
+from rtfilter.errors import EventError, PredicateError
 from rtfilter.events.encoding import Timestamp
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.model import COMPARE, NEGATED, OPERATORS_OF, Constraint, Filter, Predicate
@@ -492,3 +492,12 @@ def test_a_constraint_that_no_text_could_hold_is_refused(arguments, message):
 def test_json_that_is_no_predicate_is_refused(data):
     with pytest.raises(PredicateError):
         Predicate.from_json(data)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), b"x", {1}, timedelta(1)], ids=repr)
+def test_a_predicate_alone_refuses_what_no_event_has(value):
+    schema = Schema({"price": float, "other": float})
+    for source in ("price IS NOT NULL", "ANY price > 5"):
+        with pytest.raises(EventError, match="attribute 'price'"):
+            Predicate.parse(source, schema).matches({"price": value})
+        assert not Predicate.parse("price > 5", schema).matches({"other": value, "price": 1})
