@@ -241,7 +241,7 @@ class Knowledge:
     def _check_end(self, user, id, reason):
         one = self.by_id.get(id)
         if one is None and reason == "expired":
-            # Its answer was lost, and it had ended when it was asked for again: its key stands for another one.
+            # Its answer was lost, and it ended before it was asked for again: now there is another one.
             return None
         if one is None or one.user != user:
             raise FaultError(f"{user} is told of the end of {id}, which is no subscription of theirs")
