@@ -39,11 +39,9 @@ class _Status:
         self.loop += 1
         self.updates = 0
         levels = [level for level in (self.level, self.level - 1, self.level + 1) if 0 <= level < self.height]
-        self.asked, self.times, self.waited_for = (
-            dict.fromkeys(levels, 0),
-            {level: [] for level in levels},
-            {},
-        )
+        self.asked = dict.fromkeys(levels, 0)
+        self.times = {level: [] for level in levels}
+        self.waited_for = {}
         self.stable = len(levels) == 1
 
 

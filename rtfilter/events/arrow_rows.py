@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rtfilter.errors import EventError
-from rtfilter.events.cells import NONE_HAS
+from rtfilter.events.cells import meaningless
 from rtfilter.events.encoding import string
 
 
@@ -35,7 +35,7 @@ def require_meaning(schema: Any) -> None:
     """Refuse columns of types that no event has. Raises `EventError` that names the first one."""
     for field in schema:
         if _readable(field.type) is None and not is_uuid(field.type):
-            raise EventError.about(field.name, f"is a column of the type {field.type}, {NONE_HAS}")
+            raise meaningless(field.name, field.type)
 
 
 def _values(field: Any, column: Any) -> list[Any]:

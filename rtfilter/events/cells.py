@@ -31,7 +31,7 @@ _NUMBERS = frozenset((int, float))
 _STRINGS = frozenset((str,))
 _KNOWN = (str, int, float, np.number, np.bool_, Decimal, date, np.datetime64, UUID, *LISTS)
 """Types of values; those of another type than the attribute satisfy nothing."""
-NONE_HAS = "which no event has; leave it out, or convert it"
+_NONE_HAS = "which no event has; leave it out, or convert it"
 """What is said of all other types."""
 
 
@@ -123,7 +123,12 @@ def require_usable(name: str, value: Any, row: int | None = None) -> None:
     if isinstance(value, float | np.floating) and not math.isfinite(value):
         raise EventError.about(name, _NAN if math.isnan(value) else _INFINITE, row)
     if not isinstance(value, _KNOWN) or isinstance(value, np.timedelta64):  # an integer to NumPy
-        raise EventError.about(name, f"is of the type {type(value).__name__}, {NONE_HAS}", row)
+        raise EventError.about(name, f"is of the type {type(value).__name__}, {_NONE_HAS}", row)
+
+
+def meaningless(name: str, kind: object) -> EventError:
+    """Return the error of a column whose type no event has."""
+    return EventError.about(name, f"is a column of the type {kind}, {_NONE_HAS}")
 
 
 def refusal(field: Field, row: int, value: Any) -> EventError:

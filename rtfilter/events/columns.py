@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.errors import EventError
-from rtfilter.events.cells import NONE_HAS, assemble, encode_objects, refusal
+from rtfilter.events.cells import assemble, encode_objects, meaningless, refusal
 from rtfilter.events.elements import with_choices
 from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING
 from rtfilter.events.exact import instants, rests
@@ -223,7 +223,7 @@ def encode_array(field: Field, values: AnyArray, missing: BoolArray | None) -> C
     """
     kind = values.dtype.kind
     if kind == "m":
-        raise _meaningless(field, values.dtype)
+        raise meaningless(field.name, values.dtype)
     absent = np.zeros(len(values), np.bool_) if missing is None else np.array(missing, np.bool_)
     if kind not in PLAIN:
         objects = [None if gone else value for gone, value in zip(absent, values.tolist(), strict=True)]
@@ -286,10 +286,6 @@ def _pandas_column(field: Field, frame: Any) -> Column:
         else:
             return encode_uniques(field, codes, list(uniques))
     return encode_array(field, *values)
-
-
-def _meaningless(field: Field, kind: object) -> EventError:
-    return EventError.about(field.name, f"is a column of the type {kind}, {NONE_HAS}")
 
 
 def _several(field: Field, form: str) -> EventError:
@@ -414,7 +410,7 @@ def _arrow_column(field: Field, table: Any) -> Column:
         return _absent(field, len(table))
     column = table.column(places[0])
     if pa.types.is_map(column.type):
-        raise _meaningless(field, column.type)
+        raise meaningless(field.name, column.type)
     try:
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             coded = column.combine_chunks().dictionary_encode()

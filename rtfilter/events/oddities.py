@@ -7,7 +7,6 @@ reported.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from rtfilter.errors import EventError
 from rtfilter.events.encoding import ALIEN, MISSING, is_missing
 from rtfilter.events.moments import why_no_moment
 from rtfilter.events.nesting import ATOMS, is_list
-from rtfilter.events.spelling import correction
+from rtfilter.events.spelling import unknown
 from rtfilter.events.table import PHRASES, EventTable, Field, Fields
 from rtfilter.text import shown
 
@@ -83,8 +82,7 @@ def look_at_header(fields: Fields, names: Sequence[str]) -> Iterator[str]:
         if name in fields.spelling.settled:
             continue
         if fields.strict:
-            reason = f"unknown attribute {shown(name)}{correction(name, fields.names)}"
-            raise EventError(reason, attribute=name)
+            raise EventError(unknown(name, fields.names), attribute=name)
         meant = fields.spelling.meant(name)
         if meant is not None and not any(one == meant or one.startswith(f"{meant}.") for one in names):
             yield f"unknown attribute {shown(name)}; did you mean {meant!r}?"
@@ -100,7 +98,9 @@ def _look(table: EventTable, unsettled: Callable[[], _Found]) -> EventTable:
     firsts = None if table.choices is None else table.choices.offsets[:-1]
     coordinates = searched.points[:, fields.starts]
     if fields.strict:
-        odd += (_stray(table, name, rows) for name, rows in islice(names.items(), 1))  # of the lowest row
+        if names:  # the first one is enough for the error
+            name, rows = min(names.items(), key=lambda one: one[1][0])
+            odd.append(Oddity(name, True, unknown(name, fields.names), rows[0], len(rows)))
     else:
         odd += _misspelt(table, names, _of_events(coordinates != MISSING, firsts))
     if alien:
@@ -174,11 +174,6 @@ def _misspelt(table: EventTable, found: _Found, present: BoolArray) -> Iterator[
             if len(lacking):
                 reason = f"unknown attribute {shown(name)}; did you mean {meant!r}?"
                 yield Oddity(name, True, reason, int(lacking[0]), len(lacking))
-
-
-def _stray(table: EventTable, name: Any, rows: Sequence[int]) -> Oddity:
-    hint = correction(str(name), table.fields.names)
-    return Oddity(name, True, f"unknown attribute {shown(name)}{hint}", rows[0], len(rows))
 
 
 def _ill_typed(field: Field, value: object, events: BoolArray) -> Oddity:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from rtfilter.events.nesting import inner_paths
-from rtfilter.text import listed
+from rtfilter.text import listed, shown
 
 _LONG: Final = 100
 """Characters of a name from which on no other one is proposed."""
@@ -32,6 +32,11 @@ def correction(name: str, known: Sequence[str]) -> str:
     """Return what follows ``unknown attribute 'prise'`` in a message."""
     found = nearest(name, known)
     return f"; the schema has {listed(known)}" if found is None else f"; did you mean {found!r}?"
+
+
+def unknown(name: object, known: Sequence[str]) -> str:
+    """Return the message about a name that no attribute has."""
+    return f"unknown attribute {shown(name)}{correction(str(name), known)}"
 
 
 class Spelling:
@@ -91,9 +96,8 @@ class Spelling:
         letters = _letters(name)
         found = self._whole.get(letters)
         if found is None and len(letters) >= _SHORT:
-            found = self._shortened.get(letters)
-            for one in _shorter(letters):
-                found = found or self._whole.get(one) or self._shortened.get(one)
+            near = (self._whole.get(one) or self._shortened.get(one) for one in _shorter(letters))
+            found = self._shortened.get(letters) or next(filter(None, near), None)
         return found if found is not None and _digits(found) == _digits(name) else None
 
 

@@ -131,12 +131,10 @@ def infer_from_arrow(schema: Any, path: str) -> Schema:
     return _schema(found, path)
 
 
-def _is_uuid(kind: Any) -> bool:
-    return getattr(kind, "extension_name", "") == "arrow.uuid"
-
-
 def _see_field(found: dict[str, str], name: str, kind: Any) -> None:
     from pyarrow import types
+
+    from rtfilter.events.arrow_rows import is_uuid
 
     if types.is_struct(kind):
         for field in kind:
@@ -151,7 +149,7 @@ def _see_field(found: dict[str, str], name: str, kind: Any) -> None:
         ("bool", types.is_boolean),
         ("int", types.is_integer),
         ("float", lambda t: types.is_floating(t) or types.is_decimal(t)),
-        ("str", lambda t: types.is_string(t) or types.is_large_string(t) or _is_uuid(t)),
+        ("str", lambda t: types.is_string(t) or types.is_large_string(t) or is_uuid(t)),
         ("timestamp", lambda t: types.is_timestamp(t) or types.is_date(t)),
     ]:
         if belongs(kind):

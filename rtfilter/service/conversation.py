@@ -352,7 +352,7 @@ class Conversation:
                 filter = pipeline.filter_of(who, message.subscription)
                 events = pipeline.parse(filter).object(message.event)
                 reasons = await pipeline.explain(who, filter, events.bodies[0], message.subscription)
-                return {"matched": reasons.matched, "report": report(reasons, events.hints)}
+                return {"matched": reasons.matched, "report": report(reasons, events.odd)}
             case Ack():
                 await self._acknowledge(who, message.upto)
             case Credit():
@@ -421,7 +421,7 @@ class Conversation:
         found = _encode((await self._pipeline.match(who, message.filter, table)).lists())
         if len(found) > self._pipeline.message // 2:
             raise TooLargeError("these events match more than one message can say; ask for fewer of them")
-        return with_hints({"matches": msgspec.Raw(found)}, hints_of(table))
+        return with_hints({"matches": msgspec.Raw(found)}, hints_of(table.odd, len(table)))
 
     async def _publish(self, who: Identity, message: Publish) -> dict[str, Any]:
         _require_events(message)

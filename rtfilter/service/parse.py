@@ -13,6 +13,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 
 if TYPE_CHECKING:
+    from rtfilter.events.oddities import Oddity
     from rtfilter.predicates.explain import Explanation
 
 MOST_BYTES: Final = 2**19
@@ -32,14 +33,18 @@ class Parsed(NamedTuple):
 
     bodies: list[bytes]
     """JSON, as they are to be stored."""
-    hints: list[str]
+    odd: Sequence[Oddity]
     """Misspelt attributes and values of another type: the events are taken, but may not be meant so."""
 
+    @property
+    def hints(self) -> list[str]:
+        """The same, as answers have it."""
+        return hints_of(self.odd, len(self.bodies))
 
-def hints_of(table: EventTable) -> list[str]:
-    """What is odd about some events, as answers have it."""
-    several = len(table) > 1
-    return [f"event {one.row}: {one}" if several else str(one) for one in table.odd[:MOST_HINTS]]
+
+def hints_of(odd: Sequence[Oddity], events: int) -> list[str]:
+    """What is odd about so many events, as answers have it."""
+    return [f"event {one.row}: {one}" if events > 1 else str(one) for one in odd[:MOST_HINTS]]
 
 
 def with_hints(answer: dict[str, Any], hints: list[str]) -> dict[str, Any]:
@@ -47,9 +52,10 @@ def with_hints(answer: dict[str, Any], hints: list[str]) -> dict[str, Any]:
     return answer | {"hints": hints} if hints else answer
 
 
-def report(reasons: Explanation, hints: list[str]) -> list[str]:
-    """Why a subscription matches an event or not, in lines; what is odd about the event comes last."""
-    return [*str(reasons).splitlines(), *(f"hint: {hint}" for hint in hints if "unknown attribute" in hint)]
+def report(reasons: Explanation, odd: Sequence[Oddity]) -> list[str]:
+    """Why a subscription matches an event or not, in lines; misspelt names of the event come last."""
+    hints = (f"hint: {one}" for one in odd[:MOST_HINTS] if one.misspelt)
+    return [*str(reasons).splitlines(), *hints]
 
 
 class Parse:
@@ -148,7 +154,7 @@ class Parse:
                 "keep elsewhere what is large, and put its address into the event",
                 row=None if lone else row,
             )
-        return Parsed(bodies, hints_of(table))
+        return Parsed(bodies, table.odd)
 
 
 def _is_plain(kind: Any) -> bool:

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from rtfilter.events.schema import Schema
-from rtfilter.events.spelling import correction
+from rtfilter.events.spelling import unknown
 from rtfilter.events.table import EventTable
-from rtfilter.text import shown
 
 MOST: Final = 20
 """Most hints for one client."""
@@ -46,7 +45,7 @@ class Hints:
                 and name not in inner
                 and self._is_new(client, type, name, False)
             ):
-                hint = f"unknown attribute {shown(name)}{correction(name, schema.names)}"
+                hint = unknown(name, schema.names)
                 yield f"{type}: {hint} (it is delivered, but no subscription can ask for it)"
         for one in table.odd:
             if not one.misspelt and self._is_new(client, type, one.name, True):

@@ -118,7 +118,7 @@ async def match(request: Request, name: Name, who: Who, pipeline: Served) -> Res
     found = await pipeline.match(who, name, events)
     if bodies.wants_arrow(request):
         return Response(arrow.stream("matches", found.to_arrow()), media_type=ARROW)
-    return _answer(with_hints({"matches": found.lists()}, hints_of(events)))
+    return _answer(with_hints({"matches": found.lists()}, hints_of(events.odd, len(events))))
 
 
 async def explain(
@@ -127,7 +127,7 @@ async def explain(
     """Why a subscription matches an event or not."""
     events = pipeline.parse(name).one(_encode(question.event))
     found = await pipeline.explain(who, name, events.bodies[0], question.subscription)
-    return models.Reasons(matched=found.matched, report=report(found, events.hints))
+    return models.Reasons(matched=found.matched, report=report(found, events.odd))
 
 
 async def pull(
