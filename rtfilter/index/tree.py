@@ -48,7 +48,7 @@ KIND = "rtfilter.tree"
 #: Places of hash tables that are moved to larger ones in one go.
 MOVED_AT_ONCE = 1 << 12
 
-_NOTHING = False, changes.NO_SIDES, changes.NO_SIDES, changes.NO_IDS, changes.NO_FLAGS
+_NOTHING = changes.GIVEN_BY_ADDRESS.addresses(changes.NOTHING)
 _NOWHERE = np.empty(0, np.int64)
 _NO_QUERIES = np.empty((0, 1))
 _NO_FRONTIER = _NOWHERE, _NOWHERE, np.empty(0, np.int32)
@@ -89,6 +89,8 @@ class RStarTree:
     @_tree.setter
     def _tree(self, arrays: layout.Tree) -> None:
         self._arrays, self._where = arrays, layout.TREE_BY_ADDRESS.addresses(arrays)
+        self._box = changes.NOTHING._replace(low=np.empty(self.dimensions), high=np.empty(self.dimensions))
+        self._where_box = changes.GIVEN_BY_ADDRESS.addresses(self._box)
 
     # -- building ------------------------------------------------------------------------------------
 
@@ -135,8 +137,8 @@ class RStarTree:
         key, shape = index(id), (self.dimensions,)
         inserted = -1
         if lower.shape == upper.shape == shape and arguments.is_id(key):
-            what = key, bool(exact), lower, upper, changes.NO_IDS, changes.NO_FLAGS
-            inserted = changes.change(self._where, changes.INSERT_ONE, *what)
+            self._box.low[:], self._box.high[:] = lower, upper
+            inserted = changes.change(self._where, changes.INSERT_ONE, key, bool(exact), self._where_box)
         if inserted < 0:  # because of what this complains about, or for want of room
             self.insert_many([key], lower[np.newaxis], upper[np.newaxis], exact=[exact])
         elif self._arrays.old_tables.size:
@@ -150,10 +152,10 @@ class RStarTree:
         self._insert(arguments.ids(ids, len(lower)), lower, upper, arguments.flags(exact, len(lower)))
 
     def _insert(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: BoolArray) -> None:
-        what = changes.INSERT, 0, False, low.reshape(-1), high.reshape(-1), ids, exact.view(np.uint8)
-        if changes.change(self._where, *what) == changes.NO_ROOM:
+        given = changes.Given(low.reshape(-1), high.reshape(-1), ids, exact.view(np.uint8))
+        if self._change(changes.INSERT, given) == changes.NO_ROOM:
             self._make_room(max(len(ids), 1))
-            changes.change(self._where, *what)
+            self._change(changes.INSERT, given)
         self._drop_old_tables()
 
     def extend(
@@ -176,10 +178,10 @@ class RStarTree:
     def delete(self, id: int) -> bool:
         """Remove an id with all its boxes; False when it is unknown."""
         key = arguments.id(id)
-        known = changes.change(self._where, changes.DELETE_ONE, key, *_NOTHING)
+        known = changes.change(self._where, changes.DELETE_ONE, key, False, _NOTHING)
         if known < 0:
             self._make_room(1)
-            known = changes.change(self._where, changes.DELETE_ONE, key, *_NOTHING)
+            known = changes.change(self._where, changes.DELETE_ONE, key, False, _NOTHING)
         if self._arrays.state.item(layout.FREED):
             layout.give_back_free_nodes(self._arrays)
         return bool(known)
@@ -188,11 +190,10 @@ class RStarTree:
         """Remove ids with all their boxes; bool (n,): which were known."""
         identifiers = arguments.ids(ids, np.size(ids))
         removed = np.zeros(len(identifiers), np.bool_)
-        none = changes.NO_SIDES
-        what = changes.DELETE, 0, False, none, none, identifiers, removed.view(np.uint8)
-        if changes.change(self._where, *what) == changes.NO_ROOM:
+        given = changes.NOTHING._replace(ids=identifiers, flags=removed.view(np.uint8))
+        if self._change(changes.DELETE, given) == changes.NO_ROOM:
             self._make_room(1)
-            changes.change(self._where, *what)
+            self._change(changes.DELETE, given)
         if len(removed) > 1 or self._arrays.state.item(layout.FREED):
             layout.give_back_free_nodes(self._arrays)
         return removed
@@ -223,13 +224,19 @@ class RStarTree:
         key = arguments.id(id)
         flags = arguments.flags(exact, len(lower))
         sides = lower.reshape(-1), upper.reshape(-1)
-        what = changes.REPLACE, key, False, *sides, changes.NO_IDS, flags.view(np.uint8)
-        known = changes.change(self._where, *what)
+        given = changes.Given(*sides, changes.NOTHING.ids, flags.view(np.uint8))
+        known = self._change(changes.REPLACE, given, key)
         if known < 0:
             self._make_room(max(len(lower), 1))
-            known = changes.change(self._where, *what)
+            known = self._change(changes.REPLACE, given, key)
         self._drop_old_tables()
         return bool(known)
+
+    def _change(self, kind: int, given: changes.Given, identifier: int = 0) -> int:
+        # What a caller may not write is copied; `changes.DELETE` writes to flags of its own.
+        arrays = changes.Given._make(np.require(array, requirements=["C", "W"]) for array in given)
+        where = changes.GIVEN_BY_ADDRESS.addresses(arrays)
+        return int(changes.change(self._where, kind, identifier, False, where))
 
     def repack(self) -> None:
         """Pack all boxes anew, as `bulk_load` does: an index grown by insertions may answer twice as fast.

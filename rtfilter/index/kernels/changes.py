@@ -3,9 +3,12 @@
 One kernel makes all kinds of changes: one that inserts takes longer to compile than any other.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from rtfilter.index.kernels.array_types import Byte1, Float1, Int1
+from rtfilter.index.kernels.borrow import ByAddress
 from rtfilter.index.kernels.delete import remove
 from rtfilter.index.kernels.dissolve import dissolve
 from rtfilter.index.kernels.grid import redraw
@@ -15,34 +18,37 @@ from rtfilter.index.kernels.layout import LINKS, has_room, opened_tree
 
 INSERT_ONE, REPLACE, INSERT, DELETE, DELETE_ONE = 0, 1, 2, 3, 4  # kinds of changes
 NO_ROOM, WRONG = -1, -2
-NO_SIDES = np.empty(0)
-NO_IDS = np.empty(0, np.int64)
-NO_FLAGS = np.empty(0, np.uint8)
+
+
+class Given(NamedTuple):
+    """The arrays of a change. Flags are bytes."""
+
+    low: Float1
+    high: Float1
+    ids: Int1
+    flags: Byte1
+
+
+NOTHING = Given(np.empty(0), np.empty(0), np.empty(0, np.int64), np.empty(0, np.uint8))
+GIVEN_BY_ADDRESS = ByAddress(lambda: NOTHING)
+opened_given = GIVEN_BY_ADDRESS.opened
 
 
 @kernel
-def change(
-    where: Int1,
-    kind: int,
-    identifier: int,
-    exact: bool,
-    low: Float1,
-    high: Float1,
-    ids: Int1,
-    flags: Byte1,
-) -> int:
+def change(where: Int1, kind: int, identifier: int, exact: bool, given: Int1) -> int:
     """Change the tree at these addresses, as a whole or, for want of room or of a box, not at all.
 
-    Flags are bytes: numba takes a microsecond to look at an array of bool.
+    `given` are the addresses of a `Given`: numba would look at each array for 0.1 us.
 
     `INSERT_ONE` takes `identifier`, `exact` and a box (d,), (d,). `INSERT` takes n `ids`, their exactness in
     `flags` and their boxes one after another, (n d,), (n d,). `DELETE_ONE` takes `identifier`, `DELETE` takes
     `ids`, and sets the `flags` of those that were known. `REPLACE` deletes `identifier` and inserts it with n
-    boxes and `flags`. What a kind does not take is empty, and ignored.
+    boxes and `flags`. Arrays that a kind does not take are empty.
 
     Returns how many of the deleted ids were known, `NO_ROOM`, or `WRONG` for low > high in `INSERT_ONE`.
     """
-    tree = opened_tree(where)
+    tree, arrays = opened_tree(where), opened_given(given)
+    low, high, ids, flags = arrays.low, arrays.high, arrays.ids, arrays.flags
     dimensions = tree.mbr.shape[2]
     boxes = len(low) // dimensions
     many = INSERT <= kind <= DELETE
@@ -55,7 +61,7 @@ def change(
         for k in range(dimensions):
             if not low[k] <= high[k]:
                 return WRONG
-    sides = np.empty((2, dimensions))
+    sides = np.empty((2, dimensions if boxes > 0 else 0))
     known = 0
     for i in range(steps):
         one = ids[i] if many else identifier
