@@ -51,6 +51,7 @@ CODES = {
     verdicts.PARTLY: "p",
     verdicts.FAILS: "F",
     verdicts.OBSERVED: "o",
+    verdicts.CANNOT: "?",
     verdicts.DOES_NOT_APPLY: "-",
 }
 """Verdicts in the table by setting."""
@@ -190,7 +191,8 @@ def details(found: Sequence[Result], pictures: str) -> str:
         "```text\n" + table(words, {"word": "word", "meaning": "meaning"}) + "\n```",
         "## Verdicts by setting",
         TITLES,
-        "First in units, then in time: H holds, p partly, F fails, o observed, - does not apply.",
+        "First in units, then in time: H holds, p partly, F fails, o observed, ? cannot be judged, "
+        "- does not apply.",
         _matrix(found),
     ]
     for result in found:

@@ -281,6 +281,19 @@ def test_the_best_level_moves_slowly_or_not():
     assert fig4a.claims(best_rows(1))[0].units.verdict == "does not apply"
 
 
+@pytest.mark.parametrize(
+    ("levels", "verdict"),
+    [
+        ((7, 7, 7, 7), "cannot be judged"),  # the last level that a tree of nine allows
+        ((6, 7, 7, 7, 7), "holds"),
+        ((7,), "does not apply"),
+    ],
+)
+def test_a_level_that_the_range_holds_says_nothing_of_moves(levels, verdict):
+    rows = [row | {"plans": [f"{level}/1" for level in range(9)]} for row in best_rows(*levels)]
+    assert fig4a.claims(rows)[0].units.verdict == verdict
+
+
 def test_times_that_contradict_get_a_verdict_of_their_own():
     rows = best_rows(2, 2, 2, 2, 2) + best_rows(2, 4, 1, 3, 5, kind="seconds")
     slow = fig4a.claims(rows)[0]
