@@ -42,8 +42,9 @@ OTHER = 120.0
 class Part:
     """One experiment on one setting, as a part of a long run."""
 
-    def __init__(self, name: str, setting: str, profile: Profile, folder: Path) -> None:
+    def __init__(self, name: str, setting: str, profile: Profile, folder: Path, revision: object) -> None:
         self.name, self.setting = name, setting
+        self._revision = revision
         self.path = folder / f"{name}-{setting}.json"
         known = FULL.get(name, {}).get(setting, OTHER)
         self.seconds = max(known * SHARE.get(profile.name, 1.0), LEAST)
@@ -55,9 +56,11 @@ class Part:
         if not self.path.exists():
             return self.seconds
         try:
-            return self.seconds * float(content(self.path).get("left", 1.0))
+            kept = content(self.path)
         except ResultError:  # the experiment itself says what is wrong
             return self.seconds
+        same = kept["machine"].get("revision") == self._revision  # else it begins anew
+        return self.seconds * float(kept.get("left", 1.0)) if same else self.seconds
 
 
 def told(parts: Sequence[Part]) -> str:

@@ -83,6 +83,11 @@ class Result(NamedTuple):
         return self.experiment.settings[self.setting].title
 
     @property
+    def revision(self) -> str:
+        """The revision that measured it."""
+        return f"revision {self.machine['revision']}"
+
+    @property
     def command(self) -> str:
         """The command that measures it."""
         arguments = f"--setting {self.setting} --profile {self.profile}"
@@ -119,7 +124,8 @@ def _profiles(found: Sequence[Result]) -> str:
         names.setdefault(result.profile, []).append(f"{result.experiment.name} ({result.setting})")
     first, *others = sorted(names, key=lambda profile: -len(names[profile]))
     but = "".join(f"; `{profile}`: {', '.join(names[profile])}" for profile in others)
-    return f"Profile `{first}`{but}."
+    revisions = "; ".join(dict.fromkeys(result.revision for result in found))
+    return f"Profile `{first}`{but}; {revisions}."
 
 
 def _numbered(
@@ -196,7 +202,7 @@ def details(found: Sequence[Result], pictures: str) -> str:
         _matrix(found),
     ]
     for result in found:
-        parts.append(f"## {result.experiment.name}, {result.setting} ({result.profile})")
+        parts.append(f"## {result.experiment.name}, {result.setting} ({result.profile}, {result.revision})")
         if result.setting in SHOWN:
             title = f"{result.experiment.title}, {SETTINGS[result.setting].title}"
             parts.append(f"![{title}]({pictures}/{result.picture})")

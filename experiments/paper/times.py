@@ -72,10 +72,9 @@ def logged(run: Run) -> list[Row]:
     """The rows of this experiment for the setting of another one; what is not measured yet is measured."""
     if run.setting.transformed:
         return []
-    # The machine as it was described before this process was kept to one core.
-    made_on = run.machine | {"revision": str(run.machine["revision"]).rpartition(", ")[2]}
     path = run.path.with_name(f"{NAME}-{run.setting.name}.json")
-    own = Run(NAME, run.setting, run.profile, run.seed, path, machine=made_on)
+    # The machine as it was described before this process was kept to one core.
+    own = Run(NAME, run.setting, run.profile, run.seed, path, machine=run.machine)
     try:
         measure(own)
     finally:

@@ -624,7 +624,7 @@ def test_an_interrupted_run_goes_on(tmp_path):
         runner.Run("x", SETTINGS["paper"], TINY, 2, path)
 
 
-def test_a_run_outlives_a_commit_but_not_an_upgrade(tmp_path, monkeypatch):
+def test_a_run_of_another_revision_begins_anew_and_of_an_upgrade_is_refused(tmp_path, monkeypatch, capsys):
     path = tmp_path / "x.json"
     made_on = {"revision": "a", "versions": {"numpy": "1"}}
     monkeypatch.setattr(machine, "describe", lambda: dict(made_on))
@@ -637,10 +637,9 @@ def test_a_run_outlives_a_commit_but_not_an_upgrade(tmp_path, monkeypatch):
         first.keep(piece, [])
     made_on["revision"] = "b"
     second = run()
-    for piece in second.pieces({"a": 1, "b": 1}):
-        second.keep(piece, [{}])
-    assert json.loads(path.read_text())["machine"]["revision"] == "a, b"
-    assert json.loads(path.read_text())["complete"]
+    assert f"{path} is of revision a: it begins anew, by b" in capsys.readouterr().err
+    assert [second.keep(piece, [{}]) for piece in second.pieces({"a": 1, "b": 1})] == [None, None]
+    assert json.loads(path.read_text())["machine"]["revision"] == "b"
     made_on["versions"] = {"numpy": "2"}
     with pytest.raises(ResultError, match=r"of another machine \(versions\)"):
         run()
@@ -670,7 +669,8 @@ def test_profiles_have_the_paper_s_sizes_or_a_share_of_them():
 
 
 def test_a_long_run_says_how_long_it_takes(tmp_path):
-    parts = [budget.Part(name, "paper", FULL, tmp_path) for name in ("times", "fig4a")]
+    revision = machine.describe()["revision"]
+    parts = [budget.Part(name, "paper", FULL, tmp_path, revision) for name in ("times", "fig4a")]
     total = budget.span(sum(part.seconds for part in parts))
     assert budget.told(parts).startswith(f"2 parts, about {total} in all, {total} left.")
     run = runner.Run("times", SETTINGS["paper"], TINY, 1, parts[0].path)
@@ -678,6 +678,7 @@ def test_a_long_run_says_how_long_it_takes(tmp_path):
         run.keep(piece, [{}])
         break
     assert parts[0].left == pytest.approx(0.25 * parts[0].seconds)
+    assert budget.Part("times", "paper", FULL, tmp_path, "another").left == parts[0].seconds  # begins anew
     assert [budget.span(seconds) for seconds in (0, 20, 600, 8400)] == [
         "nothing", "less than a minute", "10 min", "2 h 20 min"
     ]  # fmt: skip
@@ -854,7 +855,7 @@ def test_another_paper_has_a_page_of_its_own(other, tmp_path, capsys):
     assert not (tmp_path / WANG.page).exists()
     text = (tmp_path / "other.md").read_text()
     assert text.startswith("# Another paper\n\nWhat it measured.\n")
-    assert "`python -m experiments other --setting own --profile ci` (own subscriptions):" in text
+    assert "`python -m experiments other --setting own --profile ci` (own subscriptions; revision " in text
     assert r"| a\|b | 3 | **holds**: 7 | not timed |" in text
     assert "](./other-own.png)" in text
     assert "```text\ncount 7\n```" in text
