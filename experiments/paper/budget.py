@@ -14,16 +14,16 @@ from experiments.output import content
 from experiments.paper.settings import Profile
 
 FULL: dict[str, dict[str, float]] = {
-    "times": {"paper": 2600, "modern": 150, "flights": 250, "flights-modern": 150, "weather": 400,
+    "times": {"paper": 1900, "modern": 150, "flights": 250, "flights-modern": 150, "weather": 400,
               "weather-modern": 200},
     "fig4a": {"paper": 330, "transform": 260, "modern": 90, "flights": 90, "flights-modern": 90,
               "weather": 40, "weather-modern": 30},
     "fig4b": {"paper": 1600, "transform": 50, "modern": 100, "flights": 250, "flights-modern": 120,
               "weather": 300, "weather-modern": 150},
-    "fig4c": {"paper": 110, "transform": 50, "modern": 25, "flights": 50, "flights-modern": 50,
-              "weather": 20, "weather-modern": 15},
-    "fig4d": {"paper": 280, "transform": 180, "modern": 100, "flights": 90, "flights-modern": 90,
-              "weather": 40, "weather-modern": 30},
+    "fig4c": {"paper": 370, "transform": 50, "modern": 40, "flights": 90, "flights-modern": 60,
+              "weather": 120, "weather-modern": 60},
+    "fig4d": {"paper": 1200, "transform": 180, "modern": 160, "flights": 180, "flights-modern": 120,
+              "weather": 200, "weather-modern": 100},
     "counting": {"paper": 1100},
     "generators": {"paper": 1200},
     "day": {"own": 100},
