@@ -26,6 +26,7 @@ FULL: dict[str, dict[str, float]] = {
               "weather": 200, "weather-modern": 100},
     "counting": {"paper": 1100},
     "generators": {"paper": 1200},
+    "thesis": {"less-than": 1200},
     "day": {"own": 100},
     "forwarding": {"own": 240},
     "hybrid": {"own": 550},
