@@ -109,7 +109,6 @@ def first_page(found: Sequence[Result], pictures: str, reading: str) -> str:
         "\n".join(_numbered(ASKED, named, pictures, own)),
         "## Other subscriptions, other nodes",
         f"```text\n{by_setting(found)}\n```",
-        TITLES,
         *([f"## What \"12-d\" is\n\n```text\n{brief(generators.rows)}\n```", TWELVE] if generators else []),
         *([reading.strip()] if reading else []),
         f"{_profiles(found)} All claims, tables and pictures: [details]({DETAILS}).",
@@ -139,8 +138,7 @@ def _numbered(
         link = f"[{key[0]}]({pictures}/{own[key[0]].picture})"
         yield f"1. {claim.claim[0].upper()}{claim.claim[1:]}: {link}."
         for unit, finding in (("Units", claim.units), ("Time", claim.time)):
-            if finding.verdict != verdicts.DOES_NOT_APPLY:
-                yield f"    - {unit}: **{finding.verdict}**. {_brief(finding.ours)}"
+            yield f"    - {unit}: **{finding.verdict}**. {_brief(finding.ours)}"
 
 
 def _brief(ours: str) -> str:
