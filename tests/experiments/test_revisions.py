@@ -12,6 +12,7 @@ import pytest
 
 from experiments.output import REPORT
 from experiments.paper.papers import MODULES
+from rtfilter.replay import machine
 
 VERDICTS = "paper/verdicts.py"
 """What the words of claims mean, for all papers."""
@@ -123,6 +124,12 @@ def test_what_is_older_than_its_thresholds_is_wrong(history):
     kept = {"experiment": "newer", "machine": {"revision": f"{changed}~1"}, "rows": []}
     assert wrong(kept, history) == "older than what judges it"
     assert wrong({**kept, "experiment": "times"}, history) == ""  # which nothing judges
+
+
+def test_a_process_keeps_the_revision_that_it_began_with(monkeypatch):
+    begun = machine.describe()["revision"]
+    monkeypatch.setattr(machine, "_git", lambda *_: "of a commit that came meanwhile")
+    assert machine.describe()["revision"] == begun
 
 
 def test_every_experiment_of_a_paper_has_its_judge():
