@@ -14,18 +14,19 @@ from experiments.output import content
 from experiments.paper.settings import Profile
 
 FULL: dict[str, dict[str, float]] = {
-    "times": {"paper": 2600, "modern": 150, "flights": 250, "flights-modern": 150, "weather": 400,
+    "times": {"paper": 1900, "modern": 150, "flights": 250, "flights-modern": 150, "weather": 400,
               "weather-modern": 200},
     "fig4a": {"paper": 330, "transform": 260, "modern": 90, "flights": 90, "flights-modern": 90,
               "weather": 40, "weather-modern": 30},
     "fig4b": {"paper": 1600, "transform": 50, "modern": 100, "flights": 250, "flights-modern": 120,
               "weather": 300, "weather-modern": 150},
-    "fig4c": {"paper": 110, "transform": 50, "modern": 25, "flights": 50, "flights-modern": 50,
-              "weather": 20, "weather-modern": 15},
-    "fig4d": {"paper": 280, "transform": 180, "modern": 100, "flights": 90, "flights-modern": 90,
-              "weather": 40, "weather-modern": 30},
+    "fig4c": {"paper": 370, "transform": 50, "modern": 40, "flights": 90, "flights-modern": 60,
+              "weather": 120, "weather-modern": 60},
+    "fig4d": {"paper": 1200, "transform": 180, "modern": 160, "flights": 180, "flights-modern": 120,
+              "weather": 200, "weather-modern": 100},
     "counting": {"paper": 1100},
     "generators": {"paper": 1200},
+    "thesis": {"less-than": 1200},
     "day": {"own": 100},
     "forwarding": {"own": 240},
     "hybrid": {"own": 550},
@@ -42,8 +43,9 @@ OTHER = 120.0
 class Part:
     """One experiment on one setting, as a part of a long run."""
 
-    def __init__(self, name: str, setting: str, profile: Profile, folder: Path) -> None:
+    def __init__(self, name: str, setting: str, profile: Profile, folder: Path, revision: object) -> None:
         self.name, self.setting = name, setting
+        self._revision = revision
         self.path = folder / f"{name}-{setting}.json"
         known = FULL.get(name, {}).get(setting, OTHER)
         self.seconds = max(known * SHARE.get(profile.name, 1.0), LEAST)
@@ -55,9 +57,11 @@ class Part:
         if not self.path.exists():
             return self.seconds
         try:
-            return self.seconds * float(content(self.path).get("left", 1.0))
+            kept = content(self.path)
         except ResultError:  # the experiment itself says what is wrong
             return self.seconds
+        same = kept["machine"].get("revision") == self._revision  # else it begins anew
+        return self.seconds * float(kept.get("left", 1.0)) if same else self.seconds
 
 
 def told(parts: Sequence[Part]) -> str:

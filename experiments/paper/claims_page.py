@@ -27,7 +27,7 @@ def claims_page(paper: Paper, found: Sequence[Result], pictures: str) -> str:
         counted(claims),
     ]
     for result in found:
-        parts.append(f"`{result.command}` ({result.setting_title}):")
+        parts.append(f"`{result.command}` ({result.setting_title}; {result.revision}):")
         parts.append(_table(result.claims))
     for result in found:
         title = f"{result.experiment.title}, {result.setting_title}"

@@ -202,8 +202,23 @@ def _slowly(rows: Sequence[Row], what: str, read: Callable[[str], int]) -> Claim
         moved = moves(own, read, "judged")
         every = moves(own, read, "all")
         told = moved.told() + ("" if every == moved else f"; with all levels {every.told()}")
-        found.append(Finding(told, verdicts.slowly(*moved)))
+        verdict = verdicts.slowly(*moved)
+        if verdict != verdicts.DOES_NOT_APPLY and pinned(own, read):
+            sizes = len({row["size"] for row in own})
+            told = f"it is at the same end of the allowed range at all {sizes} sizes, which may hold it there"
+            verdict = verdicts.CANNOT
+        found.append(Finding(told, verdict))
     return Claim(f"the best {what} changes slowly with the index", "slowly", *found)
+
+
+def pinned(rows: Sequence[Row], read: Callable[[str], int]) -> bool:
+    """Whether the best plan is at the same end of the range in all rows: then it says nothing of moves."""
+    at_ends = []
+    for row in rows:
+        allowed = [read(name) for name in judged(row["plans"], row["height"])]
+        best = read(row["judged"]["best"])
+        at_ends.append((best == min(allowed), best == max(allowed)))
+    return any(all(at_end) for at_end in zip(*at_ends, strict=True))
 
 
 def _votes(rows: Sequence[Row]) -> Finding:

@@ -2,11 +2,14 @@
 
 In operation each level gets batches of its own. Claims: with small loop counters N the curve of different
 events is ragged; as N grows it becomes a valley and merges into the curve of the same events.
+
+In work units, curves of different events are drawn from many batches that all plans are counted on. In time,
+each level really runs batches of its own, which are of fewer events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -14,47 +17,99 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.paper import confidence, times, verdicts
-from experiments.paper.index import growing
+from experiments.paper import confidence, verdicts
+from experiments.paper.index import GrowingFilter, growing
 from experiments.paper.plans import have_groups, judged, level_of, mark, shown
 from experiments.paper.runner import Experiment, Run, main, percent
 from experiments.paper.settings import SETTINGS
+from experiments.paper.times import ORDER_NAMES
+from experiments.paper.timing import ORDERS, batches, best_plans, calls, in_turns, names, ordered, responses
 from experiments.paper.verdicts import NOT_TIMED, Claim, Finding
 from experiments.paper.work import work
 from experiments.response.bursts import label
 from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.replay.output import Row, table
 
+TOGETHER = 8
+"""Batches of both kinds take turns in time, this many of a kind at once."""
 KINDS = {"visits": "units", "seconds": "time"}
 
 
 def measure(run: Run) -> None:
     """Make the curve of the same events and, for each N, many curves of different ones, in both units."""
-    logged, profile = times.logged(run), run.profile
-    costs = {"visits": 1.0} | ({"seconds": 0.1} if logged else {})
+    index, profile = growing(run.setting, run.seed), run.profile
+    costs = {"visits": 1.0} | ({} if run.setting.transformed else {"seconds": 3.0})
     for piece in run.pieces(costs):
+        index.grow(profile.middle)
         if piece == "visits":
-            index = growing(run.setting, run.seed)
-            index.grow(profile.middle)
             levels = index.levels()
             plans = run.setting.plans(levels.height, profile.batch)
             count = 2 * max(profile.rounds) * len(plans)
             points = index.points(0, count * profile.batch).reshape(count, profile.batch, -1)
-            names = [label(plan, profile.batch) for plan in plans]
+            labels = [label(plan, profile.batch) for plan in plans]
             response = work(run.setting, levels, points).response
+            rows = drawn_curves(piece, labels, response, profile.rounds, profile.repeats, run.seed)
         else:
-            names, response = times.pool(logged, profile.middle)
-        rows = curves(piece, names, response, profile.rounds, profile.repeats, run.seed)
-        if piece == "seconds":
-            rows[0]["orders"] = times.orders(times.by_size(logged, [profile.middle])[0])
+            assert isinstance(index, GrowingFilter)
+            rows = timed(run, index)
         run.keep(piece, rows)
 
 
-def curves(
+def timed(run: Run, index: GrowingFilter) -> list[Row]:
+    """Rows of curves in time: all plans on the same batches, then each plan on batches of its own."""
+    profile, batch = run.profile, run.setting.live
+    by_name, plans = calls(run, index, batch), names(run, index.filter.tree.height, batch)
+    arriving = batches(index, batch)
+    every = {name: by_name[name] for name in plans}
+    first = responses(in_turns(every, arriving, lambda _: profile.first, run.tell))
+    best = best_plans(first, index.filter.tree.height)["judged"]
+    orders = {ORDER_NAMES[order]: ordered(best, order) for order in ORDERS}
+    count = max(profile.rounds) * profile.searches
+    wanted = every | {name: by_name[name] for name in orders.values()}
+    same: dict[str, list[float]] = {name: [] for name in wanted}
+    own: dict[str, list[float]] = {name: [] for name in plans}
+    for _ in range(-(-count // TOGETHER)):
+        for name, taken in responses(in_turns(wanted, arriving, lambda _: TOGETHER, run.tell)).items():
+            same[name] += taken
+        for name, call in every.items():
+            own[name] += responses(in_turns({name: call}, arriving, lambda _: TOGETHER, run.tell))[name]
+        run.advance(TOGETHER / count)
+    drawn = np.array([own[name][:count] for name in plans]).T
+    means = {n: drawn[: count // n * n].reshape(-1, n, len(plans)).mean(axis=1) for n in profile.rounds}
+    rows = curves("seconds", plans, np.array([same[name] for name in plans]).T, means)
+    rows[0]["orders"] = {
+        order: {"plan": best, "own": confidence.mean(same[name], 0)} for order, name in orders.items()
+    }
+    return [row | {"batch": batch} for row in rows]
+
+
+def drawn_curves(
     kind: str, names: Sequence[str], response: FloatArray, rounds: Sequence[int], repeats: int, seed: int
 ) -> list[Row]:
     """Rows of curves from the responses (b, p) of many batches. A curve of different events uses no batch
     twice, so there is none for numbers N that would need more than b batches."""
+    rng = np.random.default_rng(seed)
+    fitting = [count for count in rounds if count * len(names) <= len(response)]
+    drawn = {n: np.array([_different(response, n, rng) for _ in range(repeats)]) for n in fitting}
+    return curves(kind, names, response, drawn)
+
+
+def curves(
+    kind: str, names: Sequence[str], response: FloatArray, different: Mapping[int, FloatArray]
+) -> list[Row]:
+    """Rows of the curve of the same events, and of curves of different ones.
+
+    Parameters
+    ----------
+    kind : str
+        ``visits`` or ``seconds``.
+    names : sequence of str
+        The p plans.
+    response : float64 (b, p)
+        Responses of the same batches.
+    different : mapping of int to float64 (c, p)
+        Curves by N, the number of batches that each plan has of its own.
+    """
     height = 1 + max(level_of(name) for name in names)
     same = [confidence.mean(column, 0) for column in response.T]
     line = np.array([own.value for own in same])
@@ -76,11 +131,7 @@ def curves(
             "over": [confidence.slower(column, response[:, best]) for column in response.T],
         }
     ]
-    rng = np.random.default_rng(seed)
-    for count in rounds:
-        if count * len(names) > len(response):
-            break
-        drawn = np.array([_different(response, count, rng) for _ in range(repeats)])
+    for count, drawn in different.items():
         rows.append(
             {
                 "kind": kind,
@@ -148,7 +199,8 @@ def text(rows: Sequence[Row]) -> str:
         if name not in judged(units["plans"], units["height"]):
             line["range"] = "leaf level, not in the paper"
         lines.append(line)
-    columns = {"plan": "level", "units": "work units", "over": "above best", "ms": "ms"}
+    columns = {"plan": "level", "units": "work units", "over": "above best"}
+    columns["ms"] = f"ms, {seconds['batch']} events" if seconds and "batch" in seconds else "ms"
     columns |= {"slower": "above best in time", "range": ""}
     if grouped:
         del columns["range"]

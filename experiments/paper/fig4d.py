@@ -8,8 +8,9 @@ No controller can reach it, because it does not know a batch before it has run.
 Two rivals do not adapt. The best constant is the one plan that is best over the whole run, which is known
 only afterwards. The middle constant is the middle level of the first tree, and it never changes.
 
-In both units all plans are known for each batch, so the controller is followed through many orders of the
-batches. In time these are the batches of `times`; its own microseconds are not in them.
+In work units all plans are known for each batch, so controllers are followed through many orders of the
+batches. In time they run live, see `live`. Beside the paper's controller stands ours with the same N, with
+rules for what real traffic brings.
 """
 
 from __future__ import annotations
@@ -23,22 +24,34 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.paper import confidence, times, verdicts
+from experiments.paper import confidence, live, times, verdicts
 from experiments.paper.confidence import Interval
 from experiments.paper.index import growing
-from experiments.paper.plans import ARRIVAL, have_groups, last_in_range, level_of, shown
+from experiments.paper.live import Contestant, Search
+from experiments.paper.plans import have_groups, last_in_range, shown
 from experiments.paper.runner import Experiment, Run, main, percent
 from experiments.paper.settings import GROUPS, RULE, SETTINGS, Profile, Setting
 from experiments.paper.verdicts import NOT_TIMED, Claim, Finding
 from experiments.paper.work import Work, work
 from experiments.response.bursts import label
-from rtfilter.adaptive import Controller, Plan, PlanController, Report, Shape, WangController, exact
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.adaptive import (
+    Controller,
+    LevelController,
+    Plan,
+    PlanController,
+    Report,
+    Shape,
+    WangController,
+    exact,
+)
+from rtfilter.dtypes import FloatArray
 from rtfilter.replay.output import Row, table
 
 POOL = 8
 """Number of batches that runs draw from in work units, as a multiple of the profile's."""
 KINDS = {"visits": "units", "seconds": "time"}
+PAPER, OURS = "paper", "ours"
+"""Whose controller it is."""
 RIVALS = {
     "none": "no batch search",
     "middle": "middle constant",
@@ -49,11 +62,10 @@ RIVALS = {
 
 
 class Step(NamedTuple):
-    """What all plans do at one size of the index."""
+    """The work of all plans at one size of the index."""
 
     size: int
     work: Work
-    """Its responses, in work units or in seconds."""
 
     @property
     def height(self) -> int:
@@ -72,28 +84,92 @@ class Episode(NamedTuple):
     """The column of the plan that the controller settled at."""
 
 
-def controller(setting: Setting, rounds: int, threshold: int) -> Controller:
-    """The controller of the paper; if plans have groups, the one for level and group."""
+def controller(setting: Setting, who: str, rounds: int, threshold: int) -> Controller:
+    """The controller of the paper, or ours; if plans have groups, one for level and group."""
+    own: dict[str, Any] = {"rounds": rounds, "threshold": threshold}
     if setting.grouped:
-        return PlanController(rounds=rounds, threshold=threshold, groups=GROUPS, size_class=exact, **RULE)
-    return WangController(rounds=rounds, threshold=threshold)
+        rules = RULE if who == PAPER else {}
+        return PlanController(groups=GROUPS, size_class=exact, **own, **rules)
+    return WangController(**own) if who == PAPER else LevelController(size_class=exact, **own)
+
+
+def contenders(profile: Profile) -> list[tuple[str, int]]:
+    """Who is followed, with which N: the paper's controller with each, ours with the largest."""
+    return [*((PAPER, rounds) for rounds in profile.rounds), (OURS, max(profile.rounds))]
 
 
 def measure(run: Run) -> None:
-    """Follow the controller while the index grows, many times with each N, in both units."""
-    logged, profile = times.logged(run), run.profile
-    costs = {"visits": 1.0} | ({"seconds": 0.1} if logged else {})
+    """Follow controllers while the index grows: in work units many times, and in time live."""
+    profile = run.profile
+    costs = {"visits": 1.0} | ({} if run.setting.transformed else {"seconds": 4.0})
     for piece in run.pieces(costs):
-        steps = list(counted(run)) if piece == "visits" else timed(run, logged)
-        middle, rows = middle_plan(run.setting, steps[0], profile.batch), []
+        if piece == "seconds":
+            run.keep(piece, [{"kind": piece, **row} for row in lived(run)])
+            continue
+        steps = list(counted(run))
+        middle, rows = middle_plan(run.setting, steps[0].height, profile.batch), []
         for among in ("all",) if run.setting.grouped else ("judged", "all"):
             reach = steps if among == "all" else [in_range(step) for step in steps]
-            found = follow(run.setting, reach, middle, profile, run.seed, piece)
+            found = follow(run.setting, reach, middle, profile, run.seed)
             rows += [{"among": among, **row} for row in found]
-        if piece == "seconds":
-            by_order = {row["size"]: times.orders(row) for row in times.by_size(logged, profile.sizes)}
-            rows = [row | ({"orders": by_order[row["size"]]} if row["size"] else {}) for row in rows]
         run.keep(piece, [{"kind": piece, **row} for row in rows])
+
+
+def lived(run: Run) -> list[Row]:
+    """Rows of all contenders in time: a row per size, and one for the whole run."""
+    setting, profile = run.setting, run.profile
+    own = [
+        Contestant(who, rounds, controller(setting, who, rounds, profile.threshold), profile.threshold)
+        for who, rounds in contenders(profile)
+    ]
+    steps = list(live.walk(run, own))
+    middle = label(middle_plan(setting, steps[0].height, run.setting.live), run.setting.live)
+    constant = min(
+        max(steps, key=lambda step: step.height).fixed,
+        key=lambda name: sum(step.every.mean(axis=0)[step.column(name)] for step in steps),
+    )
+    common = {"among": "all" if setting.grouped else "judged", "events": run.setting.live,
+              "constant_plan": constant, "middle_plan": middle}  # fmt: skip
+    rows: list[Row] = []
+    for place, (who, rounds) in enumerate(contenders(profile)):
+        kept, whole = common | {"who": who, "rounds": rounds}, []
+        for step in steps:
+            searches = step.searches[place]
+            taken = on_same_batches(step, searches, constant, middle)
+            rows.append(kept | lived_at(step, searches, taken))
+            each = [on_same_batches(step, [search], constant, middle) for search in searches]
+            whole += [{name: own.mean() for name, own in one.items()} for one in each if len(one["adaptive"])]
+        every = {name: np.array([one[name] for one in whole]) for name in whole[0]}
+        rows.append(kept | {"size": None} | ratios(every, median_ratio))
+    return rows
+
+
+def on_same_batches(
+    step: live.Step, searches: Sequence[Search], constant: str, middle: str
+) -> dict[str, FloatArray]:
+    """The seconds of searches (b,), and of what they are compared with, on the batches that all ran."""
+    adaptive, fixed = step.compared(searches)
+    return {
+        "adaptive": adaptive,
+        "none": fixed[:, 0],
+        "possible": fixed.min(axis=1),
+        "fixed": fixed[:, step.best],
+        "constant": fixed[:, step.column(constant)],
+        "middle": fixed[:, step.column(middle)],
+    }
+
+
+def lived_at(step: live.Step, searches: Sequence[Search], taken: dict[str, FloatArray]) -> Row:
+    """A row about the searches of a contestant at one size, in time."""
+    return {
+        "size": step.size,
+        "height": step.height,
+        "batches": fmean(len(search.batches) for search in searches),
+        "best": list(step.fixed)[step.best],
+        **{name: live.middle(values) for name, values in taken.items()},
+        **ratios(taken, live.ratio),
+        "plans": dict(Counter(search.settled or "not yet" for search in searches)),
+    }
 
 
 def counted(run: Run) -> Iterator[Step]:
@@ -106,18 +182,6 @@ def counted(run: Run) -> Iterator[Step]:
         points = index.points(0, count * profile.batch).reshape(count, profile.batch, -1)
         yield Step(size, work(run.setting, index.levels(), points))
         run.advance(size / sum(profile.sizes))
-
-
-def timed(run: Run, logged: Sequence[Row]) -> list[Step]:
-    """The seconds of all plans at each size, as far as they were measured."""
-    made = []
-    for size in run.profile.sizes:
-        names, seconds = times.pool(logged, size)
-        plans = run.setting.plans(1 + level_of(names[-1]), run.profile.batch)
-        arrival = seconds[:, names.index(ARRIVAL)]
-        # Nobody knows what a perfect order would take.
-        made.append(Step(size, Work(plans, seconds, np.zeros_like(seconds), arrival, arrival)))
-    return made
 
 
 def in_range(step: Step) -> Step:
@@ -135,43 +199,38 @@ def in_range(step: Step) -> Step:
     )
 
 
-def follow(
-    setting: Setting, steps: Sequence[Step], middle: Plan, profile: Profile, seed: int, kind: str
-) -> list[Row]:
-    """Follow controllers with each N through the steps: a row per size, and one for the whole run."""
+def follow(setting: Setting, steps: Sequence[Step], middle: Plan, profile: Profile, seed: int) -> list[Row]:
+    """Follow each contender through the steps, many times: a row per size, and one for the whole run."""
     constant = best_constant(steps)
     rows = []
-    for rounds in profile.rounds:
+    for who, rounds in contenders(profile):
         episodes: list[list[Episode]] = []
         for repeat in range(profile.repeats):
-            own = controller(setting, rounds, profile.threshold)
+            own = controller(setting, who, rounds, profile.threshold)
             walked = []
             for step in steps:
                 rng = np.random.default_rng([seed, rounds, repeat, step.size])
-                order = shuffled(rng, len(step.work.response), again=kind == "seconds")
+                order = shuffled(rng, len(step.work.response))
                 walked.append(episode(own, step.work, order, profile.batch))
                 own.on_update(profile.threshold)
             episodes.append(walked)
         taken = [
             means(step, [walked[k] for walked in episodes], constant, middle) for k, step in enumerate(steps)
         ]
-        # In time the batches are few, so runs differ by their batches as well: the interval is that of runs.
-        center = confidence.spread if kind == "seconds" else confidence.mean
-        common = {"rounds": rounds, "constant_plan": label(constant, profile.batch),
+        common = {"who": who, "rounds": rounds, "constant_plan": label(constant, profile.batch),
                   "middle_plan": label(middle, profile.batch)}  # fmt: skip
         for k, step in enumerate(steps):
             walked_here = [walked[k] for walked in episodes]
-            rows.append(common | summary(step, walked_here, taken[k], profile, center))
+            rows.append(common | summary(step, walked_here, taken[k], profile))
         whole = {name: np.mean([each[name] for each in taken], axis=0) for name in taken[0]}
-        rows.append(common | {"size": None} | ratios(whole, center))
+        rows.append(common | {"size": None} | ratios(whole, mean_ratio))
     return rows
 
 
-def shuffled(rng: np.random.Generator, count: int, again: bool) -> Iterator[int]:
-    """The rows of a pool in random order, endlessly. If `again`, they are drawn with replacement first."""
-    drawn: IntArray = rng.integers(count, size=count) if again else np.arange(count)
+def shuffled(rng: np.random.Generator, count: int) -> Iterator[int]:
+    """The rows of a pool in random order, endlessly."""
     while True:
-        yield from rng.permutation(drawn).tolist()
+        yield from rng.permutation(count).tolist()
 
 
 def episode(own: Controller, found: Work, order: Iterator[int], batch: int) -> Episode:
@@ -209,10 +268,10 @@ def best_constant(steps: Sequence[Step]) -> Plan:
     return min(highest.work.plans, key=total)
 
 
-def middle_plan(setting: Setting, first: Step, batch: int) -> Plan:
-    """The middle level of the first tree; if plans have groups, with the middle group."""
+def middle_plan(setting: Setting, height: int, batch: int) -> Plan:
+    """The middle level of a tree, the first one; if plans have groups, with the middle group."""
     groups = [plan.group for plan in setting.plans(1, batch)] if setting.grouped else [1]
-    return Plan((first.height - 1) // 2, groups[len(groups) // 2])
+    return Plan((height - 1) // 2, groups[len(groups) // 2])
 
 
 def means(step: Step, episodes: Sequence[Episode], constant: Plan, middle: Plan) -> dict[str, FloatArray]:
@@ -233,55 +292,64 @@ def means(step: Step, episodes: Sequence[Episode], constant: Plan, middle: Plan)
     }
 
 
-def ratios(taken: dict[str, FloatArray], center: Callable[[FloatArray], Interval]) -> Row:
+Over = Callable[[FloatArray, FloatArray], Interval]
+"""How much larger values are than others that are paired with them, as a share, with an interval."""
+
+
+def mean_ratio(own: FloatArray, other: FloatArray) -> Interval:
+    """The mean of own / other - 1."""
+    return confidence.mean(own / other - 1)
+
+
+def median_ratio(own: FloatArray, other: FloatArray) -> Interval:
+    """The median of own / other - 1."""
+    return confidence.middle(own / other - 1)
+
+
+def ratios(taken: dict[str, FloatArray], over: Over) -> Row:
     """The controller compared with each of the others."""
     adaptive = taken["adaptive"]
     return {
-        "gain": center(1 - adaptive / taken["none"]),
-        "possible_gain": center(1 - taken["possible"] / taken["none"]),
-        "regret": center(adaptive / taken["possible"] - 1),
-        "over_fixed": center(adaptive / taken["fixed"] - 1),
-        "over_constant": center(adaptive / taken["constant"] - 1),
-        "over_middle": center(adaptive / taken["middle"] - 1),
+        "gain": _saved(over(adaptive, taken["none"])),
+        "possible_gain": _saved(over(taken["possible"], taken["none"])),
+        "regret": over(adaptive, taken["possible"]),
+        **{f"over_{name}": over(adaptive, taken[name]) for name in ("fixed", "constant", "middle")},
     }
 
 
-def summary(
-    step: Step,
-    episodes: Sequence[Episode],
-    taken: dict[str, FloatArray],
-    profile: Profile,
-    center: Callable[[FloatArray], Interval],
-) -> Row:
-    """A row about the searches at one size."""
+def _saved(over: Interval) -> Interval:
+    return Interval(-over.value, -over.high, -over.low)
+
+
+def summary(step: Step, episodes: Sequence[Episode], taken: dict[str, FloatArray], profile: Profile) -> Row:
+    """A row about the searches at one size, in work units."""
     plans = step.work.plans
     mean = step.work.response.mean(axis=0)
-    settled = [own.settled for own in episodes]
     return {
         "size": step.size,
         "height": step.height,
         "batches": fmean(len(own.batches) for own in episodes),
         "best": label(plans[int(mean.argmin())], profile.batch),
-        **{name: center(values) for name, values in taken.items()},
-        **ratios(taken, center),
-        "settled": center(mean[settled] / mean.min() - 1),
-        "plans": dict(Counter(label(plans[p], profile.batch) for p in settled)),
+        **{name: confidence.mean(values) for name, values in taken.items()},
+        **ratios(taken, mean_ratio),
+        "plans": dict(Counter(label(plans[own.settled], profile.batch) for own in episodes)),
     }
 
 
-def of(rows: Sequence[Row], kind: str, among: str, rounds: int | None = None) -> list[Row]:
-    """The rows of a kind, a range and an N, sorted by N and size; not those of the whole run."""
-    chosen = [
-        row for row in rows
-        if (row["kind"], row["among"]) == (kind, among) and rounds in (None, row["rounds"]) and row["size"]
-    ]  # fmt: skip
+def of(rows: Sequence[Row], kind: str, among: str, rounds: int | None = None, who: str = PAPER) -> list[Row]:
+    """The rows of a kind, a range, an N and a controller, by N and size; not those of the whole run."""
+    chosen = [row for row in _of(rows, kind, among, who) if rounds in (None, row["rounds"]) and row["size"]]
     return sorted(chosen, key=lambda row: (row["rounds"], row["size"]))
 
 
-def whole_run(rows: Sequence[Row], kind: str, among: str) -> Row:
-    """The row of the whole run with the largest N."""
-    own = [row for row in rows if (row["kind"], row["among"], row["size"]) == (kind, among, None)]
-    return max(own, key=lambda row: int(row["rounds"]))
+def _of(rows: Sequence[Row], kind: str, among: str, who: str) -> list[Row]:
+    return [row for row in rows if (row["kind"], row["among"], row.get("who", PAPER)) == (kind, among, who)]
+
+
+def whole_run(rows: Sequence[Row], kind: str, among: str, who: str = PAPER) -> Row | None:
+    """The row of the whole run with the largest N; None if the controller was not there."""
+    own = [row for row in _of(rows, kind, among, who) if row["size"] is None]
+    return max(own, key=lambda row: int(row["rounds"]), default=None)
 
 
 def ranges(rows: Sequence[Row]) -> list[str]:
@@ -300,12 +368,12 @@ def text(rows: Sequence[Row]) -> str:
     for kind, unit in KINDS.items():
         for among in ranges(rows):
             lines = []
-            for row in of(rows, kind, among):
+            for row in [*of(rows, kind, among), *of(rows, kind, among, who=OURS)]:
                 plans = sorted(row["plans"].items(), key=lambda item: -item[1])
                 scale = 1 if kind == "visits" else 1e3
                 lines.append(
                     {
-                        "rounds": row["rounds"],
+                        "rounds": f"{row['rounds']}{', ours' * (row.get('who') == OURS)}",
                         "size": row["size"] / 1e6,
                         "batches": round(row["batches"]),
                         **{key: scale * row[key][0] for key in RIVALS},
@@ -316,6 +384,7 @@ def text(rows: Sequence[Row]) -> str:
             if not lines:
                 continue
             own = whole_run(rows, kind, among)
+            assert own is not None
             where = "" if grouped else ", all levels" if among == "all" else ", the paper's range"
             constants = [shown(own[key], grouped) for key in ("constant_plan", "middle_plan")]
             names = {
@@ -323,9 +392,9 @@ def text(rows: Sequence[Row]) -> str:
                 "constant": "constant", "adaptive": "adaptive", "possible": "possible",
                 "regret": "regret", "at": "settled",
             }  # fmt: skip
-            heading = (
-                f"{'work units' if unit == 'units' else 'ms'}{where}, by millions (M) of subscriptions; "
-            )
+            unit_of = "work units" if unit == "units" else "ms"
+            events = f" for {own['events']} events" if "events" in own else ""
+            heading = f"{unit_of}{events}{where}, by millions (M) of subscriptions; "
             heading += f"best constant {constants[0]}, middle constant {constants[1]}"
             parts.append(f"{heading}\n{table(lines, names)}")
     return "\n\n".join(parts)
@@ -343,7 +412,24 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         _claim(rows, "adapting is better than the middle level, never changed", "", "over_middle", _better),
         _claim(rows, "the controller is near to the best fixed plan of each size", "", "over_fixed",
                verdicts.negligible),
+        *_beside(rows),
     ]  # fmt: skip
+
+
+def _beside(rows: Sequence[Row]) -> list[Claim]:
+    """How far our controller is above the best possible, beside the paper's."""
+    found = []
+    for kind in KINDS:
+        own = [row for row in rows if row["kind"] == kind]
+        both = [whole_run(own, kind, ranges(own)[0], who) for who in (OURS, PAPER)] if own else [None]
+        told = [times.interval(row["regret"]) for row in both if row]
+        if len(told) == 2:
+            found.append(
+                Finding(f"{told[0]} above the best possible, the paper's {told[1]}", verdicts.OBSERVED)
+            )
+        else:
+            found.append(NOT_TIMED)
+    return [Claim("our controller, with rules for real traffic, beside the paper's", "", *found)]
 
 
 def _much(found: Sequence[Sequence[float]]) -> str:
@@ -368,6 +454,7 @@ def _claim(
         told, verdict = [], ""
         for among in ranges(own):
             whole = whole_run(own, kind, among)
+            assert whole is not None
             found = [row[key] for row in of(own, kind, among, whole["rounds"])]
             if key in ("over_constant", "over_middle"):
                 found = [whole[key]]
@@ -406,10 +493,10 @@ def draw(rows: Sequence[Row], title: str) -> Figure:
         scale, unit = (1.0, "work units") if kind == "visits" else (1e3, "ms")
         for key, name in RIVALS.items():
             _line(response, own, key, scale, name)
-        for order in own[0].get("orders", {}):
-            points = [(row["size"] / 1e6, scale * row["orders"][order]["own"][0]) for row in own]
-            style = ":" if order == "longest first" else "--"
-            response.plot(*np.array(points).T, style, color="0.5", label=f"best plan, {order}")
+        ours = of(rows, kind, among, who=OURS)
+        if ours:
+            _line(response, ours, "adaptive", scale, "adaptive, ours")
+            _line(regret, ours, "regret", 100, f"N = {counts[-1]}, ours")
         response.set(ylabel=f"mean response, {unit}", title=f"N = {counts[-1]}", ylim=(0, None))
         for count in counts:
             _line(regret, of(rows, kind, among, count), "regret", 100, f"N = {count}")

@@ -51,6 +51,7 @@ CODES = {
     verdicts.PARTLY: "p",
     verdicts.FAILS: "F",
     verdicts.OBSERVED: "o",
+    verdicts.CANNOT: "?",
     verdicts.DOES_NOT_APPLY: "-",
 }
 """Verdicts in the table by setting."""
@@ -82,6 +83,11 @@ class Result(NamedTuple):
         return self.experiment.settings[self.setting].title
 
     @property
+    def revision(self) -> str:
+        """The revision that measured it."""
+        return f"revision {self.machine['revision']}"
+
+    @property
     def command(self) -> str:
         """The command that measures it."""
         arguments = f"--setting {self.setting} --profile {self.profile}"
@@ -103,7 +109,6 @@ def first_page(found: Sequence[Result], pictures: str, reading: str) -> str:
         "\n".join(_numbered(ASKED, named, pictures, own)),
         "## Other subscriptions, other nodes",
         f"```text\n{by_setting(found)}\n```",
-        TITLES,
         *([f"## What \"12-d\" is\n\n```text\n{brief(generators.rows)}\n```", TWELVE] if generators else []),
         *([reading.strip()] if reading else []),
         f"{_profiles(found)} All claims, tables and pictures: [details]({DETAILS}).",
@@ -118,7 +123,8 @@ def _profiles(found: Sequence[Result]) -> str:
         names.setdefault(result.profile, []).append(f"{result.experiment.name} ({result.setting})")
     first, *others = sorted(names, key=lambda profile: -len(names[profile]))
     but = "".join(f"; `{profile}`: {', '.join(names[profile])}" for profile in others)
-    return f"Profile `{first}`{but}."
+    revisions = "; ".join(dict.fromkeys(result.revision for result in found))
+    return f"Profile `{first}`{but}; {revisions}."
 
 
 def _numbered(
@@ -132,8 +138,7 @@ def _numbered(
         link = f"[{key[0]}]({pictures}/{own[key[0]].picture})"
         yield f"1. {claim.claim[0].upper()}{claim.claim[1:]}: {link}."
         for unit, finding in (("Units", claim.units), ("Time", claim.time)):
-            if finding.verdict != verdicts.DOES_NOT_APPLY:
-                yield f"    - {unit}: **{finding.verdict}**. {_brief(finding.ours)}"
+            yield f"    - {unit}: **{finding.verdict}**. {_brief(finding.ours)}"
 
 
 def _brief(ours: str) -> str:
@@ -190,11 +195,12 @@ def details(found: Sequence[Result], pictures: str) -> str:
         "```text\n" + table(words, {"word": "word", "meaning": "meaning"}) + "\n```",
         "## Verdicts by setting",
         TITLES,
-        "First in units, then in time: H holds, p partly, F fails, o observed, - does not apply.",
+        "First in units, then in time: H holds, p partly, F fails, o observed, ? cannot be judged, "
+        "- does not apply.",
         _matrix(found),
     ]
     for result in found:
-        parts.append(f"## {result.experiment.name}, {result.setting} ({result.profile})")
+        parts.append(f"## {result.experiment.name}, {result.setting} ({result.profile}, {result.revision})")
         if result.setting in SHOWN:
             title = f"{result.experiment.title}, {SETTINGS[result.setting].title}"
             parts.append(f"![{title}]({pictures}/{result.picture})")

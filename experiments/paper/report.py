@@ -99,7 +99,8 @@ def everything(arguments: Sequence[str]) -> int:
     names = list(dict.fromkeys(setting for name in MODULES for setting in experiment(name).settings))
     parser = argparse.ArgumentParser(
         prog="python -m experiments all",
-        description="Run all experiments of the papers and write the pages. An interrupted run is continued.",
+        description="Run all experiments of the papers and write the pages. An interrupted run is continued; "
+        "results of another revision begin anew.",
     )
     runner.arguments(parser, names, names)
     parser.add_argument(
@@ -109,8 +110,9 @@ def everything(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     profile, out = PROFILES[given.profile], runner.folder(parser, given)
     chosen = [name for paper in given.paper for name in PAPERS[paper].modules]
+    revision = machine.describe()["revision"]
     parts = [
-        Part(name, setting, profile, out)
+        Part(name, setting, profile, out, revision)
         for setting in given.setting for name in chosen if setting in settings(name)
     ]  # fmt: skip
     if not parts:

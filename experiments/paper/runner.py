@@ -1,12 +1,14 @@
 """Runs one experiment on one setting, in pieces, and then makes its tables and pictures.
 
-Each piece is kept in a JSON file as soon as it is done. So an interrupted run can be continued.
+Each piece is kept in a JSON file as soon as it is done. So an interrupted run can be continued, by the same
+revision: a file has numbers of one revision only.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,7 +64,7 @@ class Run:
         How much is run, for an experiment that has its own numbers: those of the profile.
     seed : int
     path : Path
-        JSON file of the pieces that are done.
+        JSON file of the pieces that are done. A file of another revision begins anew, and a message says so.
     rows : list of Row
         The rows of these pieces.
     machine : dict
@@ -91,12 +93,12 @@ class Run:
             return
         kept = content(self.path)
         revision, earlier = self.machine["revision"], kept["machine"].get("revision")
-        # A long run may be continued after a commit. All revisions are noted.
         same = self.machine | {"revision": earlier}
         require_same(self.path, kept, experiment=self.experiment, machine=same, settings=self._settings)
-        known = str(earlier).split(", ")
-        self.machine["revision"] = ", ".join([*known, *({str(revision)} - set(known))])
-        self.rows = kept["rows"]
+        if earlier == revision:
+            self.rows = kept["rows"]
+        else:
+            print(f"{self.path} is of revision {earlier}: it begins anew, by {revision}", file=sys.stderr)
 
     @property
     def _settings(self) -> dict[str, Any]:

@@ -47,8 +47,8 @@ class Profile(NamedTuple):
     """Seconds in which more batches may be timed."""
     first: int
     """Number of other batches that choose which plans are timed in all orders."""
-    pool: int
-    """Number of batches that all plans are timed on where the index does not grow."""
+    searches: int
+    """Number of searches of a controller at each size, and of curves with the largest N, in time."""
     compared: tuple[int, ...]
     """Numbers of subscriptions at which the tree is compared with counting."""
     workloads: tuple[str, ...]
@@ -86,7 +86,7 @@ FULL = Profile(
     timed=30,
     patience=10.0,
     first=4,
-    pool=112,
+    searches=2,
     compared=(10_000, 100_000, 1_000_000),
     workloads=("wide", "narrow", "dense", "sparse", "nested"),
     drawn=500_000,
@@ -103,7 +103,6 @@ CI = FULL.divided(100)._replace(
     timed=6,
     patience=0.1,
     first=2,
-    pool=24,
     compared=(8000,),
     workloads=("wide", "nested"),
     drawn=5000,
@@ -127,6 +126,8 @@ class Setting(NamedTuple):
     """Plans have a level and a group size, and the index may be packed instead of grown."""
     divisor: int = 1
     """The numbers of subscriptions of the profile are divided by this."""
+    live: int = 64
+    """Events of a batch in Figures 4-c and 4-d in time: fewer where a batch takes long."""
 
     def source(self, seed: int) -> Workload:
         """The workload of a seed."""
@@ -144,7 +145,7 @@ class Setting(NamedTuple):
 SETTINGS: Mapping[str, Setting] = {
     setting.name: setting
     for setting in (
-        Setting("paper", "boxes, nodes of 10 and 20", PAPER_CAPACITY),
+        Setting("paper", "boxes, nodes of 10 and 20", PAPER_CAPACITY, live=8),
         Setting(
             "transform", "six intervals as points, nodes of 10 and 20", PAPER_CAPACITY,
             partial(wide, dimensions=6), transformed=True,
@@ -155,7 +156,7 @@ SETTINGS: Mapping[str, Setting] = {
             "flights-modern", "flights, default nodes, groups", DEFAULT_CAPACITY, "flights",
             grouped=True, divisor=10,
         ),
-        Setting("weather", "weather, nodes of 10 and 20", PAPER_CAPACITY, "weather", divisor=50),
+        Setting("weather", "weather, nodes of 10 and 20", PAPER_CAPACITY, "weather", divisor=50, live=16),
         Setting(
             "weather-modern", "weather, default nodes, groups", DEFAULT_CAPACITY, "weather",
             grouped=True, divisor=50,

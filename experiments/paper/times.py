@@ -1,7 +1,6 @@
-"""Times of all plans on the same batches while the index grows. Figures 4-a, 4-c and 4-d are made of them.
+"""Times of all plans on the same batches while the index grows. Figure 4-a is made of them.
 
-At each size, every batch is run by every plan. So all that is compared is compared on the same batches, and a
-controller can be followed afterwards through any sequence of them.
+At each size, every batch is run by every plan. So all that is compared is compared on the same batches.
 """
 
 from __future__ import annotations
@@ -18,64 +17,30 @@ from experiments.paper.index import GrowingFilter
 from experiments.paper.plans import have_groups, level_of, mark, shown
 from experiments.paper.runner import Experiment, Run, main, percent
 from experiments.paper.settings import SETTINGS
-from experiments.paper.timing import (
-    MORE,
-    ORDERS,
-    batches,
-    calls,
-    compared,
-    in_turns,
-    kept,
-    measured,
-    names,
-    ordered,
-    response,
-)
+from experiments.paper.timing import compared, measured, response
 from experiments.paper.verdicts import Claim
-from rtfilter.dtypes import FloatArray
 from rtfilter.replay.output import Row, table
 
 NAME = "times"
 
 
 def measure(run: Run) -> None:
-    """Grow the index; at each size, time all plans. Where it does not grow, time more batches."""
-    index, profile = GrowingFilter(run.setting, run.seed), run.profile
-    costs: dict[str, float] = {}
-    parts = -(-profile.pool // profile.timed)
-    for size in sorted({*profile.sizes, profile.middle}):
-        costs[f"at {size}"] = float(size)
-        if size == profile.middle:
-            costs |= {f"more at {size}, {part}": 0.7 * size for part in range(1, parts)}
-    for piece in run.pieces(costs):
-        there, _, part = piece.partition("at ")[2].partition(", ")
-        index.grow(int(there))
-        if part:
-            row = more(run, index, profile.first + MORE * profile.timed + (int(part) - 1) * profile.timed)
-        else:
-            row = measured(run, index, profile.batch, every=True)
-        run.keep(piece, [{"kind": "more" if part else "seconds", "size": int(there), **row}])
-
-
-def more(run: Run, index: GrowingFilter, start: int) -> Row:
-    """Times of all plans on more batches, from batch `start` on."""
-    batch, height = run.profile.batch, index.filter.tree.height
-    plans, by_name = names(run, height, batch), calls(run, index, batch)
-    taken = in_turns(
-        {name: by_name[name] for name in plans},
-        batches(index, batch, start), lambda _: run.profile.timed, run.tell,
-    )  # fmt: skip
-    return {"batch": batch, "height": height, "plans": plans, "times": kept(taken)}
+    """Grow the index; at each size, time all plans."""
+    index = GrowingFilter(run.setting, run.seed)
+    for piece in run.pieces({f"at {size}": float(size) for size in run.profile.sizes}):
+        size = int(piece.removeprefix("at "))
+        index.grow(size)
+        row = measured(run, index, run.profile.batch, every=True)
+        run.keep(piece, [{"kind": "seconds", "size": size, **row}])
 
 
 def logged(run: Run) -> list[Row]:
     """The rows of this experiment for the setting of another one; what is not measured yet is measured."""
     if run.setting.transformed:
         return []
-    # The machine as it was described before this process was kept to one core.
-    made_on = run.machine | {"revision": str(run.machine["revision"]).rpartition(", ")[2]}
     path = run.path.with_name(f"{NAME}-{run.setting.name}.json")
-    own = Run(NAME, run.setting, run.profile, run.seed, path, machine=made_on)
+    # The machine as it was described before this process was kept to one core.
+    own = Run(NAME, run.setting, run.profile, run.seed, path, machine=run.machine)
     try:
         measure(own)
     finally:
@@ -87,21 +52,6 @@ def by_size(rows: Sequence[Row], sizes: Sequence[int]) -> list[Row]:
     """The rows of some sizes, in their order."""
     found = {row["size"]: row for row in rows if row["kind"] == "seconds"}
     return [found[size] for size in sizes if size in found]
-
-
-def pool(rows: Sequence[Row], size: int) -> tuple[list[str], FloatArray]:
-    """All plans at a size, and their seconds on all batches there, float64 (b, p)."""
-    own = [row for row in rows if row["size"] == size]
-    return own[0]["plans"], np.concatenate([response(row) for row in own])
-
-
-def orders(row: Row) -> dict[str, Row]:
-    """The best plan by which the paper is judged, in the two other orders: its name and its seconds."""
-    name = compared(row, "judged")["plan"]
-    return {
-        ORDER_NAMES[order]: {"plan": name, "own": confidence.middle(row["times"][ordered(name, order)])}
-        for order in ORDERS
-    }
 
 
 def text(rows: Sequence[Row]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from statistics import median
 from time import perf_counter
@@ -100,19 +101,26 @@ def in_turns(
         tell(f"batch {done + 1} of {most if done else '?'}")
         events = next(arriving)
         order = shuffle(list(by_name)).tolist()
-        gc.collect()
-        gc.disable()
-        begun = perf_counter()
-        try:
+        with no_collection():
+            begun = perf_counter()
             by_name[order[-1]](events)
             for name in order:
                 taken[name].append(by_name[name](events))
-        finally:
-            gc.enable()
         done += 1
         if done == 1:
             most = rounds(perf_counter() - begun)
     return taken
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Collect garbage now, and none in the meantime."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def batches(index: GrowingFilter, batch: int, start: int = 0) -> Iterator[EventTable]:
@@ -140,7 +148,7 @@ def measured(run: Run, index: GrowingFilter, batch: int, every: bool, more: Sequ
         {name: by_name[name] for name in plans},
         batches(index, batch), lambda _: profile.first, run.tell,
     )  # fmt: skip
-    chosen = best_plans({name: [each.seconds for each in own] for name, own in first.items()}, height)
+    chosen = best_plans(responses(first), height)
     wanted = [ARRIVAL, whole(batch), *(plans if every else more)]
     for name in chosen.values():
         wanted += [name, *(ordered(name, order) for order in ORDERS)]
@@ -165,6 +173,11 @@ def measured(run: Run, index: GrowingFilter, batch: int, every: bool, more: Sequ
 def names(run: Run, height: int, batch: int) -> list[str]:
     """The names of all plans of a batch, level by level."""
     return [label(plan, batch) for plan in run.setting.plans(height, batch)]
+
+
+def responses(times: Times) -> dict[str, list[float]]:
+    """The mean responses alone."""
+    return {name: [each.seconds for each in own] for name, own in times.items()}
 
 
 def kept(times: Times, what: str = "seconds") -> dict[str, list[float]]:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 HOLDS, PARTLY, FAILS = "holds", "partly", "fails"
 DOES_NOT_APPLY, OBSERVED = "does not apply", "observed"
+CANNOT = "cannot be judged"
 
 NEGLIGIBLE = 0.05
 """A share, a gap or a difference is negligible up to this."""
@@ -43,7 +44,8 @@ class Finding(NamedTuple):
 
     ours: str
     verdict: str
-    """``holds``, ``partly``, ``fails`` or ``does not apply``; ``observed`` if nothing was claimed."""
+    """``holds``, ``partly``, ``fails`` or ``does not apply``; ``observed`` if nothing was claimed, and
+    ``cannot be judged`` if the numbers could not have told otherwise."""
 
 
 class Claim(NamedTuple):

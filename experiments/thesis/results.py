@@ -21,11 +21,11 @@ class Cell:
     predicates, events : int
         The size as the thesis has it.
     times : int
-        How often the event was matched here, for the seconds.
+        How often the event was matched here: as often as in the thesis by the profile ``full`` alone.
     matched : int
         Predicates that the event satisfies.
     seconds, operations : dict
-        By contestant; operations are of one event.
+        By contestant; seconds are of all these times, and operations of one event.
     """
 
     method: Method
@@ -36,9 +36,11 @@ class Cell:
     seconds: dict[str, float] = field(default_factory=dict)
     operations: dict[str, int] = field(default_factory=dict)
 
-    def scaled(self, peer: str) -> float:
-        """Seconds of a contestant for all events of the thesis."""
-        return self.seconds[peer] * self.events / self.times
+    @property
+    def label(self) -> str:
+        """What was run: predicates P, and events U, with those of the thesis where they are more."""
+        events = f"{self.times}" if self.times == self.events else f"{self.times} of {self.events}"
+        return f"{self.predicates} P, {events} U"
 
     @property
     def fastest(self) -> str:
@@ -59,7 +61,8 @@ def cells(rows: Sequence[Row]) -> list[Cell]:
         key = (row["method"], row["predicates"], row["events"])
         if key not in found:
             found[key] = Cell(methods[key[0]], key[1], key[2], row["times"], row["matched"])
-        found[key].seconds[row["peer"]] = row["seconds"]
+        if "seconds" in row:
+            found[key].seconds[row["peer"]] = row["seconds"]
         found[key].operations[row["peer"]] = row["operations"]
     return [found[method, *size] for method in methods for size in SIZES if (method, *size) in found]
 
@@ -76,8 +79,8 @@ def wins(found: Sequence[Cell]) -> dict[str, int]:
 
 
 def growth(found: Sequence[Cell], of: tuple[int, int], over: tuple[int, int], peer: str) -> dict[str, float]:
-    """How many times as long a size takes as another, event by event, by method."""
-    by = {(cell.method.name, cell.predicates, cell.events): cell.scaled(peer) for cell in found}
+    """How many times as long a size takes as another, as they were run, by method."""
+    by = {(cell.method.name, cell.predicates, cell.events): cell.seconds[peer] for cell in found}
     return {method.name: by[method.name, *of] / by[method.name, *over] for method in METHODS}
 
 

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -59,6 +60,7 @@ def _listed(versions: Mapping[str, str | None], packages: Sequence[str]) -> str:
     return ", ".join(f"{package} {versions[package]}" for package in packages if versions.get(package))
 
 
+@cache  # a process goes on with the code that it began with, whatever is committed meanwhile
 def _revision() -> str | None:
     try:
         revision = _git("describe", "--always")

@@ -24,6 +24,7 @@ from experiments.paper import (
     fig4b,
     fig4c,
     fig4d,
+    live,
     page,
     plans,
     report,
@@ -41,7 +42,7 @@ from experiments.peers.counting import Counting
 from experiments.response.bursts import label
 from lengths import long_but
 from rtfilter import EventFilter
-from rtfilter.adaptive import FixedPlan, Plan, PlanController, WangController
+from rtfilter.adaptive import FixedPlan, LevelController, Plan, PlanController, Shape, WangController
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row
@@ -61,7 +62,7 @@ TINY = CI.divided(10)._replace(
     timed_sizes=(1, 8),
     timed=2,
     first=1,
-    pool=4,
+    searches=2,
     rounds=(1, 2),
     compared=(100,),
     workloads=("nested",),
@@ -281,6 +282,19 @@ def test_the_best_level_moves_slowly_or_not():
     assert fig4a.claims(best_rows(1))[0].units.verdict == "does not apply"
 
 
+@pytest.mark.parametrize(
+    ("levels", "verdict"),
+    [
+        ((7, 7, 7, 7), "cannot be judged"),  # the last level that a tree of nine allows
+        ((6, 7, 7, 7, 7), "holds"),
+        ((7,), "does not apply"),
+    ],
+)
+def test_a_level_that_the_range_holds_says_nothing_of_moves(levels, verdict):
+    rows = [row | {"plans": [f"{level}/1" for level in range(9)]} for row in best_rows(*levels)]
+    assert fig4a.claims(rows)[0].units.verdict == verdict
+
+
 def test_times_that_contradict_get_a_verdict_of_their_own():
     rows = best_rows(2, 2, 2, 2, 2) + best_rows(2, 4, 1, 3, 5, kind="seconds")
     slow = fig4a.claims(rows)[0]
@@ -393,7 +407,7 @@ def test_what_a_valley_is():
 
 def test_without_noise_different_events_give_the_same_curve():
     names = ["0/1", "1/1", "2/1", "3/1"]
-    rows = fig4c.curves("visits", names, np.tile([3.0, 1.0, 2.0, 9.0], (30, 1)), (1, 4, 16), 3, 1)
+    rows = fig4c.drawn_curves("visits", names, np.tile([3.0, 1.0, 2.0, 9.0], (30, 1)), (1, 4, 16), 3, 1)
     assert [(row["events"], row["rounds"]) for row in rows] == [
         ("same", 30), ("different", 1), ("different", 4)
     ]  # fmt: skip
@@ -401,7 +415,7 @@ def test_without_noise_different_events_give_the_same_curve():
         own = row["all"]
         assert (own["off"].value, own["turned"], own["ragged"], own["wrong"]) == (0, 0, 0, 0)
     noisy = np.array([[3.0, 0.0, 1.0, 9.0], [3.0, 4.0, 1.0, 9.0]] * 30)  # 3, 2, 1 in the mean
-    wild, tame = fig4c.curves("visits", names, noisy, (1, 12), 50, 1)[1:]
+    wild, tame = fig4c.drawn_curves("visits", names, noisy, (1, 12), 50, 1)[1:]
     assert wild["judged"]["off"].value > 2 * tame["judged"]["off"].value > 0
     assert wild["judged"]["turned"] > 0.2 > tame["judged"]["turned"]
 
@@ -418,7 +432,7 @@ def test_without_noise_different_events_give_the_same_curve():
 def test_the_best_level_is_inside_of_the_paper_s_range(line, noise, verdict):
     # Each level has the same noise, on other batches.
     waves = np.array([np.roll(np.tile([1 + noise, 1 / (1 + noise)], 30), k) for k in range(5)]).T
-    rows = fig4c.curves("seconds", [f"{level}/1" for level in range(5)], waves * line, (1,), 2, 1)
+    rows = fig4c.drawn_curves("seconds", [f"{level}/1" for level in range(5)], waves * line, (1,), 2, 1)
     assert fig4c._valley(rows[0]).verdict == verdict
 
 
@@ -459,9 +473,10 @@ def walk(*curves):
         found = Work([Plan(level, 1) for level in range(len(curve))], taken, 0 * taken, base, base)
         steps.append(fig4d.Step(100 * (k + 1), found))
     profile = TINY._replace(rounds=(2,), batch=16)
-    middle = fig4d.middle_plan(SETTINGS["paper"], steps[0], 16)
-    rows = fig4d.follow(SETTINGS["paper"], steps, middle, profile, 1, "visits")
-    return rows[:-1], rows[-1]
+    middle = fig4d.middle_plan(SETTINGS["paper"], steps[0].height, 16)
+    rows = fig4d.follow(SETTINGS["paper"], steps, middle, profile, 1)
+    *sizes, whole = [row for row in rows if row["who"] == fig4d.PAPER]
+    return sizes, whole
 
 
 def test_a_controller_is_compared_with_constants():
@@ -491,15 +506,86 @@ def test_the_paper_s_range_has_no_leaf_level():
 
 
 def test_batches_of_a_pool_come_in_another_order_each_time():
-    order = fig4d.shuffled(np.random.default_rng(1), 6, again=False)
+    order = fig4d.shuffled(np.random.default_rng(1), 6)
     first, second = ([next(order) for _ in range(6)] for _ in range(2))
     assert sorted(first) == sorted(second) == list(range(6))
     assert first != second  # so plans that take turns do not always get the same batches
 
 
 def test_where_plans_have_groups_the_controller_looks_for_both():
-    assert isinstance(fig4d.controller(SETTINGS["modern"], 4, 9), PlanController)
-    assert isinstance(fig4d.controller(SETTINGS["paper"], 4, 9), WangController)
+    made = {
+        (name, who): type(fig4d.controller(SETTINGS[name], who, 4, 9))
+        for name in ("paper", "modern") for who in (fig4d.PAPER, fig4d.OURS)
+    }  # fmt: skip
+    assert list(made.values()) == [WangController, LevelController, PlanController, PlanController]
+
+
+# live
+
+
+def contest(curve, monkeypatch, most, *contestants, searches=2, room=99):
+    """Let contestants search on batches that take what a curve by level says; the step."""
+
+    def run_batch(index, plan, order, events):
+        return timing.Timed(curve[plan.level], 0.0)
+
+    monkeypatch.setattr(live, "run_batch", run_batch)
+    step = live.Step(9, len(curve), [f"{level}/1" for level in range(len(curve))])
+    fixed = {name: partial(run_batch, None, Plan(int(name[0]), 1), "") for name in step.fixed}
+    for each in contestants:
+        each.begin(Shape(len(curve), 9), 16, searches, room)
+    live._at(step, None, fixed, contestants, iter(range(most)), most, 1)
+    for each in contestants:
+        each.end()
+    return step
+
+
+def wang(rounds):
+    return live.Contestant("paper", rounds, WangController(rounds=rounds, threshold=10), 10)
+
+
+def test_a_controller_searches_live_until_it_settles_and_again(monkeypatch):
+    own = wang(2)
+    contest([8, 6, 5, 7], monkeypatch, 50, own)
+    first, second = own.searches
+    assert (first.settled, second.settled) == ("2/1", "2/1")
+    assert (first.batches, second.batches) == (list(range(12)), list(range(12, 18)))  # the first from level 1
+    assert np.round(first.seconds[:6]).tolist() == [6, 8, 5] * 2  # its own choice takes no second
+    assert first.seconds[0] > 6
+
+
+def test_no_search_begins_that_has_no_room(monkeypatch):
+    own = wang(2)
+    contest([8, 5, 7], monkeypatch, 50, own, room=11)
+    assert [search.batches for search in own.searches] == [list(range(6))]
+
+
+def test_a_search_without_an_end_goes_on_at_the_next_size(monkeypatch):
+    own = wang(2)
+    contest([8, 6, 5, 7], monkeypatch, 5, own)
+    assert [search.settled for search in own.searches] == [""]
+    contest([8, 6, 5, 7], monkeypatch, 50, own, searches=1)
+    assert own.searches[0].settled == "2/1"
+    assert len(own.searches[0].batches) == 12 - 5
+
+
+def test_only_batches_that_all_ran_are_compared(monkeypatch):
+    own = wang(7)
+    step = contest([8, 5, 7], monkeypatch, 30, own, searches=1)
+    known = [*range(live.FIRST), 10, 20]
+    assert [list(taken) for taken in step.fixed.values()] == [known] * 3
+    seconds, fixed = step.compared(own.searches)
+    assert fixed.tolist() == [[8, 5, 7]] * len(known)
+    assert np.round(seconds).tolist() == [[5, 8, 7][number % 3] for number in known]
+    assert (step.best, step.column("1/1"), step.column("9/1")) == (1, 1, 2)
+
+
+def test_an_outlier_spoils_one_block():
+    other = np.ones(50)
+    own = 1.5 * other
+    own[7] = 1000
+    assert live.ratio(own, other) == pytest.approx((0.5, 0.5, 0.5))
+    assert live.middle(own) == pytest.approx((1.5, 1.5, 1.5))
 
 
 # counting
@@ -582,17 +668,14 @@ def test_all_calls_are_timed_alike_on_the_same_batches():
 def test_nothing_measured_is_dropped(tmp_path):
     run = runner.Run("times", SETTINGS["paper"], TINY, 1, tmp_path / "times-paper.json")
     times.measure(run)
-    first = times.by_size(run.rows, [TINY.middle])[0]
+    first = times.by_size(run.rows, TINY.sizes)[0]
     assert set(first["first"]) == set(first["plans"])
     assert {"0/1", *first["plans"], timing.whole(TINY.batch)} <= set(first["times"])
     best = timing.best_plans(first["first"], first["height"]).values()
     assert {timing.ordered(name, order) for name in best for order in timing.ORDERS} <= set(first["times"])
     assert all(len(own) >= TINY.timed for own in first["times"].values())
     assert set(first["estimates"]) == set(first["times"])
-    names, seconds = times.pool(run.rows, TINY.middle)
-    assert seconds.shape == (sum(len(row["times"]["0/1"]) for row in run.rows if row["size"] == TINY.middle),
-                             len(names))  # fmt: skip
-    assert len(seconds) >= TINY.pool
+    assert timing.response(first).shape == (len(first["times"]["0/1"]), len(first["plans"]))
 
 
 # running, keeping and reporting
@@ -611,7 +694,7 @@ def test_an_interrupted_run_goes_on(tmp_path):
         runner.Run("x", SETTINGS["paper"], TINY, 2, path)
 
 
-def test_a_run_outlives_a_commit_but_not_an_upgrade(tmp_path, monkeypatch):
+def test_a_run_of_another_revision_begins_anew_and_of_an_upgrade_is_refused(tmp_path, monkeypatch, capsys):
     path = tmp_path / "x.json"
     made_on = {"revision": "a", "versions": {"numpy": "1"}}
     monkeypatch.setattr(machine, "describe", lambda: dict(made_on))
@@ -624,10 +707,9 @@ def test_a_run_outlives_a_commit_but_not_an_upgrade(tmp_path, monkeypatch):
         first.keep(piece, [])
     made_on["revision"] = "b"
     second = run()
-    for piece in second.pieces({"a": 1, "b": 1}):
-        second.keep(piece, [{}])
-    assert json.loads(path.read_text())["machine"]["revision"] == "a, b"
-    assert json.loads(path.read_text())["complete"]
+    assert f"{path} is of revision a: it begins anew, by b" in capsys.readouterr().err
+    assert [second.keep(piece, [{}]) for piece in second.pieces({"a": 1, "b": 1})] == [None, None]
+    assert json.loads(path.read_text())["machine"]["revision"] == "b"
     made_on["versions"] = {"numpy": "2"}
     with pytest.raises(ResultError, match=r"of another machine \(versions\)"):
         run()
@@ -657,7 +739,8 @@ def test_profiles_have_the_paper_s_sizes_or_a_share_of_them():
 
 
 def test_a_long_run_says_how_long_it_takes(tmp_path):
-    parts = [budget.Part(name, "paper", FULL, tmp_path) for name in ("times", "fig4a")]
+    revision = machine.describe()["revision"]
+    parts = [budget.Part(name, "paper", FULL, tmp_path, revision) for name in ("times", "fig4a")]
     total = budget.span(sum(part.seconds for part in parts))
     assert budget.told(parts).startswith(f"2 parts, about {total} in all, {total} left.")
     run = runner.Run("times", SETTINGS["paper"], TINY, 1, parts[0].path)
@@ -665,6 +748,7 @@ def test_a_long_run_says_how_long_it_takes(tmp_path):
         run.keep(piece, [{}])
         break
     assert parts[0].left == pytest.approx(0.25 * parts[0].seconds)
+    assert budget.Part("times", "paper", FULL, tmp_path, "another").left == parts[0].seconds  # begins anew
     assert [budget.span(seconds) for seconds in (0, 20, 600, 8400)] == [
         "nothing", "less than a minute", "10 min", "2 h 20 min"
     ]  # fmt: skip
@@ -767,7 +851,7 @@ def test_intervals_of_results_are_possible(measured, setting):
 
 @pytest.mark.slow
 def test_best_plans_are_drawn_in_three_orders(measured):
-    for name in ("times", "fig4b", "fig4c", "fig4d"):
+    for name in ("times", "fig4b", "fig4c"):
         rows = json.loads((measured / f"{name}-paper.json").read_text())["rows"]
         figure = report.experiment(name).draw(rows, "title")
         labels = " ".join(str(line.get_label()) for axes in figure.axes for line in axes.get_lines())
@@ -841,7 +925,7 @@ def test_another_paper_has_a_page_of_its_own(other, tmp_path, capsys):
     assert not (tmp_path / WANG.page).exists()
     text = (tmp_path / "other.md").read_text()
     assert text.startswith("# Another paper\n\nWhat it measured.\n")
-    assert "`python -m experiments other --setting own --profile ci` (own subscriptions):" in text
+    assert "`python -m experiments other --setting own --profile ci` (own subscriptions; revision " in text
     assert r"| a\|b | 3 | **holds**: 7 | not timed |" in text
     assert "](./other-own.png)" in text
     assert "```text\ncount 7\n```" in text
@@ -919,7 +1003,7 @@ def test_the_paper_s_claims_hold_in_work_units_on_small_indexes():
     points = index.points(0, 400 * 64).reshape(400, 64, -1)
     found = work(setting, index.levels(), points)
     names = [label(plan, 64) for plan in found.plans]
-    merged = fig4c.claims(fig4c.curves("visits", names, found.response, (1, 4, 16, 64), 10, 1))
+    merged = fig4c.claims(fig4c.drawn_curves("visits", names, found.response, (1, 4, 16, 64), 10, 1))
     assert [verdicts(merged)[k] for k in (0, 2)] == ["holds"] * 2  # a few levels are seldom ragged
     episode = fig4d.episode(WangController(rounds=64), found, cycle(range(400)), 64)
     regret_of = found.response[episode.batches, episode.plans].mean() / found.response.min(axis=1).mean() - 1

@@ -181,6 +181,27 @@ def of_seconds(seconds):
     return [*rows, nodes, {"kind": "switch"}]
 
 
+def test_tables_have_what_was_run():
+    """A tenth of the events: labels say so, and no time is scaled."""
+    rows = [row | {"times": row["events"] // 10} if "times" in row else row for row in of_seconds(
+        lambda peer, method, count: 1e-3
+    )]  # fmt: skip
+    found = results.cells(rows)
+    first, third = thesis._first(found), thesis._third(found)
+    assert "1000 P, 100 of 1000 U" in first
+    assert results.cells(of_seconds(lambda *_: 1e-3))[0].label == "1000 P, 1000 U"
+    heads = third.splitlines()[0].split()[5::2]  # of ours, then of the thesis
+    assert heads == ["100U", "10U", "10U", "10U", "1000U", "100U", "100U", "100U"]
+    (line,) = [line.split() for line in third.splitlines() if line.startswith("Match_25 ")]
+    assert line[1:5] == ["1,000", "100", "100", "100"]  # milliseconds of the seconds of the rows
+
+
+def test_all_methods_are_drawn_by_predicates_for_all_contestants():
+    figure = thesis.draw(of_seconds(lambda *_: 1e-3), "title")
+    drawn = {axes.get_title(): len(axes.get_lines()) for axes in figure.axes}
+    assert [drawn[f"{peer}, by predicates"] for peer in FOUR] == [len(METHODS)] * 4
+
+
 FACTORS = {"MT": 1.0, "CAS": 1.2, "lean": 1.3, "CAM": 1.8}
 
 

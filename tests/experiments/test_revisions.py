@@ -1,0 +1,137 @@
+"""Kept results are of one revision each, which is in the history and has the code that judges them.
+
+`TO_MEASURE` names the results that are not yet so. Measure them again, and take them from there.
+"""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from functools import cache
+
+import pytest
+
+from experiments.output import REPORT
+from experiments.paper.papers import MODULES
+from rtfilter.replay import machine
+
+VERDICTS = "paper/verdicts.py"
+"""What the words of claims mean, for all papers."""
+JUDGES: Mapping[str, str] = {
+    "fig4a": "paper/fig4a.py", "fig4b": "paper/fig4b.py", "fig4c": "paper/fig4c.py",
+    "fig4d": "paper/fig4d.py", "counting": "paper/counting.py", "generators": "paper/generators.py",
+    "thesis": "thesis/claims.py",
+    "alerting": "alerting/alerting.py", "forwarding": "forwarding/forwarding.py", "day": "forwarding/day.py",
+    "survey": "survey/heuristics.py",
+    "hybrid": "hybrid/hybrid.py",
+    "newer": "newer/newer.py",
+}  # fmt: skip
+"""The file below `experiments` with the thresholds and claims of each experiment of a paper."""
+TO_MEASURE: frozenset[str] = frozenset((
+    "auto-100000", "contest", "paper/alerting-own", "paper/counting-paper", "paper/day-own",
+    "paper/fig4a-flights-modern", "paper/fig4a-flights", "paper/fig4a-modern", "paper/fig4a-paper",
+    "paper/fig4a-transform", "paper/fig4a-weather-modern", "paper/fig4a-weather",
+    "paper/fig4b-flights-modern", "paper/fig4b-flights", "paper/fig4b-modern", "paper/fig4b-paper",
+    "paper/fig4b-transform", "paper/fig4b-weather-modern", "paper/fig4b-weather",
+    "paper/fig4c-flights-modern", "paper/fig4c-flights", "paper/fig4c-modern", "paper/fig4c-paper",
+    "paper/fig4c-transform", "paper/fig4c-weather-modern", "paper/fig4c-weather",
+    "paper/fig4d-flights-modern", "paper/fig4d-flights", "paper/fig4d-modern", "paper/fig4d-paper",
+    "paper/fig4d-transform", "paper/fig4d-weather-modern", "paper/fig4d-weather", "paper/forwarding-own",
+    "paper/generators-paper", "paper/hybrid-own", "paper/newer-own", "paper/survey-own",
+    "paper/thesis-less-than", "paper/times-paper", "service/service", "stalls",
+))  # fmt: skip
+"""Results that are to be measured again, below the folder of kept results, without ``.json``."""
+
+
+def _git(*command: str) -> list[str]:
+    run = subprocess.run(
+        ["git", *command], cwd=REPORT, capture_output=True, text=True, check=True, timeout=30
+    )
+    return run.stdout.split()
+
+
+@pytest.fixture(scope="module")
+def history():
+    """All commits of the history."""
+    try:
+        if _git("rev-parse", "--is-shallow-repository") != ["false"]:
+            pytest.skip("a shallow clone has not all revisions")
+        return frozenset(_git("rev-list", "HEAD"))
+    except (OSError, subprocess.SubprocessError):
+        pytest.skip("needs git, and a clone")
+
+
+@cache
+def _until(revision: str) -> frozenset[str]:
+    """The commit of a revision and all before it; empty if git does not know it."""
+    try:
+        return frozenset(_git("rev-list", revision, "--"))
+    except subprocess.CalledProcessError:
+        return frozenset()
+
+
+@cache
+def _judged_otherwise(experiment: str, revision: str) -> bool:
+    """Whether an experiment is judged by other code now than at a revision."""
+    if experiment not in JUDGES:
+        return False
+    files = (str(REPORT.parent / name) for name in (VERDICTS, JUDGES[experiment]))
+    return bool(_git("diff", "--name-only", revision, "--", *files))
+
+
+def wrong(kept, history):
+    """What is wrong with the revisions of a result, in words; nothing if all is right."""
+    named = {kept["machine"].get("revision"), *(row["revision"] for row in kept["rows"] if "revision" in row)}
+    if len(named) > 1 or any(name is None or ", " in name for name in named):
+        return "not of one revision"
+    (revision,) = named
+    if revision.endswith("-dirty"):
+        return "of a tree with changes"
+    before = _until(revision)
+    if not before or not before <= history:
+        return "of a commit that is not in the history"
+    return "older than what judges it" if _judged_otherwise(kept["experiment"], revision) else ""
+
+
+def test_kept_results_are_of_one_revision_that_judges_them(history):
+    found = {}
+    for path in sorted(REPORT.rglob("*.json")):
+        name = path.relative_to(REPORT).with_suffix("").as_posix()
+        found[name] = wrong(json.loads(path.read_text(encoding="utf-8")), history)
+    again = {name: reason for name, reason in found.items() if reason and name not in TO_MEASURE}
+    assert again == {}, "measure these again from a clean tree"
+    assert {name for name in TO_MEASURE if not found.get(name)} == set(), "take these from TO_MEASURE"
+
+
+@pytest.mark.parametrize(
+    ("revisions", "reason"),
+    [
+        (["HEAD"], ""),
+        (["HEAD", "HEAD~1"], "not of one revision"),
+        ([None], "not of one revision"),
+        (["HEAD, HEAD~1"], "not of one revision"),
+        (["HEAD-dirty"], "of a tree with changes"),
+        (["0123abc"], "of a commit that is not in the history"),
+    ],
+)
+def test_what_is_wrong_with_revisions(history, revisions, reason):
+    first, *others = revisions
+    kept = {"experiment": "some", "machine": {"revision": first}, "rows": [{"revision": r} for r in others]}
+    assert wrong(kept, history) == reason
+
+
+def test_what_is_older_than_its_thresholds_is_wrong(history):
+    changed = _git("log", "-1", "--format=%H", "--", str(REPORT.parent / JUDGES["newer"]))[0]
+    kept = {"experiment": "newer", "machine": {"revision": f"{changed}~1"}, "rows": []}
+    assert wrong(kept, history) == "older than what judges it"
+    assert wrong({**kept, "experiment": "times"}, history) == ""  # which nothing judges
+
+
+def test_a_process_keeps_the_revision_that_it_began_with(monkeypatch):
+    begun = machine.describe()["revision"]
+    monkeypatch.setattr(machine, "_git", lambda *_: "of a commit that came meanwhile")
+    assert machine.describe()["revision"] == begun
+
+
+def test_every_experiment_of_a_paper_has_its_judge():
+    assert set(MODULES) - {"times"} == set(JUDGES)  # `times` has no claims
+    assert all((REPORT.parent / name).is_file() for name in (VERDICTS, *JUDGES.values()))
