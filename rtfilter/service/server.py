@@ -40,7 +40,7 @@ from rtfilter.service.doors.http import application
 from rtfilter.service.doors.metrics import Counts, FilterMetrics
 from rtfilter.service.doors.patience import Http, Sessions
 from rtfilter.service.doors.routes import Limits
-from rtfilter.service.errors import ConflictError, RequestError
+from rtfilter.service.errors import ConflictError
 from rtfilter.service.logs import configure
 from rtfilter.service.messages import DEFAULT
 from rtfilter.service.pipeline import Pipeline
@@ -143,6 +143,11 @@ async def _serve(
     What can be refused is looked at before anything is made.
     """
     tls = _tls(settings)
+    if definition is not None:
+        try:
+            definition.require_whole("a server")
+        except ValueError as error:
+            raise DataError(f"--schema: {error}") from None
     async with AsyncExitStack() as stack:
         if settings.database is None and not (settings.data / LOG).exists():
             _require_users(settings, there=False)
@@ -297,8 +302,6 @@ async def _add_default(pipeline: Pipeline, definition: Definition | None) -> Non
         await pipeline.add_filter(everyone, DEFAULT, definition)
     except ConflictError as error:
         raise DataError(f"{error}; leave out --schema, or use another folder") from None
-    except RequestError as error:
-        raise DataError(str(error)) from None
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | None:

@@ -1,5 +1,7 @@
 """How a filter matches is kept, shown, changed while it is used, and refused with a reason."""
 
+import asyncio
+
 import pytest
 
 from rtfilter.adaptive import CostController, WangController
@@ -9,6 +11,7 @@ from rtfilter.service import server
 from rtfilter.service.errors import ConflictError, RequestError
 from rtfilter.service.records import Wish
 from rtfilter.service.server import DataError
+from rtfilter.service.settings import settings
 from rtfilter.service.subscriptions import check
 from service.served import ADMIN, ANN, CARL, SCHEMA, served
 
@@ -106,8 +109,14 @@ def test_a_start_with_a_schema_alone_leaves_how_a_filter_matches_and_one_with_mo
         for given in (Definition(SCHEMA, "hem"), Definition(SCHEMA), Definition(SCHEMA, "counting")):
             await server._add_default(pipeline, given)
             found.append(runs(pipeline)[0])
-        with pytest.raises(DataError, match="as a server needs; choose one of scan"):
-            await server._add_default(pipeline, Definition(SCHEMA, "matching-tree-equality"))
         return found
 
     assert served(tmp_path, script, definition=None) == [["hem", "hem", "counting"]]
+
+
+def test_a_start_with_a_matcher_that_refuses_some_makes_nothing(tmp_path):
+    with pytest.raises(DataError, match=r"--schema: .* as a server needs; choose one of scan"):
+        asyncio.run(
+            server._serve(settings(data=tmp_path / "new"), Definition(SCHEMA, "matching-tree-equality"))
+        )
+    assert not (tmp_path / "new").exists()
