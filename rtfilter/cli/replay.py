@@ -16,6 +16,7 @@ from rtfilter.cli.terminal import CommandError, say, show
 
 if TYPE_CHECKING:
     from rtfilter.adaptive import Controller
+    from rtfilter.definition import Definition
     from rtfilter.options import Named
     from rtfilter.replay import Contender, Report
     from rtfilter.replay.workloads import Workload
@@ -50,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--schema",
         help="with files: attribute types, JSON or a file of it (default: inferred); or a definition as of "
-        "rtfilter serve, whose matcher, controller and order hold where no flag says another",
+        "rtfilter serve, which holds where no flag says another thing",
     )
     add_strict(parser)
     parser.add_argument(
@@ -120,6 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Replay; an interrupted one writes the results of the bursts that were complete."""
     from rtfilter import EventFilter, replay
     from rtfilter.extras import needed
+    from rtfilter.predicates.boxes import MAX_UNBOUNDED
     from rtfilter.replay.workloads import WORKLOADS, workload
 
     # What cannot be is said before the replay, which takes minutes.
@@ -135,8 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
         if path is not None and not path.parent.is_dir():
             raise CommandError(f"{path}: there is no folder {path.parent}")
     entries: list[dict[str, Any]] = []
-    if arguments.schema is not None:
-        _take_definition(arguments)
+    most = MAX_UNBOUNDED if arguments.schema is None else _take_definition(arguments).max_unbounded
     try:
         controller = _controller(arguments, entries.append if arguments.log else None)
         if arguments.workload in WORKLOADS:
@@ -150,7 +151,7 @@ def run(arguments: argparse.Namespace) -> int:
         observed = arguments.metrics_port is not None or arguments.push is not None
         # Plans are about the levels of a tree.
         matcher = "rtree" if arguments.matcher is None else arguments.matcher
-        filter = EventFilter(source.schema, capacity, metrics=observed, matcher=matcher)
+        filter = EventFilter(source.schema, capacity, metrics=observed, matcher=matcher, max_unbounded=most)
         if arguments.rtree_every and filter.stats()["matcher"]["name"] != "rtree":
             raise CommandError("--rtree-every compares trees; leave out --matcher")
         settings = replay.Settings(
@@ -189,14 +190,15 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _take_definition(arguments: argparse.Namespace) -> None:
-    """Take from a definition what no flag says."""
+def _take_definition(arguments: argparse.Namespace) -> Definition:
+    """Take from a definition what no flag says, and return it."""
     definition = read_definition(arguments.schema)
     if arguments.matcher is None and arguments.capacity is None:
         arguments.matcher = definition.matcher
     if arguments.controller is None and (arguments.level, arguments.group) == ("adaptive", "adaptive"):
         arguments.controller = definition.controller
     arguments.policy = arguments.policy or definition.order
+    return definition
 
 
 def _refuse_files(arguments: argparse.Namespace) -> None:
