@@ -134,7 +134,8 @@ def _plain(what: str, named: Any) -> Any:
         named = json.loads(json.dumps(named if named is None or isinstance(named, str) else dict(named)))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{what} has an option that JSON cannot hold: {error}") from None
-    return named["name"] if isinstance(named, Mapping) and list(named) == ["name"] else named
+    alone = isinstance(named, Mapping) and list(named) == ["name"] and isinstance(named["name"], str)
+    return named["name"] if alone else named
 
 
 def _is_whole(data: object) -> bool:

@@ -35,6 +35,8 @@ def test_a_schema_or_more_is_a_definition_and_comes_back_from_its_json(data, exp
     [
         ({"matcher": 7}, 'matcher is a name, or an object with a "name"'),
         ({"matcher": "tree"}, "unknown matcher 'tree'"),
+        ({"matcher": {"name": None}}, 'a matcher is a name, or an object with a "name"'),
+        ({"matcher": {"name": "rtree", "capacity": [2**70, 8]}}, "are at most 1048576"),
         ({"controller": {"name": "wang", "N": 4}}, "it has rounds, threshold"),
         ({"order": "lifo"}, "order is one of fifo, shortest, longest, not 'lifo'"),
         ({"max_unbounded": -1}, "max_unbounded is a number of subscriptions"),
