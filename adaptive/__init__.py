@@ -25,6 +25,8 @@ they compare only the current plan with its neighbours, in turns, and move to a 
 is better they settle, and compare again when the index has changed, or the response. With
 :class:`EarlyStop` a comparison ends as soon as its result is significant.
 
+:func:`make_controller` makes one by its name, with options, as JSON has them.
+
 :class:`MatcherChooser` is told of batches, too, and chooses the matcher of a filter.
 
 The package uses no clock, no files and no locks, and random numbers of a seed only. A controller can write
@@ -45,12 +47,14 @@ if TYPE_CHECKING:
     from rtfilter.adaptive.choosing import CostController
     from rtfilter.adaptive.controllers import FixedPlan, LevelController, PlanController
     from rtfilter.adaptive.matchers import MatcherChooser
+    from rtfilter.adaptive.registry import CONTROLLERS, make_controller
     from rtfilter.adaptive.replaying import ReplayError, replay, replay_matchers
     from rtfilter.adaptive.sizes import GROUPS, SizeClass, exact, powers_of_two
     from rtfilter.adaptive.stopping import EarlyStop
     from rtfilter.adaptive.wang import WangController
 else:
     _PLACES = {
+        "CONTROLLERS": "registry",
         "CostController": "choosing",
         "EarlyStop": "stopping",
         "FixedPlan": "controllers",
@@ -62,6 +66,7 @@ else:
         "SizeClass": "sizes",
         "WangController": "wang",
         "exact": "sizes",
+        "make_controller": "registry",
         "powers_of_two": "sizes",
         "replay": "replaying",
         "replay_matchers": "replaying",
@@ -71,6 +76,7 @@ else:
 
 
 __all__ = [
+    "CONTROLLERS",
     "GROUPS",
     "WHOLE",
     "Controller",
@@ -90,6 +96,7 @@ __all__ = [
     "Ticket",
     "WangController",
     "exact",
+    "make_controller",
     "plans_of",
     "powers_of_two",
     "replay",

@@ -22,8 +22,8 @@ from rtfilter.errors import EventError, PredicateError, SnapshotError, UnknownSu
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index import ready
-from rtfilter.matchers.port import refuse_missing
-from rtfilter.matchers.registry import MATCHERS, Factory, factory_of
+from rtfilter.matchers.port import Takes, refuse_missing
+from rtfilter.matchers.registry import MATCHERS, Factory, factory_of, name_of
 from rtfilter.matching.control import Control
 from rtfilter.matching.covering import How, related
 from rtfilter.matching.elements import united
@@ -34,6 +34,7 @@ from rtfilter.matching.road import Road
 from rtfilter.matching.stream import Stream
 from rtfilter.matching.tracker import MAX_KEYS, MAX_MATCHES, Key, Tracker
 from rtfilter.matching.updates import Updates
+from rtfilter.options import Named
 from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.predicates.elements import events_of
 from rtfilter.predicates.model import Predicate
@@ -95,16 +96,19 @@ class EventFilter:
     policy : str or callable
         Order in which `stream` searches the events of a batch: "shortest" (first), "fifo", "longest", or a
         function from workloads int64 (n,) to a permutation int64 (n,), which must not call the filter.
-    controller : Controller, optional
+    controller : str, mapping or Controller, optional
         Chooses the level and group size of each `stream`; by default an adaptive one, `CostController`.
-        See `rtfilter.adaptive`.
+        A name in `rtfilter.adaptive.CONTROLLERS`, or an object with it and options, such as ``{"name":
+        "wang", "rounds": 32, "threshold": 1000}``, is kept in snapshots; a `Controller` is not.
     metrics : bool or Metrics
         True, or a `rtfilter.watch.metrics.Metrics`, to observe for Prometheus.
-    matcher : str, callable or MatcherChooser, optional
+    matcher : str, mapping, callable or MatcherChooser, optional
         The index. By default the filter begins with a scan, which needs no compiled code. It moves to the
         R*-tree, built by another thread, once it is large and the code of the tree is compiled. "rtree" is
-        the tree from the first; other names are in `rtfilter.matchers`, or give a class of your own. With
-        "auto", or a `rtfilter.adaptive.MatcherChooser`, trials decide, and `stats` says why.
+        the tree from the first; other names are in `rtfilter.matchers`, or give a class of your own.
+        An object has options beside the name, such as ``{"name": "filter-nodes", "bit_lists": 0.1}``, which
+        are kept in snapshots. With "auto", or a `rtfilter.adaptive.MatcherChooser`, trials decide, and
+        `stats` says why.
     max_unbounded : int or None
         Most subscriptions that no box bounds and none decides, such as ``bid >= ask`` alone: each costs an
         exact check of nearly every event. One more is refused; None allows any number. Matchers that work
@@ -120,7 +124,7 @@ class EventFilter:
         schema: Schema,
         capacity: tuple[int, int] | None = None,
         policy: str | Order = "shortest",
-        controller: Controller | None = None,
+        controller: Controller | Named | None = None,
         metrics: bool | Metrics = False,
         matcher: Factory | MatcherChooser | None = None,
         max_unbounded: int | None = MAX_UNBOUNDED,
@@ -145,7 +149,7 @@ class EventFilter:
         self,
         subscriptions: Subscriptions,
         policy: str | Order,
-        controller: Controller | None,
+        controller: Controller | Named | None,
         metrics: bool | Metrics,
         chooser: MatcherChooser | None = None,
         grows: bool = False,
@@ -195,7 +199,7 @@ class EventFilter:
         return self._road.control.controller
 
     @controller.setter
-    def controller(self, controller: Controller) -> None:
+    def controller(self, controller: Controller | Named) -> None:
         self._road.control.controller = controller
 
     @property
@@ -206,6 +210,11 @@ class EventFilter:
     @metrics.setter
     def metrics(self, metrics: Metrics | Off | None) -> None:
         self._road.metrics = metrics or None
+
+    @property
+    def takes(self) -> Takes:
+        """What the matcher takes: all subscriptions and events, or some."""
+        return self._subscriptions.matcher.takes
 
     @property
     def id_type(self) -> type | None:
@@ -496,11 +505,30 @@ class EventFilter:
             self._count_refused(1)
             raise
 
-    def repack(self) -> None:
+    def repack(self, matcher: Factory | None = None) -> None:
         """Pack the index anew: one that has grown by single subscriptions may then answer twice as fast.
 
         A new index is packed aside, about 2 us a box, while others match and change.
+
+        Parameters
+        ----------
+        matcher : str, mapping or callable, optional
+            Another matcher, or the same with other options, that the filter has from then on; see the class.
+
+        Raises
+        ------
+        ValueError
+            The matcher is unknown, or does not take all subscriptions, or a `MatcherChooser` chooses it.
         """
+        if matcher is not None:
+            if self._road.choosing is not None:
+                raise ValueError("trials choose the matcher of this filter; make another filter for this one")
+            if not factory_of(matcher)(self.schema).takes.everything:
+                name = name_of(matcher)
+                raise ValueError(f"the matcher {name!r} does not take all subscriptions; make another filter")
+            self._updates.repack(matcher)
+            self._grows = False
+            return
         if self._road.choosing is None and self._road.growing is None:
             self.tree  # noqa: B018  # complains where there is none
         self._updates.repack()
@@ -533,7 +561,8 @@ class EventFilter:
         with self._road.gate.reading():
             part = self._subscriptions.part(wanted, self._subscriptions.moment())
         made = EventFilter.__new__(EventFilter)
-        made._configure(part, self.policy, None, False, _like(self._chooser), self._grows)
+        controller = self._road.control.named
+        made._configure(part, self.policy, controller, False, _like(self._chooser), self._grows)
         return made
 
     def ids(self) -> AnyArray:
@@ -872,6 +901,8 @@ class EventFilter:
             meta["auto"] = self._chooser.options
         if self._grows:
             meta["grows"] = True
+        if self._road.control.named is not None:
+            meta["controller"] = self._road.control.named
         return meta, arrays
 
     @classmethod
@@ -879,7 +910,7 @@ class EventFilter:
         cls,
         path: str | PathLike[str],
         policy: str | Order = "shortest",
-        controller: Controller | None = None,
+        controller: Controller | Named | None = None,
         metrics: bool | Metrics = False,
         matcher: Factory | MatcherChooser | None = None,
         clock: Callable[[], float] = time.time,
@@ -887,8 +918,9 @@ class EventFilter:
         """Open a snapshot by memory mapping; changes stay in memory until saved. Raises `SnapshotError`.
 
         `matcher` is needed where the filter was saved with a class of your own. Otherwise it takes the place
-        of the one that it was saved with; with "auto" that may stay. Deadlines are those of the `clock` with
-        which it was saved.
+        of the one that it was saved with; with "auto" that may stay, and so may its options with a name
+        alone. By default the `controller` is of the name and the options that were saved. Deadlines are those
+        of the `clock` with which it was saved.
         """
         found = snapshot.read(path, KIND)
         name = found.meta.get("matcher", "rtree")
@@ -907,6 +939,8 @@ class EventFilter:
             if chooser is not None:
                 other = None if name in chooser.candidates else chooser.matcher
             held = from_arrays(found.meta, found.arrays, other, clock=clock)
+            if controller is None:
+                controller = _saved_controller(found.meta)
         loaded._configure(held, policy, controller, metrics, chooser, grows)
         return loaded
 
@@ -922,7 +956,8 @@ class EventFilter:
         held = from_arrays(state["meta"], state["arrays"], factory, state["schema"])
         chooser = _saved_chooser(state["meta"])
         # What was learnt stays behind.
-        self._configure(held, state["policy"], None, False, chooser, bool(state["meta"].get("grows")))
+        controller = _saved_controller(state["meta"])
+        self._configure(held, state["policy"], controller, False, chooser, bool(state["meta"].get("grows")))
 
     def __repr__(self) -> str:
         return f"EventFilter({self.schema!r}, {len(self)} subscriptions)"
@@ -952,6 +987,16 @@ def _saved_chooser(meta: Mapping[str, Any]) -> MatcherChooser | None:
     from rtfilter.adaptive import MatcherChooser
 
     return _resolved(MatcherChooser(**meta["auto"]))[1]
+
+
+def _saved_controller(meta: Mapping[str, Any]) -> Named | None:
+    """The name and the options of the controller of a snapshot or a pickle. Raises `ValueError`."""
+    named: Named | None = meta.get("controller")
+    if named is not None:
+        from rtfilter.adaptive import make_controller
+
+        make_controller(named)
+    return named
 
 
 def _moment(at: Any) -> float:

@@ -121,7 +121,8 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--schema",
         metavar="SCHEMA",
-        help="attribute types of each event type, the same at all brokers: JSON, or a file of it",
+        help="attribute types of each event type, the same at all brokers; or for one of them an object with "
+        'these as "schema" and a "matcher": JSON, or a file of it',
     )
     add("--rendezvous", metavar="HOST:PORT", help="of the rendezvous point")
     add("--address", metavar="HOST:PORT", help="where others reach it (default: where it listens)")

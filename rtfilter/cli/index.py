@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from dataclasses import replace
 from math import log10
 from typing import TYPE_CHECKING, Any
 
 from rtfilter.cli import inputs
 from rtfilter.cli.arguments import positive
-from rtfilter.cli.schemas import add_strict, read_schema, strict, to_line
+from rtfilter.cli.schemas import add_strict, read_definition, to_line, with_strict
 from rtfilter.cli.subscription_files import build_filter, is_index, open_index
 from rtfilter.cli.terminal import CommandError, say, show
 from rtfilter.text import numbered
@@ -89,14 +90,19 @@ def _build(arguments: argparse.Namespace) -> int:
     if is_index(arguments.subscriptions):
         raise CommandError(f"{arguments.subscriptions}: is a directory; build needs a file of subscriptions")
     _refuse_occupied(arguments.out)
-    schema = read_schema(arguments.schema)
+    definition = read_definition(arguments.schema, max_unbounded=None)
     if arguments.strict:
-        schema = strict(schema)
-    capacity = tuple(arguments.capacity) if arguments.capacity else None
+        definition = with_strict(definition)
+    if arguments.capacity:
+        if definition.matcher is not None:
+            raise CommandError("--capacity is of an R*-tree; leave it out, as --schema says the matcher")
+        try:
+            definition = replace(definition, matcher={"name": "rtree", "capacity": arguments.capacity})
+        except ValueError as error:
+            raise CommandError(str(error)) from None
     target = build_filter(
         arguments.subscriptions,
-        schema,
-        capacity=capacity,
+        definition,
         progress=arguments.progress,
         skip=arguments.on_error == "skip",
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rtfilter.cli import schemas
-from rtfilter.cli.schemas import read_schema, to_line
+from rtfilter.cli.schemas import read_definition, to_line
 from rtfilter.cli.subscription_files import build_filter, is_index, open_index
 from rtfilter.cli.terminal import CommandError, say
 from rtfilter.reading.events import EventBatch, EventFile, open_events
@@ -34,6 +34,8 @@ subscriptions:
 SCHEMA_FILE = """\
 schema, as JSON or a file of it (types int, float, str, bool, timestamp; a domain for numbers, timestamps):
   {"symbol": "str", "price": "float", "size": {"type": "int", "low": 0, "high": 65535}}
+or with how the filter matches, where the default does not do; see rtfilter serve --help:
+  {"schema": {"price": "float"}, "matcher": {"name": "filter-nodes", "bit_lists": 0.1}}
 """
 FILES = f"""{SUBSCRIPTION_FILES}  A directory is an index saved by rtfilter index build.
 
@@ -122,15 +124,17 @@ def open_inputs(
         target = open_index(subscriptions)
         return target, *_read(file, target.schema, batch, strict)
     if schema is not None:
-        attributes = read_schema(schema)
+        definition = read_definition(schema, max_unbounded=None)
     else:
-        attributes = file.infer()
+        from rtfilter.definition import Definition
+
+        definition = Definition(file.infer(), max_unbounded=None)
         say(
             "schema inferred from the events; to keep or correct it, save this for --schema:\n"
-            + to_line(attributes)
+            + to_line(definition.schema)
         )
-    target = build_filter(subscriptions, attributes, progress=progress, only=only, skip=skip)
-    return target, *_read(file, attributes, batch, strict)
+    target = build_filter(subscriptions, definition, progress=progress, only=only, skip=skip)
+    return target, *_read(file, definition.schema, batch, strict)
 
 
 def _read(

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rtfilter.cli.arguments import natural, port, positive, row, some_path
-from rtfilter.cli.schemas import add_strict
+from rtfilter.cli.schemas import add_strict, read_definition, read_named
 from rtfilter.cli.terminal import CommandError, say, show
 
 if TYPE_CHECKING:
     from rtfilter.adaptive import Controller
+    from rtfilter.definition import Definition
+    from rtfilter.options import Named
     from rtfilter.replay import Contender, Report
     from rtfilter.replay.workloads import Workload
 
@@ -24,13 +26,13 @@ RANDOM = ("wide", "narrow", "clustered", "dense", "sparse", "equal", "nested", "
 OTHERS = ("bits", "strings")
 REAL = ("flights", "weather")
 """With `RANDOM` and `OTHERS`, the names in `rtfilter.replay.workloads.registry`, which is slow to load."""
-CONTROLLERS = ("cost", "wang", "level", "plan")
 EXAMPLES = """\
 examples:
   rtfilter replay wide --subscriptions 100000 --figure replay.png
   rtfilter replay narrow --poisson 200 --insert 100 --delete 100 --metrics-port 17464
   rtfilter replay flights --level 1 --group 16 --json replay.json
   rtfilter replay wide --controller wang --insert 2000 --log decisions.jsonl
+  rtfilter replay wide --matcher counting
   rtfilter replay subscriptions.jsonl events.parquet --sizes 64,512
 """
 
@@ -47,7 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("workload", help="the name of a workload, or a file of subscriptions")
     parser.add_argument("events", nargs="?", help="with a file of subscriptions: the file of events")
     parser.add_argument(
-        "--schema", help="with files: attribute types, JSON or a file of it (default: inferred)"
+        "--schema",
+        help="with files: attribute types, JSON or a file of it (default: inferred); or a definition as of "
+        "rtfilter serve, which holds where no flag says another thing",
     )
     add_strict(parser)
     parser.add_argument(
@@ -72,12 +76,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--group", default="adaptive", help="events per group, 'all', or 'adaptive' (default)"
     )
     parser.add_argument(
-        "--policy", choices=["shortest", "fifo", "longest"], default="shortest", help="order of events"
+        "--policy", choices=["shortest", "fifo", "longest"], help="order of events (default shortest)"
+    )
+    parser.add_argument(
+        "--matcher",
+        type=read_named,
+        metavar="NAME",
+        help="the index (default rtree); or JSON with options, such as "
+        '{"name": "filter-nodes", "bit_lists": 0.1}',
     )
     parser.add_argument(
         "--controller",
-        choices=CONTROLLERS,
-        help="what chooses level and group: cost (default), wang (the paper's, groups of one), level, plan",
+        type=read_named,
+        metavar="NAME",
+        help="what chooses level and group: cost (default), wang (the paper's, groups of one), level, plan; "
+        "or JSON with options",
     )
     parser.add_argument("--rounds", type=positive, help="of wang, level and plan: samples of each (16)")
     parser.add_argument("--threshold", type=positive, help="of the same: updates until it doubts (300000)")
@@ -108,6 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Replay; an interrupted one writes the results of the bursts that were complete."""
     from rtfilter import EventFilter, replay
     from rtfilter.extras import needed
+    from rtfilter.predicates.boxes import MAX_UNBOUNDED
     from rtfilter.replay.workloads import WORKLOADS, workload
 
     # What cannot be is said before the replay, which takes minutes.
@@ -123,8 +137,9 @@ def run(arguments: argparse.Namespace) -> int:
         if path is not None and not path.parent.is_dir():
             raise CommandError(f"{path}: there is no folder {path.parent}")
     entries: list[dict[str, Any]] = []
-    controller = _controller(arguments, entries.append if arguments.log else None)
+    most = MAX_UNBOUNDED if arguments.schema is None else _take_definition(arguments).max_unbounded
     try:
+        controller = _controller(arguments, entries.append if arguments.log else None)
         if arguments.workload in WORKLOADS:
             _refuse_files(arguments)
             source: Workload = workload(arguments.workload, arguments.seed, arguments.dimensions)
@@ -135,7 +150,10 @@ def run(arguments: argparse.Namespace) -> int:
         capacity = tuple(arguments.capacity) if arguments.capacity else None
         observed = arguments.metrics_port is not None or arguments.push is not None
         # Plans are about the levels of a tree.
-        filter = EventFilter(source.schema, capacity, metrics=observed, matcher="rtree")
+        matcher = "rtree" if arguments.matcher is None else arguments.matcher
+        filter = EventFilter(source.schema, capacity, metrics=observed, matcher=matcher, max_unbounded=most)
+        if arguments.rtree_every and filter.stats()["matcher"]["name"] != "rtree":
+            raise CommandError("--rtree-every compares trees; leave out --matcher")
         settings = replay.Settings(
             subscriptions=count,
             bursts=arguments.bursts,
@@ -172,6 +190,17 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _take_definition(arguments: argparse.Namespace) -> Definition:
+    """Take from a definition what no flag says, and return it."""
+    definition = read_definition(arguments.schema)
+    if arguments.matcher is None and arguments.capacity is None:
+        arguments.matcher = definition.matcher
+    if arguments.controller is None and (arguments.level, arguments.group) == ("adaptive", "adaptive"):
+        arguments.controller = definition.controller
+    arguments.policy = arguments.policy or definition.order
+    return definition
+
+
 def _refuse_files(arguments: argparse.Namespace) -> None:
     name = arguments.workload
     for given in (arguments.events, arguments.schema):
@@ -200,12 +229,13 @@ def _contender(arguments: argparse.Namespace, controller: Controller) -> Contend
     from rtfilter.replay import Contender
 
     adaptive = "adaptive" in (arguments.level, arguments.group)
-    return Contender("adaptive" if adaptive else "fixed plan", arguments.policy, controller)
+    return Contender("adaptive" if adaptive else "fixed plan", arguments.policy or "shortest", controller)
 
 
 def _controller(arguments: argparse.Namespace, log: Any) -> Controller:
     """Return the controller for the given level and group."""
-    from rtfilter.adaptive import CostController, FixedPlan, LevelController, PlanController, WangController
+    from rtfilter.adaptive import make_controller
+    from rtfilter.options import whole
 
     level = None if arguments.level == "adaptive" else _number("--level", arguments.level, natural)
     words = ("adaptive", "all")
@@ -213,22 +243,23 @@ def _controller(arguments: argparse.Namespace, log: Any) -> Controller:
     grouped = arguments.group != "adaptive"
     if level is not None and not grouped:
         raise CommandError("a fixed --level needs a fixed --group too: a number or 'all'")
-    name = arguments.controller
-    if name is not None and (level is not None or (grouped and name != "level")):
+    asked: Named | None = arguments.controller
+    options = dict(whole(asked) or {})
+    name = options.pop("name", None)
+    if asked is not None and (level is not None or (grouped and name != "level")):
         raise CommandError(f"--controller {name} chooses itself; leave out --level and --group")
-    if name is None:
+    if asked is None:
         name = "fixed" if level is not None else "level" if grouped else "cost"
     tuned = {key: value for key in ("rounds", "threshold") if (value := getattr(arguments, key)) is not None}
     if tuned and name in ("fixed", "cost"):
         raise CommandError("--rounds and --threshold tune a search: give --controller wang, level or plan")
-    tuned = {"rounds": 16} | tuned
-    if name == "wang":
-        return WangController(**tuned, log=log)
-    if name == "plan":
-        return PlanController(**tuned, log=log)
-    if name == "level":
-        return LevelController(group=group if grouped else 1, **tuned, log=log)
-    return CostController(log=log) if level is None else FixedPlan(level, group, log=log)
+    if name == "fixed" and level is not None:
+        options = {"level": level, "group": group}
+    elif name in ("wang", "plan", "level"):
+        options = {"rounds": 16, **options, **tuned}
+        if name == "level" and grouped:
+            options["group"] = group
+    return make_controller({**options, "name": name}, log)
 
 
 def _from_files(arguments: argparse.Namespace) -> tuple[Workload, int]:

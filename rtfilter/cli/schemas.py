@@ -1,7 +1,7 @@
-"""The schema of a command: JSON, or a file of it.
+"""The schema of a command, or the whole definition of a filter: JSON, or a file of it.
 
-The JSON is what `rtfilter.events.schema.Schema.from_json` reads, such as ``{"price": "float", "size":
-{"type": "int", "low": 0, "high": 65535}}``.
+The JSON is what `rtfilter.definition.Definition.from_json` reads, such as ``{"price": "float", "size":
+{"type": "int", "low": 0, "high": 65535}}``, or ``{"schema": {"price": "float"}, "matcher": "counting"}``.
 """
 
 from __future__ import annotations
@@ -10,37 +10,70 @@ import argparse
 import json
 import os
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rtfilter.cli.terminal import CommandError
 from rtfilter.reading.files import parse_json, place
+from rtfilter.text import shown
 
 if TYPE_CHECKING:
+    from rtfilter.definition import Definition
     from rtfilter.events.schema import Schema
+    from rtfilter.options import Named
+
+
+MATCHING = """\
+A definition is an object with the attributes as "schema", and with any of
+  "matcher"        a name, or an object with it and options: {"name": "rtree", "capacity": [64, 512]}
+  "controller"     in the same form: {"name": "wang", "rounds": 32, "threshold": 1000} is the paper's
+  "order"          of the events of a batch: "shortest" (default), "fifo", "longest"
+  "max_unbounded"  most subscriptions that no box bounds (default: 1000)
+"""
+"""What a definition is, for help texts."""
 
 
 def read_schema(given: str) -> Schema:
-    """Return the schema that an argument is, where it is JSON; else that of the file which it names.
+    """Return the schema of `read_definition`, for what makes no filter. Raises as that."""
+    return read_definition(given).schema
+
+
+def read_definition(given: str, **default: Any) -> Definition:
+    """Return the definition that an argument is, where it is JSON; else that of the file which it names.
+
+    Parameters
+    ----------
+    given : str
+    **default
+        See `Definition.from_json`.
 
     Raises
     ------
     OSError
         The file cannot be read.
     CommandError
-        There is no schema in it; names the attribute.
+        There is no definition in it; names the attribute, option or key.
     """
     if given.lstrip().startswith(("{", "[")):
-        return _parsed(os.fsencode(given), "--schema")
+        return _parsed(os.fsencode(given), "--schema", default)
     with open(given, "rb") as stream:
-        return _parsed(stream.read(), given)
+        return _parsed(stream.read(), given, default)
 
 
-def _parsed(text: bytes, name: str) -> Schema:
-    from rtfilter.events.schema import Schema
+def read_named(given: str) -> Named:
+    """Return what an argument names: an object with options, where it is JSON, or a name."""
+    if not given.lstrip().startswith("{"):
+        return given
+    found: dict[str, Any] = parse_json(os.fsencode(given), shown(given))
+    return found
+
+
+def _parsed(text: bytes, name: str, default: dict[str, Any]) -> Definition:
+    from rtfilter.definition import Definition
 
     data = parse_json(text, place(name), object_pairs_hook=lambda pairs: _unique(pairs, name))
     try:
-        return Schema.from_json(data)
+        return Definition.from_json(data, **default)
     except ValueError as error:
         raise CommandError(f"{name}: {error}") from None
 
@@ -68,6 +101,11 @@ def strict(schema: Schema) -> Schema:
     from rtfilter.events.schema import Schema
 
     return Schema(schema.attributes, strict=True)
+
+
+def with_strict(definition: Definition) -> Definition:
+    """Return the same definition with a strict schema."""
+    return replace(definition, schema=strict(definition.schema))
 
 
 def to_line(schema: Schema) -> str:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from rtfilter.cli.arguments import port, positive
-from rtfilter.cli.schemas import add_strict, read_schema, strict
+from rtfilter.cli.schemas import MATCHING, add_strict, read_definition, with_strict
 from rtfilter.cli.terminal import CommandError, show
 
 SETTINGS = "RTFILTER_SETTINGS"
@@ -21,12 +21,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Without users, the server listens for this machine only; see rtfilter users --help."
     )
     parser.epilog = (
+        f"{MATCHING}\n"
         "Each flag but --schema, --strict and --show-settings is also a variable of the environment, as\n"
         "RTFILTER_DATA, and but --settings a line of the file, such as: backlog_count = 5000. A flag counts\n"
         "more than a variable, and that more than the file.\n\n"
         "examples:\n"
         '  rtfilter serve --data alerts --schema \'{"symbol": "str", "price": "float"}\'\n'
         "  rtfilter serve --data alerts --schema schema.json\n"
+        '  rtfilter serve --data alerts --schema \'{"schema": {"price": "float"}, "matcher": "counting"}\'\n'
         "  rtfilter serve --data alerts\n"
         "  rtfilter serve --settings rtfilter.toml --show-settings\n"
     )
@@ -35,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--schema",
         metavar="SCHEMA",
-        help='attributes and types of the filter "default", at the first start: JSON, or a file of it',
+        help='attributes and types of the filter "default", at the first start, or a definition as below: '
+        "JSON, or a file of it",
     )
     add_strict(parser)
     add(
@@ -117,17 +120,17 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.show_settings:
             show(settings.show(file, **flags))
             return 0
-        schema = None if arguments.schema is None else read_schema(arguments.schema)
+        definition = None if arguments.schema is None else read_definition(arguments.schema)
         if arguments.strict:
-            if schema is None:
+            if definition is None:
                 raise CommandError("--strict is about the filter that --schema makes; give --schema, too")
-            schema = strict(schema)
+            definition = with_strict(definition)
         made = settings.settings(file, **flags)
     except SettingsError as error:
         raise CommandError(str(error)) from None
     from rtfilter.service.server import DataError, serve  # here, since it loads much
 
     try:
-        return serve(made, schema)
+        return serve(made, definition)
     except DataError as error:
         raise CommandError(str(error)) from None

@@ -23,6 +23,7 @@ from rtfilter.reading import files
 from rtfilter.text import numbered
 
 if TYPE_CHECKING:
+    from rtfilter.definition import Definition
     from rtfilter.events.schema import Schema
     from rtfilter.filter import EventFilter
     from rtfilter.subscriptions.loading import BadRule
@@ -64,9 +65,8 @@ def open_index(path: str) -> EventFilter:
 
 def build_filter(
     path: str,
-    schema: Schema,
+    definition: Definition,
     *,
-    capacity: tuple[int, int] | None = None,
     progress: bool = False,
     only: str | None = None,
     skip: bool = False,
@@ -76,9 +76,7 @@ def build_filter(
     Parameters
     ----------
     path : str
-    schema : Schema
-    capacity : (int, int), optional
-        See `EventFilter`; by default the filter begins with a scan.
+    definition : Definition
     progress : bool
         Show progress even where standard error is no terminal.
     only : str, optional
@@ -91,14 +89,9 @@ def build_filter(
     OSError, CommandError
         The file cannot be read, or a subscription in it is unusable; with its place.
     """
-    from rtfilter.filter import EventFilter
-
-    try:
-        target = EventFilter(schema, capacity, max_unbounded=None)
-    except ValueError as error:
-        raise CommandError(str(error)) from None
+    target = definition.filter()
     rows = Rows(path, skip)
-    found = _read_file(path, schema, rows)
+    found = _read_file(path, definition.schema, rows)
     if isinstance(found, Bounds):
         if skip:
             raise CommandError(

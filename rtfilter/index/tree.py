@@ -42,6 +42,8 @@ __all__ = [
 
 #: Entries of an inner node and of a leaf, chosen by `experiments`' capacity benchmark.
 DEFAULT_CAPACITY = (512, 4096)
+#: Most entries of a node: room for a node is made as a whole.
+MOST_CAPACITY = 1 << 20
 #: Points searched together at most; more brings no further sharing and larger scratch arrays.
 CHUNK = 4096
 KIND = "rtfilter.tree"
@@ -62,7 +64,7 @@ class RStarTree:
     dimensions : int
         At least 1; 1 to 64 are tested.
     capacity : (int, int)
-        Most entries of an inner node and of a leaf, both at least 4. Wide leaves keep the worst case, boxes
+        Most entries of an inner node and of a leaf, 4 to 2**20. Wide leaves keep the worst case, boxes
         so large that no tree can prune, a streaming AND of masks; small ones, as the paper's (10, 20), prune
         more and cost more per visit. The default is measured.
 
@@ -80,6 +82,8 @@ class RStarTree:
             raise ValueError(f"a tree has 1 to {layout.DIMENSIONS} dimensions, not {dimensions}")
         if min(inner, leaf) < 4:
             raise ValueError(f"capacities (inner, leaf) must be at least 4, not {tuple(capacity)}")
+        if max(inner, leaf) > MOST_CAPACITY:
+            raise ValueError(f"capacities (inner, leaf) are at most {MOST_CAPACITY}, not {tuple(capacity)}")
         self._tree = layout.empty(index(dimensions), inner, leaf)
 
     @property

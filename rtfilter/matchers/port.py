@@ -40,11 +40,14 @@ class Takes(NamedTuple):
     they are no matter."""
     gradual: bool = True
     """Whether a change of few subscriptions takes milliseconds at most, however many there are."""
+    full: bool = False
+    """Whether it may refuse a subscription because it has too many."""
 
     @property
     def everything(self) -> bool:
-        """Whether all operators and types are taken, as by default."""
-        return self.operators is OPERATORS and self.families is FAMILIES and (self.boxes or self.comparisons)
+        """Whether all operators and types are taken, and any number of subscriptions, as by default."""
+        kinds = self.operators is OPERATORS and self.families is FAMILIES
+        return kinds and not self.full and (self.boxes or self.comparisons)
 
 
 class Matcher(Protocol):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.port import Matcher
+from rtfilter.options import Named, require, split
 
 MATCHERS: Final[Mapping[str, str]] = {
     "scan": "rtfilter.matchers.scan:ScanMatcher",
@@ -36,15 +38,22 @@ MATCHERS: Final[Mapping[str, str]] = {
 }
 """Name to module and class, or what makes the matcher; imported only when wanted."""
 
-Factory = str | Callable[[Schema], Matcher]
-"""A name in `MATCHERS`, or what makes a matcher of a schema, as a class does."""
+Factory = Named | Callable[[Schema], Matcher]
+"""A name in `MATCHERS`; or an object with it and options, ``{"name": "filter-nodes", "bit_lists": 0.1}``;
+or what makes a matcher of a schema, as a class does."""
 
 
 def factory_of(matcher: Factory) -> Callable[..., Matcher]:
     """What makes the matcher meant.
 
-    Raises `ValueError` for a name that is not in `MATCHERS`, `TypeError` for what cannot be called.
+    Raises `ValueError` for a name that is not in `MATCHERS`, or for options that the matcher does not have;
+    `TypeError` for what cannot be called.
     """
+    if isinstance(matcher, Mapping):
+        name, options = split("matcher", matcher, MATCHERS)
+        make = factory_of(name)
+        require(f"the matcher {name!r}", make, options)
+        return partial(make, **options)
     if isinstance(matcher, str):
         if matcher not in MATCHERS:
             known = ", ".join(MATCHERS)
@@ -59,6 +68,8 @@ def factory_of(matcher: Factory) -> Callable[..., Matcher]:
 
 def name_of(matcher: Factory) -> str:
     """How messages and snapshots call it."""
+    if isinstance(matcher, Mapping):
+        return split("matcher", matcher, MATCHERS)[0]
     return matcher if isinstance(matcher, str) else getattr(matcher, "__name__", repr(matcher))
 
 

@@ -13,7 +13,7 @@ import math
 import random
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,6 +33,7 @@ from rtfilter.matching.aside import Copy
 from rtfilter.matching.costs import Costs, clock, pairs
 from rtfilter.matching.gate import Gate
 from rtfilter.matching.updates import Updates
+from rtfilter.options import require
 from rtfilter.subscriptions.ids import NO_IDS
 
 if TYPE_CHECKING:
@@ -57,8 +58,12 @@ def resolved(matcher: Factory | MatcherChooser) -> tuple[Factory, MatcherChooser
 
     Raises `ValueError` for a candidate that cannot be one.
     """
-    if isinstance(matcher, str) and matcher == AUTO:
+    if matcher == AUTO:
         matcher = MatcherChooser()
+    if isinstance(matcher, Mapping) and matcher.get("name") == AUTO:
+        options = {name: value for name, value in matcher.items() if name != "name"}
+        require(f"the matcher {AUTO!r}", MatcherChooser, options)
+        matcher = MatcherChooser(**options)
     if not isinstance(matcher, MatcherChooser):
         return matcher, None
     for name in matcher.candidates:

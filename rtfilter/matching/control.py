@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from rtfilter.adaptive import Controller, Report, Shape, Ticket
 from rtfilter.matching.gate import Gate
+from rtfilter.options import Named
 
 _MAKING = threading.RLock()
 METHODS = ("plan", "report", "drop", "on_update", "snapshot")
@@ -18,20 +20,19 @@ class Control:
     Attributes
     ----------
     controller : Controller
-        May be replaced between batches. Without one, the first batch of a stream makes a `CostController`.
+        May be replaced between batches, also by its name. Without one, the first batch of a stream makes a
+        `CostController`.
+    named : str, mapping or None
+        What was given, where that was a name.
     updates : int
         Boxes that came and went before.
     """
 
-    def __init__(self, controller: Controller | None = None, updates: int = 0) -> None:
+    def __init__(self, controller: Controller | Named | None = None, updates: int = 0) -> None:
+        self.named: Named | None = None
+        self._controller: Controller | None = None
         if controller is not None:
-            for method in METHODS:
-                if not callable(getattr(controller, method, None)):
-                    raise TypeError(
-                        "a controller has the methods of those in `rtfilter.adaptive`; "
-                        f"{controller!r} has no {method}"
-                    )
-        self._controller = controller
+            self.controller = controller
         self._updates = updates
         self._turns = Gate()
 
@@ -48,9 +49,13 @@ class Control:
             return self._controller
 
     @controller.setter
-    def controller(self, controller: Controller) -> None:
+    def controller(self, controller: Controller | Named) -> None:
+        named: Named | None = None
+        if isinstance(controller, str | Mapping):
+            named, controller = controller, _made(controller)
+        _require(controller)
         with _MAKING:
-            self._controller = controller
+            self._controller, self.named = controller, named
 
     def plan(self, size: int, shape: Shape, updates: int) -> Ticket:
         """The plan for a batch of `size` > 0 events; `updates`: boxes that came and went so far."""
@@ -80,3 +85,18 @@ class Control:
         if count > 0:  # else another thread was first, and told of this too
             self._updates = updates
             self.controller.on_update(count)
+
+
+def _made(named: Named) -> Controller:
+    from rtfilter.adaptive import make_controller
+
+    return make_controller(named)
+
+
+def _require(controller: Controller) -> None:
+    for method in METHODS:
+        if not callable(getattr(controller, method, None)):
+            raise TypeError(
+                "a controller is a name, or has the methods of those in `rtfilter.adaptive`; "
+                f"{controller!r} has no {method}"
+            )

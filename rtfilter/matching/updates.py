@@ -87,7 +87,8 @@ class Updates:
             if draft.filters.weight <= AT_ONCE:
                 return self._add_at_once(draft, ids)
             self._remove_passed(2 * len(draft.filters))
-            return self._add(draft, ids, None if self._subscriptions.factory == larger else larger)
+            grows = self._road.growing is not None and self._subscriptions.factory != larger
+            return self._add(draft, ids, larger if grows else None)
 
     def remove(self, ids: IntArray | list[Name]) -> BoolArray:
         """See `Subscriptions.remove`."""
@@ -135,14 +136,16 @@ class Updates:
             self._subscriptions.remove_passed(moment, BIT)
 
     def repack(self, of: Factory | None = None) -> None:
-        """Build everything anew, aside, by another matcher if one is named."""
+        """Build everything anew, aside, by another matcher if one is named: then the filter stays with it."""
         with self.alone():
             self.put_in_place(Copy(self._road.gate, self._subscriptions, of=of))
+            if of is not None:
+                self._road.growing = None
 
     def grow(self, of: Factory) -> None:
         """Build everything anew, aside, by another matcher, unless another change has done so."""
         with self.alone():
-            if self._subscriptions.factory != of:
+            if self._road.growing is not None and self._subscriptions.factory != of:
                 self.put_in_place(Copy(self._road.gate, self._subscriptions, of=of))
 
     def copy(self, of: Factory | None = None) -> Subscriptions:

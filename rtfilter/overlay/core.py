@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rtfilter.events.schema import Schema
+from rtfilter.matchers.registry import Factory
 from rtfilter.overlay.choosing import Load
 from rtfilter.overlay.names import Connection, Kind, SubscriptionId, member
 from rtfilter.overlay.place import Place
@@ -14,7 +15,7 @@ from rtfilter.overlay.sending import Message, Send
 from rtfilter.overlay.strategies import strategy_of
 from rtfilter.overlay.strategies.port import Strategy
 from rtfilter.overlay.strategies.rendezvous import Rendezvous
-from rtfilter.overlay.table import Table
+from rtfilter.overlay.table import NO_MATCHERS, Table
 
 NOWHERE: Final = Place("", "", "", frozenset())
 
@@ -59,6 +60,7 @@ class Core:
         grace: float | None,
         longest: int = 2**24,
         assigned: Mapping[str, str] | None = None,
+        matchers: Mapping[str, Factory] = NO_MATCHERS,
     ) -> None:
         self.name, self.incarnation, self.types, self.grace = name, incarnation, types, grace
         self.longest = longest
@@ -66,7 +68,7 @@ class Core:
         self.strategies, self.epoch = {0: strategy}, 0
         self.assigned = strategy.assigned if isinstance(strategy, Rendezvous) else dict(assigned or {})
         self.load = Load()
-        self.table = Table(types)
+        self.table = Table(types, matchers)
         self.at = NOWHERE._replace(broker=name)
         self.now = 0.0
         self.out: list[Send] = []

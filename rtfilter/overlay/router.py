@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
+from rtfilter.matchers.registry import Factory
 from rtfilter.overlay.acknowledging import Acknowledging
 from rtfilter.overlay.core import Core
 from rtfilter.overlay.forwarding import Forwarding
@@ -35,7 +36,7 @@ from rtfilter.overlay.strategies import strategy_of
 from rtfilter.overlay.strategies.port import Strategy
 from rtfilter.overlay.suspense import LOST, Suspense
 from rtfilter.overlay.switching import Switched, Switching
-from rtfilter.overlay.table import Table
+from rtfilter.overlay.table import NO_MATCHERS, Table
 from rtfilter.predicates.model import Predicate
 
 
@@ -81,6 +82,10 @@ class Router:
     assigned : mapping of str to str, optional
         The rendezvous cluster of an event type, for whenever the strategy is `Rendezvous`, the same at all
         brokers. If `strategy` is an object of that, it has them itself.
+    matchers : mapping of str to Factory, optional
+        What finds the subscriptions of an event, by event type, as of `EventFilter`. Each takes all
+        subscriptions, and brokers may have others than each other. What covers a subscription is found in an
+        index of its own, which they do not change.
     """
 
     def __init__(
@@ -95,11 +100,13 @@ class Router:
         slack: float | None = None,
         longest: int = 2**24,
         assigned: Mapping[str, str] | None = None,
+        matchers: Mapping[str, Factory] = NO_MATCHERS,
     ) -> None:
         if slack is not None and not 0 <= slack < 1:
             raise ValueError(f"slack is a share of a box, from 0 to below 1, not {slack!r}")
         self.name, self.incarnation = name, incarnation
-        self._core = Core(name, incarnation, types, strategy_of(strategy, assigned), grace, longest, assigned)
+        made = strategy_of(strategy, assigned)
+        self._core = Core(name, incarnation, types, made, grace, longest, assigned, matchers)
         self._suspense = Suspense(self._core)
         self._spreading = Spreading(self._core, self._suspense, covering, slack)
         self._acknowledging = Acknowledging(self._core)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -11,12 +12,15 @@ import numpy as np
 from rtfilter.dtypes import AnyArray
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
+from rtfilter.matchers.registry import Factory
 from rtfilter.overlay.names import Connection, Kind, SubscriptionId
 from rtfilter.overlay.routing_messages import Entry, Subscription
 from rtfilter.predicates.model import Predicate
 
 PARSED: Final = 10_000
 """Most conditions that are remembered as predicates."""
+NO_MATCHERS: Final[Mapping[str, Factory]] = MappingProxyType({})
+"""The default one for all event types."""
 
 
 class Conditions:
@@ -49,11 +53,13 @@ class Table:
     ----------
     types : mapping of str to Schema
         Event types by name.
+    matchers : mapping of str to Factory, optional
+        Of the indexes, by event type; see `EventFilter`.
     """
 
-    def __init__(self, types: Mapping[str, Schema]) -> None:
+    def __init__(self, types: Mapping[str, Schema], matchers: Mapping[str, Factory] = NO_MATCHERS) -> None:
         self.conditions = {name: Conditions(schema) for name, schema in types.items()}
-        self._indexes = {name: _Index(schema) for name, schema in types.items()}
+        self._indexes = {name: _Index(schema, matchers.get(name)) for name, schema in types.items()}
         self._of: dict[SubscriptionId, dict[Connection, tuple[Subscription, int]]] = {}
         self._at: Counter[Connection] = Counter()
 
@@ -149,8 +155,8 @@ class Table:
 class _Index:
     """The entries of one event type by number. Changes are made when somebody asks, all at once."""
 
-    def __init__(self, schema: Schema) -> None:
-        self._filter = EventFilter(schema, max_unbounded=None, ids=int)
+    def __init__(self, schema: Schema, matcher: Factory | None) -> None:
+        self._filter = EventFilter(schema, matcher=matcher, max_unbounded=None, ids=int)
         self._connections: list[Connection] = []
         self._places: dict[Connection, int] = {}
         self._entries: list[int] = []  # of each place: without any, another connection may have it

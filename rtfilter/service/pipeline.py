@@ -25,11 +25,14 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 from sqlalchemy.exc import SQLAlchemyError
 
+from rtfilter.definition import DEFAULT_CONTROLLER, Definition
 from rtfilter.errors import PredicateError, RTFilterError
-from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
+from rtfilter.matching.choosing import AUTO
+from rtfilter.options import Named, whole
 from rtfilter.predicates.explain import Explanation
 from rtfilter.results import Matches
+from rtfilter.scheduler import resolve
 from rtfilter.service import reading, snapshots, status
 from rtfilter.service.authenticate import Authenticate, Open
 from rtfilter.service.backlog import Bounds, Policy
@@ -61,7 +64,7 @@ from rtfilter.service.subscriptions import (
 from rtfilter.service.writing import LIMIT, Store
 from rtfilter.store.log import FilterRow, Log
 from rtfilter.store.tables import Entry, Key, Kind, Logged, Progress
-from rtfilter.text import composed
+from rtfilter.text import composed, shown
 from rtfilter.watch.metrics import Metrics
 
 MOST_UNMATCHED: Final = 200_000
@@ -378,14 +381,16 @@ class Pipeline:
         return found
 
     async def add_filter(
-        self, who: Identity, name: str, schema: Schema, key: str | None = None
+        self, who: Identity, name: str, definition: Definition, key: str | None = None
     ) -> FilterInfo:
-        """Add a filter; the same one again is what is there already. For admins.
+        """Add a filter, or change how one of the same schema and key matches. For admins.
+
+        Another matcher is built aside, while events are matched with the former one.
 
         Raises
         ------
         ConflictError
-            There is another one of this name.
+            There is another one of this name; or its matcher cannot be changed to this one.
         RequestError
         """
         who.require(Role.ADMIN)
@@ -393,22 +398,47 @@ class Pipeline:
             raise RequestError("a filter's name is 1 to 64 letters, digits, and _ . - after the first one")
         if key is not None:
             key = composed(key)
-        if key is not None and key not in schema.attributes:
+        if key is not None and key not in definition.schema.attributes:
             raise RequestError(f"the key {key!r} is no attribute of the schema")
+        try:
+            definition.require_whole("a server")
+        except ValueError as error:
+            raise RequestError(str(error)) from None
         async with self._one_filter:
             if name in self._leaving:
                 raise BusyError(f"the filter {name!r} could not be removed; remove it again", 1.0)
             if name not in self._indexes:
                 if len(self._indexes) >= MOST_FILTERS:
                     raise TooManyError(f"there are {MOST_FILTERS} filters already")
-                schema_json = msgspec.json.encode(schema.to_json())
-                row = await self._store.change(self._log.put_filter, name, schema_json, key)
+                stored = msgspec.json.encode(definition.to_json())
+                row = await self._store.change(self._log.put_filter, name, stored, key)
                 info = _info(row)
                 self._add(Index(info, snapshots.empty(info, self._metrics(info))))
-            found = self._indexes[name].info
-        if (found.schema, found.key) != (schema, key):
-            raise ConflictError(f"there is a filter {name!r} with another schema or key; take another name")
-        return found
+            index = self._indexes[name]
+            if (index.info.schema, index.info.key) != (definition.schema, key):
+                raise ConflictError(
+                    f"there is a filter {name!r} with another schema or key already; take another name"
+                )
+            if index.info.definition != definition:
+                await self._redefine(index, definition)
+            return index.info
+
+    async def _redefine(self, index: Index, new: Definition) -> None:
+        """Change how a filter matches, and then the log; where that fails, until the server ends only."""
+        former, filter = index.info.definition, index.filter
+        if new.matcher != former.matcher:
+            if new.matcher is None or AUTO in (_name(former.matcher), _name(new.matcher)):
+                raise ConflictError(
+                    f"the matcher of the filter {index.info.name!r} is {shown(former.matcher)}, which cannot "
+                    f"be changed to {shown(new.matcher)}: name one, neither from nor to {AUTO!r}"
+                )
+            await self.beside(filter.repack, whole(new.matcher))
+        if new.controller != former.controller:
+            filter.controller = new.controller or DEFAULT_CONTROLLER
+        filter.policy = resolve(new.order)
+        stored = msgspec.json.encode(new.to_json())
+        await self._store.change(self._log.redefine_filter, index.info.name, stored)
+        index.info = index.info._replace(definition=new)
 
     async def remove_filter(self, who: Identity, name: str) -> None:
         """Remove a filter with its subscriptions. For admins."""
@@ -798,7 +828,12 @@ def stopping() -> BusyError:
 
 def _info(row: FilterRow) -> FilterInfo:
     key = None if row.key is None else composed(row.key)
-    return FilterInfo(row.name, Schema.from_json(msgspec.json.decode(row.schema)), key, row.since)
+    return FilterInfo(row.name, Definition.from_json(msgspec.json.decode(row.schema)), key, row.since)
+
+
+def _name(named: Named | None) -> str | None:
+    found = whole(named)
+    return None if found is None else found["name"]
 
 
 def _lone(error: RTFilterError) -> RTFilterError:

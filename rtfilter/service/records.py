@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from rtfilter.definition import Definition
 from rtfilter.events.schema import Schema
 
 MOST_OF_A_PAGE: Final = 1000
@@ -18,12 +19,12 @@ BESIDE: Final = 320
 
 
 class FilterInfo(NamedTuple):
-    """A filter: a named schema, that is a type of events.
+    """A filter: a named schema, that is a type of events, and how they are matched.
 
     Attributes
     ----------
     name : str
-    schema : Schema
+    definition : Definition
     key : str or None
         The attribute that tells whose event it is, such as a truck or a symbol; see `Wish.order`.
     since : int
@@ -31,9 +32,14 @@ class FilterInfo(NamedTuple):
     """
 
     name: str
-    schema: Schema
+    definition: Definition
     key: str | None = None
     since: int = 0
+
+    @property
+    def schema(self) -> Schema:
+        """Of its events."""
+        return self.definition.schema
 
 
 class Wish(NamedTuple):

@@ -31,7 +31,7 @@ import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
 from rtfilter import sockets
-from rtfilter.events.schema import Schema
+from rtfilter.definition import Definition
 from rtfilter.service.access import Access
 from rtfilter.service.access import Limits as UserLimits
 from rtfilter.service.conversation import Conversation
@@ -91,13 +91,13 @@ def _folder(path: Path) -> Iterator[None]:
             raise
 
 
-def serve(settings: Settings, schema: Schema | None = None) -> int:
+def serve(settings: Settings, definition: Definition | None = None) -> int:
     """Serve until a signal tells to end; returns the exit code.
 
     Parameters
     ----------
     settings : Settings
-    schema : Schema, optional
+    definition : Definition, optional
         Of the filter that is meant where none is named.
 
     Returns
@@ -113,7 +113,7 @@ def serve(settings: Settings, schema: Schema | None = None) -> int:
     sys.setswitchinterval(SWITCH)
     os.umask(0o077)  # what is kept is nobody else's, also in a folder that others may read
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_serve(settings, schema))
+        return runner.run(_serve(settings, definition))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -136,13 +136,18 @@ class Opened(NamedTuple):
 
 
 async def _serve(
-    settings: Settings, schema: Schema | None, told: Callable[[Opened], None] | None = None
+    settings: Settings, definition: Definition | None, told: Callable[[Opened], None] | None = None
 ) -> int:
     """Open the doors once the pipeline runs, and tell so; returns as `serve` does.
 
     What can be refused is looked at before anything is made.
     """
     tls = _tls(settings)
+    if definition is not None:
+        try:
+            definition.require_whole("a server")
+        except ValueError as error:
+            raise DataError(f"--schema: {error}") from None
     async with AsyncExitStack() as stack:
         if settings.database is None and not (settings.data / LOG).exists():
             _require_users(settings, there=False)
@@ -155,7 +160,7 @@ async def _serve(
         pipeline, webhooks, alone = await stack.enter_async_context(_running(settings, metrics))
         metrics.registry.register(Counts(pipeline))
         _require_users(settings, there=not pipeline.users.open)
-        await _add_default(pipeline, schema)
+        await _add_default(pipeline, definition)
         tcp_port, sessions = None, await stack.enter_async_context(AsyncExitStack())
         if framed is not None:
             tcp_port = framed.getsockname()[1]
@@ -284,17 +289,19 @@ def _first_user(settings: Settings) -> list[str]:
     return [*lines, f"{users} add admin --role admin", f"{users} token admin"]
 
 
-async def _add_default(pipeline: Pipeline, schema: Schema | None) -> None:
+async def _add_default(pipeline: Pipeline, definition: Definition | None) -> None:
     """The filter that is meant where none is named."""
     everyone = Identity("", ALL)
-    if schema is None:
+    if definition is None:
         return
+    schema = definition.schema
+    alone = definition == Definition(schema)
+    if alone and any((one.name, one.schema) == (DEFAULT, schema) for one in pipeline.filters(everyone)):
+        return  # a schema says nothing of how the filter matches
     try:
-        await pipeline.add_filter(everyone, DEFAULT, schema)
-    except ConflictError:
-        raise DataError(
-            f"the filter {DEFAULT!r} has another schema already; leave out --schema, or use another folder"
-        ) from None
+        await pipeline.add_filter(everyone, DEFAULT, definition)
+    except ConflictError as error:
+        raise DataError(f"{error}; leave out --schema, or use another folder") from None
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | None:

@@ -15,8 +15,10 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from rtfilter.definition import DEFAULT_CONTROLLER, Definition
 from rtfilter.errors import SnapshotError
 from rtfilter.filter import EventFilter
+from rtfilter.options import whole
 from rtfilter.service.match import Index
 from rtfilter.service.records import FilterInfo
 from rtfilter.store.log import Log
@@ -46,14 +48,16 @@ def name_of(info: FilterInfo) -> str:
 
 def empty(info: FilterInfo, metrics: Metrics | None) -> EventFilter:
     """An empty filter. How many subscriptions nothing bounds is looked at before they are stored."""
-    return EventFilter(info.schema, max_unbounded=None, metrics=metrics or False)
+    made = info.definition.filter(metrics=metrics or False)
+    made.max_unbounded = None
+    return made
 
 
 def open_index(
     root: Path, info: FilterInfo, log: Log, settled: int, metrics: Metrics | None
 ) -> tuple[Index, int]:
     """The index of a filter as of the entry at `settled`, and how many changes no written index has."""
-    found = _newest(root / name_of(info), settled, metrics)
+    found = _newest(root / name_of(info), info.definition, settled, metrics)
     if found is None:
         index = Index(info, empty(info, metrics))
         return index, index.change(log.at(settled, info.name, info.since))
@@ -62,7 +66,9 @@ def open_index(
     return index, index.change(log.entries(position, settled, info.name))
 
 
-def _newest(folder: Path, settled: int, metrics: Metrics | None) -> tuple[EventFilter, int] | None:
+def _newest(
+    folder: Path, wanted: Definition, settled: int, metrics: Metrics | None
+) -> tuple[EventFilter, int] | None:
     for one in sorted(kept(folder), reverse=True):
         if one.upto > settled:  # of a log that lost its end: positions come again, for others
             _log.warning("%s is newer than the log; it is removed", one.path)
@@ -70,7 +76,13 @@ def _newest(folder: Path, settled: int, metrics: Metrics | None) -> tuple[EventF
             continue
         _log.info("opening %s", one.path)  # a large one may wait for its compiled code
         try:
-            found = EventFilter.load(one.path, metrics=metrics or False)
+            found = EventFilter.load(
+                one.path,
+                policy=wanted.order,
+                controller=wanted.controller or DEFAULT_CONTROLLER,
+                metrics=metrics or False,
+                matcher=whole(wanted.matcher),  # it may have been written before the definition was changed
+            )
         except SnapshotError as error:
             _log.warning("%s; it is built from the log", error)
             _remove(one.path)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from rtfilter.errors import PredicateError, RTFilterError
-from rtfilter.predicates.boxes import MAX_UNBOUNDED, unbounded
+from rtfilter.predicates.boxes import unbounded
 from rtfilter.predicates.many import compile_many
 from rtfilter.service.deliver import Owned
 from rtfilter.service.errors import RequestError, TooManyError
@@ -128,7 +128,7 @@ def subscription_of(logged: Logged) -> Subscription:
 
 
 def check(wishes: Sequence[Wish], index: Index, limited: bool = True) -> dict[int, RTFilterError]:
-    """What is wrong with wishes, by row; where not limited, however many nothing bounds.
+    """What is wrong with wishes, by row; where not limited, however many no box bounds.
 
     May take long: not for the event loop.
     """
@@ -143,18 +143,19 @@ def check(wishes: Sequence[Wish], index: Index, limited: bool = True) -> dict[in
     compiled = compile_many([wishes[row].where for row in rows], index.info.schema, refused.__setitem__)
     for place, why in refused.items():
         wrong[rows[place]] = why
-    if not limited:
+    most = index.info.definition.max_unbounded
+    if not limited or most is None or not index.filter.takes.boxes:
         return wrong
     free = unbounded(compiled.boxes, index.info.schema)
     if free.any():
         owners = compiled.owners
         taken = {int(compiled.rows[at if owners is None else owners[at]]) for at in free.nonzero()[0]}
-        left = MAX_UNBOUNDED - index.filter.stats()["unbounded"]
+        left = most - index.filter.stats()["unbounded"]
         for place in sorted(taken)[max(left, 0) :]:
             wrong[rows[place]] = TooManyError(
                 "nothing bounds this predicate, so that nearly every event must be checked exactly, and "
-                f"this filter has {MAX_UNBOUNDED} such subscriptions; compare an attribute with a constant "
-                "as well"
+                f"this filter has {most} such subscriptions (max_unbounded); compare an attribute with a "
+                "constant as well"
             )
     return wrong
 

@@ -30,6 +30,7 @@ from weakref import WeakKeyDictionary
 from rtfilter import EventFilter, Schema, SnapshotError
 from rtfilter.filter import KIND
 from rtfilter.index import ready
+from rtfilter.matchers.registry import MATCHERS
 from rtfilter.matching.growing import LARGE, MOVED, SMALL
 from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
@@ -89,8 +90,16 @@ class Lease:
 
     @property
     def matcher(self) -> str:
-        """The matcher of all executors: a small index stays a scan, so that all estimate work alike."""
-        return SMALL if self.scan and self.subscriptions < MOVED else LARGE
+        """The matcher of all executors: that of the index, with the options that were saved.
+
+        A scan stays one while it is small, so that all estimate work alike. An R*-tree takes the place of
+        what trials chose, and of a class of your own, which executors may not have.
+        """
+        meta = json.loads(self.manifest)["meta"]
+        saved = meta.get("matcher")
+        if saved == SMALL and self.subscriptions < MOVED:
+            return SMALL
+        return saved if saved in MATCHERS and saved != SMALL and "auto" not in meta else LARGE
 
     def open(self) -> EventFilter:
         """Return the index, mapped once by this process. Raises `SnapshotError`."""

@@ -393,7 +393,8 @@ def build_sharded(
     """Build an index of any size on the executors, in shards of neighbouring subscriptions.
 
     Space is cut on a sample of the subscriptions by the rule that packs the nodes of the R*-tree. Each task
-    packs one shard; the driver gets only the boxes of the leaves.
+    packs one shard; the driver gets only the boxes of the leaves. Shards are R*-trees, whose leaves say where
+    an event is searched; a filter with another matcher goes to `match_frame` as a whole.
 
     Parameters
     ----------

@@ -355,8 +355,8 @@ class ChangeStage:
         if path is None:
             raise SnapshotError(f"{self.place}: only an index in shards can be changed there; build_sharded")
         if self._filter is None:
-            grows = lease_of(self.place).scan
-            self._filter = EventFilter.load(path, matcher=None if grows else "rtree")
+            lease = lease_of(self.place)
+            self._filter = EventFilter.load(path, matcher=None if lease.scan else lease.matcher)
         filter, self._filter = self._filter, None  # after a failure it may hold half of a change
         subscriptions, _ = SubscriptionFrame.of(given, filter.schema).usable(self.on_error)
         table = subscriptions.frame.select(*map(quoted, subscriptions.layout.names)).toArrow()

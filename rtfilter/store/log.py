@@ -278,6 +278,11 @@ class Log:
         self.head = head
         return made
 
+    def redefine_filter(self, name: str, schema: bytes) -> None:
+        """Replace what `put_filter` keeps as the schema of a filter, durably."""
+        with self._write() as connection:
+            connection.execute(sql.update(FILTERS).where(FILTERS.c.name == name).values(schema=schema))
+
     def remove_filter(self, name: str) -> None:
         """Forget a filter."""
         with self._write() as connection:

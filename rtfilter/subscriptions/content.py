@@ -138,7 +138,7 @@ class Subscriptions(Changing):
                 assert self.adopting is not None
                 self.adopting.adopt(copy.matcher)
             self.predicates, self.unmatchable = copy.predicates, copy.unmatchable
-            self.unbounded.handles = copy.unbounded.handles
+            self.unbounded.handles, self.unbounded.boxes = copy.unbounded.handles, copy.unbounded.boxes
             self.labels = copy.labels
             assert made.freed is not None
             self._freed = made.freed
@@ -184,8 +184,8 @@ class Subscriptions(Changing):
         own = self.handles()
         takes = other.matcher.takes
         boxes = self.matcher.takes.boxes and takes.boxes and takes.everything and takes.missing
-        known = isinstance(self.factory, str) and isinstance(matcher, str)  # others may leave some out
-        if self.factory is other.factory or (boxes and known):  # else predicates are read anew
+        known = isinstance(self.factory, str) and isinstance(other.factory, str)  # others may leave some out
+        if self.factory == other.factory or (boxes and known):  # else predicates are read anew
             slices.take(other, [slices.read(self, own)])
         else:
             draft = other.draft([one for one in map(self.get, own.tolist()) if one is not None])

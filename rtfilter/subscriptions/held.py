@@ -6,7 +6,7 @@ What is beyond its deadline is gone for those who ask, and is removed later, som
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import inf
 from operator import index
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -93,7 +93,8 @@ class Held(Handles):
     def use(self, matcher: Matcher, factory: Factory, before: Former = NONE_BEFORE) -> None:
         """Be of a matcher from now on, which has the same subscriptions; a second time does nothing."""
         self.matcher, self.levels = matcher, leveled(matcher)
-        self.factory, self.name, self.before = factory, name_of(factory), before
+        self.name, self.before = name_of(factory), before
+        self.factory = self.name if isinstance(factory, Mapping) else factory  # the matcher has the options
         self.replacing = matcher if isinstance(matcher, Replacing) else None
         self.scannable = matcher if isinstance(matcher, Scannable) else None
         self.adopting = matcher if isinstance(matcher, Adopting) else None

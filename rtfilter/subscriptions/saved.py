@@ -60,16 +60,18 @@ def from_arrays(
     schema: Schema | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Subscriptions:
-    """The subscriptions of `to_arrays`, with another matcher if one is given.
+    """The subscriptions of `to_arrays`, with another matcher, or with other options, if one is given.
 
-    One that is not registered has to be given. Raises `SnapshotError` if another is given although it
-    saved arrays of its own, and `ValueError` or `LookupError` for what `to_arrays` cannot have made.
+    A name alone leaves the options as they are. A matcher that is not registered has to be given. Raises
+    `SnapshotError` if another is given although it saved arrays of its own, and `ValueError` or `LookupError`
+    for what `to_arrays` cannot have made.
     """
     saved = meta.get("matcher", "rtree")
     own = saved if saved in MATCHERS or matcher is None else matcher
     chosen = factory_of(own)
     known = Schema.from_json(meta["schema"]) if schema is None else schema
-    made = chosen(known, **meta.get("options", {})) if isinstance(chosen, type) else chosen(known)
+    options = meta.get("options", {})
+    made = chosen(known, **options) if own == saved or isinstance(chosen, type) else chosen(known)
     predicates = PredicateStore.from_arrays(arrays)
     if arrays["boxless_ids"].dtype.kind not in "iu":
         raise ValueError("the ids without boxes are no integers")
@@ -108,7 +110,16 @@ def from_arrays(
     if kind not in (None, int) or not {"deadlines", "metadata_handles"}.isdisjoint(arrays):
         held.labels = Labels.from_arrays(kind, arrays, held.handles())
         held.reuse()
-    return held if matcher is None or name_of(matcher) == name_of(own) else held.with_matcher(matcher)
+    if matcher is None or (name_of(matcher) == name_of(own) and _has_options(held, matcher)):
+        return held
+    return held.with_matcher(matcher)
+
+
+def _has_options(held: Subscriptions, matcher: Factory) -> bool:
+    """Whether the matcher has the options that another of its name would have."""
+    if not isinstance(matcher, Mapping):
+        return True
+    return dict(factory_of(matcher)(held.schema).options) == dict(held.matcher.options)
 
 
 def _saved_filters(held: Subscriptions, arrays: Mapping[str, AnyArray], boxes: bool) -> Filters:

@@ -9,7 +9,7 @@ import numpy as np
 
 from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.matchers.filters import Filters
-from rtfilter.predicates.store import Kept
+from rtfilter.predicates.store import Kept, kept
 from rtfilter.subscriptions.held import Held
 from rtfilter.subscriptions.ids import NO_IDS
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
@@ -84,8 +84,13 @@ def _kept(held: Held, handles: list[int]) -> list[tuple[int, Kept]]:
 
 
 def take(held: Held, parts: Sequence[Part], without: IntArray = NO_IDS) -> None:
-    """Add parts of others, without some handles. Nobody else may use these meanwhile, and nobody is told."""
+    """Add parts of others, without some handles. Nobody else may use these meanwhile, and nobody is told.
+
+    The parts may be boxes where the matcher takes predicates, or the other way.
+    """
     left_out = set(without.tolist())
+    # First, as predicates that were compiled to boxes are joined as boxes, and impossible ones have none.
+    filters = Filters.joined(held.schema, [part.filters for part in parts], without)
     for part in parts:
         asked = _asked(held, part)
         for handle, predicate in part.kept:
@@ -93,10 +98,20 @@ def take(held: Held, parts: Sequence[Part], without: IntArray = NO_IDS) -> None:
                 held.predicates.put(handle, predicate, handle in asked)
         held.unmatchable.update(handle for handle in part.unmatchable if handle not in left_out)
     _take_labels(held, [part for part in parts if part.labels is not NO_LABELS], without)
-    filters = Filters.joined(held.schema, [part.filters for part in parts], without)
+    if not held.matcher.takes.boxes:
+        filters = _as_predicates(held, filters)
     held.ends.add(filters.ends)
-    held.unbounded.note(filters)
-    held.matcher.add(filters)
+    held.fill(filters.ids, filters)
+
+
+def _as_predicates(held: Held, filters: Filters) -> Filters:
+    """The predicates that are kept of filters, and those of bounds, which then are kept too."""
+    known = np.array([id for id in filters.ids.tolist() if id in held.predicates], np.int64)
+    bounds = Filters.joined(held.schema, [filters], known)
+    for handle, predicate in zip(bounds.ids.tolist(), bounds.predicates(), strict=True):
+        held.predicates.put(handle, kept(predicate, True))
+    found = [one for one in map(held.predicates.get, filters.ids.tolist()) if one is not None]
+    return Filters.of_predicates(held.schema, found, filters.ids)
 
 
 def _asked(held: Held, part: Part) -> Collection[int]:

@@ -22,6 +22,7 @@ class Unbounded:
 
     Attributes
     ----------
+    boxes : bool
     handles : set of int
         With those that are being added.
     most : int or None
@@ -29,7 +30,7 @@ class Unbounded:
     """
 
     def __init__(self, boxes: bool) -> None:
-        self._boxes = boxes
+        self.boxes = boxes
         self.handles: set[int] = set()
         self.most: int | None = MAX_UNBOUNDED
 
@@ -40,7 +41,7 @@ class Unbounded:
 
         One handle may be that of a subscription that they replace.
         """
-        if self.most is None or not self._boxes:
+        if self.most is None or not self.boxes:
             return
         rows = filters.unbounded()
         if not len(rows) or len(self.handles) + len(rows) <= self.most:
@@ -60,7 +61,7 @@ class Unbounded:
 
     def note(self, filters: Filters) -> None:
         """Count those of some subscriptions from now on."""
-        if self._boxes:
+        if self.boxes:
             rows = filters.unbounded()
             if len(rows):
                 self.handles.update(filters.ids[rows].tolist())

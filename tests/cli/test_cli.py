@@ -766,6 +766,16 @@ def test_index_build_replaces_an_index_and_nothing_else(index, capsys):
     assert not os.path.exists("new")
 
 
+def test_an_index_and_a_match_take_how_a_filter_matches(files, capsys):
+    defined = json.dumps({"schema": SCHEMA, "matcher": {"name": "filter-nodes", "bit_lists": 0.5}})
+    build = ["index", "build", "subs.jsonl", "--schema", defined, "--out", "nodes"]
+    assert "leave it out, as --schema says the matcher" in fails(capsys, *build, "--capacity", "8", "16")
+    assert main(build) == 0
+    assert EventFilter.load("nodes")._subscriptions.matcher.options == {"bit_lists": 0.5}
+    assert main(["match", "subs.jsonl", "events.jsonl", "--schema", defined]) == 0
+    assert csv_pairs(capsys.readouterr().out) == expected(files)
+
+
 def test_index_info(index, capsys):
     assert main(["index", "info", "index", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)

@@ -11,6 +11,9 @@ from rtfilter.cli import _parser, main, replay
 from rtfilter.replay import run
 from rtfilter.replay.workloads.registry import BOXES, MODULES, WORKLOADS
 
+DEFINED = (
+    '{"schema": {"price": "float"}, "matcher": "filter-nodes", "controller": {"name": "wang", "rounds": 2}}'
+)
 QUICK = ["--subscriptions", "50", "--bursts", "6", "--sizes", "4", "--insert", "3", "--delete", "3"]
 
 
@@ -103,8 +106,38 @@ def test_each_controller_can_be_replayed(name, capsys):
 
 
 @pytest.mark.parametrize(
+    ("given", "matcher", "controller"),
+    [
+        (["wide", *QUICK, "--matcher", "counting", "--controller", "wang"], "counting", "WangController"),
+        (
+            ["subs.jsonl", "events.jsonl", "--bursts", "2", "--sizes", "4", "--schema", DEFINED],
+            "filter-nodes",
+            "WangController",
+        ),
+        (
+            ["wide", *QUICK, "--controller", '{"name": "wang", "rounds": 2}', "--threshold", "9"],
+            "rtree",
+            "WangController",
+        ),
+    ],
+)
+def test_the_systems_of_the_papers_can_be_replayed(given, matcher, controller, capsys):
+    assert main(["replay", *given, "--json", "o.json"]) == 0
+    said = json.loads(Path("o.json").read_text())
+    assert said["index"]["matcher"]["name"] == matcher
+    (shown,) = said["controllers"].values()
+    assert (shown["controller"], shown["rounds"]) == (controller, 2 if matcher != "counting" else 16)
+
+
+@pytest.mark.parametrize(
     ("given", "said"),
     [
+        (["--matcher", "tree"], "unknown matcher 'tree'; choose one of scan"),
+        (
+            ["--matcher", "counting", "--rtree-every", "2"],
+            "--rtree-every compares trees; leave out --matcher",
+        ),
+        (["--controller", "valley"], "unknown controller 'valley'; choose one of cost"),
         (["--level", "1"], "a fixed --level needs a fixed --group too"),
         (["--controller", "wang", "--group", "4"], "--controller wang chooses itself"),
         (["--controller", "level", "--level", "1", "--group", "4"], "--controller level chooses itself"),

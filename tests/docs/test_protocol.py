@@ -12,6 +12,7 @@ import pytest
 from test_pages import run
 
 from rtfilter import Schema
+from rtfilter.definition import Definition
 from rtfilter.service import errors
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.frames import Asked, FrameError, Reader, Told, write
@@ -38,7 +39,9 @@ def server(path):
     async def serve():
         pipeline = Pipeline(Log(engine(f"sqlite:///{path}/log.sqlite")), path, keeping=Keeping(redeliver=1.0))
         await pipeline.start()
-        await pipeline.add_filter(Identity("root"), "default", Schema({"price": float, "symbol": str}))
+        await pipeline.add_filter(
+            Identity("root"), "default", Definition(Schema({"price": float, "symbol": str}))
+        )
         end = asyncio.Event()
         over.append((asyncio.get_running_loop(), end))
         bound = socket.create_server(("127.0.0.1", 0))

@@ -14,6 +14,7 @@ import pytest
 
 import forks
 import postgresql
+from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.service import authenticate, pipeline, subscriptions
 from rtfilter.service.doors import bodies, patience, routes, websocket
 from rtfilter.service.settings import Settings
@@ -233,6 +234,9 @@ def test_the_limits_that_are_fixed_are_those_of_the_code():
         "an idempotency key": pipeline.MOST_KEY,
         "a user's name": authenticate.MOST,
         "filters": pipeline.MOST_FILTERS,
+        "subscriptions of a filter that no box bounds, where `max_unbounded` says no other number": (
+            MAX_UNBOUNDED
+        ),
         "seconds until CONNECT, without the look-up of the user": websocket.CONNECT_WITHIN,
         "seconds in which a peer takes or sends nothing that it owes": bodies.SILENT,
     }

@@ -540,7 +540,7 @@ test_any_interleaving = FilterMachine.TestCase
         (lambda f: f.match_batch(np.zeros((2, 5))), EventError, "shape"),
         (lambda f: f.match_batch(7), EventError, "events"),
         (lambda f: f.match_batch({"price": [1, 30]}), EventError, "list of dicts"),
-        (lambda f: EventFilter(f.schema, controller="fixed"), TypeError, "adaptive"),
+        (lambda f: EventFilter(f.schema, controller=7), TypeError, "adaptive"),
     ],
 )
 def test_wrong_input_says_what_to_do_and_changes_nothing(prices, act, error, message):

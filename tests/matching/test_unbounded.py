@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kinds import EACH_BOXED, KINDS, id_of, require_sound
 from rtfilter import EventFilter, PredicateError, Schema
 from rtfilter.cli.subscription_files import build_filter
+from rtfilter.definition import Definition
 from rtfilter.filter import KIND
 from rtfilter.matching.updates import Updates
 from rtfilter.snapshots import arrays as snapshot
@@ -277,5 +278,5 @@ TestCounting.settings = settings(max_examples=15, stateful_step_count=20, deadli
 def test_the_command_line_has_no_limit(tmp_path):
     path = tmp_path / "subscriptions.csv"
     path.write_text("where\n" + "bid >= ask\n" * 1001, encoding="utf-8")
-    filter = build_filter(str(path), SCHEMA)
+    filter = build_filter(str(path), Definition(SCHEMA, max_unbounded=None))
     assert (len(filter), unbounded(filter), filter.max_unbounded) == (1001, 1001, None)

@@ -12,14 +12,26 @@ from rtfilter.overlay.routing_messages import Event, Notify, Subscriptions
 NUMBERS = count(1)
 
 
-def settled(*names, strategy="hybrid", first="a1"):
+def settled(*names, strategy="hybrid", first="a1", **router):
     """A network that has found together; the cluster of the first is the root."""
-    network = Network(first, strategy=strategy)
+    network = Network(first, strategy=strategy, **router)
     network.run(6)
     for name in names:
         network.start(name)
     network.run(20)
     return network
+
+
+def test_brokers_with_filter_nodes_and_with_counting_route_alike():
+    alerts = []
+    for matchers in ({}, {"trade": "filter-nodes"}, {"trade": "counting"}):
+        network = settled("a2", "b1", "c1", matchers=matchers)
+        for broker, low in {"a1": 1, "a2": 2, "b1": 3, "c1": 5}.items():
+            network.subscribe(broker, f"at {broker}", f"x > {low}")
+        network.run(2)
+        alerts.append([publish(network, broker, x) for broker in ("a2", "b1") for x in (1.5, 4, 9)])
+    assert alerts[1:] == alerts[:1] * 2
+    assert any(alerts[0])
 
 
 def publish(network, broker, x):

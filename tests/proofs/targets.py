@@ -16,6 +16,7 @@ import msgspec
 
 from proofs import arrow_bodies, frames
 from rtfilter import EventFilter, Schema
+from rtfilter.definition import Definition
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.frames import Asked, Frame, write
@@ -90,7 +91,7 @@ def _pipeline() -> tuple[asyncio.AbstractEventLoop, Pipeline]:
     async def start() -> Pipeline:
         pipeline = Pipeline(Log(engine(f"sqlite:///{folder}/log.sqlite")), folder)
         await pipeline.start()
-        await pipeline.add_filter(Identity("root"), "default", SCHEMA, "symbol")
+        await pipeline.add_filter(Identity("root"), "default", Definition(SCHEMA), "symbol")
         return pipeline
 
     return loop, loop.run_until_complete(start())
@@ -186,7 +187,7 @@ def _of(read: Callable[[bytes], Any], data: bytes) -> Any:
 
 @cache
 def _index() -> Index:
-    return Index(FilterInfo("default", SCHEMA, "symbol", 0), EventFilter(SCHEMA))
+    return Index(FilterInfo("default", Definition(SCHEMA), "symbol", 0), EventFilter(SCHEMA))
 
 
 EVENT = {"price": 120.5, "symbol": "ACME", "size": 3, "open": True, "to": {"city": "Rom"}}

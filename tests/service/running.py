@@ -9,6 +9,7 @@ import threading
 from contextlib import contextmanager
 
 from rtfilter import Schema
+from rtfilter.definition import Definition
 from rtfilter.service import server
 from rtfilter.service.settings import settings
 
@@ -60,7 +61,8 @@ class Running:
 
 @contextmanager
 def running(folder, schema=SCHEMA, ended=0, **flags):
-    """Run a server; `ended` is the exit code that is expected."""
+    """Run a server with a filter of a schema or a definition; `ended` is the exit code that is expected."""
+    definition = Definition(schema) if isinstance(schema, Schema) else schema
     told, found, failed = threading.Event(), [], []
 
     def opened(one):
@@ -71,7 +73,7 @@ def running(folder, schema=SCHEMA, ended=0, **flags):
         try:
             with asyncio.Runner(loop_factory=server._loop_factory()) as runner:
                 given = settings(data=folder, **{"port": 0, **flags})
-                failed.append(runner.run(server._serve(given, schema, opened)))
+                failed.append(runner.run(server._serve(given, definition, opened)))
         except BaseException as error:
             failed.append(error)
         finally:

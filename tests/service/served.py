@@ -4,6 +4,7 @@ import asyncio
 import json
 
 from rtfilter import Schema
+from rtfilter.definition import Definition
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Wish
 from rtfilter.service.roles import Identity, Role
@@ -11,20 +12,25 @@ from rtfilter.store.database import engine
 from rtfilter.store.log import Log
 
 SCHEMA = Schema({"price": float, "symbol": str})
+DEFINED = Definition(SCHEMA)
 ADMIN = Identity("root", frozenset(Role))
 ANN, BOB = (Identity(name, frozenset({Role.SUBSCRIBER})) for name in ("ann", "bob"))
 CARL = Identity("carl", frozenset({Role.PUBLISHER}))
 
 
-def served(path, *scripts, key="symbol", url=None, **more):
-    """Run each script with a pipeline of its own, all with the same database."""
+def served(path, *scripts, key="symbol", url=None, definition=DEFINED, **more):
+    """Run each script with a pipeline of its own, all with the same database.
+
+    Each begins with a filter of the definition; with None, with what the script before it has left.
+    """
 
     async def run(script):
         log = Log(engine(url or f"sqlite:///{path}/log.sqlite"))
         pipeline = Pipeline(log, path, **more)
         await pipeline.start()
         try:
-            await pipeline.add_filter(ADMIN, "default", SCHEMA, key)
+            if definition is not None:
+                await pipeline.add_filter(ADMIN, "default", definition, key)
             return await unless_died(pipeline, script)
         finally:
             assert pipeline.healthy

@@ -8,6 +8,7 @@ import pytest
 from served import ADMIN, ANN, CARL, SCHEMA, events, publish, served, subscribe
 
 from rtfilter.adaptive.controllers import FixedPlan
+from rtfilter.definition import Definition
 from rtfilter.matching.stream import Stream
 from rtfilter.service.doors.problems import TITLES
 from rtfilter.service.measures import FOLD_AT, FOLD_EVENTS, KINDS, STAGES, Measures, Times
@@ -109,7 +110,7 @@ def test_transactions_and_batches_are_measured(tmp_path):
 
 def test_a_removed_filter_has_no_response_any_more(tmp_path):
     async def script(pipeline):
-        await pipeline.add_filter(ADMIN, "other", SCHEMA)
+        await pipeline.add_filter(ADMIN, "other", Definition(SCHEMA))
         await publish(pipeline, 1)
         before = set(pipeline.measures.response)
         await pipeline.remove_filter(ADMIN, "default")

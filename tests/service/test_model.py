@@ -14,6 +14,7 @@ import sqlalchemy
 from served import ADMIN, ANN, BOB, CARL, SCHEMA
 
 from lengths import long_but
+from rtfilter.definition import Definition
 from rtfilter.errors import RTFilterError
 from rtfilter.service.backlog import Bounds
 from rtfilter.service.conversation import Conversation, Outbox
@@ -157,7 +158,7 @@ class World:
         self.pipeline.deliver._clock = lambda: self.now
         await self.pipeline.start()
         for name in FILTERS:
-            await self.pipeline.add_filter(ADMIN, name, SCHEMA, "symbol")
+            await self.pipeline.add_filter(ADMIN, name, Definition(SCHEMA), "symbol")
 
     async def crash(self):
         """End without a last progress; what is being written may be written or not."""
@@ -228,7 +229,7 @@ class World:
 
     async def remove_filter(self):
         await self.pipeline.remove_filter(ADMIN, "other")
-        await self.pipeline.add_filter(ADMIN, "other", SCHEMA, "symbol")
+        await self.pipeline.add_filter(ADMIN, "other", Definition(SCHEMA), "symbol")
 
     async def acknowledge(self):
         user = self.random.choice(list(USERS))

@@ -15,6 +15,7 @@ from served import ADMIN, ANN, BOB, CARL, SCHEMA, events, pairs, publish, served
 
 from rtfilter import EventFilter, Schema
 from rtfilter.adaptive.controllers import FixedPlan
+from rtfilter.definition import Definition
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.service import minding, reading, snapshots, writing
 from rtfilter.service.backlog import Bounds, Policy
@@ -215,7 +216,7 @@ def test_a_database_that_is_away_is_logged_once_and_once_when_it_is_back(tmp_pat
                 for name in ("commit", "before", "put_filter"):
                     patch.setattr(Log, name, fail)
                 with pytest.raises(BusyError):
-                    await pipeline.add_filter(ADMIN, "more", SCHEMA)
+                    await pipeline.add_filter(ADMIN, "more", Definition(SCHEMA))
                 for _ in range(3):
                     with pytest.raises(BusyError):
                         await publish(pipeline, 1)
@@ -284,10 +285,9 @@ def test_a_report_tells_of_each_row(tmp_path):
     assert served(tmp_path, script) == [True]
 
 
-def test_too_many_unbounded_and_too_many_subscriptions_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("rtfilter.service.subscriptions.MAX_UNBOUNDED", 2)
-
+def test_too_many_unbounded_and_too_many_subscriptions_are_refused(tmp_path):
     async def script(pipeline):
+        await pipeline.add_filter(ADMIN, "default", Definition(SCHEMA, max_unbounded=2), "symbol")
         free = Wish("price * 2 > price")
         found = await pipeline.subscribe_many(ANN, "default", [free, Wish("price > 1"), free, free])
         assert [type(one) for one in found] == [int, int, int, TooManyError]
@@ -399,13 +399,13 @@ def test_events_of_one_key_are_told_in_order(tmp_path):
 def test_filters_are_apart(tmp_path):
     async def script(pipeline):
         other = Schema({"level": int})
-        info = await pipeline.add_filter(ADMIN, "other", other)
-        assert await pipeline.add_filter(ADMIN, "other", other) == info
+        info = await pipeline.add_filter(ADMIN, "other", Definition(other))
+        assert await pipeline.add_filter(ADMIN, "other", Definition(other)) == info
         with pytest.raises(ConflictError):
-            await pipeline.add_filter(ADMIN, "other", Schema({"level": float}))
+            await pipeline.add_filter(ADMIN, "other", Definition(Schema({"level": float})))
         for name in ["", "..", "a/b", "x" * 65]:
             with pytest.raises(RequestError):
-                await pipeline.add_filter(ADMIN, name, other)
+                await pipeline.add_filter(ADMIN, name, Definition(other))
         id = await pipeline.subscribe(ANN, "other", Wish("level > 3"))
         await subscribe(pipeline, "price > 3")
         (place,) = await pipeline.publish(CARL, "other", [b'{"level": 5}'])
@@ -420,7 +420,7 @@ def test_filters_are_apart(tmp_path):
         (ended,) = pipeline.pending(ANN)
         assert ended.ended == "its filter was removed"
         await pipeline.acknowledge(ANN, [ended.position])
-        info = await pipeline.add_filter(ADMIN, "other", Schema({"price": float}))
+        info = await pipeline.add_filter(ADMIN, "other", Definition(Schema({"price": float})))
         assert (await pipeline.query(ADMIN, "other")).events == []
         assert await pipeline.subscriptions(ANN, "other") == []
         return info
@@ -525,7 +525,7 @@ def test_roles_are_needed(tmp_path):
             Role.ADMIN: [
                 lambda who: pipeline.subscriptions(who, user="ann"),
                 lambda who: pipeline.subscriptions(who, everyone=True),
-                lambda who: pipeline.add_filter(who, "x", Schema({"a": int})),
+                lambda who: pipeline.add_filter(who, "x", Definition(Schema({"a": int}))),
                 lambda who: pipeline.remove_filter(who, "x"),
             ],
         }.items():
@@ -939,7 +939,7 @@ def test_work_beside_has_ended_with_the_server(tmp_path, monkeypatch):
     async def script(fails):
         pipeline = Pipeline(Log(engine(f"sqlite:///{tmp_path}/log.sqlite")), tmp_path)
         await pipeline.start()
-        await pipeline.add_filter(ADMIN, "default", SCHEMA, "symbol")
+        await pipeline.add_filter(ADMIN, "default", Definition(SCHEMA), "symbol")
         if fails:
             while not pipeline._minder._background:
                 await asyncio.sleep(0)
@@ -979,10 +979,9 @@ def test_a_long_query_keeps_nobody_waiting(tmp_path, monkeypatch):
     assert served(tmp_path, script) == [(True, [True] * 5)]
 
 
-def test_a_repeated_subscribe_has_its_answer_also_at_a_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr("rtfilter.service.subscriptions.MAX_UNBOUNDED", 1)
-
+def test_a_repeated_subscribe_has_its_answer_also_at_a_limit(tmp_path):
     async def script(pipeline):
+        await pipeline.add_filter(ADMIN, "default", Definition(SCHEMA, max_unbounded=1), "symbol")
         pipeline.users.most_subscriptions = 2
         wishes = [Wish("price IS NOT NULL"), Wish("price > 1")]
         made = await pipeline.subscribe_many(ANN, "default", wishes, "k")
@@ -1020,7 +1019,7 @@ def test_events_of_a_nested_key_are_told_in_order(tmp_path):
 
     async def script(pipeline):
         schema = Schema({"truck.id": str, "price": float})
-        await pipeline.add_filter(ADMIN, "trucks", schema, "truck.id")
+        await pipeline.add_filter(ADMIN, "trucks", Definition(schema), "truck.id")
         index = pipeline._indexes["trucks"].filter
         index.controller = FixedPlan(0, 1)
         index.policy = lambda workload: np.arange(len(workload))[::-1]
@@ -1151,7 +1150,7 @@ def test_a_user_is_removed_though_the_last_position_is_that_of_a_filter(tmp_path
         await subscribe(pipeline, "price > 0")
         await publish(pipeline, 1)
         await pipeline.unsubscribe(ANN, pipeline.pending(ANN)[0].subscriptions[0])
-        await pipeline.add_filter(ADMIN, "other", SCHEMA)
+        await pipeline.add_filter(ADMIN, "other", Definition(SCHEMA))
         async with asyncio.timeout(60):
             await pipeline._forget("ann")
 

@@ -17,6 +17,7 @@ from websockets.sync.client import connect
 import forks
 from lengths import long_but
 from rtfilter import Schema
+from rtfilter.definition import Definition
 from rtfilter.service import server as module
 from rtfilter.service.access.passwords import Passwords
 from rtfilter.service.server import DataError
@@ -34,7 +35,10 @@ def test_another_schema_is_refused_and_none_is_the_same(tmp_path):
         first = server.ask("GET", "/filters").body
     with running(tmp_path, schema=None) as server:
         assert server.ask("GET", "/filters").body == first
-    with pytest.raises(DataError, match="another schema already"), running(tmp_path, Schema({"x": int})):
+    with (
+        pytest.raises(DataError, match="another schema or key already"),
+        running(tmp_path, Schema({"x": int})),
+    ):
         pass
 
 
@@ -100,7 +104,7 @@ def test_a_file_is_no_folder(tmp_path, monkeypatch, below):
     monkeypatch.setattr(module, "configure", lambda level: None)
     (tmp_path / "notes").write_text("mine")
     with pytest.raises(NotADirectoryError, match=r"is a file; name a folder with --data: '.*notes'"):
-        module.serve(settings(data=tmp_path / "notes" / below, port=0), SCHEMA)
+        module.serve(settings(data=tmp_path / "notes" / below, port=0), Definition(SCHEMA))
 
 
 def test_a_database_of_another_version_is_told(tmp_path):
@@ -181,7 +185,7 @@ def test_a_server_that_is_refused_leaves_nothing_behind(tmp_path, monkeypatch, g
         port = taken.getsockname()[1]
         flags = {"port": 0} | {name: port if one == "TAKEN" else one for name, one in given.items()}
         with pytest.raises((DataError, OSError), match=said):
-            module.serve(settings(data=tmp_path / "new" / "er", **flags), SCHEMA)
+            module.serve(settings(data=tmp_path / "new" / "er", **flags), Definition(SCHEMA))
     assert [*tmp_path.iterdir()] == []
 
 

@@ -394,6 +394,13 @@ def test_a_lease_holds_nothing_of_the_index(alerts):
     assert lease.open() is lease.open()
 
 
+def test_executors_have_the_matcher_of_a_filter_with_its_options():
+    filter = EventFilter(Schema({"price": float}), matcher={"name": "filter-nodes", "bit_lists": 0.5})
+    filter.subscribe_many(["price < 10", "price > 5"])
+    held = leases.lend(LOCAL, filter).open()._subscriptions
+    assert (held.name, dict(held.matcher.options)) == ("filter-nodes", {"bit_lists": 0.5})
+
+
 def test_files_that_spark_sent_are_put_together_once(alerts, rows, tmp_path, monkeypatch):
     alerts.save(tmp_path / "index")
     lease = leases.lend(LOCAL, tmp_path / "index")

@@ -315,6 +315,8 @@ def test_filters_are_kept(opened):
     put(opened, event())
     made = opened.put_filter("f", b"[]", "a")
     assert (made.since, opened.filters()) == (2, [made])
+    opened.redefine_filter("f", b"[1]")
+    assert opened.filters() == [made._replace(schema=b"[1]")]
     assert put(opened, event()) == 3
     opened.remove_filter("f")
     assert opened.filters() == []

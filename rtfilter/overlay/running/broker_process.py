@@ -16,6 +16,7 @@ import msgspec
 
 from rtfilter.errors import RTFilterError
 from rtfilter.events.schema import Schema
+from rtfilter.matchers.registry import Factory
 from rtfilter.overlay.broker import Broker, Out
 from rtfilter.overlay.membership import (
     RENDEZVOUS_POINT,
@@ -44,6 +45,7 @@ from rtfilter.overlay.running.process import Process, now
 from rtfilter.overlay.running.settings import POINT, BrokerSettings, SettingsError, host_and_port
 from rtfilter.overlay.sending import Message, Send
 from rtfilter.overlay.switching import Switched
+from rtfilter.overlay.table import NO_MATCHERS
 from rtfilter.store.brokers import BrokerStore, Memory
 from rtfilter.watch.metrics import serve
 
@@ -63,6 +65,8 @@ class BrokerProcess(Process):
     store : BrokerStore
     address : str
         Where others reach it.
+    matchers : mapping of str to Factory
+        As of `Router`.
     """
 
     settings: BrokerSettings
@@ -74,6 +78,7 @@ class BrokerProcess(Process):
         key: Key,
         store: BrokerStore,
         address: str,
+        matchers: Mapping[str, Factory] = NO_MATCHERS,
     ) -> None:
         hello = Hello(
             Role.BROKER,
@@ -102,6 +107,7 @@ class BrokerProcess(Process):
             slack=settings.slack,
             longest=settings.message,
             assigned=settings.assigned,
+            matchers=matchers,
         )
         if memory[8:]:
             router.resume(msgspec.msgpack.decode(memory[8:], type=Switched))

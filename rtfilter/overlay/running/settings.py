@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Meta
 
 from rtfilter import sockets
+from rtfilter.definition import Definition
 from rtfilter.errors import RTFilterError
-from rtfilter.events.schema import Schema
 from rtfilter.overlay import membership
 from rtfilter.overlay.membership import Contact
 from rtfilter.overlay.running.client_work import Patience
@@ -115,7 +115,8 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cluster : str
         Of the brokers that reach each other by multicast, or know each other as `peers`; by default its name.
     schema : str
-        The event types, the same at all brokers: JSON or a file of it, an object with a schema for each name.
+        The event types: JSON or a file of it, an object with a schema for each name, the same at all brokers;
+        or with an object of ``schema`` and ``matcher``, where each broker may have another matcher.
     rendezvous : str
         ``host:port`` of the rendezvous point.
     address : str
@@ -202,7 +203,7 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 raise SettingsError(f"--rendezvous-for: {type!r:.80} has two clusters; give one")
         return found
 
-    def require(self, types: Mapping[str, Schema]) -> None:
+    def require(self, types: Mapping[str, Definition]) -> None:
         """Refuse a rendezvous cluster for what is no event type. Raises `SettingsError`."""
         for type in self.assigned:
             if type not in types:
@@ -265,8 +266,11 @@ def settings(kind: type[Told], file: Path | None = None, **flags: Any) -> Told:
         raise SettingsError(f"{origin}: {what}") from None
 
 
-def event_types(given: str) -> dict[str, Schema]:
-    """The event types of JSON, or of a file of it. Raises `SettingsError` and `OSError`."""
+def event_types(given: str) -> dict[str, Definition]:
+    """The event types of JSON, or of a file of it. Raises `SettingsError` and `OSError`.
+
+    Each is a schema, or an object with it and a matcher.
+    """
     is_json = given.lstrip().startswith(("{", "["))
     file = "--schema" if is_json else given
     try:
@@ -276,12 +280,18 @@ def event_types(given: str) -> dict[str, Schema]:
     if not isinstance(found, Mapping) or not found:
         raise SettingsError(f'{file}: an object of event types, such as {{"trades": {{"price": "float"}}}}')
     types = {}
-    for name, schema in found.items():
-        if isinstance(schema, str):
+    for name, given_type in found.items():
+        if isinstance(given_type, str):
             needed = 'each event type has a schema, such as {"trades": {"price": "float"}}'
-            raise SettingsError(f"{file}: {needed}, but {name!r} has {json.dumps(schema):.80}")
+            raise SettingsError(f"{file}: {needed}, but {name!r} has {json.dumps(given_type):.80}")
         try:
-            types[name] = Schema.from_json(schema)
+            types[name] = one = Definition.from_json(given_type)
+            if one != Definition(one.schema, one.matcher):
+                raise ValueError(
+                    "a broker matches each event by itself, and limits no subscriptions: give a schema and a "
+                    "matcher, and leave out controller, order and max_unbounded"
+                )
+            one.require_whole("a broker")
         except ValueError as error:
             raise SettingsError(f"{file}: event type {name!r}: {error}") from None
     return types

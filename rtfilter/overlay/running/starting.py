@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, closing
 from sqlalchemy import Engine
 
 from rtfilter import sockets
-from rtfilter.events.schema import Schema
+from rtfilter.definition import Definition
 from rtfilter.overlay.running.broker_process import BrokerProcess
 from rtfilter.overlay.running.keys import Key, Role
 from rtfilter.overlay.running.links import BROKERS, STRANGERS
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 def run(
     settings: BrokerSettings | PointSettings,
-    types: Mapping[str, Schema],
+    types: Mapping[str, Definition],
     started: Callable[[str], None],
 ) -> int:
     """Run a process until a signal tells to end; returns the exit code.
@@ -35,7 +35,7 @@ def run(
     Parameters
     ----------
     settings : BrokerSettings or PointSettings
-    types : mapping of str to Schema
+    types : mapping of str to Definition
         Of a broker.
     started : callable
         Gets the address when others can connect.
@@ -48,7 +48,7 @@ def run(
 
 
 async def _run(
-    settings: BrokerSettings | PointSettings, types: Mapping[str, Schema], started: Callable[[str], None]
+    settings: BrokerSettings | PointSettings, types: Mapping[str, Definition], started: Callable[[str], None]
 ) -> int:
     key = Key.read(settings.key)
     if key.of(Role.BROKER) is None:
@@ -74,7 +74,10 @@ async def _run(
         process: Process
         if isinstance(settings, BrokerSettings):
             address = settings.address or address
-            process = BrokerProcess(settings, types, key, _store(settings, database, settings.name), address)
+            store = _store(settings, database, settings.name)
+            schemas = {name: one.schema for name, one in types.items()}
+            matchers = {name: one.matcher for name, one in types.items() if one.matcher is not None}
+            process = BrokerProcess(settings, schemas, key, store, address, matchers)
         else:
             process = PointProcess(settings, key, _store(settings, database, POINT), address)
         for one in (signal.SIGINT, signal.SIGTERM):

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
+from rtfilter.definition import Definition
 from rtfilter.errors import RTFilterError
 from rtfilter.events.schema import Schema
 from rtfilter.service.doors import bodies, models, problems, routes
@@ -53,12 +54,24 @@ async def show_filter(name: Name, who: Who, pipeline: Served) -> models.FilterSh
 async def add_filter(
     name: Name, wanted: models.FilterWanted, who: Who, pipeline: Served
 ) -> models.FilterShown:
-    """Add a filter. The same one again is what is there already; another one is refused. For admins."""
+    """Add a filter, or change how one matches that has the same schema and key. For admins.
+
+    Another schema or key is refused, and so is a matcher that does not take all subscriptions.
+    """
+    definition = await asyncio.to_thread(_definition, wanted)
+    return models.FilterShown.of(await pipeline.add_filter(who, name, definition, wanted.key))
+
+
+def _definition(wanted: models.FilterWanted) -> Definition:
     try:
         schema = Schema.from_json(wanted.attributes)
     except (ValueError, TypeError) as error:
         raise RequestError(f"schema: {error}") from None
-    return models.FilterShown.of(await pipeline.add_filter(who, name, schema, wanted.key))
+    said = wanted.model_dump(exclude_unset=True, exclude={"attributes", "key"})
+    try:
+        return Definition.from_json({"schema": schema.to_json(), **said})
+    except ValueError as error:
+        raise RequestError(str(error)) from None
 
 
 async def remove_filter(name: Name, who: Who, pipeline: Served) -> None:

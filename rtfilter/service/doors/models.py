@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.service.doors.problems import Problem
 from rtfilter.service.records import FilterInfo, Subscription, Wish, shown
 
@@ -25,12 +26,23 @@ class _Given(BaseModel):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
 
+_NAMED: Final[dict[str, JsonValue]] = {"anyOf": [{"type": "string"}, {"type": "object"}, {"type": "null"}]}
+
+
 class FilterWanted(_Given):
-    """A filter: a named schema, that is a type of events."""
+    """A filter: a named schema, that is a type of events, and how they are matched."""
 
     model_config = ConfigDict(
         json_schema_extra={
-            "examples": [{"schema": {"price": "float", "symbol": "str"}, "key": "symbol"}],
+            "examples": [
+                {"schema": {"price": "float", "symbol": "str"}, "key": "symbol"},
+                {
+                    "schema": {"price": "float", "symbol": "str"},
+                    "key": "symbol",
+                    "matcher": "counting",
+                    "controller": {"name": "wang", "rounds": 32, "threshold": 1000},
+                },
+            ],
         }
     )
     attributes: Any = Field(
@@ -48,6 +60,26 @@ class FilterWanted(_Given):
     key: str | None = Field(
         default=None, description="The attribute that tells whose event it is, such as a truck or a symbol."
     )
+    matcher: Any = Field(
+        default=None,
+        json_schema_extra=_NAMED,
+        description="A name, or an object with it as `name` and options. Null: a scan, later an R*-tree.",
+    )
+    controller: Any = Field(
+        default=None,
+        json_schema_extra=_NAMED,
+        description="What chooses the plan of a batch, in the same form. Null: `cost`.",
+    )
+    order: Any = Field(
+        default="shortest",
+        json_schema_extra={"type": "string"},
+        description="In which events of a batch are matched: `shortest`, `fifo` or `longest`.",
+    )
+    max_unbounded: Any = Field(
+        default=MAX_UNBOUNDED,
+        json_schema_extra={"anyOf": [{"type": "integer", "minimum": 0}, {"type": "null"}]},
+        description="Most subscriptions that no box bounds; null for any number.",
+    )
 
 
 class FilterShown(BaseModel):
@@ -56,11 +88,15 @@ class FilterShown(BaseModel):
     name: str
     attributes: list[dict[str, Any]] | dict[str, Any] = Field(alias="schema")
     key: str | None
+    matcher: str | dict[str, Any] | None
+    controller: str | dict[str, Any] | None
+    order: str
+    max_unbounded: int | None
 
     @classmethod
     def of(cls, info: FilterInfo) -> FilterShown:
         """Show one."""
-        return cls(name=info.name, schema=info.schema.to_json(), key=info.key)
+        return cls(name=info.name, key=info.key, **info.definition.to_json())
 
 
 class FiltersShown(BaseModel):

@@ -208,6 +208,18 @@ def test_brokers_greet_alike_that_have_the_same_rendezvous_clusters_in_any_order
     assert said() == ""
 
 
+def test_brokers_may_have_other_matchers_than_each_other(tmp_path):
+    def made(**matchers):
+        told = BrokerSettings(key=tmp_path, data=tmp_path, schema="{}", name="a", rendezvous="here:9")
+        types = {"trade": Schema({"x": float})}
+        return BrokerProcess(told, types, KEY, Store(), "here:9", matchers)
+
+    nodes = {"name": "filter-nodes", "bit_lists": 0.5}
+    assert made(trade=nodes).board.own == made().board.own
+    index = made(trade=nodes).broker.router._core.table._indexes["trade"]._settled()
+    assert index.stats()["matcher"]["name"] == "filter-nodes"
+
+
 def test_a_client_knows_how_long_its_broker_takes_events_and_conditions(tmp_path):
     async def visit(address):
         async with BrokerClient([address], "ann", KEY) as ann:

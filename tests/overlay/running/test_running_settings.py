@@ -1,8 +1,11 @@
 """What brokers are told: by flags, by a file, and what is wrong with it."""
 
+import json
+
 import pytest
 
 from rtfilter import Schema
+from rtfilter.definition import Definition
 from rtfilter.overlay.membership import Contact
 from rtfilter.overlay.running.settings import (
     BrokerSettings,
@@ -84,12 +87,18 @@ def test_event_types_are_schemas(tmp_path):
     file = tmp_path / "types.json"
     file.write_text('{"trades": {"price": "float"}}')
     for given in (str(file), file.read_text()):
-        assert event_types(given) == {"trades": Schema({"price": float})}
+        assert event_types(given) == {"trades": Definition(Schema({"price": float}))}
+    nodes = {"name": "filter-nodes", "bit_lists": 0.1}
+    given = json.dumps({"a": {"schema": {"x": "int"}, "matcher": nodes}})
+    assert event_types(given) == {"a": Definition(Schema({"x": int}), nodes)}
     for wrong, said in (
         ("[]", "an object"),
         ("{}", "an object"),
         ("{", "is not JSON"),
         ('{"a": {"x": "long"}}', "'a': attribute 'x'"),
+        ('{"a": {"schema": {"x": "int"}, "matcher": "tree"}}', "'a': unknown matcher 'tree'"),
+        ('{"a": {"schema": {"x": "int"}, "order": "fifo"}}', "matches each event by itself"),
+        ('{"a": {"schema": {"x": "int"}, "matcher": "matching-tree-equality"}}', "as a broker needs"),
     ):
         file.write_text(wrong)
         with pytest.raises(SettingsError, match=said):

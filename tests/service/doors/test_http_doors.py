@@ -187,6 +187,29 @@ def test_filters_are_added_shown_and_removed(server):
     assert server.ask("GET", path).status == 404
 
 
+def test_a_filter_shows_how_it_matches_and_takes_another_matcher(server):
+    path, schema = "/filters/matched", {"schema": {"speed": "float"}}
+    wanted = {**schema, "matcher": "counting", "controller": {"name": "wang", "rounds": 2}, "order": "fifo"}
+    assert server.ask("PUT", path, wanted, user="admin").status == 200
+    shown = server.ask("GET", path).body
+    assert {name: shown[name] for name in wanted if name != "schema"} == {
+        name: wanted[name] for name in wanted if name != "schema"
+    }
+    assert shown["max_unbounded"] == 1000
+    wanted["matcher"] = {"name": "filter-nodes", "bit_lists": 0.1}
+    assert server.ask("PUT", path, wanted, user="admin").body["matcher"] == wanted["matcher"]
+    for wrong, status, said in (
+        ({"matcher": "tree"}, 422, "unknown matcher 'tree'; choose one of scan"),
+        ({"controller": {"name": "wang", "N": 4}}, 422, "it has rounds, threshold"),
+        ({"order": "lifo"}, 422, "order is one of fifo, shortest, longest"),
+        ({}, 409, "name one, neither from nor to 'auto'"),
+    ):
+        answer = server.ask("PUT", path, {**schema, **wrong}, user="admin")
+        assert (answer.status, said in answer.body["detail"]) == (status, True), answer.body
+    assert server.ask("GET", path).body["matcher"] == wanted["matcher"]
+    assert server.ask("DELETE", path, user="admin").status == 204
+
+
 def test_the_server_tells_how_it_is(server):
     assert server.ask("GET", "/healthz", user=None).body == {"status": "ok"}
     assert server.ask("GET", "/readyz", user=None).body == {"status": "ok"}
