@@ -209,7 +209,7 @@ def alike(rows: Sequence[Row], one: str, other: str, cell: str) -> Finding:
             first, second = [pair.one for pair in own], [pair.other for pair in own]
             ranks[parameter] = _rank(_curve(first, cell), _curve(second, cell))
     told = ", ".join(f"{parameter} {rank:.2f}" for parameter, rank in ranks.items())
-    return Finding(told or "no curves", verdicts.both(*map(verdicts.rising, ranks.values())))
+    return Finding(told or "no curves", verdicts.of_cases(map(verdicts.rising, ranks.values())))
 
 
 def _curve(rows: Iterable[Row], cell: str) -> list[float]:
