@@ -37,7 +37,7 @@ WAYS: Mapping[str, Weights | None] = {
 SIZES: dict[str, dict[str, int]] = {
     "ci": {"clusters": 8, "brokers": 3, "subscribers": 80, "publishers": 40, "kinds": 8, "runs": 1},
     "medium": {"clusters": 20, "brokers": 5, "subscribers": 400, "publishers": 200, "kinds": 20, "runs": 2},
-    "full": {"clusters": 20, "brokers": 5, "subscribers": 400, "publishers": 200, "kinds": 20, "runs": 5},
+    "full": {"clusters": 20, "brokers": 5, "subscribers": 400, "publishers": 200, "kinds": 20, "runs": 3},
 }
 """By profile. They are not among those of the experiment: what was kept without them can be continued."""
 LINKS, CHILDREN = 730, 8

@@ -28,7 +28,7 @@ FULL: dict[str, dict[str, float]] = {
     "generators": {"paper": 1200},
     "day": {"own": 100},
     "forwarding": {"own": 240},
-    "hybrid": {"own": 550},
+    "hybrid": {"own": 500},
 }  # fmt: skip
 """Seconds of the profile ``full``, by experiment and setting."""
 SHARE = {"full": 1.0, "medium": 0.1, "ci": 0.01}
