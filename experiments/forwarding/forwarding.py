@@ -334,6 +334,11 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         Claim("for building control, profile forwarding is the most efficient", "it is the best",
               *(_house(row, own) for row, own in ((house, price), (busy_house, TIMED))))
     )  # fmt: skip
+    made.append(
+        Claim("event forwarding takes an event for less than profile forwarding", "a simple protocol",
+              Finding("assumed: each of the factors beside the counts", verdicts.DOES_NOT_APPLY),
+              _simple(real(rows)))
+    )  # fmt: skip
     exact = _on_loads(several(worlds), house)
     return made + [Claim(told, paper, finding, verdicts.NOT_TIMED) for told, paper, finding in exact]
 
@@ -343,6 +348,13 @@ def _house(row: Row, prices: Prices) -> Finding:
     efficient = [f"{name} {plain(efficiency(row, name, judged), 3, ',')}" for name in STRATEGIES]
     found = _is_best(PROFILE, [row], prices)
     return found._replace(ours=f"{found.ours}; {', '.join(efficient)}")
+
+
+def _simple(rows: Sequence[Row]) -> Finding:
+    """Whether the measured factor is below 1, by more than what is negligible, whatever world is left out."""
+    factor, (least, most) = busy.fitted(rows).factor, busy.spread(rows)
+    told = f"for {factor:.2f} of the time, {least:.2f} to {most:.2f} if any world is left out"
+    return Finding(told, verdicts.HOLDS if most < 1 - verdicts.NEGLIGIBLE else verdicts.FAILS)
 
 
 def _on_loads(worlds: Sequence[Row], house: Row) -> list[tuple[str, str, Finding]]:
