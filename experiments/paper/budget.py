@@ -27,8 +27,10 @@ FULL: dict[str, dict[str, float]] = {
     "counting": {"paper": 1100},
     "generators": {"paper": 1200},
     "day": {"own": 100},
+    "alerting": {"own": 450},
     "forwarding": {"own": 350},
     "hybrid": {"own": 500},
+    "survey": {"own": 850},
 }  # fmt: skip
 """Seconds of the profile ``full``, by experiment and setting."""
 SHARE = {"full": 1.0, "medium": 0.1, "ci": 0.01}

@@ -45,6 +45,8 @@ GROUPED = {SGIM: 2} | {f"{SGIM}, {number}": number for number in (1, 4, 6)}
 """SGIM by the number of attributes that it groups by. Claims are of the first one, unless they name one."""
 C = 4
 """The parameter of RAPIDMatch where that does not vary, and the one beside which SGIM groups differently."""
+BUILT = 10_000
+"""Most subscriptions for which SGIM is built several times."""
 NONE = "none"
 """A matcher without subscriptions: the time of reading events, which all have."""
 MUCH = 0.5
@@ -95,7 +97,7 @@ def asked(
     options: dict[str, tuple[str, dict[str, Any]]] = {
         name: (name, {"c": c} if name in (RAPID, MODIFIED) else {}) for name in (*PLAIN, WORDS)
     }
-    if c == C:
+    if c == C and count <= BUILT:
         options |= {name: (SGIM, {"attributes": number}) for name, number in GROUPED.items()}
     for name, (matcher, own) in options.items():
         made[name] = make_matcher(matcher, SCHEMA, **own)
@@ -202,7 +204,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         *(
             _claim(
                 f"SGIM is better by {GROUPED[name]} attributes than by {GROUPED[SGIM]}", "",
-                [row for row in rows if row["c"] == C], SGIM, name,
+                _beside(rows, name), SGIM, name,
             )
             for name in GROUPED if name != SGIM
         ),
@@ -217,6 +219,12 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
 def _claim(told: str, paper: str, rows: Sequence[Row], worse: str, better: str, part: float = 1.0) -> Claim:
     units, time = (_finding(by_world(rows, what), worse, better, part) for what in ("work", "us"))
     return Claim(told, paper, units, time)
+
+
+def _beside(rows: Sequence[Row], name: str) -> list[Row]:
+    """The rows of worlds in which a matcher was asked."""
+    pieces = {row["piece"] for row in rows if row["matcher"] == name}
+    return [row for row in rows if row["piece"] in pieces]
 
 
 def _most_efficient(rows: Sequence[Row]) -> Claim:
@@ -259,7 +267,7 @@ def _alike(rows: Sequence[Row]) -> Claim:
 
 def _crossing(rows: Sequence[Row], name: str) -> Claim:
     """Whether there is a number of subscriptions from which on SGIM is better than RAPIDMatch."""
-    rows = [row for row in rows if name == SGIM or row["c"] == C]
+    rows = _beside(rows, name)
     counts = sorted({row["subscriptions"] for row in rows})
     findings = []
     for what in ("work", "us"):

@@ -38,7 +38,7 @@ def made(work, us=1.0, **more):
     """Rows of one world in which each matcher does some work."""
     world = {"subscriptions": 100, "stars": 0.8, "c": 4, "ones": 0.9, "few": 0, "events": 5, **more}
     work = dict.fromkeys(heuristics.GROUPED, work[SGIM]) | {TREE: 50} | work
-    world = {"none_us": 0.0} | world
+    world = {"none_us": 0.0, "piece": str(world)} | world
     return [{"matcher": name, "work": count, "us": us, **world} for name, count in work.items()]
 
 
