@@ -190,13 +190,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         told = f"{percent(ratio)} of the best fixed one, {_words(best)}; of the others " + ", ".join(
             f"{_words(each)} {percent(own / value)}" for each, value in fixed.items() if each != best
         )
-        verdict = (
-            verdicts.HOLDS
-            if ratio < 1
-            else verdicts.PARTLY
-            if ratio <= 1 + verdicts.SMALL
-            else verdicts.FAILS
-        )
+        verdict = verdicts.HOLDS if ratio < 1 else verdicts.FAILS
         found.append(
             Claim(f"a network that chooses has less {name} in a day than with any fixed strategy",
                   "several strategies, selected by load", Finding(told, verdict), verdicts.NOT_TIMED)

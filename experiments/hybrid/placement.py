@@ -37,10 +37,10 @@ WAYS: Mapping[str, Weights | None] = {
 SIZES: dict[str, dict[str, int]] = {
     "ci": {"clusters": 8, "brokers": 3, "subscribers": 80, "publishers": 40, "kinds": 8, "runs": 1},
     "medium": {"clusters": 20, "brokers": 5, "subscribers": 400, "publishers": 200, "kinds": 20, "runs": 2},
-    "full": {"clusters": 20, "brokers": 5, "subscribers": 400, "publishers": 200, "kinds": 20, "runs": 5},
+    "full": {"clusters": 20, "brokers": 5, "subscribers": 400, "publishers": 200, "kinds": 20, "runs": 3},
 }
 """By profile. They are not among those of the experiment: what was kept without them can be continued."""
-LINKS, DEGREE = 730, 8
+LINKS, CHILDREN = 730, 8
 MESSAGE = 1e-3
 """Seconds for which a broker is busy with a message to others."""
 WINDOW = 1.0
@@ -68,7 +68,7 @@ class Crowd(NamedTuple):
 def crowd(clusters: int, brokers: int, subscribers: int, publishers: int, kinds: int, seed: str) -> Crowd:
     """Draw a network, and clients near any cluster, who want any kind."""
     rng = Random(f"crowd {seed}")
-    topology = embedded(rng, transit_stub(rng, LINKS), clusters, brokers, DEGREE)
+    topology = embedded(rng, transit_stub(rng, LINKS), clusters, brokers, CHILDREN)
     wishes = [
         Wish(rng.choice(topology.clusters), rng.randrange(kinds)) for _ in range(subscribers + publishers)
     ]

@@ -17,8 +17,8 @@ class Played(NamedTuple):
 
     Attributes
     ----------
-    messages, receipts : int
-        Between brokers, and what clients got.
+    messages, cost, receipts : int
+        Messages between brokers, the links that they crossed, all together, and what clients got.
     delay : float
         Seconds from publishing to a receipt, all together.
     last : float
@@ -26,6 +26,7 @@ class Played(NamedTuple):
     """
 
     messages: int
+    cost: int
     receipts: int
     delay: float
     last: float
@@ -42,20 +43,28 @@ def play(routes: Routes, times: Floats, message: float, delivery: float = 0.0) -
     message, delivery : float
         Seconds for which a broker is busy with a message to others, and to a client.
     """
-    fixed = routes.broker, routes.acts, routes.arrivals, routes.state, routes.seconds, routes.starts
+    fixed = (
+        routes.broker,
+        routes.acts,
+        routes.arrivals,
+        routes.links,
+        routes.state,
+        routes.seconds,
+        routes.starts,
+    )
     return Played(*_play(*fixed, times, message, delivery))
 
 
 @kernel
 def _play(
-    broker: Ints, acts: Ints, arrivals: Ints, state: Ints, seconds: Floats, starts: Ints, times: Floats,
-    message: float, delivery: float,
-) -> tuple[int, int, float, float]:  # fmt: skip
+    broker: Ints, acts: Ints, arrivals: Ints, links: Ints, state: Ints, seconds: Floats, starts: Ints,
+    times: Floats, message: float, delivery: float,
+) -> tuple[int, int, int, float, float]:  # fmt: skip
     free = [0.0] * (broker.max() + 1)
     heap = [(times[event], event, starts[event], event) for event in range(len(times))]
     heap.sort()
     order = len(heap)
-    messages, receipts, delay, last = 0, 0, 0.0, 0.0
+    messages, cost, receipts, delay, last = 0, 0, 0, 0.0, 0.0
     while heap:
         now, _, here, event = heappop(heap)
         own = broker[here]
@@ -69,8 +78,9 @@ def _play(
             else:
                 now += message
                 messages += 1
+                cost += links[act]
                 for arrival in range(arrivals[act], arrivals[act + 1]):
                     heappush(heap, (now + seconds[arrival], order, state[arrival], event))
                     order += 1
         free[own] = now
-    return messages, receipts, delay, last
+    return messages, cost, receipts, delay, last

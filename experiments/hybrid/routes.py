@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,6 +48,8 @@ class Routes(NamedTuple):
         Where the acts of each state begin.
     arrivals : (acts + 1,) int array
         Where the arrivals of each act begin. An act without any tells a client.
+    links : (acts,) int array
+        How many links the message of each act crosses, see `crossed`; 0 to a client.
     state : (arrivals,) int array
     seconds : (arrivals,) float array
         How long the message is under way.
@@ -57,6 +60,7 @@ class Routes(NamedTuple):
     broker: Ints
     acts: Ints
     arrivals: Ints
+    links: Ints
     state: Ints
     seconds: Floats
     starts: Ints
@@ -64,6 +68,22 @@ class Routes(NamedTuple):
     def first(self, publishers: int) -> Routes:
         """The routes of the first publishers alone."""
         return self._replace(starts=self.starts[:publishers])
+
+
+def crossed(topology: Topology) -> dict[tuple[str, str], int]:
+    """How many links of the network of routers are between two clusters that are linked in the tree.
+
+    Within a cluster, whose members and itself stand at one router, a message or a multicast crosses one link,
+    that of the local network. A tree without a network of routers has one link between linked clusters.
+    """
+    found = {(cluster, cluster): 1 for cluster in topology.clusters}
+    for child, parent in topology.parents.items():
+        hops = 1
+        if topology.routers is not None:
+            ends = topology.sites[child], topology.sites[parent]
+            hops = len(nx.dijkstra_path(topology.routers, *ends)) - 1
+        found[child, parent] = found[parent, child] = hops
+    return found
 
 
 class Routers:
@@ -77,12 +97,15 @@ class Routers:
 
     Attributes
     ----------
+    crossed : dict of (str, str) to int
+        See `crossed`.
     sent : Counter
         Messages so far by kind, without the events of `routes`. A multicast counts once.
     """
 
     def __init__(self, topology: Topology, strategy: str) -> None:
         self.topology = topology
+        self.crossed = crossed(topology)
         self.places = {broker: topology.place(broker) for broker in topology.brokers}
         self.routers = {broker: Router(broker, 1, {TYPE: SCHEMA}, strategy) for broker in topology.brokers}
         self.sent: Counter[str] = Counter()
@@ -118,9 +141,10 @@ class Routers:
             return states[key]
 
         starts = [number(broker, PUBLISHER) for broker in publishers]
-        acts, arrivals, targets, seconds = [0], [0], list[int](), list[float]()
+        acts, arrivals, targets, seconds, links = [0], [0], list[int](), list[float](), list[int]()
         for broker, source in order:  # grows meanwhile
             for to, _ in self._ask(broker, source):
+                links.append(0 if to.kind is Kind.CLIENT else self._links(broker, to))
                 if to.kind is not Kind.CLIENT:
                     for receiver, seen in parcel(self.places[broker], to).receivers.items():
                         targets.append(number(receiver, seen))
@@ -130,6 +154,7 @@ class Routers:
         brokers = {broker: at for at, broker in enumerate(self.topology.brokers)}
         return Routes(
             np.array([brokers[broker] for broker, _ in order]), np.array(acts), np.array(arrivals),
+            np.array(links, np.int64),
             np.array(targets, np.int64), np.array(seconds, np.float64), np.array(starts),
         )  # fmt: skip
 
@@ -141,6 +166,10 @@ class Routers:
         if source.kind is Kind.CLIENT:
             return router.publish(source.name, TYPE, EVENT, 0.0, id)[1]
         return router.receive(Event(id, TYPE, EVENT), source, 0.0)
+
+    def _links(self, sender: str, to: Connection) -> int:
+        here = self.topology.cluster_of[sender]
+        return self.crossed[here, to.name if to.kind is Kind.LINK else here]
 
     def _seconds(self, sender: str, receiver: str) -> float:
         one, other = self.topology.cluster_of[sender], self.topology.cluster_of[receiver]

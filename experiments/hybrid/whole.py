@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from experiments.hybrid.queueing import Played
-from experiments.hybrid.routes import ALL, EVENT, SCHEMA, TYPE, Floats
+from experiments.hybrid.routes import ALL, EVENT, SCHEMA, TYPE, Floats, crossed
 from rtfilter.overlay.names import EventId
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Notify
@@ -48,7 +48,13 @@ def whole(
     network.run()
     told = [(each.at, each.message) for each in network.deliveries]
     delays = [at - published[event.id] for at, event in told if isinstance(event, Notify)]
-    return Played(network.sent("Event"), len(delays), sum(delays), max(at for at, _ in told) - QUIET)
+    between = crossed(topology)
+    cost = sum(
+        count * between[topology.cluster_of[sender], topology.cluster_of.get(line, line)]
+        for (_, sender, line), count in network.messages.items()
+    )
+    last = max(at for at, _ in told) - QUIET
+    return Played(network.sent("Event"), cost, len(delays), sum(delays), last)
 
 
 def _subscribe(client: str, router: Router, now: float) -> list[Send]:

@@ -194,9 +194,8 @@ def _up_to(worlds: Worlds, other: str) -> Claim:
         world: 1 - 1 / ratio(own[HEM], own[other], 1000).value for world, own in worlds.items()
     }  # fmt: skip
     best = max(saved.values())
-    verdict = (
-        verdicts.HOLDS if best >= CLAIMED else verdicts.PARTLY if best > verdicts.MUCH else verdicts.FAILS
-    )
+    near = 1 - best <= 2 * (1 - CLAIMED)  # what is left takes at most twice as long as claimed
+    verdict = verdicts.HOLDS if best >= CLAIMED else verdicts.PARTLY if near else verdicts.FAILS
     lost = [f"{name} ({count:,})" for (name, count), share in saved.items() if share <= 0]
     nothing = f"; nothing on {', '.join(lost)}" if lost else ""
     return Claim(

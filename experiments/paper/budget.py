@@ -28,8 +28,10 @@ FULL: dict[str, dict[str, float]] = {
     "generators": {"paper": 1200},
     "thesis": {"less-than": 1200},
     "day": {"own": 100},
-    "forwarding": {"own": 240},
-    "hybrid": {"own": 550},
+    "alerting": {"own": 450},
+    "forwarding": {"own": 350},
+    "hybrid": {"own": 500},
+    "survey": {"own": 850},
 }  # fmt: skip
 """Seconds of the profile ``full``, by experiment and setting."""
 SHARE = {"full": 1.0, "medium": 0.1, "ci": 0.01}

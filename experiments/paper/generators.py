@@ -26,15 +26,14 @@ from experiments.paper.times import interval
 from experiments.paper.timing import compared, measured
 from experiments.paper.verdicts import (
     DOES_NOT_APPLY,
-    FAILS,
     HOLDS,
     NEARLY_HALF,
     NOT_TIMED,
     OBSERVED,
-    PARTLY,
     Claim,
     Finding,
     Three,
+    in_cases,
     nearly_half,
 )
 from experiments.paper.work import by_level
@@ -295,14 +294,15 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
 
 
 def _everywhere(gains: dict[str, Three]) -> Finding:
-    """Whether all gains are surely nearly 50 %, "partly" if some are, and which."""
+    """In how many cases the gain is surely nearly 50 %, and in which."""
     if not gains:
         return NOT_TIMED
     where = [name for name, gain in gains.items() if nearly_half(gain) == HOLDS]
     values = [value for value, _, _ in gains.values()]
     told = f"{percent(min(values))} to {percent(max(values))}; surely for {len(where)} of {len(gains)}"
-    verdict = HOLDS if len(where) == len(gains) else PARTLY if where else FAILS
-    return Finding(told + (f": {', '.join(where)}" if where else ""), verdict)
+    return Finding(
+        told + (f": {', '.join(where)}" if where else ""), in_cases([name in where for name in gains])
+    )
 
 
 def _packed(gains: dict[str, Three]) -> dict[str, float]:

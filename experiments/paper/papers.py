@@ -111,28 +111,43 @@ BITTNER = Paper(
     "Bittner's comparisons, repeated",
     "bittner.md",
     """\
-Bittner (2004) compares twice, by parameters whose values are not told: one broker's filter with others, and
-three ways to send profiles and events through a network of brokers.
+Bittner (2004) makes two comparisons, and gives no values of their parameters: the filter of one broker beside
+other filters, and three ways to forward profiles and events through a network of brokers. The parts of the
+paper, and their places here: [its page](../../docs/papers/bittner.md).
 
-`alerting` compares the filter nodes of DAS with Elvin4 and with OpenORB. Neither can be
-had any more, so other methods take their places, and nothing is said of the factor 8. Each parameter is
-varied alone. Operations are the steps that each matcher counts, in its own unit. All matchers but the
-R\\*-tree are pure Python; its time is shown and not judged. Memory is told twice: 8 bytes for each reference
-to a set, a node or a profile and 1/8 for each bit that leaves hold, with the tree as the paper draws it; and
-what Python's allocator says while a matcher is built, where the tree shares what is alike.
+## What was rebuilt
 
-`forwarding` compares profile forwarding, event forwarding and rendezvous nodes, in all combinations of what
-the paper varies. Messages and profiles held follow from the tree and from who matches; they are exact, and
-those of real routers in tests. Efficiency needs a model of costs: a broker's *work* is 1000 steps for each
-message that it sends or takes (event forwarding, whose protocol is simple, takes one for 500), and what
-filter nodes need to filter: a search in the bounds of three attributes, and sets of 64 profiles a step. What
-clients are told is the same for all, and not counted. The efficiency is that of the busiest broker. Each
-count is told for messages of 100 and of 10,000 steps, too. Rendezvous nodes are the brokers with the
-shortest ways to all others, which is the best that can be done for them. Beyond the paper, near boxes are
-told as one: real routers count by how much tables shrink, and how many messages are in vain.
+- `alerting`: the filter nodes of DAS and the tree of Gough and Smith, with the five operators of the paper.
+  Each parameter varies alone.
+- `forwarding`: profile forwarding, event forwarding and rendezvous nodes, in all combinations of what the
+  paper varies. Messages and profiles held are exact; tests compare them with real routers.
+- `forwarding` in time: real brokers with filter nodes run in one process, in fewer and smaller worlds. The
+  CPU time of the busiest broker for an event gives the efficiency.
+- `day`: brokers that measure their load and change the way of forwarding, beside each fixed way.
 
-`day` is about the paper's advice to choose among strategies by load: a network that measures its load and
-changes its strategy while events are under way, beside each fixed strategy, with real routers.""",
+## What was changed, and why
+
+- **Other systems.** Elvin4 and OpenORB are not available. Other matchers take their places, and no verdict is
+  about the factor of eight. The R\\*-tree is compiled, the others are Python: its time is shown, not judged.
+- **Operations** are the steps that each matcher counts, in its own unit.
+- **Memory** has two measures: 8 bytes for each reference and 1/8 for each bit, with the tree as the paper
+  draws it; and the bytes of Python's allocator, where the tree shares equal parts.
+- **Efficiency** is not defined by the paper. Here it is the number of events for which the busiest broker
+  makes a million steps. A step compares two bounds, or 64 profiles of two sets; sending or taking a message
+  is 1,000 steps. Counts for 100 and 10,000 steps stand beside it where they differ.
+- **The simple protocol** of event forwarding may take an event for less. The paper does not tell how much. A
+  fit of the measured times gives the factor, and verdicts use it; counts for a half, three quarters and the
+  same cost stand beside it.
+- **Rendezvous nodes** are the brokers with the shortest ways to all others, which is the best place for them.
+- **Beyond the paper**, brokers tell their neighbours one box for many near ones.
+
+## What limits the conclusions most
+
+1. All workloads are ours: uniform values of small domains, random trees of brokers, one constrained
+   attribute in the network. The paper tells none of its own.
+2. The counted efficiency is a model. Its order depends on the cost of a message, and the times come from
+   small worlds, without sockets, with filters in Python.
+3. The systems of the paper are missing, so its claims about them have no verdict.""",
     {"alerting": "alerting.alerting", "forwarding": "forwarding.forwarding", "day": "forwarding.day"},
 )
 """Interval nodes for each attribute, beside the tree that they come from."""
@@ -142,8 +157,35 @@ MOHAPATRA = Paper(
     "mohapatra.md",
     """\
 Mohapatra, Mohanta and Mohanty compare a naive matcher, RAPIDMatch, their modification of it and SGIM, by
-seconds of Java for up to 1000 subscriptions. Here each claim is judged by tests per event, and by time,
-where all matchers are plain Python.""",
+seconds of Java for up to 1000 subscriptions over 0, 1 and \\*. The parts of the paper, and their places here:
+[its page](../../docs/papers/mohapatra.md).
+
+## What was rebuilt
+
+- All five matchers: naive, the tree, RAPIDMatch, modified RAPIDMatch and SGIM, each in plain Python. Brute
+  force is the test of each.
+- The comparison, with seconds by number of subscriptions as in the figures of the paper, and beyond its 1000
+  subscriptions.
+- `ternary-vectors` stands beside them and has no claim: it compares 64 attributes at once.
+
+## What was changed, and why
+
+- **What the paper does not tell varies**: the share of stars, the share of ones in events, the parameter c,
+  and the number of attributes by which SGIM groups.
+- **Counts follow one rule for all.** A count is the number of things that a matcher touches for an event:
+  each node of a tree, each group of SGIM, and each constraint that it comes to, also where its outcome is
+  known. A row says whether a touched thing takes all matchers about as long.
+- **The pseudo-code is lost.** Both RAPIDMatch methods are restored from their description, and the rules of
+  SGIM's groups are ours.
+- **Two verdicts**: each claim is judged by counts, and by times of plain Python. The words of
+  `ternary-vectors` are compiled, so its time is not judged.
+
+## What limits the conclusions most
+
+1. SGIM's rules are ours. Another rule may drop other groups, so its claims are about our SGIM.
+2. Cells are drawn independently of each other. Real subscriptions share more, which helps trees.
+3. Times are of Python, where a node and a constraint cost other shares than in Java. Worlds of many
+   subscriptions have few events.""",
     {"survey": "survey.heuristics"},
 )
 
@@ -152,16 +194,41 @@ XUE = Paper(
     "xue.md",
     """\
 Xue and Feng (2005) compare hybrid routing (unicast between clusters, multicast within them) with hierarchical
-routing, by the *total cost of the tree*, the messages of all links, and by the *average event delay*, for 1
-to 10,000 subscribers and 100 or 1000 publishers. The delay is time used by events received; what is counted
-as such is left open, and no reading gives both of its curves. So two are here: the mean latency, and the time
-from the first publication to the last receipt, by the number of receipts. Curves part where they differ by
-more than 5 % from there on; where the paper has a number for that, it is met by up to twice as many or half
-as many, and partly up to four times. The figures of the paper are lost: trends are compared, and the numbers
-of its text. Costs are exact; delays are of simulated time, the same in each run. The paper's 730 links cannot
-be those of a tree of 100 clusters: they are links of the network below it. Beyond the paper's simulation,
-clients that look for a broker are compared with clients anywhere. What the paper describes, and where it is
-here: [its page](../../docs/papers/xue.md).""",
+routing, for 1 to 10,000 subscribers and 100 or 1000 publishers. Their measures are the *total cost of the
+tree*, the messages over all links, and the *average event delay*. The parts of the paper, and their places
+here: [its page](../../docs/papers/xue.md).
+
+## What was rebuilt
+
+- 100 clusters of 11 brokers in a transit-stub network of 730 links, ten networks. Each cluster has at most
+  eight child clusters.
+- Both ways to route, by the routers of this project. A part of each run sends every message through them,
+  and finds the same messages, costs and delays.
+- The cost: each message between clusters counts once for each link on its way, and each message or multicast
+  in a cluster once, for the local network.
+- Beyond the paper: clients that look for a broker, beside clients anywhere.
+
+## What was changed, and why
+
+- **730 links** are neither those of a tree of 100 clusters nor of 1,100 brokers. They are the links of the
+  network below the tree.
+- **The delay** is time used by events received, and the paper leaves open of which. Two readings are here:
+  the mean latency, and the time from the first publication to the last receipt, by the number of receipts.
+- **Load.** The paper tells neither how fast publishers publish nor how long a broker needs for a message. So
+  several loads are here; the first one named decides.
+- **Where curves part**: they differ by more than 5 % from there on. A number of the paper holds if it is that
+  number, and partly up to a factor of two.
+- **Columns.** Costs are counts. Delays are of simulated time, the same in each run, and stand in the column
+  of times.
+- **By construction**: the cost of all events is the sum of the costs of each. So two claims about more
+  publishers are decided before anything is drawn, and say so.
+
+## What limits the conclusions most
+
+1. The figures of the paper are lost. Trends and the numbers of its text are compared, nothing else.
+2. The delay depends on the load more than on anything else, and the paper does not tell its own.
+3. Time is simulated: a broker needs the same time for each message, and links have a latency and no
+   capacity.""",
     {"hybrid": "hybrid.hybrid"},
 )
 """Routing between clusters of brokers, and within them."""

@@ -35,6 +35,8 @@ FALLS = 0.9
 """A share falls if it ends below this part of what it was at first."""
 RAGGED, RAGGED_AT = 0.05, (4, 16)
 """Curves are ragged if more than this share of them is no valley; the paper's are at these numbers N."""
+MOST = 0.5
+"""A claim about several cases holds partly if it holds in at least this share of them."""
 FOUR_ORDERS = 10**3.5
 """Something is faster by about four orders of magnitude if it is at least so many times as fast."""
 
@@ -60,6 +62,8 @@ class Claim(NamedTuple):
     time: Finding
 
 
+PART = "a part of the claim above"
+"""What the paper says, for a claim that is a part: the claim before it is judged as a whole."""
 NOT_TIMED = Finding("not timed", DOES_NOT_APPLY)
 """The finding in time where no times were taken."""
 
@@ -79,14 +83,14 @@ WORDS = {
     "equal": f"worse by less than {SAME:.0%}",
     "ragged": f"above {RAGGED:.0%} of the curves are no valley at N = {RAGGED_AT[0]} and {RAGGED_AT[1]}",
     "about four orders": f"at least {FOUR_ORDERS:,.0f} times as fast",
+    "in several cases": f"in all of them; partly: in at least {MOST:.0%} of them",
 }
 """What the words of claims mean. A number counts as above a limit only if its whole interval is."""
 
 
 def above(found: Iterable[Three], limit: float) -> str:
-    """Whether all values surely exceed a limit: "holds"; "partly" if only some do."""
-    sure = [low > limit for _, low, _ in found]
-    return _all_or_some(sure)
+    """Whether values surely exceed a limit: a verdict `in_cases`."""
+    return in_cases([low > limit for _, low, _ in found])
 
 
 def rather_above(found: Iterable[Three], limit: float, most: float) -> str:
@@ -177,17 +181,21 @@ def slowly(moved: Sequence[int], unknown: int = 0) -> str:
     return PARTLY if near or sure <= SLOWLY * steps else FAILS
 
 
-def both(*verdicts: str) -> str:
-    """The verdict on a claim of several parts: all hold, some do at least partly, or none does."""
-    judged = [verdict for verdict in verdicts if verdict in (HOLDS, PARTLY, FAILS)]
-    if not judged:
+def in_cases(held: Sequence[bool]) -> str:
+    """The verdict on one claim in several cases: "holds" in all, "partly" in at least half of them.
+
+    Cases differ by what the claim leaves open, such as the number of subscriptions. The parts of a claim are
+    no cases: each part is a claim with its own verdict.
+    """
+    if not held:
         return DOES_NOT_APPLY
+    return HOLDS if all(held) else PARTLY if sum(held) >= MOST * len(held) else FAILS
+
+
+def of_cases(verdicts: Iterable[str]) -> str:
+    """The verdict on one claim from its verdicts in several cases, see `in_cases`."""
+    judged = [verdict for verdict in verdicts if verdict in (HOLDS, PARTLY, FAILS)]
     if set(judged) == {HOLDS}:
         return HOLDS
-    return FAILS if set(judged) == {FAILS} else PARTLY
-
-
-def _all_or_some(sure: Sequence[bool]) -> str:
-    if not sure:
-        return DOES_NOT_APPLY
-    return HOLDS if all(sure) else PARTLY if any(sure) else FAILS
+    at_least_partly = in_cases([verdict != FAILS for verdict in judged])
+    return PARTLY if at_least_partly == HOLDS else at_least_partly

@@ -9,16 +9,18 @@ from experiments.survey.heuristics import DENSITIES, MODIFIED, NAIVE, PLAIN, RAP
 
 @pytest.fixture(scope="module")
 def rows():
-    found = [{"piece": "small", **row} for row in heuristics.asked(60, 0.8, 3, 6, 2, seed=1)]
-    return found + [{"piece": "more", **row} for row in heuristics.asked(240, 0.9, 3, 6, 2, seed=2)]
+    found = [{"piece": "small", **row} for row in heuristics.asked(60, 0.8, 3, 6, 2, DENSITIES, seed=1)]
+    return found + [
+        {"piece": "more", **row} for row in heuristics.asked(240, 0.9, heuristics.C, 6, 2, DENSITIES, seed=2)
+    ]
 
 
 @pytest.mark.slow
 def test_each_matcher_is_asked_in_each_world_and_finds_the_same(rows):
     worlds = heuristics.by_world(rows, "matches")
     assert len(worlds) == 2 * len(DENSITIES)
-    for own in worlds.values():
-        assert own.keys() == {*PLAIN, WORDS}
+    for (_, _, c, _), own in worlds.items():
+        assert own.keys() == {*PLAIN, WORDS, *(heuristics.GROUPED if c == heuristics.C else ())}
         assert len(set(own.values())) == 1
 
 
@@ -35,7 +37,8 @@ def test_the_same_nodes_are_visited_where_ones_are_few(rows):
 def made(work, us=1.0, **more):
     """Rows of one world in which each matcher does some work."""
     world = {"subscriptions": 100, "stars": 0.8, "c": 4, "ones": 0.9, "few": 0, "events": 5, **more}
-    work = {TREE: 50} | work
+    work = dict.fromkeys(heuristics.GROUPED, work[SGIM]) | {TREE: 50} | work
+    world = {"none_us": 0.0, "piece": str(world)} | world
     return [{"matcher": name, "work": count, "us": us, **world} for name, count in work.items()]
 
 
@@ -66,9 +69,29 @@ def test_it_is_told_from_how_many_subscriptions_on_sgim_is_ahead(few, many, verd
     """RAPIDMatch does 40."""
     work = {NAIVE: 100, RAPID: 40, MODIFIED: 40}
     rows = made(work | {SGIM: few}) + made(work | {SGIM: many}, subscriptions=1000)
-    (found,) = [claim for claim in heuristics.claims(rows) if "overtakes" in claim.claim]
+    (found,) = [claim for claim in heuristics.claims(rows) if claim.claim.startswith("SGIM overtakes")]
     assert found.units.verdict == verdict
     assert told in found.units.ours
+
+
+def test_sgim_is_judged_by_each_number_of_attributes():
+    rows = made({NAIVE: 100, RAPID: 40, MODIFIED: 40, SGIM: 50, "sgim, 6": 30})
+    found = {claim.claim: claim.units.verdict for claim in heuristics.claims(rows)}
+    assert found["SGIM by 6 attributes overtakes RAPIDMatch as subscriptions become many"] == "holds"
+    assert found["SGIM by 4 attributes overtakes RAPIDMatch as subscriptions become many"] == "fails"
+    assert found["SGIM is better by 6 attributes than by 2"] == "holds"
+    assert found["SGIM is better by 4 attributes than by 2"] == "fails"
+
+
+@pytest.mark.parametrize(("slow", "verdict"), [(3.0, "holds"), (3.1, "fails")])
+def test_a_thing_touched_takes_all_about_as_long_within_a_factor(slow, verdict):
+    """Each touches 200 things, and all read an event in 2 us."""
+    rows = made(dict.fromkeys(PLAIN, 200) | {TREE: 200}, us=3.0, none_us=2.0)
+    rows += [row | {"us": 2.0 + slow} for row in made({NAIVE: 200, SGIM: 1}, none_us=2.0)
+             if row["matcher"] == NAIVE]  # fmt: skip
+    rows = [row for row in rows if not (row["matcher"] == NAIVE and row["us"] == 3.0)]
+    (found,) = [claim for claim in heuristics.claims(rows) if "a thing touched" in claim.claim]
+    assert found.time.verdict == verdict
 
 
 @pytest.mark.slow

@@ -938,6 +938,18 @@ def test_a_result_of_other_sizes_is_not_continued(other, tmp_path, capsys):
     assert "is of another settings (profile)" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["bittner", "mohapatra", "xue"])
+def test_the_page_of_a_paper_begins_with_what_it_is_worth(name):
+    told = report.PAPERS[name].introduction
+    rebuilt, changed, limits = re.split(r"\n## .*\n", told)[1:]
+    assert re.findall(r"\n## (.*)\n", told) == [
+        "What was rebuilt", "What was changed, and why", "What limits the conclusions most"
+    ]  # fmt: skip
+    assert rebuilt.count("\n- ") >= 3
+    assert changed.count("\n- ") >= 3
+    assert re.findall(r"^\d\.", limits, re.MULTILINE) == ["1.", "2.", "3."]
+
+
 def test_every_experiment_of_a_paper_has_a_command():
     for name, module in MODULES.items():
         assert experiments.EXPERIMENTS[name].module == module

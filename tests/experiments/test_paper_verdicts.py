@@ -15,6 +15,7 @@ def exact(*values):
     [
         (exact(0.2, 0.3), "holds"),
         (exact(0.2, 0.05), "partly"),
+        (exact(0.2, 0.05, 0.05), "fails"),  # in less than half of the cases
         (exact(0.1, 0.1), "fails"),
         ([Interval(0.3, 0.05, 0.5)], "fails"),  # not certain
         ([], "does not apply"),
@@ -86,11 +87,18 @@ def test_ranks():
     assert [verdicts.rising(rank) for rank in (1.0, 0.9, 0.4, -1.0)] == ["holds", "partly", "fails", "fails"]
 
 
-def test_a_claim_of_parts():
-    assert verdicts.both("holds", "does not apply") == "holds"
-    assert verdicts.both("holds", "fails") == verdicts.both("partly", "fails") == "partly"
-    assert verdicts.both("fails", "fails") == "fails"
-    assert verdicts.both() == "does not apply"
+@pytest.mark.parametrize(
+    ("cases", "verdict"),
+    [
+        (("holds", "does not apply"), "holds"),
+        (("holds", "fails"), "partly"),
+        (("partly", "partly"), "partly"),
+        (("holds", "fails", "fails"), "fails"),
+        ((), "does not apply"),
+    ],
+)
+def test_a_claim_in_several_cases_holds_partly_in_half_of_them(cases, verdict):
+    assert verdicts.of_cases(cases) == verdict
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ In random order, each joins the nearest one that has room below it, much as brok
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -105,7 +106,7 @@ class Topology:
         )  # fmt: skip
 
 
-def random_tree(rng: Random, clusters: int, brokers: int = 1, degree: int = 8) -> Topology:
+def random_tree(rng: Random, clusters: int, brokers: int = 1, children: int = 8) -> Topology:
     """A tree in which each cluster hangs from a random earlier one, with links of an access link's length.
 
     Parameters
@@ -113,21 +114,23 @@ def random_tree(rng: Random, clusters: int, brokers: int = 1, degree: int = 8) -
     rng : random.Random
     clusters, brokers : int
         How many clusters, and brokers of each.
-    degree : int
-        Most links of a cluster.
+    children : int
+        Most child clusters of a cluster, as in `rtfilter.overlay.membership.Settings`.
 
     Raises
     ------
     ValueError
         No such tree exists.
     """
-    _check(clusters, brokers, degree)
+    _check(clusters, brokers, children)
     names = _names(clusters)
     tree: nx.Graph[str] = nx.Graph()
     tree.add_node(names[0])
-    parents = {}
+    parents: dict[str, str] = {}
+    below = Counter[str]()
     for before, name in enumerate(names[1:], 1):
-        parents[name] = rng.choice([other for other in names[:before] if tree.degree(other) < degree])
+        parents[name] = rng.choice([other for other in names[:before] if below[other] < children])
+        below[parents[name]] += 1
         tree.add_edge(name, parents[name], weight=rng.uniform(*ACCESS))
     return Topology(
         names[0], parents, _members(names, brokers), _distances(tree, dict(zip(names, names, strict=True)))
@@ -182,7 +185,7 @@ def transit_stub(rng: Random, links: int = 730) -> nx.Graph[int]:
 
 
 def embedded(
-    rng: Random, routers: nx.Graph[int], clusters: int = 100, brokers: int = 11, degree: int = 8
+    rng: Random, routers: nx.Graph[int], clusters: int = 100, brokers: int = 11, children: int = 8
 ) -> Topology:
     """A tree of clusters at random routers of stubs, each below the nearest earlier one that has room.
 
@@ -191,15 +194,15 @@ def embedded(
     rng : random.Random
     routers : networkx.Graph
         See `transit_stub`.
-    clusters, brokers, degree : int
-        See `random_tree`. Brokers of a cluster are no links.
+    clusters, brokers, children : int
+        See `random_tree`.
 
     Raises
     ------
     ValueError
         No such tree exists, or there are fewer routers.
     """
-    _check(clusters, brokers, degree)
+    _check(clusters, brokers, children)
     names = _names(clusters)
     stubs = [router for router, kind in routers.nodes(data="kind") if kind == "stub"]
     if len(stubs) < clusters:
@@ -207,20 +210,19 @@ def embedded(
     sites = dict(zip(names, rng.sample(stubs, clusters), strict=True))
     latencies = _distances(routers, sites)
     parents: dict[str, str] = {}
-    degrees = dict.fromkeys(names, 0)
+    below = Counter[str]()
     for before, name in enumerate(names[1:], 1):
-        near = [(latencies[name, other], other) for other in names[:before] if degrees[other] < degree]
+        near = [(latencies[name, other], other) for other in names[:before] if below[other] < children]
         parents[name] = min(near)[1]
-        degrees[name] += 1
-        degrees[parents[name]] += 1
+        below[parents[name]] += 1
     return Topology(names[0], parents, _members(names, brokers), latencies, routers, sites)
 
 
-def _check(clusters: int, brokers: int, degree: int) -> None:
+def _check(clusters: int, brokers: int, children: int) -> None:
     if clusters < 1 or brokers < 1:
         raise ValueError(f"a network has at least one cluster of one broker, not {clusters} of {brokers}")
-    if degree < min(2, clusters - 1):
-        raise ValueError(f"{clusters} clusters are no tree with at most {degree} links each; allow more")
+    if clusters > 1 and children < 1:
+        raise ValueError(f"{clusters} clusters are no tree with at most {children} children each; allow more")
 
 
 def _names(clusters: int) -> list[str]:
