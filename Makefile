@@ -18,7 +18,7 @@ overlay-demo: .venv/installed ## seven brokers: flights arrive while a link is c
 	$(BIN)/python scripts/overlay_demo.py $(OUT)
 
 check: ready ## what to run at every change: style, types, layers, unit tests
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" --ignore tests/experiments
 
 test: ready ## everything, with Spark, Prometheus, PostgreSQL, Chromium and killed processes
 	@SYSTEM="$(SYSTEM)" scripts/system.sh java prometheus postgresql chromium

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
+import lengths
 import postgresql
-from lengths import shorten
 from rtfilter import EventFilter, Schema
 
 NEEDED = {
@@ -30,6 +31,10 @@ NEEDED = {
 }
 """Programs that tests need: whether each is here, and what is said of a test if not."""
 
+# No test of Hypothesis fails because the machine is busy.
+settings.register_profile("rtfilter", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("rtfilter")
+
 # Virtual machines of tests live for seconds: they should compile quickly, not verify the classes that they
 # load, and need no threads to clean up.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions"
@@ -40,6 +45,10 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA)
 def pytest_addoption(parser):
     parser.addoption("--long", action="store_true", help="tests in full: all cases and examples; see lengths")
     parser.addoption("--cpu", type=int, metavar="N", help="show the N tests that take the most CPU seconds")
+
+
+def pytest_configure(config):
+    lengths.whole = config.getoption("long")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -56,7 +65,7 @@ def pytest_collection_modifyitems(config, items):
         left = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
-        shorten({id(test): test for item in items if (test := _function(item)) is not None}.values())
+        lengths.shorten({id(test): test for item in items if (test := _function(item)) is not None}.values())
 
 
 def _function(item):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-import pytest
 from hypothesis import settings
 
 SHARE = 8
 """The short form tries one of so many examples of a test of Hypothesis, the same ones at each run."""
+whole = True
+"""Whether parameters of the long form are collected; `conftest` knows before any test is imported."""
 
 
 def shorten(tests: Iterable[Any]) -> None:
@@ -23,18 +24,19 @@ def shorten(tests: Iterable[Any]) -> None:
 
 
 def long_but(values: Iterable[Any], short: Collection[Any]) -> list[Any]:
-    """Return parameters of a test, of which all but the `short` ones are run with `--long` only."""
-    return [one if one in short else pytest.param(one, marks=pytest.mark.long) for one in values]
+    """Return parameters of a test; all but the `short` ones are there with `--long` only."""
+    return [one for one in values if whole or one in short]
 
 
 def each_once(some: Sequence[Any], others: Sequence[Any]) -> list[Any]:
-    """Return all pairs as parameters, of which those run without `--long` have each value at least once."""
+    """Return all pairs as parameters; without `--long` so many that each value is there once at least."""
     most = max(len(some), len(others))
     short = {(at % len(some), at % len(others)) for at in range(most)}
     return [
-        pytest.param(one, other, marks=[] if (i, j) in short else pytest.mark.long)
+        (one, other)
         for i, one in enumerate(some)
         for j, other in enumerate(others)
+        if whole or (i, j) in short
     ]
 
 

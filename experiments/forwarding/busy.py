@@ -19,7 +19,6 @@ import numpy as np
 from experiments.forwarding.identities import EVENT, PROFILE, RENDEZVOUS, STRATEGIES, Tree, nodes
 from experiments.forwarding.worlds import Floats, World
 from rtfilter.events.schema import Schema
-from rtfilter.filter import EventFilter
 from rtfilter.overlay.broker import Broker, Out
 from rtfilter.overlay.membership import Contact, Dispatch, Membership
 from rtfilter.overlay.names import EventId
@@ -96,9 +95,9 @@ class Brokers:
 
     def _made(self, name: str, strategy: str, at: Mapping[str, str]) -> Broker:
         way = Rendezvous(at) if strategy == RENDEZVOUS else f"{strategy}_forwarding"
-        router = Router(name, 1, self._types, way, covering=True)
-        for kind, index in router.table._indexes.items():  # routers cannot be given a matcher
-            index._filter = EventFilter(self._types[kind], matcher=MATCHER, max_unbounded=None, ids=int)
+        router = Router(
+            name, 1, self._types, way, covering=True, matchers=dict.fromkeys(self._types, MATCHER)
+        )
         router.table.match = self._timed(self._order[name], router.table.match)  # type: ignore[method-assign]
         return Broker(router, Fixed(self.world.topology, name))
 

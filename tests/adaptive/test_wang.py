@@ -108,6 +108,7 @@ def test_another_height_begins_a_loop_at_the_nearest_level():
     assert mode(controller) == "STABLE"
 
 
+@pytest.mark.slow
 def test_more_rounds_lose_less_under_noise():
     lost = {}
     for rounds in (1, 4, 16, 64):

@@ -833,7 +833,7 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(STEP, max_size=25), st.integers(1, 4), st.integers(0, 3), st.booleans())
 def test_whatever_happens_each_event_gets_what_it_matched_when_its_batch_began(todo, size, more, threaded):
     model = Model()

@@ -117,6 +117,7 @@ def fails(capsys, *arguments, code=2):
 # -- match: forms of events --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_schema_is_a_file_or_json(files, capsys):
     text = Path("schema.json").read_text()
     for given in ("schema.json", text):
@@ -127,6 +128,7 @@ def test_a_schema_is_a_file_or_json(files, capsys):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", ["1", "10", "1000"])
 def test_match_equals_naive_evaluation(files, capsys, batch):
     found = run_match(capsys, "subs.jsonl", "events.jsonl", "--schema", "schema.json", "--batch", batch)

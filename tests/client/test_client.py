@@ -244,6 +244,7 @@ async def all_is_acknowledged(server, client):
     await until(lambda: not server.pending("ann"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_connection_lost_at_any_directive_is_not_noticed(loss):
     async def script(server, client):
@@ -259,6 +260,7 @@ def test_a_connection_lost_at_any_directive_is_not_noticed(loss):
         assert server.connections >= 2 or place == len(server.heard) - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", long_but(range(6), (0, 1)))
 def test_connections_lost_again_and_again(seed):
     chance = random.Random(seed)

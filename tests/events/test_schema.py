@@ -20,7 +20,7 @@ import pandas as pd
 import polars
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rtfilter
@@ -483,7 +483,6 @@ def test_minus_zero_is_zero():
 
 
 @given(st.data())
-@settings(deadline=None)
 def test_one_dict_equals_a_list_of_dicts(data):
     types = data.draw(schemas())
     schema = Schema(types)

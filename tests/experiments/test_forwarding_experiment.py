@@ -109,7 +109,7 @@ def test_counts_of_a_building_are_those_of_routers(strategy):
     assert (counted.held == real.held).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.integers(0, 10**6), st.integers(1, 20), st.sampled_from([0.01, 0.3, 1.0]), st.integers(1, 4),
     st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([0.0, 0.4]),

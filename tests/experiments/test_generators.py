@@ -26,7 +26,7 @@ def run(path, seed=1):
 
 
 @pytest.mark.parametrize("name", DRAWN)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(seed=seeds)
 def test_boxes_are_boxes_and_follow_their_seed(name, seed):
     source = GENERATORS[name].source(seed)
@@ -37,7 +37,7 @@ def test_boxes_are_boxes_and_follow_their_seed(name, seed):
     assert not np.array_equal(low, GENERATORS[name].source(seed + 1).subscriptions(0, 200).low)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(seed=seeds)
 def test_generators_draw_what_they_say(seed):
     def drawn(name):

@@ -47,7 +47,7 @@ def messages(topology, strategy, subscribers, publishers):
     return [play(routers.routes([publisher]), np.zeros(1), 0.0).messages for publisher in publishers]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 4), st.integers(0, 12))
 def test_a_multicast_saves_messages_exactly_where_more_than_one_broker_is_interested(
     seed, clusters, brokers, count
@@ -68,7 +68,7 @@ def test_a_multicast_saves_messages_exactly_where_more_than_one_broker_is_intere
         assert other - hybrid_cost == saved >= 0
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 4))
 def test_more_subscribers_never_cost_less_and_the_cost_has_a_limit(seed, clusters, brokers):
     rng = Random(seed)

@@ -103,6 +103,7 @@ def test_what_is_cached_is_loaded_in_silence(code, caplog, monkeypatch):
     assert not [record for record in caplog.records if record.name == "rtfilter"]
 
 
+@pytest.mark.slow
 def test_another_process_compiles_what_no_cache_has(code, caplog):
     module, compiled = code(), counts.compiled
     with caplog.at_level(logging.WARNING, "rtfilter"):
@@ -129,6 +130,7 @@ def test_no_full_collection_stops_other_threads_while_cached_code_is_loaded(code
     assert gc.isenabled()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python", ["", "/usr/bin/uwsgi", "/nowhere/python3"])
 def test_without_another_process_this_one_compiles(code, monkeypatch, python):
     code()
@@ -141,6 +143,7 @@ def test_without_another_process_this_one_compiles(code, monkeypatch, python):
     assert counts.compiled == compiled + 2
 
 
+@pytest.mark.slow
 def test_a_thread_that_waits_ends_the_other_process(code, monkeypatch, tmp_path):
     module, compiled = code(), counts.compiled
     slow = tmp_path / "python3"
@@ -175,6 +178,7 @@ while not __import__("pathlib").Path(sys.argv[1], "pid").exists():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["exit", "wait"])
 def test_no_process_is_left_by_one_that_ended(tmp_path, end):
     """It ends with its parent, however the parent ends."""
@@ -229,6 +233,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks")
 def test_a_process_that_forks_while_a_thread_compiles_can_load(tmp_path):
     (tmp_path / "ready_kernels.py").write_text(MODULE.format(more=4))

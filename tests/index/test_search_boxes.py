@@ -70,7 +70,7 @@ def boxes(draw, d, most):
 
 @pytest.mark.slow
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_every_selection_equals_brute_force_after_any_change(data):
     d = data.draw(st.integers(1, 3))
     capacity = data.draw(st.sampled_from([(4, 4), (4, 7), (10, 20), (70, 130), (512, 4096)]))

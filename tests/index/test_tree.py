@@ -376,12 +376,12 @@ class TreeMachine(RuleBasedStateMachine):
             assert len(self.tree) == len(self.model)
 
 
-TreeMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TreeMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30)
 test_any_interleaving = TreeMachine.TestCase
 
 
 @given(seed=st.integers(0, 2**32 - 1), d=st.integers(1, 4))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_insertion_order_does_not_change_results(seed, d):
     rng = np.random.default_rng(seed)
     low, high = random_boxes(rng, 80, d, top=10)

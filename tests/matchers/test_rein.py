@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from box_cases import containing, crowded, drawn
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rtfilter.matchers.hem import HemIndex
@@ -19,7 +19,6 @@ def marks(low, high, points):
     return [int((low > x).sum() + (high < x).sum()) for x in points]
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 300), st.integers(1, 4), st.sampled_from([drawn, crowded]))
 def test_marks_are_the_ends_beyond_the_values_and_the_rest_matches(seed, count, dimensions, draw):
     rng = np.random.default_rng(seed)
@@ -33,7 +32,6 @@ def test_marks_are_the_ends_beyond_the_values_and_the_rest_matches(seed, count, 
     assert (index.estimate(points) == answer.work + 1).all()
 
 
-@settings(deadline=None)
 @given(
     st.integers(0, 2**32 - 1),
     st.integers(1, 300),

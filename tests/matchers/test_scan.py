@@ -33,7 +33,7 @@ def found(hits):
     return own
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_it_finds_what_the_tree_finds(data):
     d = data.draw(st.integers(1, 3))
@@ -87,6 +87,7 @@ def test_it_is_packed_once_more_than_half_is_gone():
     assert matcher.content([60, 1]).boxes().low.tolist() == [[60.0]]
 
 
+@pytest.mark.slow
 def test_a_call_that_is_cut_short_while_it_makes_room_loses_nothing():
     def made():
         filter = EventFilter(Schema({"x": float}), matcher="scan")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from box_cases import containing, drawn
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rtfilter.matchers.tama import TamaIndex
@@ -13,7 +13,6 @@ def split(found):
     return [sorted(own.tolist()) for own in np.split(found.rows, found.offsets[1:-1])]
 
 
-@settings(deadline=None)
 @given(
     st.integers(0, 2**32 - 1),
     st.integers(1, 200),

@@ -51,7 +51,7 @@ DTYPES = st.sampled_from([(np.int64, INTEGERS), (np.uint64, UNSIGNED), (None, IN
 
 
 @pytest.mark.parametrize("matcher", EACH)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_numbers_compare_exactly(matcher, data):
     """Bounds and events of every integer type and form; brute force compares Python's integers."""
@@ -86,7 +86,7 @@ def test_numbers_compare_exactly(matcher, data):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("matcher", EACH)
-@settings(max_examples=24, deadline=None)
+@settings(max_examples=24)
 @given(data=st.data())
 def test_explain_and_match_agree_on_conditions_and_patterns(matcher, data):
     """All types, operators, matchers of patterns and values, also of other types and missing."""
@@ -126,7 +126,7 @@ def moment(value):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("matcher", EACH)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_explain_and_match_agree_on_bounds_of_all_types(matcher, data):
     rows = []

@@ -491,7 +491,7 @@ class FilterMachine(RuleBasedStateMachine):
             assert len(self.filter) == len(self.model)
 
 
-FilterMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+FilterMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=25)
 test_any_interleaving = FilterMachine.TestCase
 
 

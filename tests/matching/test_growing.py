@@ -333,7 +333,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     before=STEPS,
     meanwhile=STEPS,
@@ -595,7 +595,7 @@ def test_a_subscription_that_is_cut_short_while_it_moves_is_whole_or_undone(monk
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(seed=st.integers(0, 10_000))
 def test_what_covers_is_the_same_by_scan_and_by_tree(seed):
     rng = np.random.default_rng(seed)

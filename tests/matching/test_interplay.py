@@ -196,4 +196,4 @@ class Interplay(RuleBasedStateMachine):
 
 EXAMPLES = 25
 TestInterplay = Interplay.TestCase
-TestInterplay.settings = settings(max_examples=EXAMPLES, stateful_step_count=20, deadline=None)
+TestInterplay.settings = settings(max_examples=EXAMPLES, stateful_step_count=20)

@@ -52,7 +52,7 @@ PLANS = {"whole": FixedPlan(0, None), "groups": FixedPlan(1, 2), "single": Fixed
 
 @pytest.mark.slow
 @pytest.mark.parametrize("matcher", EACH)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_every_way_to_match_gives_what_the_choices_say(matcher, data):
     drawn = data.draw(st.lists(sources_within(TYPES), min_size=1, max_size=6))

@@ -23,7 +23,7 @@ TYPES = {"a": float, "b": int, "s": str, "z": str, "t": datetime, "ok": bool}
 @pytest.mark.slow
 @pytest.mark.parametrize("many", [1, 2])
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_hits_decided_together_are_those_of_the_predicates(many, data):
     types = data.draw(schemas())
     schema = Schema(types)
@@ -95,6 +95,7 @@ CONDITIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [list, lambda rows: pd.DataFrame(rows, columns=list(TYPES), dtype=object)])
 @pytest.mark.parametrize("matcher", ["rtree", "masks", "hashes"])
 def test_every_kind_of_test_on_a_large_batch(matcher, form):

@@ -45,7 +45,7 @@ def require_right(filter, predicates, predicate):
 
 @pytest.mark.parametrize("matcher", EACH)
 @given(data=st.data())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_beside_brute_force(matcher, data):
     types = data.draw(schemas())
     filter = EventFilter(Schema(types), matcher=matcher, max_unbounded=None)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rtfilter.events.keys
@@ -101,7 +101,6 @@ STEPS = st.one_of(
 
 
 @pytest.mark.slow
-@settings(deadline=None)
 @given(st.lists(STEPS, max_size=25), st.sampled_from([1, 3, 5, 100]), st.sampled_from([1, 5, 10, 1000]))
 def test_any_steps_give_what_the_oracle_gives(steps, max_keys, max_matches):
     filter, oracle = EventFilter(SCHEMA), Oracle(max_keys, max_matches)

@@ -272,7 +272,7 @@ class Counting(RuleBasedStateMachine):
 
 
 TestCounting = Counting.TestCase
-TestCounting.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
+TestCounting.settings = settings(max_examples=15, stateful_step_count=20)
 
 
 def test_the_command_line_has_no_limit(tmp_path):

@@ -151,6 +151,7 @@ def test_between_turns_nothing_or_all_of_a_large_change_is_seen(monkeypatch, mat
     assert len(calls) > 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("matcher", EACH)
 def test_others_change_meanwhile(monkeypatch, tmp_path, matcher, way):
     model = Model(matcher)

@@ -118,7 +118,7 @@ class Publishers(Network):
 
 @pytest.mark.parametrize(("strategy", "told"), each_once(list(STRATEGIES), list(TOLD)))
 @given(seed=st.integers(0, 2**32), most_members=st.sampled_from((1, 3)))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_what_was_acknowledged_has_reached_everyone(
     strategy: str, told: str, seed: int, most_members: int
 ) -> None:

@@ -107,7 +107,7 @@ def test_a_way_over_a_cluster_whose_broker_died_with_what_it_knew_is_taken_for_l
 
 @given(seed=st.integers(0, 2**32), most_members=st.sampled_from((1, 3)))
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_what_was_acknowledged_has_reached_everyone(seed: int, most_members: int) -> None:
     rng = random.Random(seed)
     tree = Tree.random(rng, rng.randint(2, 7), most_members)

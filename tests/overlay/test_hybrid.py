@@ -91,6 +91,7 @@ def total_costs(tree: Tree, strategy: str, subscribers: list[str], publishers: l
     return costs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", long_but(range(4), [0]))
 def test_hybrid_costs_no_more_than_hierarchical_and_equal_only_without_fellows(seed: int) -> None:
     tree, subscribers = placed(seed)

@@ -82,7 +82,7 @@ def test_what_another_one_replaces_goes_without_a_word() -> None:
 
 @pytest.mark.slow
 @given(seed=st.integers(0, 2**32), slack=st.sampled_from((0.0, 0.1, 0.4, 0.9)))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_all_are_covered_and_little_is_empty(seed: int, slack: float) -> None:
     rng = random.Random(seed)
     link = told(slack)

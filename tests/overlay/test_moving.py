@@ -86,7 +86,7 @@ class Changing:
 
 @pytest.mark.parametrize(("strategy", "covering"), each_once(list(STRATEGIES), [False, True]))
 @given(seed=st.integers(0, 2**32), most_members=st.sampled_from((1, 3)))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_after_changes_all_is_as_in_a_network_built_anew(
     strategy: str, covering: bool, seed: int, most_members: int
 ) -> None:

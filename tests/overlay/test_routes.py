@@ -90,7 +90,7 @@ class Model:
 
 @pytest.mark.parametrize(("strategy", "told"), each_once(list(STRATEGIES), list(TOLD)))
 @given(seed=st.integers(0, 2**32), most_members=st.sampled_from((1, 3)))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_each_event_reaches_whom_it_matches_exactly_once(
     strategy: str, told: str, seed: int, most_members: int
 ) -> None:

@@ -28,7 +28,7 @@ def root_of(network: Network) -> Router:
     pair=st.permutations(list(STRATEGIES)).map(lambda names: names[:3]),
     covering=st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_switching_loses_and_doubles_nothing(
     seed: int, most_members: int, pair: list[str], covering: bool
 ) -> None:
@@ -168,6 +168,7 @@ def test_a_small_gain_changes_nothing() -> None:
     assert choose(Load(), "hybrid") == "hybrid"
 
 
+@pytest.mark.slow
 def test_a_network_chooses_by_what_it_has_seen() -> None:
     tree = Tree({f"c{i}": f"c{(i - 1) // 2}" if i else "" for i in range(12)})
     make = partial(Router, incarnation=1, types=TYPES, strategy="hybrid", choose_every=10.0)

@@ -51,6 +51,7 @@ for module in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_importing_is_light(tmp_path):
     modules = ["rtfilter", "rtfilter.client", "rtfilter.adaptive", "rtfilter.scheduler", "rtfilter.watch"]
     script = "import numba\n" + IMPORTS  # numba itself loads a little of scipy
@@ -63,6 +64,7 @@ def test_importing_is_light(tmp_path):
     assert not modules
 
 
+@pytest.mark.slow
 def test_who_needs_no_compiler_loads_none(tmp_path):
     modules = ["rtfilter", "rtfilter.client", "rtfilter.errors"]
     for line in in_a_fresh_process("-c", IMPORTS, *modules, cwd=tmp_path).splitlines():
@@ -125,6 +127,7 @@ for words in ("index check saved", "index info saved", "match saved events.jsonl
 """
 
 
+@pytest.mark.slow
 def test_small_uses_need_no_compiler(tmp_path):
     env = uncompiled.environment(tmp_path)
     programs = {"filter": SMALL, "help": HELP, "commands": COMMANDS}
@@ -182,6 +185,7 @@ def test_nothing_imports_in_circles():
     TopologicalSorter(imports).prepare()  # raises CycleError, which names the circle
 
 
+@pytest.mark.slow
 def test_every_extra_that_is_named_exists():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     named = {}

@@ -123,7 +123,7 @@ def test_bounds_on_a_string_are_refused():
 
 
 @drawn(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_bounds_box_and_its_predicate_agree(data):
     types = {"x": float, "n": int, "flag": bool, "t": datetime}
     schema = Schema(types)

@@ -38,7 +38,7 @@ def sides(source, schema=SCHEMA):
 
 
 @given(st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_boxes_hold_every_match_and_exact_boxes_only_matches(data):
     types = data.draw(schemas())
     condition = data.draw(conditions(types))
@@ -63,7 +63,7 @@ def test_boxes_hold_every_match_and_exact_boxes_only_matches(data):
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_many_values_on_one_string_attribute(data):
     """Sets, holes, prefixes and ranges that meet on the two dimensions of one string."""
     schema = Schema({"s": str})

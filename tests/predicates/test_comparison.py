@@ -35,7 +35,7 @@ def operand(side):
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_values_are_those_of_a_naive_evaluator(data):
     side = data.draw(expressions(["a", "b"]))
     event = data.draw(events(NUMBERS))
@@ -44,7 +44,7 @@ def test_values_are_those_of_a_naive_evaluator(data):
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_columns_are_the_values_where_they_are_sure(data):
     side = data.draw(expressions(["a", "b"]))
     rows = data.draw(st.lists(events(NUMBERS), min_size=1, max_size=6))
@@ -59,7 +59,7 @@ def test_columns_are_the_values_where_they_are_sure(data):
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_boxes_hold_all_that_matches(data):
     types = data.draw(schemas())
     condition = data.draw(comparisons(types))
@@ -79,7 +79,7 @@ def test_boxes_hold_all_that_matches(data):
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_boxes_of_one_attribute_hold_the_neighbours_of_their_ends(data):
     """The tightest place: values around the solution."""
     types = {"a": float}
@@ -135,7 +135,7 @@ def test_other_comparisons_ask_for_presence_alone(condition):
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_text_and_json_come_back_equal(data):
     types = data.draw(schemas())
     predicate = parse(sql(data.draw(comparisons(types))), Schema(types))

@@ -65,7 +65,7 @@ def p(text, schema=SCHEMA):
 
 @pytest.mark.slow
 @given(PREDICATES, PREDICATES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_answers_are_never_wrong_in_a_small_world(one, two):
     satisfied = [(one.matches(event), two.matches(event)) for event in EVENTS]
     if one.covers(two):
@@ -81,7 +81,7 @@ def test_answers_are_never_wrong_in_a_small_world(one, two):
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_answers_are_never_wrong_over_all_operators(data):
     types = data.draw(schemas())
     schema = Schema(types)

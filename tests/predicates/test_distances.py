@@ -50,7 +50,7 @@ LONGITUDES = st.floats(-180, 180) | st.sampled_from([-180, 180, 0, 179.9999, -17
 RADII = st.floats(0, 100) | st.floats(0, 20_100) | st.sampled_from([0, 1e-3, RADIUS * pi, 10_007.5, 1e9])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(DEGREES, LONGITUDES, RADII, st.data())
 def test_boxes_hold_all_that_is_near(north, east, radius, data):
     """Points about as far as the radius, or anywhere, in all directions."""
@@ -70,7 +70,7 @@ def test_boxes_hold_all_that_is_near(north, east, radius, data):
                 assert any(inside(point, *sides) for sides in zip(boxes.low, boxes.high, strict=True))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(DEGREES, LONGITUDES, st.lists(st.tuples(DEGREES, LONGITUDES), min_size=1, max_size=8))
 def test_all_formulas_agree(north, east, points):
     far, none = Distance("lat", "lon", north, east).columns(*np.array(points, np.float64).T)
@@ -221,7 +221,7 @@ def test_covering(outer, inner, covers, intersects):
     assert one.intersects(two) is intersects
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_what_covers_does_so(data):
     centres = st.tuples(

@@ -46,7 +46,7 @@ def drawn(data):
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_verdicts_are_those_of_the_predicate(data):
     predicate, row, _ = drawn(data)
     explanation = explain(predicate, row)
@@ -181,7 +181,7 @@ def test_how_far_text_agrees(operator, constant, value, agrees):
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_an_event_that_is_changed_as_told_satisfies_the_constraint(data):
     predicate, row, types = drawn(data)
     for conjunction in explain(predicate, row).filters:
@@ -204,7 +204,7 @@ def test_an_event_that_is_changed_as_told_satisfies_the_constraint(data):
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_distances_and_agreement_are_those_of_the_values(data):
     predicate, row, _ = drawn(data)
     for explained in (one for each in explain(predicate, row).filters for one in each.failing):
@@ -250,7 +250,7 @@ def nearly(distance, true):
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_piece_of_a_pattern_that_does_not_fit(data):
     pattern = canonical_like(data.draw(CONSTANTS["like"]))
     value = data.draw(st.text("abé%_", max_size=8) | st.sampled_from(STRINGS))

@@ -18,7 +18,7 @@ VALUES = st.text("abé%_\\\n", max_size=10)
 
 @pytest.mark.slow
 @given(PATTERNS, VALUES)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @example("a%a_a%a", "aaaaa")
 @example("%ab_b%", "abaabbb")
 def test_a_value_fits_as_by_a_regular_expression(pattern, value):

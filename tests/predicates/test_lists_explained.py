@@ -45,7 +45,7 @@ def predicates(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(predicates(), EVENTS)
 def test_matches_and_explain_tell_what_the_choices_say(predicate, event):
     filter = EventFilter(SCHEMA, max_unbounded=None)
@@ -73,7 +73,7 @@ def asks_for_none(predicate):
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(predicates(), predicates(), st.lists(EVENTS, min_size=1, max_size=6), PLAIN)
 def test_what_covers_does_so_for_lists_too(one, two, batch, plain):
     """Without IS NULL in the one that covers, or without objects in lists."""

@@ -107,7 +107,7 @@ def with_other_constants(draw, text, constants):
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_each_is_as_if_it_were_alone(data):
     attributes = data.draw(predicate_cases.schemas())

@@ -38,7 +38,7 @@ def nearness(failing):
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_table_is_that_of_single_explanations(data):
     types = data.draw(schemas())
     schema = Schema(types)

@@ -224,8 +224,9 @@ def test_large_sets_are_refused():
         parse({"price": list(range(20_000))}, SCHEMA)
 
 
+@pytest.mark.slow
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_patterns_sql_and_a_naive_evaluator_agree(data):
     types = data.draw(schemas())
     schema = Schema(types)
@@ -259,7 +260,7 @@ JSON = st.recursive(
 
 @pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(["symbol", "price", "url", "$or"]), JSON, max_size=3))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_mapping_is_a_predicate_or_a_predicate_error(pattern):
     try:
         parse(pattern, SCHEMA)

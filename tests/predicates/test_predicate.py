@@ -100,7 +100,7 @@ def test_examples_of_single_constraints():
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_sql_means_what_a_naive_evaluator_says(data):
     types = data.draw(schemas())
     condition = data.draw(conditions(types))
@@ -113,7 +113,7 @@ def test_sql_means_what_a_naive_evaluator_says(data):
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_not_is_the_complement_on_complete_events(data):
     types = data.draw(schemas())
     condition = data.draw(conditions(types))
@@ -210,7 +210,7 @@ def test_unusable_constraints(operator, value, message):
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_json_and_pickle_round_trips(data):
     types = data.draw(schemas())
     schema = Schema(types)
@@ -416,14 +416,14 @@ def any_predicates(draw):
 
 @pytest.mark.slow
 @given(any_predicates())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_text_of_a_predicate_is_an_sql_condition_that_means_the_same(case):
     schema, predicate = case
     assert parse(str(predicate), schema) == parse(predicate, schema)
 
 
 @given(st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_the_text_of_a_parsed_condition_is_read_again(data):
     schema = data.draw(schemas())
     parsed = parse(sql(data.draw(conditions(schema))), Schema(schema))

@@ -18,11 +18,13 @@ def outcomes(suite):
     return list(suite())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suite", [selectors, patterns, accepted_patterns])
 def test_no_verdict_is_wrong(suite):
     assert not [one for one in outcomes(suite) if one.verdict not in (RIGHT, REFUSED, DIFFERS)]
 
 
+@pytest.mark.slow
 def test_selectors_are_counted_on_the_page():
     total, accepted, left = Counter(), Counter(), Counter()
     for one in outcomes(selectors):
@@ -43,6 +45,7 @@ def test_selectors_are_counted_on_the_page():
         assert re.search(rf"^\| {suite} \| {total[suite]} \| {accepted[suite]} \|", PAGE, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_patterns_are_counted_on_the_page():
     found = Counter((one.reason, one.verdict) for one in outcomes(patterns))
     assert found == {

@@ -57,7 +57,7 @@ CONDITIONS = st.recursive(quantified(TYPES), nested, max_leaves=3)
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(CONDITIONS.map(lambda one: (sql(one), one)) | patterns(), st.lists(EVENTS, min_size=1, max_size=3))
 def test_quantifiers_mean_what_a_naive_evaluator_says(drawn, batch):
     source, condition = drawn

@@ -465,7 +465,7 @@ CONSTRUCTS += ["AND", "OR", "NOT", "IN", "IS", "LIKE", "BETWEEN", "ESCAPE", "DAT
 
 
 @given(st.lists(st.sampled_from(CONSTRUCTS), min_size=2, max_size=9).map(" ".join))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_what_is_read_has_the_grammar_of_the_page(source):
     """Of random words, only what the page's grammar, written down here once more, derives is read."""
     try:
@@ -618,7 +618,7 @@ WORDS += [
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join) | st.text(max_size=30))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_text_is_a_predicate_or_a_predicate_error(source):
     try:
         parse(source, SCHEMA)

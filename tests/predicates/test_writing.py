@@ -50,7 +50,7 @@ def has_form(test):
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_conditions_are_read_again(data):
     types = data.draw(schemas())
     schema = Schema(types)
@@ -68,7 +68,7 @@ def test_conditions_are_read_again(data):
 
 
 @given(st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_patterns_are_read_again(data):
     types = data.draw(schemas())
     schema = Schema(types)

@@ -21,6 +21,7 @@ def test_every_room_has_one():
 
 
 # No parameters, of which `make check` would choose some.
+@pytest.mark.slow
 def test_each_can_still_be_planted():
     wrong = []
     for fault in FAULTS:

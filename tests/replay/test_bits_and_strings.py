@@ -9,6 +9,7 @@ from rtfilter.replay.workloads import workload
 from rtfilter.replay.workloads.base import BLOCK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bits", "strings"])
 def test_rows_do_not_depend_on_how_the_sequence_is_cut(name):
     made = workload(name, seed=3)

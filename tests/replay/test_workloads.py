@@ -31,7 +31,7 @@ cuts = st.lists(st.integers(1, 2 * BLOCK + 5), min_size=1, max_size=4)
 
 
 @pytest.mark.parametrize("name", BOXES)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(start=st.integers(0, 3 * BLOCK), sizes=cuts)
 def test_rows_do_not_depend_on_how_the_sequence_is_cut(name, start, sizes):
     made = workload(name, seed=3, dimensions=2)

@@ -207,6 +207,7 @@ def names_of(path):
     return sorted(json.loads((path / manifests.MANIFEST).read_text())["arrays"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [

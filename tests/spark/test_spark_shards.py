@@ -526,7 +526,7 @@ def test_local_places(text):
 # Cuts
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(1, 9), st.integers(0, 60), st.integers(0, 2**32 - 1))
 def test_cuts_place_every_box_and_come_back_from_json(shards, n, seed):
     rng = np.random.default_rng(seed)

@@ -48,7 +48,7 @@ def truth(predicates, table, rows=None):
 
 @pytest.mark.slow
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_verdicts_are_those_of_the_predicates(data):
     types = data.draw(schemas())
     schema = Schema(types)

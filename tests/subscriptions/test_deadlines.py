@@ -40,7 +40,7 @@ def check(made: Deadlines, model: dict[int, float]) -> None:
         assert made.has_passed(5, moment) == (5 in gone)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(STEPS)
 def test_any_steps_give_what_a_dict_gives(steps):
     made, model = Deadlines(), {}

@@ -46,7 +46,7 @@ def test_bad_rules_are_told_and_the_rest_is_taken(rules):
     assert str(bad[0]).endswith("    prise > 1\n    ^")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(

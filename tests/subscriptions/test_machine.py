@@ -180,5 +180,5 @@ class LabelMachine(RuleBasedStateMachine):
         assert self.kind is int or self.filter._subscriptions.next_id <= 60
 
 
-LabelMachine.TestCase.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
+LabelMachine.TestCase.settings = settings(max_examples=15, stateful_step_count=20)
 test_any_interleaving = LabelMachine.TestCase

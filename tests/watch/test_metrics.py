@@ -267,6 +267,7 @@ def test_refused_events_and_subscriptions_are_counted():
     assert value(filter, "rtfilter_events_refused_total") == 8  # nobody wanted to match that one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 def test_exact_checks_are_counted(stream):
     filter = make(controller=FixedPlan(1, 7))

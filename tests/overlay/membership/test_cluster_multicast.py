@@ -6,7 +6,7 @@ from itertools import count
 from random import Random
 
 import pytest
-from hypothesis import given, seed, settings
+from hypothesis import given, seed
 from hypothesis import strategies as st
 
 from rtfilter.overlay.membership import Audience, Contact, Lacking, Member, Missed, Numbered, Settings
@@ -77,7 +77,6 @@ def random_faults(chance, loss, doubled, slowest):
 
 
 @seed(1)
-@settings(deadline=None)
 @given(
     st.integers(0, 2**32),
     st.sampled_from([0.0, 0.1, 0.5]),

@@ -375,7 +375,7 @@ def converges(number, loss):
 
 @seed(3)
 @pytest.mark.slow
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32), st.sampled_from([0.0, 0.1, 0.3]))
 def test_after_any_faults_there_is_one_tree(number, loss):
     """Crashes, returns, partitions within and between clusters, losses and duplicates."""

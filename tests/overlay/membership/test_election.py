@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from hypothesis import given, seed, settings
+from hypothesis import given, seed
 from hypothesis import strategies as st
 
 from lengths import long_but
@@ -215,7 +215,6 @@ FAULT = st.one_of(
 
 
 @seed(2)
-@settings(deadline=None)
 @given(st.integers(0, 2**32), st.lists(st.tuples(FAULT, st.floats(0, 6)), max_size=8))
 def test_after_any_faults_one_member_leads(number, faults):
     """Crashes, returns, cuts, losses, and heartbeats that are late by seconds."""

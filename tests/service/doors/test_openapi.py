@@ -74,6 +74,7 @@ def test_every_example_is_answered_as_documented(documented):
         assert "{" not in path
 
 
+@pytest.mark.slow
 def test_all_that_is_served_is_documented_with_its_errors(documented):
     _, document = documented
     for path, item in document["paths"].items():
@@ -102,6 +103,7 @@ def test_pages_are_answered_as_their_models_say(documented):
         assert model.model_validate_json(answer.bytes, strict=True, extra="forbid")
 
 
+@pytest.mark.slow
 def test_acknowledgements_and_schemas_are_documented_with_their_bounds(documented):
     _, document = documented
     asked = document["paths"]["/acknowledgements"]["post"]["requestBody"]["content"]["application/json"][

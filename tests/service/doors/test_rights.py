@@ -123,6 +123,7 @@ def test_a_door_is_open_to_those_who_may(guarded):
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_every_documented_door_is_in_the_table(guarded):
     document = guarded(None, "GET", "/openapi.json").body
     documented = {
