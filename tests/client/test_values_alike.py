@@ -160,15 +160,15 @@ def test_spark_takes_it(spark, filter):
 def test_misspelt_columns_are_hinted_on_spark_and_strict_refuses_them(spark, caplog):
     from rtfilter.spark import match_frame
 
-    frame = spark.createDataFrame([(1, 5.0, "A")], "id int, prise double, s string")
+    frame = spark.createDataFrame([(1, 5.0, "A")], "id int, volage double, s string")
     for _ in range(2):
-        lax = EventFilter(Schema({"price": "float", "s": "str"}))
+        lax = EventFilter(Schema({"voltage": "float", "s": "str"}))
         match_frame(frame, lax)
     told = [one.getMessage() for one in caplog.records if one.name == "rtfilter.events"]
-    assert told == ["unknown attribute 'prise'; did you mean 'price'?"]
-    with pytest.raises(EventError, match="unknown attribute 'prise'"):
-        match_frame(frame, EventFilter(Schema({"price": "float", "s": "str"}, strict=True)))
-    match_frame(frame.drop("prise"), EventFilter(Schema({"price": "float", "s": "str"}, strict=True)))
+    assert told == ["unknown attribute 'volage'; did you mean 'voltage'?"]
+    with pytest.raises(EventError, match="unknown attribute 'volage'"):
+        match_frame(frame, EventFilter(Schema({"voltage": "float", "s": "str"}, strict=True)))
+    match_frame(frame.drop("volage"), EventFilter(Schema({"voltage": "float", "s": "str"}, strict=True)))
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,7 @@ def test_the_ways_find_the_same(spark, tmp_path, monkeypatch, apart):
     assert alone["matches"] == match["matches"] == joined["matches"] > 0
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_picture_is_drawn(tmp_path):
     experiment.save_picture(experiment.figure(ROWS), tmp_path / "spark.png", dpi=40)

@@ -92,6 +92,7 @@ def change(filter, rng):
         filter.subscribe_many([random_predicate(rng) for _ in range(40)])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", long_but(range(4), [0]))
 @pytest.mark.parametrize(
@@ -390,6 +391,7 @@ def test_a_sample_is_taken_while_all_is_removed(name):
     assert set(own._sample(4000).ids.tolist()) <= set(filter.ids().tolist())
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_few_batches_are_timed():
     filter = EventFilter(Schema({"x": float}), matcher="auto")

@@ -87,6 +87,7 @@ def test_ids_that_are_no_integers_are_text(spark, rows, made, partitions):
     assert pairs(result) == wanted
 
 
+@pytest.mark.long
 def test_deadlines_are_held_against_the_moment_of_the_call(spark, rows):
     filter = EventFilter(Schema({"price": float}))
     filter.subscribe("price >= 0")
@@ -161,6 +162,7 @@ def test_events_of_all_types(spark):
     assert pairs(match_frame(events, filter)) == [(1, 0), (1, 2), (2, 1), (2, 3), (2, 4)]
 
 
+@pytest.mark.long
 def test_rows_that_were_shuffled_are_dealt_in_an_order_of_their_own(spark, rows, tmp_path, compiled):
     def carried(events, names):
         return Layout.of(events, names, "id").carried(events)

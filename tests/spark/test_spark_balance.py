@@ -146,6 +146,7 @@ def test_what_the_caller_says_counts(spark, crowd):
         match_frame(events, crowd, balance="yes")
 
 
+@pytest.mark.long
 def test_events_that_would_all_be_computed_are_dealt_out_unseen(spark, alerts, rows, tmp_path):
     events = frame(spark, rows, 4)
     told = "deal out (unseen)"
@@ -172,6 +173,7 @@ def looked(events, filter):
     return seen[0]
 
 
+@pytest.mark.long
 def test_the_first_events_of_a_partition_stand_for_it(spark, crowd, tmp_path, monkeypatch):
     monkeypatch.setattr(looks, "LOOK", 20)
     monkeypatch.setattr(looks, "FEW", 0)
@@ -343,6 +345,7 @@ def test_tasks_report_what_they_saw(spark, crowd, tmp_path, dealt):
     }
 
 
+@pytest.mark.long
 def test_a_stream_learns_from_the_batch_before(spark, crowd, tmp_path, monkeypatch):
     monkeypatch.setattr(balance, "ROUND", 0.0)
     crowd.save(tmp_path / "index")

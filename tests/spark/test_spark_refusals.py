@@ -215,6 +215,7 @@ def test_an_index_is_built_of_what_can_be_used(spark, tmp_path, told):
         index.update(rules.where("id = 3"))
 
 
+@pytest.mark.long
 def test_a_bad_change_leaves_what_it_would_replace(spark, tmp_path, told):
     filter = EventFilter(SCHEMA)
     filter.subscribe_many(["x > 0"] * 5)

@@ -186,6 +186,7 @@ def test_conditions_and_structs_are_read_too(spark, alerts, rows, tmp_path):
     assert ("out", 500) not in found
 
 
+@pytest.mark.long
 def test_bounds_of_timestamps_and_booleans(spark, tmp_path):
     schema = Schema({"at": datetime, "on": bool})
     noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -274,6 +275,7 @@ def test_old_versions_can_be_removed(spark, built, tmp_path):
     assert matched_in(second, table) == matched(before_less, table)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", long_but([0, 1, 2], [0]))
 def test_few_subscriptions_make_few_shards(spark, tmp_path, count):
     low, high = boxes(40)
@@ -300,6 +302,7 @@ def test_an_index_that_starts_empty_is_cut_where_its_boxes_are(spark, tmp_path, 
     assert len(found) < 5 * 500
 
 
+@pytest.mark.long
 def test_updates_leave_only_what_versions_name(spark, tmp_path, monkeypatch):
     low, high = boxes(40)
     index = build_sharded(
@@ -351,6 +354,7 @@ def test_mistakes_change_nothing(spark, built, tmp_path):
     assert ShardedIndex.open(path) == index
 
 
+@pytest.mark.long
 def test_shards_keep_times_to_live_and_metadata(spark, tmp_path):
     schema, began = Schema({"x": float}), time.time()
     rows = [(k, f"x > {k}", 3600.0 if k % 2 else None, f'{{"n": {k}}}' if k % 3 else None) for k in range(30)]

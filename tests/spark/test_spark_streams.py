@@ -197,6 +197,7 @@ def test_a_batch_that_was_written_is_not_written_again(spark, tmp_path):
     assert list((tmp_path / "out" / "_drafts").iterdir()) == []
 
 
+@pytest.mark.long
 def test_the_directory_of_another_query_is_refused(spark, tmp_path):
     files = tmp_path / "events"
     files.mkdir()
@@ -247,6 +248,7 @@ def test_once_writes_a_batch_once_by_itself(spark, tmp_path):
     assert pq.read_table(tmp_path / "out").num_rows == 1
 
 
+@pytest.mark.long
 def test_old_versions_do_not_pile_up(spark, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     filter = line(3)
@@ -321,6 +323,7 @@ def test_the_last_change_of_a_batch_counts(spark, index):
     assert content() == sorted([*((i, i) for i in range(20) if i not in (3, 4)), (24, 3), (24, 4)])
 
 
+@pytest.mark.long
 @ONE_PIECE
 def test_removals_are_exact_and_have_ids(spark, index):
     path, content = index

@@ -98,6 +98,7 @@ def wait(condition, seconds=120):
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_a_stream_that_goes_on_with_other_subscriptions(spark, folder, tmp_path):
     filter, given = line(), list(enumerate(batches(2)))
     filter.save(tmp_path / "index")

@@ -49,6 +49,7 @@ def test_an_event_arrives_at_who_wants_it(pair):
     run(script)
 
 
+@pytest.mark.long
 def test_subscriptions_end_with_their_client(pair):
     test_an_event_arrives_at_who_wants_it(pair)
 
@@ -104,6 +105,7 @@ def test_of_two_programs_of_one_name_the_later_has_it_and_the_other_says_why_it_
     assert "is refused: the name is that of" in lines[1]
 
 
+@pytest.mark.long
 def test_the_command_of_a_client_whose_name_is_taken_ends_and_is_not_waited_for(pair):
     told = ["--name", "ann", "--at", pair.addresses["a"], "--key", str(pair.folder / "client.key")]
     command = ["-m", "rtfilter", "broker", "subscribe", "trade", "x > 1", *told]
@@ -528,6 +530,7 @@ def test_alerts_arrive_though_the_root_is_killed(tmp_path):
         run(script)
 
 
+@pytest.mark.long
 def test_the_strategy_is_changed_while_the_network_runs_and_events_go_on(tmp_path, capsys):
     with processes(tmp_path, "--children", "2") as network:
         for name in "abcd":

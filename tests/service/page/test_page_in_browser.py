@@ -119,6 +119,7 @@ def test_the_numbers_are_those_of_published_events(server, visit):
     assert sum(int(row[1]) for row in cells(page, "estimates")) == 30
 
 
+@pytest.mark.long
 def test_events_from_before_the_page_was_opened_are_told(server, visit):
     publish(server, *[{"price": price} for price in range(30)])
     page = visit(server)
@@ -143,6 +144,7 @@ def test_what_happens_now_is_shown_and_drawn(server, visit):
     assert [row[0] for row in cells(page, "stages")][-2:] == ["match", "deliver"]
 
 
+@pytest.mark.long
 def test_a_quantile_lies_between_the_bounds_of_its_bucket(server, visit):
     page = visit(server)
     for counts, share, expected in (
@@ -262,6 +264,7 @@ def test_an_admin_signs_in_and_out(guarded, visit):
     assert page.evaluate("[sessionStorage.length, localStorage.length, document.cookie]") == [0, 0, ""]
 
 
+@pytest.mark.long
 def test_others_see_their_own_numbers_and_may_try(guarded, visit):
     page = visit(guarded)
     sign_in(page, "", guarded.tokens["ann"])
@@ -273,6 +276,7 @@ def test_others_see_their_own_numbers_and_may_try(guarded, visit):
     expect(page.locator("#found-text")).to_have_text("No subscription matches.")
 
 
+@pytest.mark.long
 def test_a_token_that_is_good_no_more_ends_it(guarded, visit):
     page = visit(guarded)
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()  # so that nothing is under way
@@ -323,6 +327,7 @@ def test_all_can_be_done_by_keyboard_and_the_focus_is_seen(server, visit):
     expect(page.locator("#why-title")).to_have_text(f"Subscription {made} matches")
 
 
+@pytest.mark.long
 def test_each_second_nothing_is_read_out(server, visit):
     page = visit(server)
     expect(page.locator("#state")).to_have_text("Live")
@@ -342,6 +347,7 @@ def test_each_second_nothing_is_read_out(server, visit):
     assert changed == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", long_but([320, 640], (320,)))
 def test_nothing_is_wider_than_a_small_screen(server, visit, width):
     long = "n" * 150
@@ -357,6 +363,7 @@ def test_nothing_is_wider_than_a_small_screen(server, visit, width):
     assert page.evaluate(wide) == 0
 
 
+@pytest.mark.long
 def test_it_is_light_or_dark_as_wished_and_rests_where_wished(server, visit):
     page = visit(server, reduced_motion="reduce")
     shades = []
