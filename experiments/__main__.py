@@ -34,7 +34,7 @@ class Experiment(NamedTuple):
     @property
     def goes_on(self) -> bool:
         """Whether it goes on where it was interrupted, when it is run again."""
-        long = ("paper.", "service.", "contest.")
+        long = ("paper.", "service.", "contest.", "ruler.")
         return self.module.startswith(long) or self.module in MODULES.values()
 
 
@@ -73,6 +73,7 @@ EXPERIMENTS = {
     "all": Experiment("paper.report", "all experiments of the papers, and their pages", "everything"),
     "report": Experiment("paper.report", "write the pages of the papers again, from kept numbers"),
     "overheads": Experiment("speed.overheads", "the time to start a process, and the cost of metrics"),
+    "ruler": Experiment("ruler.run", "JSON events and patterns, beside event-ruler and quamina"),
     "rules": Experiment("speed.rules", "loading SQL rules: microseconds a rule, and what they go to"),
     "capacity": Experiment("speed.capacity", "time per event by leaf capacity"),
 }

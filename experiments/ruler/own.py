@@ -1,0 +1,94 @@
+"""rtfilter as a program that answers as those of `peers` do: ``python -m experiments.ruler.own``."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from time import process_time
+from typing import Any
+
+import msgspec
+
+from experiments.ruler.worlds import ATTRIBUTES
+from rtfilter import EventFilter, Schema
+
+BATCH = 1000
+ADDED = 1000
+"""Patterns that are added with one call."""
+
+
+def main() -> None:
+    """Answer the commands that come on standard input, until it ends."""
+    filter, events = EventFilter(Schema(ATTRIBUTES)), list[bytes]()
+    for line in sys.stdin:
+        command = json.loads(line)
+        if "rules" in command:
+            filter, answer = _loaded(command["rules"], command["limit"])
+        elif "events" in command:
+            with open(command["events"], "rb") as file:
+                events = file.read().splitlines()
+            answer = {"events": len(events)}
+        else:
+            some = events[command["first"] : command["last"]]
+            answer = _matched(WAYS[command["way"]], filter, some)
+        print(json.dumps(answer), flush=True)
+
+
+def _loaded(name: str, limit: float) -> tuple[EventFilter, dict[str, Any]]:
+    with open(name) as file:
+        patterns = [json.loads(line) for line in file]
+    gc.collect()
+    before, begun = _memory(), process_time()
+    filter = EventFilter(Schema(ATTRIBUTES), max_unbounded=None)
+    added = 0
+    while added < len(patterns) and process_time() - begun < limit:
+        filter.subscribe_many(patterns[added : added + ADDED])
+        added = min(added + ADDED, len(patterns))
+    seconds = process_time() - begun
+    del patterns
+    gc.collect()
+    return filter, {"seconds": seconds, "rules": added, "bytes": _memory() - before}
+
+
+def _memory() -> int:
+    """Bytes that the process holds."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+def one_by_one(filter: EventFilter, events: Sequence[bytes]) -> list[int]:
+    """Ask for one event a call."""
+    found: list[int] = []
+    for event in events:
+        found.extend(filter.match(msgspec.json.decode(event)).tolist())
+    return found
+
+
+def in_batches(filter: EventFilter, events: Sequence[bytes]) -> list[int]:
+    """Ask for 1000 events a call."""
+    found: list[int] = []
+    for at in range(0, len(events), BATCH):
+        batch = [msgspec.json.decode(event) for event in events[at : at + BATCH]]
+        found.extend(filter.match_batch(batch).ids.tolist())
+    return found
+
+
+WAYS: dict[str, Callable[[EventFilter, Sequence[bytes]], list[int]]] = {
+    "one a call": one_by_one,
+    "1000 a call": in_batches,
+}
+
+
+def _matched(
+    way: Callable[[EventFilter, Sequence[bytes]], list[int]], filter: EventFilter, events: Sequence[bytes]
+) -> dict[str, Any]:
+    begun = process_time()
+    found = way(filter, events)
+    return {"seconds": process_time() - begun, "counts": Counter(found)}
+
+
+if __name__ == "__main__":
+    main()

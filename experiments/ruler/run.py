@@ -1,0 +1,213 @@
+"""JSON events against event patterns: rtfilter beside event-ruler and quamina, from JSON text to ids.
+
+All take turns on the same events, each in a process of its own on one core; their answers are compared.
+Times are CPU seconds. The peers are built from checkouts that you name: ``--ruler DIR``
+(github.com/aws/event-ruler; Java 17, and Jackson from Debian) and ``--quamina DIR``
+(github.com/timbray/quamina; Go). Without them, rtfilter is measured alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from matplotlib.figure import Figure
+from tqdm import tqdm
+
+from experiments.arguments import above_zero, new_file, positive
+from experiments.errors import ResultError
+from experiments.output import keep, kept_rows
+from experiments.ruler import worlds
+from experiments.ruler.own import WAYS
+from experiments.ruler.peers import Program, build_quamina, build_ruler
+from experiments.timing import one_core
+from rtfilter.replay import machine
+from rtfilter.replay.output import Row, save_picture, table
+
+NAME: Final = "ruler"
+OURS: Final = tuple(f"rtfilter, {way}" for way in WAYS)
+PEERS: Final = ("event-ruler", "quamina")
+COUNTS: Final = (5, 1000, 100_000)
+COLUMNS: Final = {
+    "kind": "kind",
+    "rules": "rules",
+    "who": "who",
+    "us": "µs an event",
+    "of_ruler": "of event-ruler's",
+    "of_quamina": "of quamina's",
+    "load_us": "µs a rule",
+    "bytes": "bytes a rule",
+    "note": "",
+}
+PROBE: Final = 200
+"""Events that tell how many each one can be asked for."""
+
+Start = Callable[[], Program]
+
+
+def measured(
+    kind: str, count: int, starts: Mapping[str, Start], events: Sequence[bytes], given: argparse.Namespace
+) -> list[Row]:
+    """Return a row for everyone on one kind and number of rules.
+
+    Raises
+    ------
+    ResultError
+        Two of them find different matches.
+    """
+    with TemporaryDirectory() as folder:
+        patterns = worlds.patterns(kind, count, given.seed)
+        files = {"event": Path(folder, "event.jsonl"), "quamina": Path(folder, "quamina.jsonl")}
+        _write(files["event"], patterns)
+        of_quamina = [worlds.for_quamina(pattern) for pattern in patterns]
+        _write(files["quamina"], [one for one in of_quamina if one is not None])
+        _write_lines(Path(folder, "events.jsonl"), events)
+        rows, running = {}, {}
+        try:
+            for who, start in starts.items():
+                rows[who] = row = {"kind": kind, "rules": count, "who": who}
+                if who == "quamina" and None in of_quamina:
+                    row["note"] = "has no such rules"
+                    continue
+                file = files["quamina" if who == "quamina" else "event"]
+                loaded = _load(who, start, file, Path(folder, "events.jsonl"), given.limit, row)
+                if loaded is not None:
+                    running[who] = loaded
+            _take_turns(running, rows, len(events), given)
+        finally:
+            for program in running.values():
+                program.close()
+        return list(rows.values())
+
+
+def _write(path: Path, patterns: Sequence[worlds.Pattern]) -> None:
+    _write_lines(path, [json.dumps(pattern).encode() for pattern in patterns])
+
+
+def _write_lines(path: Path, lines: Sequence[bytes]) -> None:
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def _load(who: str, start: Start, rules: Path, events: Path, limit: float, row: Row) -> Program | None:
+    """Start a program and give it rules and events; what that took goes into its row."""
+    program = start()
+    try:
+        loaded = program.ask(rules=str(rules), limit=limit)
+        program.ask(events=str(events))
+    except ResultError as error:
+        row["note"] = str(error)
+        program.close()
+        return None
+    row["load_us"] = 1e6 * loaded["seconds"] / loaded["rules"]
+    row["bytes"] = loaded["bytes"] / loaded["rules"]
+    if loaded["rules"] < row["rules"]:
+        row["note"] = f"{loaded['rules']:,} rules added in {limit:.0f} s"
+        program.close()
+        return None
+    return program
+
+
+def _take_turns(running: Mapping[str, Program], rows: Mapping[str, Row], events: int, given: Any) -> None:
+    """Ask all for the same events, round after round."""
+    if not running:
+        return
+    probes = {who: _ask(program, who, 0, min(PROBE, events))["seconds"] for who, program in running.items()}
+    affordable = given.seconds * min(PROBE, events) / max([1e-6, *probes.values()])
+    last = max(1, min(events, int(affordable)))
+    times: dict[str, list[float]] = {who: [] for who in running}
+    for turn in range(given.warm + given.rounds):
+        answers = {who: _ask(program, who, 0, last) for who, program in running.items()}
+        found = {who: answer["counts"] for who, answer in answers.items()}
+        first = next(iter(found.values()))
+        for who, counts in found.items():
+            if counts != first:
+                raise ResultError(f"{who} finds other matches than {next(iter(found))}: {rows[who]}")
+        if turn >= given.warm:
+            for who, answer in answers.items():
+                times[who].append(1e6 * answer["seconds"] / last)
+    for who, taken in times.items():
+        rows[who] |= {"us": median(taken), "events": last, "matches": sum(first.values()) / last}
+        for peer, key in zip(PEERS, ("of_ruler", "of_quamina"), strict=True):
+            if peer in times and peer != who:
+                rows[who][key] = median(a / max(b, 1e-9) for a, b in zip(taken, times[peer], strict=True))
+
+
+def _ask(program: Program, who: str, first: int, last: int) -> dict[str, Any]:
+    way = who.removeprefix("rtfilter, ")
+    return program.ask(first=first, last=last, way=way)
+
+
+def draw(rows: Sequence[Row], path: Path) -> None:
+    """Write the picture: time per event of everyone, by kind and number of rules."""
+    counts = sorted({row["rules"] for row in rows})
+    kinds = list(dict.fromkeys(row["kind"] for row in rows))
+    names = list(dict.fromkeys(row["who"] for row in rows))
+    figure = Figure(figsize=(9.6, 1.2 + 0.42 * len(kinds)), layout="constrained")
+    panels = figure.subplots(1, len(counts), sharey=True, squeeze=False)[0]
+    for axes, count in zip(panels, counts, strict=True):
+        for place, name in enumerate(names):
+            own = [row for row in rows if (row["who"], row["rules"]) == (name, count) and "us" in row]
+            height = [kinds.index(row["kind"]) + 0.12 * (place - (len(names) - 1) / 2) for row in own]
+            axes.plot([row["us"] for row in own], height, "o", color=f"C{place}", label=name)
+        axes.set(xscale="log", title=f"{count:,} rules", xlabel="µs an event")
+        axes.set_yticks(range(len(kinds)), kinds)
+        axes.grid(axis="x", alpha=0.3)
+    panels[0].invert_yaxis()
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(names))
+    save_picture(figure, path, dpi=100)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure; see ``--help``."""
+    parser = argparse.ArgumentParser(prog="python -m experiments ruler", description=__doc__)
+    parser.add_argument("--ruler", type=Path, metavar="DIR", help="a checkout of event-ruler")
+    parser.add_argument("--quamina", type=Path, metavar="DIR", help="a checkout of quamina")
+    parser.add_argument(
+        "--kinds", nargs="+", choices=worlds.KINDS, default=list(worlds.KINDS), metavar="KIND"
+    )
+    parser.add_argument("--rules", nargs="+", type=positive, default=list(COUNTS), metavar="N")
+    parser.add_argument("--events", type=positive, default=20_000, help="at most (%(default)s)")
+    parser.add_argument("--seconds", type=above_zero, default=2.0, help="for a turn (%(default)s)")
+    parser.add_argument("--rounds", type=positive, default=5, help="turns that count (%(default)s)")
+    parser.add_argument("--warm", type=positive, default=2, help="turns before them (%(default)s)")
+    parser.add_argument("--limit", type=above_zero, default=120.0, help="seconds to add rules (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of events and rules (%(default)s)")
+    parser.add_argument("--out", type=new_file, help="JSON file for the results; continued if it is there")
+    parser.add_argument("--figure", type=new_file, help="picture of the results")
+    given = parser.parse_args(arguments)
+    settings = {key: getattr(given, key) for key in ("events", "seconds", "rounds", "warm", "limit", "seed")}
+    rows = kept_rows(given.out, NAME, settings)
+    done = {(row["kind"], row["rules"]) for row in rows}
+    cells = [(kind, count) for kind in given.kinds for count in given.rules if (kind, count) not in done]
+    with TemporaryDirectory() as folder, one_core(), tqdm(cells, unit="cell") as bar:
+        starts = _starts(given, Path(folder))
+        events = worlds.events(given.events, given.seed)
+        for kind, count in bar:
+            bar.set_postfix_str(f"{kind}, {count:,}")
+            rows += measured(kind, count, starts, events, given)
+            keep(given.out, NAME, settings, rows)
+    print(machine.one_line())
+    print("one core, CPU time, medians of turns; answers compared\n")
+    print(table(rows, COLUMNS))
+    if given.figure is not None:
+        draw(rows, given.figure)
+    return 0
+
+
+def _starts(given: argparse.Namespace, folder: Path) -> dict[str, Start]:
+    """Return what starts each program."""
+    own = [sys.executable, "-m", "experiments.ruler.own"]
+    starts: dict[str, Start] = {who: lambda: Program("rtfilter", own, {}) for who in OURS}
+    if given.ruler is not None:
+        ruler = build_ruler(given.ruler, folder)
+        starts["event-ruler"] = lambda: Program("event-ruler", ruler, {})
+    if given.quamina is not None:
+        quamina = build_quamina(given.quamina, folder)
+        starts["quamina"] = lambda: Program("quamina", quamina, {"GOMAXPROCS": "1"})
+    return starts
