@@ -1,18 +1,17 @@
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
+import java.io.IOException;
 import java.io.InputStreamReader;
-import java.lang.management.ManagementFactory;
+import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.List;
 import software.amazon.event.ruler.Machine;
 
 /** Drives event-ruler: commands are lines of JSON, and so are the answers. */
 public class Peer {
-    private static final com.sun.management.OperatingSystemMXBean SYSTEM =
-            (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
-
     public static void main(String[] arguments) throws Exception {
         ObjectMapper mapper = new ObjectMapper();
         Machine machine = new Machine();
@@ -28,7 +27,7 @@ public class Peer {
                 long before = memory();
                 double begun = seconds();
                 rules = 0;
-                while (rules < patterns.size() && seconds() - begun < limit) {
+                while (rules < patterns.size() && (rules % 10 > 0 || seconds() - begun < limit)) {
                     machine.addRule(Integer.toString(rules), patterns.get(rules));
                     rules++;
                 }
@@ -59,9 +58,19 @@ public class Peer {
         }
     }
 
-    /** CPU seconds of the process, all its threads. */
-    private static double seconds() {
-        return SYSTEM.getProcessCpuTime() / 1e9;
+    /** CPU seconds of the process, all its threads. Java's own clock of them has steps of 10 ms. */
+    private static double seconds() throws IOException {
+        long nanoseconds = 0;
+        try (DirectoryStream<Path> threads = Files.newDirectoryStream(Path.of("/proc/self/task"))) {
+            for (Path thread : threads) {
+                try {
+                    nanoseconds += Long.parseLong(Files.readString(thread.resolve("schedstat")).split(" ")[0]);
+                } catch (NoSuchFileException ended) {
+                    // it has not run for long
+                }
+            }
+        }
+        return nanoseconds / 1e9;
     }
 
     private static long memory() {
