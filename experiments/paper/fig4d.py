@@ -395,7 +395,7 @@ def text(rows: Sequence[Row]) -> str:
             unit_of = "work units" if unit == "units" else "ms"
             events = f" for {own['events']} events" if "events" in own else ""
             heading = f"{unit_of}{events}{where}, by millions (M) of subscriptions; "
-            heading += f"best constant {constants[0]}, middle constant {constants[1]}"
+            heading += f"constants: best {constants[0]}, middle {constants[1]}"
             parts.append(f"{heading}\n{table(lines, names)}")
     return "\n\n".join(parts)
 

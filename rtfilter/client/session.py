@@ -346,8 +346,9 @@ class Session:
         self._receiving = False
         if self._is_receiving:
             await self.request(Directive.STOP)
-        self._stopped = True
-        self._news.set()
+        if not self._receiving:  # else another task has asked for more meanwhile
+            self._stopped = True
+            self._news.set()
         return True
 
     async def get(self) -> int:

@@ -21,6 +21,7 @@ from rtfilter.client import (
 from rtfilter.client import (
     session as module,
 )
+from rtfilter.session import Directive
 
 
 @pytest.fixture(autouse=True)
@@ -160,6 +161,30 @@ def test_stop_ends_the_loop_after_what_is_here():
                 await server.publish(3)
         assert prices(found) == [1, 2]
         assert prices(await take(client, 1)) == [3]
+
+    run(script)
+
+
+def test_a_loop_that_begins_while_another_task_stops_goes_on():
+    async def script(server, client):
+        await client.subscribe("price > 0")
+        await client.session.begin()
+        ask, begun = client.session.request, asyncio.Event()
+
+        async def request(directive, **fields):
+            found = await ask(directive, **fields)
+            if directive is Directive.STOP:  # its answer comes last
+                await begun.wait()
+            return found
+
+        client.session.request = request
+        stopping = asyncio.ensure_future(client.stop())
+        await asyncio.sleep(0)
+        await client.session.begin()
+        begun.set()
+        await stopping
+        await server.publish(1)
+        assert prices(await take(client, 1)) == [1]
 
     run(script)
 

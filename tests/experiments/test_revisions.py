@@ -34,7 +34,7 @@ TO_MEASURE: frozenset[str] = frozenset((
     "paper/fig4b-transform", "paper/fig4b-weather-modern", "paper/fig4b-weather",
     "paper/fig4c-flights-modern", "paper/fig4c-flights", "paper/fig4c-modern", "paper/fig4c-paper",
     "paper/fig4c-transform", "paper/fig4c-weather-modern", "paper/fig4c-weather",
-    "paper/fig4d-flights-modern", "paper/fig4d-flights", "paper/fig4d-modern",
+    "paper/fig4d-flights-modern", "paper/fig4d-flights", "paper/fig4d-modern", "paper/fig4d-paper",
     "paper/fig4d-transform", "paper/fig4d-weather-modern", "paper/fig4d-weather",
     "paper/generators-paper", "paper/newer-own",
     "paper/thesis-less-than", "paper/times-paper", "service/service", "stalls",
