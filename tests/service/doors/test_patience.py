@@ -109,7 +109,8 @@ def test_who_takes_no_answer_is_closed(hasty):
 def test_a_body_that_stops_is_told_so(server, monkeypatch):
     monkeypatch.setattr(bodies, "SILENT", 0.05)
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
-        link.sendall(HEAD + b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+        body = b"{" + b" " * 900  # so much that it is not too slow
+        link.sendall(HEAD + b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n" + body)
         answer = read(link)
     assert answer.startswith(b"HTTP/1.1 408")
     assert b"nothing more of the body came" in answer
