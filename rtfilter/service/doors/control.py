@@ -69,7 +69,7 @@ def _definition(wanted: models.FilterWanted) -> Definition:
         raise RequestError(f"schema: {error}") from None
     said = wanted.model_dump(exclude_unset=True, exclude={"attributes", "key"})
     try:
-        return Definition.from_json({"schema": schema.to_json(), **said})
+        return Definition(schema, **said)
     except ValueError as error:
         raise RequestError(str(error)) from None
 
