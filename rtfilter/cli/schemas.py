@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,12 @@ A definition is an object with the attributes as "schema", and with any of
 
 def read_schema(given: str) -> Schema:
     """Return the schema of `read_definition`, for what makes no filter. Raises as that."""
-    return read_definition(given).schema
+    from rtfilter.events.schema import Schema  # what a definition imports takes as long again
+
+    data, name = _data(given)
+    with suppress(ValueError):
+        return Schema.from_json(data)
+    return _definition(data, name, {}).schema
 
 
 def read_definition(given: str, **default: Any) -> Definition:
@@ -54,10 +60,7 @@ def read_definition(given: str, **default: Any) -> Definition:
     CommandError
         There is no definition in it; names the attribute, option or key.
     """
-    if given.lstrip().startswith(("{", "[")):
-        return _parsed(os.fsencode(given), "--schema", default)
-    with open(given, "rb") as stream:
-        return _parsed(stream.read(), given, default)
+    return _definition(*_data(given), default)
 
 
 def read_named(given: str) -> Named:
@@ -68,10 +71,19 @@ def read_named(given: str) -> Named:
     return found
 
 
-def _parsed(text: bytes, name: str, default: dict[str, Any]) -> Definition:
+def _data(given: str) -> tuple[Any, str]:
+    """Return the JSON of an argument, or of the file that it names, and what messages call it."""
+    if given.lstrip().startswith(("{", "[")):
+        text, name = os.fsencode(given), "--schema"
+    else:
+        with open(given, "rb") as stream:
+            text, name = stream.read(), given
+    return parse_json(text, place(name), object_pairs_hook=lambda pairs: _unique(pairs, name)), name
+
+
+def _definition(data: Any, name: str, default: dict[str, Any]) -> Definition:
     from rtfilter.definition import Definition
 
-    data = parse_json(text, place(name), object_pairs_hook=lambda pairs: _unique(pairs, name))
     try:
         return Definition.from_json(data, **default)
     except ValueError as error:
