@@ -61,7 +61,7 @@ def change(where: Int1, kind: int, identifier: int, exact: bool, given: Int1) ->
         for k in range(dimensions):
             if not low[k] <= high[k]:
                 return WRONG
-    sides = np.empty((2, dimensions if boxes > 0 else 0))
+    sides = np.empty((2, dimensions))
     known = 0
     for i in range(steps):
         one = ids[i] if many else identifier

@@ -1,7 +1,5 @@
 """Deleting ids with all their boxes (the R*-tree of Beckmann et al.)."""
 
-import numpy as np
-
 from rtfilter.index.kernels.array_types import Float2
 from rtfilter.index.kernels.entries import position, refresh_entry, remove_entry, shrink
 from rtfilter.index.kernels.hash_tables import first_link, remove_box, remove_first_link
@@ -9,21 +7,19 @@ from rtfilter.index.kernels.insert import drain
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.layout import HEIGHT, REINSERTED, ROOT, UPDATES, Tree, is_wide
 from rtfilter.index.kernels.nodes import free_node, let_leave, let_stay, minimum_of, wait
-from rtfilter.index.kernels.split import copy_box
 
 
 @kernel
 def condense(tree: Tree, node: int, sides: Float2) -> None:
     """After an entry left `node`: dissolve nodes that are too empty, shrink rectangles, up to the root.
 
-    A wide node is only marked to be dissolved. `sides` are the entry's, and are read only.
+    A wide node is only marked to be dissolved.
     """
-    gone = sides
-    before, other = np.empty(sides.shape), np.empty(sides.shape)
+    gone = sides.copy()
     while tree.nodes[node].parent >= 0:
         head = tree.nodes[node]
         parent = head.parent
-        copy_box(tree.mbr[node], before)
+        before = tree.mbr[node].copy()
         few = head.count < minimum_of(tree, head.level)
         if few and is_wide(tree, head.level):
             let_leave(tree, node)
@@ -32,12 +28,12 @@ def condense(tree: Tree, node: int, sides: Float2) -> None:
                 wait(tree, tree.entries[head.entries + i], head.level, -1)
             head.count = 0
             leave(tree, node)
-            gone, node, before, other = before, parent, other, before
+            gone, node = before, parent
             continue
         if head.count == 0 or not shrink(tree, node, gone):
             return
         refresh_entry(tree, parent, position(tree, parent, node))
-        gone, node, before, other = before, parent, other, before
+        gone, node = before, parent
     shrink(tree, node, gone)
 
 
