@@ -113,7 +113,9 @@ def _load(who: str, start: Start, rules: Path, events: Path, limit: float, row: 
     return program
 
 
-def _take_turns(running: Mapping[str, Program], rows: Mapping[str, Row], events: int, given: Any) -> None:
+def _take_turns(
+    running: Mapping[str, Program], rows: Mapping[str, Row], events: int, given: argparse.Namespace
+) -> None:
     """Ask all for the same events, round after round."""
     if not running:
         return
@@ -169,7 +171,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--ruler", type=Path, metavar="DIR", help="a checkout of event-ruler")
     parser.add_argument("--quamina", type=Path, metavar="DIR", help="a checkout of quamina")
     parser.add_argument(
-        "--kinds", nargs="+", choices=worlds.KINDS, default=list(worlds.KINDS), metavar="KIND"
+        "--kinds", nargs="+", choices=worlds.NAMES, default=list(worlds.NAMES), metavar="KIND"
     )
     parser.add_argument("--rules", nargs="+", type=positive, default=list(COUNTS), metavar="N")
     parser.add_argument("--events", type=positive, default=20_000, help="at most (%(default)s)")

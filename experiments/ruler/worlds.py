@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 Pattern = dict[str, Any]
 """An event pattern as event-ruler reads it."""
@@ -39,13 +39,6 @@ FEW: Final = 5
 _SYLLABLES: Final = ("AL", "BER", "CO", "DEL", "FUL", "GRA", "HAR", "JA", "KE", "MAS", "NOR", "TON", "VAL")
 _TYPES: Final = ("ST", "AVE", "BLVD", "CT", "DR", "LN", "WAY")
 _WEST, _EAST, _SOUTH, _NORTH = -122.515, -122.357, 37.708, 37.832
-
-
-class World(NamedTuple):
-    """Events as JSON, one a line of bytes, and patterns."""
-
-    events: list[bytes]
-    patterns: list[Pattern]
 
 
 def events(count: int, seed: int) -> list[bytes]:
@@ -87,12 +80,12 @@ def _word(draw: Random) -> str:
 
 
 def patterns(kind: str, count: int, seed: int) -> list[Pattern]:
-    """Draw patterns of a kind, a name in `KINDS`; each is made of an event, so it may match."""
+    """Draw patterns of a kind, a name in `NAMES`; each is made of an event, so it may match."""
     draw = Random(f"{kind} {seed}")
     made = []
     for at in range(count):
         one = _event(draw)
-        name = kind if kind != "all" else list(KINDS)[at % (len(KINDS) - 1)]
+        name = list(KINDS)[at % len(KINDS)] if kind == ALL else kind
         pattern = KINDS[name](one, draw)
         if name.startswith("anything-but") and count > FEW:
             pattern.setdefault("properties", {})["BLOCK_NUM"] = [one["properties"]["BLOCK_NUM"]]
@@ -182,9 +175,11 @@ KINDS: Final[dict[str, Callable[[dict[str, Any], Random], Pattern]]] = {
         _LOT, lambda text, draw: {"wildcard": _wildcard(text, draw)}, negated=True
     ),
     "arrays of objects": _arrays,
-    "all": _properties(_LOT),
 }
-"""What makes a pattern of each kind; `patterns` draws those of ``all`` from the others."""
+"""What makes a pattern of each kind."""
+ALL: Final = "all"
+"""Patterns of all kinds in turn."""
+NAMES: Final = (*KINDS, ALL)
 
 
 def for_quamina(pattern: Pattern) -> Pattern | None:

@@ -15,7 +15,7 @@ GIVEN = argparse.Namespace(seed=1, limit=60.0, seconds=5.0, warm=1, rounds=2)
 SCHEMA = Schema(worlds.ATTRIBUTES)
 
 
-@pytest.mark.parametrize("kind", worlds.KINDS)
+@pytest.mark.parametrize("kind", worlds.NAMES)
 def test_patterns_match_some_events_and_all_ways_find_the_same(kind):
     events, patterns = worlds.events(300, 1), worlds.patterns(kind, 300, 2)
     for pattern in patterns[:20]:
@@ -35,7 +35,7 @@ def test_patterns_match_some_events_and_all_ways_find_the_same(kind):
 
 def test_the_same_seed_draws_the_same():
     assert worlds.events(3, 1) == worlds.events(3, 1) != worlds.events(3, 2)
-    for kind in worlds.KINDS:
+    for kind in worlds.NAMES:
         assert worlds.patterns(kind, 3, 1) == worlds.patterns(kind, 3, 1) != worlds.patterns(kind, 3, 2)
 
 
