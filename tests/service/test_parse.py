@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rtfilter import EventError, EventFilter, Schema
@@ -62,7 +62,6 @@ def found(filter, read):
 
 
 @pytest.mark.slow
-@settings(suppress_health_check=[HealthCheck.too_slow])  # pyarrow's first steps are
 @given(table=tables())
 def test_columns_are_read_as_their_rows(filter, table):
     parse = Parse(SCHEMA)
