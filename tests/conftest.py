@@ -102,6 +102,16 @@ def pytest_runtest_setup(item):
         return (yield)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    """Write half characters of what a test logged as escapes: no other process could be sent them."""
+    report = yield
+    report.sections = [
+        (name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections
+    ]
+    return report
+
+
 @contextmanager
 def _measured(item):
     """Note the CPU seconds of a phase of a test, with those of the processes that it has waited for."""
