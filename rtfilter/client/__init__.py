@@ -14,7 +14,6 @@ All come back by themselves when the connection is lost.
 from rtfilter.extras import needed
 
 with needed("client", "the client"):
-    import msgspec as msgspec
     import websockets as websockets
 
 from rtfilter.client.client import Client

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence, Set
 from datetime import date
 from decimal import Decimal
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -29,6 +30,7 @@ from rtfilter.text import cut
 
 _NUMBERS = frozenset((int, float))
 _STRINGS = frozenset((str,))
+_NONE = type(None)
 _KNOWN = (str, int, float, np.number, np.bool_, Decimal, date, np.datetime64, UUID, *LISTS)
 """Types of values; those of another type than the attribute satisfy nothing."""
 _NONE_HAS = "which no event has; leave it out, or convert it"
@@ -66,20 +68,38 @@ def encode_objects(field: Field, values: Sequence[Any], kinds: Set[type] | None 
     """
     if kinds is None:
         kinds = set(map(type, values))
+    if _NONE in kinds:
+        there = [row for row, value in enumerate(values) if value is not None]
+        if not there:
+            return np.full((len(values), 2) if field.width == 2 else len(values), MISSING)
+        some = _encode_plain(field, [values[row] for row in there], kinds - {_NONE})
+        if some is not None:
+            found = np.full((len(values), field.width), MISSING)
+            found[there] = some.reshape(len(there), field.width)
+            return found if field.width == 2 else found[:, 0]
+    else:
+        plain = _encode_plain(field, values, kinds)
+        if plain is not None:
+            return plain
+    cells = [encode_cell(field, value, row) for row, value in enumerate(values)]
+    encoded = np.array(cells, np.float64).reshape(len(values), field.width)
+    return encoded if field.width == 2 else encoded[:, 0]
+
+
+def _encode_plain(field: Field, values: Sequence[Any], kinds: Set[type]) -> FloatArray | None:
+    """Encode n numbers, or n strings, of these types; None for others, and where one may be refused."""
     if field.family == "number" and kinds <= _NUMBERS and values and field.sharp:
         try:
             coordinates = np.fromiter(values, np.float64, len(values))
         except OverflowError:
-            pass
-        else:
-            # NaN makes both comparisons false, infinity lies outside every domain.
-            if coordinates.min() >= field.low and coordinates.max() <= field.high:
-                return coordinates
-    elif field.family == "str" and kinds <= _STRINGS:
-        return np.array([string_code(value) for value in values], np.float64).reshape(len(values), 2)
-    cells = [encode_cell(field, value, row) for row, value in enumerate(values)]
-    encoded = np.array(cells, np.float64).reshape(len(values), field.width)
-    return encoded if field.width == 2 else encoded[:, 0]
+            return None
+        # NaN makes both comparisons false, infinity lies outside every domain.
+        inside = coordinates.min() >= field.low and coordinates.max() <= field.high
+        return coordinates if inside else None
+    if field.family == "str" and kinds <= _STRINGS:
+        codes = chain.from_iterable(map(string_code, values))
+        return np.fromiter(codes, np.float64, 2 * len(values)).reshape(len(values), 2)
+    return None
 
 
 def encode_cell(field: Field, value: Any, row: int) -> tuple[float, ...]:

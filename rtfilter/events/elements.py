@@ -6,8 +6,8 @@ list come together. The normative text is `docs/predicates.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from math import prod
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +23,9 @@ from rtfilter.text import listed
 
 MAX_CHOICES: Final = 1000
 """Most choices of one event."""
+
+_UNREAD: Final = 0.0
+"""Coordinate of an attribute that was not read as no subscription asks for it: neither missing nor odd."""
 
 Lists = Mapping[str, Sequence[Any]]
 """Lists of an event by their paths."""
@@ -127,7 +130,45 @@ def choices(
     EventError
         There are more than `MAX_CHOICES`, they are nested too deep, or one name has two values.
     """
+    if distinct and not placed and len(lists) == 1:
+        ((path, elements),) = lists.items()
+        found = _plain_choices(path, elements, names)
+        if found is not None:
+            return found
     return _Reader(names, row, distinct, placed).of_lists((), lists, 1)
+
+
+def _plain_choices(path: str, elements: Sequence[Any], names: frozenset[str]) -> list[Choice] | None:
+    """Return the distinct choices of one list of values or of flat dicts, much sooner; None for others."""
+    keys = _keys_below(path, names)
+    if keys is None or len(elements) > MAX_CHOICES:
+        return None
+    found: dict[Any, Choice] = {}
+    for element in elements:
+        kind = type(element)
+        if kind is dict:
+            values = {}
+            for key, name in keys:
+                value = element.get(key)
+                if value is not None:
+                    if type(value) not in ATOMS:
+                        return None
+                    values[name] = value
+        elif kind in ATOMS:
+            values = {path: element} if element is not None and path in names else {}
+        else:
+            return None
+        if values:  # 1 and True differ
+            found.setdefault((*values.items(), *map(type, values.values())), Choice(values, {}))
+    return list(found.values()) or [Choice({}, {})]
+
+
+@lru_cache(maxsize=1024)
+def _keys_below(path: str, names: frozenset[str]) -> tuple[tuple[str, str], ...] | None:
+    """Return key and name of the attributes that objects at a path have; None where some lie deeper."""
+    start = f"{path}."
+    keys = [(name.removeprefix(start), name) for name in names if name.startswith(start)]
+    return None if any("." in key for key, _ in keys) else tuple(keys)
 
 
 class _Reader:
@@ -258,7 +299,9 @@ class _Elements(NamedTuple):
         return found
 
 
-def with_choices(table: EventTable, lists: Mapping[int, Lists]) -> EventTable:
+def with_choices(
+    table: EventTable, lists: Mapping[int, Lists], names: frozenset[str] | None = None
+) -> EventTable:
     """Return a table that knows the choices of its events, or that of the choices, if all have but one.
 
     Parameters
@@ -267,6 +310,8 @@ def with_choices(table: EventTable, lists: Mapping[int, Lists]) -> EventTable:
         Of n events, read as if lists were values of another type.
     lists : mapping
         By row: the lists of events that have some, by path. A path is an attribute, or the beginning of some.
+    names : frozenset of str, optional
+        Attributes of interest, by default all: others are not read of lists.
 
     Raises
     ------
@@ -275,7 +320,32 @@ def with_choices(table: EventTable, lists: Mapping[int, Lists]) -> EventTable:
     """
     if not lists:
         return table
-    names, count = table.fields.known, len(table)
+    if names is not None and not names >= table.fields.known:
+        return _with_some(table, lists, names)
+    return _with_choices(table, lists, table.fields.known)
+
+
+def _with_some(table: EventTable, lists: Mapping[int, Lists], names: frozenset[str]) -> EventTable:
+    """As `with_choices`, of some attributes."""
+    inner, kept = inner_paths(names), {}
+    unread: dict[frozenset[str], list[int]] = {}
+    for row, given in lists.items():
+        unread.setdefault(frozenset(given), []).append(row)
+        own = {path: elements for path, elements in given.items() if path in names or path in inner}
+        if own:
+            kept[row] = own
+    for paths, rows in unread.items():
+        for field in table.fields:
+            if field.name not in names and below(paths, (field.name,)):
+                place = table.fields.places[field.name]
+                table.points[rows, place : place + field.width] = _UNREAD
+    found = _with_choices(table, kept, names) if kept else table
+    found.read = names
+    return found
+
+
+def _with_choices(table: EventTable, lists: Mapping[int, Lists], names: frozenset[str]) -> EventTable:
+    count = len(table)
     found = {row: choices(own, names, row, distinct=True, placed=False) for row, own in lists.items()}
     counts = np.ones(count, np.int64)
     for row, own in found.items():
@@ -285,8 +355,9 @@ def with_choices(table: EventTable, lists: Mapping[int, Lists]) -> EventTable:
     points = table.points[owner]
     first = table.fields.places
     chosen: dict[str, dict[int, object]] = {}
+    ordered = [name for name in table.fields.names if name in names]
     for row, own in found.items():
-        for name in below(lists[row], table.fields.names):
+        for name in below(lists[row], ordered):
             if name not in lists[row] and table.points[row, first[name]] != MISSING:
                 raise twice(name, row)
             column, start = chosen.setdefault(name, {}), int(offsets[row])
@@ -309,7 +380,7 @@ def with_choices(table: EventTable, lists: Mapping[int, Lists]) -> EventTable:
     )
 
 
-def below(lists: Lists, names: Sequence[str]) -> list[str]:
+def below(lists: Iterable[str], names: Sequence[str]) -> list[str]:
     """Return those of some names whose values come from lists."""
     return [name for name in names if any(name == path or name.startswith(f"{path}.") for path in lists)]
 

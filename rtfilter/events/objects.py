@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -52,8 +53,11 @@ class _Dicts:
         return rests_one_by_one(value, field, rows, coordinates)
 
 
-def read_dict(fields: Fields, event: Mapping[Any, object]) -> EventTable:
-    """Read one event. Raises `EventError` as `rtfilter.events.schema.Schema.read`."""
+def read_dict(fields: Fields, event: Mapping[Any, object], names: frozenset[str] | None = None) -> EventTable:
+    """Read one event, of its lists those that have some attributes, or all (None).
+
+    Raises `EventError` as `rtfilter.events.schema.Schema.read`.
+    """
     lists: dict[str, Any] | None = None
     if fields.spelled and not (fields.paths is None and fields.known.issuperset(event)):
         event = with_composed_names(event, fields.known)
@@ -71,7 +75,9 @@ def read_dict(fields: Fields, event: Mapping[Any, object]) -> EventTable:
     points += 0.0  # -0.0 and 0.0 become the same coordinate
     table = EventTable(points, _Dicts(fields, (event,)), fields)
     if lists:
-        table = with_choices(table, {0: lists})
+        table = with_choices(table, {0: lists}, None if fields.strict else names)
+        if table.read is not None:
+            table.again = partial(read_dict, fields, given)
     return table if plain and not fields.strict else look_at_objects(table, (given,))
 
 
@@ -115,8 +121,8 @@ def _point(fields: Fields, event: Mapping[Any, Any], lists: dict[str, Any]) -> l
     return point
 
 
-def read_list(fields: Fields, events: Sequence[Any]) -> EventTable:
-    """Read n events, dicts or rows. Raises `EventError` as `rtfilter.events.schema.Schema.read`."""
+def read_list(fields: Fields, events: Sequence[Any], names: frozenset[str] | None = None) -> EventTable:
+    """Read n events, dicts or rows; otherwise as `read_dict`."""
     kinds = set(map(type, events))
     if kinds and all(issubclass(kind, list | tuple) for kind in kinds):
         events, kinds = _named(fields, events), {dict}
@@ -138,6 +144,21 @@ def read_list(fields: Fields, events: Sequence[Any]) -> EventTable:
             events.append(values)
             if own is not None:
                 lists[row] = own
+    table = read_flat(fields, events, given, lists, names)
+    if table.read is not None:
+        table.again = partial(read_list, fields, given)
+    return table
+
+
+def read_flat(
+    fields: Fields,
+    events: Sequence[Mapping[Any, Any]],
+    given: Sequence[Mapping[Any, object]],
+    lists: dict[int, dict[str, Any]],
+    names: frozenset[str] | None,
+) -> EventTable:
+    """Read n events that are flat already, with the lists of each; `given` has all the names that it had."""
+    kinds = set(map(type, events))
     rows: list[tuple[Any, ...]] | None = None
     if fields.take is not None and kinds == {dict}:
         with contextlib.suppress(KeyError):  # an attribute is missing
@@ -161,7 +182,7 @@ def read_list(fields: Fields, events: Sequence[Any]) -> EventTable:
         points = assemble(parts, len(events))
     table = EventTable(points, _Dicts(fields, events), fields)
     if lists:
-        table = with_choices(table, lists)
+        table = with_choices(table, lists, None if fields.strict else names)
     return table if plain and not fields.strict else look_at_objects(table, given)
 
 

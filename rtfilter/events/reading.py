@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from rtfilter.errors import EventError
 from rtfilter.events.columns import read_columns
@@ -10,16 +11,33 @@ from rtfilter.events.objects import read_dict, read_list
 from rtfilter.events.table import EventTable, Fields
 from rtfilter.text import listed
 
+TEXT: Final = (bytes, str, bytearray, memoryview)
+"""Types of JSON text."""
 
-def read_events(fields: Fields, events: object) -> EventTable:
-    """Read one event or many; see `rtfilter.events.schema.Schema.read`."""
+
+def read_events(fields: Fields, events: object, names: frozenset[str] | None = None) -> EventTable:
+    """Read one event or many, those with lists perhaps for some attributes only.
+
+    See `rtfilter.events.schema.Schema.read`.
+    """
     if type(events) is dict or isinstance(events, Mapping):
-        return read_dict(fields, events)
+        return read_dict(fields, events, names)
+    if is_text(events):
+        from rtfilter.events.json_text import read_json
+
+        return read_json(fields, events)
     if isinstance(events, list | tuple):
-        return read_list(fields, events)
+        return read_list(fields, events, names)
     if isinstance(events, EventTable):
         return _own(fields, events)
     return read_columns(fields, events)
+
+
+def is_text(events: object) -> bool:
+    """Whether events are given as JSON text, which `rtfilter.events.json_text` reads."""
+    if isinstance(events, list | tuple):
+        return len(events) > 0 and isinstance(events[0], TEXT)
+    return isinstance(events, TEXT)
 
 
 def _own(fields: Fields, table: EventTable) -> EventTable:

@@ -280,14 +280,15 @@ class Schema:
 
         Parameters
         ----------
-        events : dict, list, ndarray, masked array, DataFrame, pyarrow.Table or EventTable
+        events : dict, list, str, bytes, ndarray, masked array, DataFrame, pyarrow.Table or EventTable
             One event or n of them. A list holds dicts, or rows: lists or tuples of a value for each
-            attribute, in the order of `names`. Nested objects are flattened with dots, attributes outside
-            the schema are ignored. An array has shape (n, number of attributes), in the order of `names`;
-            an array of numbers needs a schema of numbers only. A DataFrame is of pandas, or of Polars or
-            another library that hands out Arrow's stream of columns, for which pyarrow is needed. Missing
-            are: an absent key or None in a dict or row, a masked cell, NaT, NaN and None in pandas, null in
-            Arrow and Polars. A table that was read already is returned as it is.
+            attribute, in the order of `names`. Text is JSON: an object, objects in lines, or an array of
+            them; a list may hold such text, an object each. Nested objects are flattened with dots,
+            attributes outside the schema are ignored. An array has shape (n, number of attributes), in the
+            order of `names`; an array of numbers needs a schema of numbers only. A DataFrame is of pandas, or
+            of Polars or another library that hands out Arrow's stream of columns, for which pyarrow is
+            needed. Missing are: an absent key or None in a dict or row, a masked cell, NaT, NaN and None in
+            pandas, null in Arrow and Polars. A table that was read already is returned as it is.
 
         Returns
         -------

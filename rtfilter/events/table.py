@@ -185,9 +185,15 @@ class EventTable:
         The moment of the batch, in microseconds since 1970, which rows have as `NOW`.
     odd : tuple of Oddity
         Misspelt attributes and values of another type; none in a table that was cut from another one.
+    read : frozenset of str or None
+        Names of the attributes that were read, where others were left out; None: all of them.
+    again : callable
+        Reads the same events once more, for the attributes that it is given; only where some were left out.
     """
 
-    __slots__ = ("_rows", "choices", "fields", "now", "odd", "points")
+    __slots__ = ("_rows", "again", "choices", "fields", "now", "odd", "points", "read")
+
+    again: Callable[[frozenset[str]], EventTable]
 
     def __init__(
         self,
@@ -202,6 +208,7 @@ class EventTable:
         self.fields = fields
         self.choices = choices
         self.odd: tuple[Oddity, ...] = ()
+        self.read: frozenset[str] | None = None
         self._rows = rows
 
     def __len__(self) -> int:

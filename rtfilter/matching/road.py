@@ -98,11 +98,12 @@ class Road:
             if timed:
                 begun, loads = perf_counter(), counts.loads
             held = self.subscriptions
+            events = held.whole(events)
             searched = asked = events.searched
             now = None  # where boxes are searched, `refine` looks whether it has to be known
             if searched is not events or not held.matcher.takes.boxes:
                 now = held.now(moment)
-                asked = held.asked(events, now)
+                asked = held.searched(events, now)
             if self._threads:  # a turn that nobody has to wait for takes time as well
                 hits = held.matcher.match(asked)
             else:
@@ -153,6 +154,7 @@ class Road:
         ticket = self.control.plan(len(events), shape, held.updates) if len(events) else None
         with self.gate.reading():
             plan = WHOLE if ticket is None else ticket.plan
+            events = held.whole(events)
             batch = Batch(self, events, plan, ticket, begun, arrival, moment)
             return batch, self.gate.open_stream(batch.finish_for_change, batch.steps)
 
@@ -273,7 +275,7 @@ class Batch:
     ) -> None:
         self._road, self._events, self._arrival, self.moment = road, events, arrival, moment
         self._now = road.subscriptions.now(moment)
-        self._searched = road.subscriptions.asked(events, self._now)
+        self._searched = road.subscriptions.searched(events, self._now)
         self.plan, self.steps = plan, Gate()
         self._names = road.subscriptions.labels.names
         self.outcome = Outcome(len(events), int if self._names is None else self._names.kind)

@@ -5,7 +5,10 @@ is linked to those of other clusters, in a tree. `names` and `place` say what th
 `router` decides where subscriptions and events go, `membership` who is linked to whom.
 """
 
+from importlib.util import find_spec
+
 from rtfilter.extras import needed
 
 with needed("overlay", "brokers in a network"):
-    import msgspec as msgspec
+    if find_spec("sqlalchemy") is None:  # to import it takes long, and simulations have no use for it
+        raise ModuleNotFoundError(name="sqlalchemy")

@@ -4,7 +4,6 @@ from rtfilter.extras import needed
 
 with needed("service", "the server"):
     import fastapi as fastapi
-    import msgspec as msgspec
     import pydantic_settings as pydantic_settings
     import sqlalchemy as sqlalchemy
     import structlog as structlog

@@ -261,9 +261,11 @@ class Changing(Held):
                 self._checks.forget(handles)
             self.unbounded.handles.discard(int(handles[0]))
             self.unbounded.note(filters)
+            self.asked.note(filters, boxes=True)
             if predicates is None:
                 self.predicates.remove(int(handles[0]))
             else:
+                self.asked.note_kept(predicates)
                 self.predicates.put(int(handles[0]), predicates[0])
             if labels is not NO_LABELS:
                 self.labels.put(handles.tolist(), labels)

@@ -139,7 +139,7 @@ class Subscriptions(Changing):
                 self.adopting.adopt(copy.matcher)
             self.predicates, self.unmatchable = copy.predicates, copy.unmatchable
             self.unbounded.handles, self.unbounded.boxes = copy.unbounded.handles, copy.unbounded.boxes
-            self.labels = copy.labels
+            self.labels, self.asked = copy.labels, copy.asked
             assert made.freed is not None
             self._freed = made.freed
         self.next_id = max(self.next_id, self._reserved)

@@ -25,6 +25,7 @@ from rtfilter.matchers.scan import ScanMatcher
 from rtfilter.predicates.ends import EndStore
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.store import Kept, PredicateStore, kept
+from rtfilter.subscriptions.asked import Asked
 from rtfilter.subscriptions.handles import Handles
 from rtfilter.subscriptions.ids import NO_IDS, Name, among, is_integer
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
@@ -64,6 +65,8 @@ class Held(Handles):
         Handles that no event can match: known, but not to the matcher.
     unbounded : Unbounded
         Handles that nothing bounds.
+    asked : Asked
+        Attributes that they ask for.
     nothing : Filters
         Those of no subscriptions.
     """
@@ -87,6 +90,7 @@ class Held(Handles):
         predicates = PredicateStore() if predicates is None else predicates
         self.schema, self.predicates = schema, predicates
         self.unmatchable, self.unbounded = set(unmatchable), Unbounded(matcher.takes.boxes)
+        self.asked = Asked(schema)
         self.use(matcher, factory)
         self.nothing = Filters.of_predicates(schema, [])
 
@@ -99,7 +103,12 @@ class Held(Handles):
         self.scannable = matcher if isinstance(matcher, Scannable) else None
         self.adopting = matcher if isinstance(matcher, Adopting) else None
 
-    def asked(self, events: EventTable, now: float) -> EventTable:
+    def whole(self, events: EventTable) -> EventTable:
+        """Events with all attributes that subscriptions ask for now; they may ask for more than at first."""
+        read = events.read
+        return events if read is None or self.asked.names <= read else events.again(self.asked.names)
+
+    def searched(self, events: EventTable, now: float) -> EventTable:
         """What the matcher is asked about in a batch of a moment; boxes know nothing of moments."""
         return events.searched if self.matcher.takes.boxes else events.searched.at(now)
 
@@ -136,6 +145,7 @@ class Held(Handles):
         if labels is not NO_LABELS:
             self.labels.put(handles.tolist(), labels)
         if predicates is not None:
+            self.asked.note_kept(predicates)
             for handle, predicate in zip(handles.tolist(), predicates, strict=True):
                 self.predicates.put(handle, predicate)
         self.predicates.ends.add(filters.ends)
@@ -145,6 +155,7 @@ class Held(Handles):
         """Give the matcher subscriptions; those that it leaves out match nothing, and are kept beside it."""
         before = len(self.matcher)
         self.unbounded.note(filters)
+        self.asked.note(filters, self.matcher.takes.boxes)
         self.matcher.add(filters)
         if len(self.matcher) - before == len(handles):
             return

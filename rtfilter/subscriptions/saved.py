@@ -49,6 +49,7 @@ def to_arrays(held: Subscriptions) -> tuple[dict[str, Any], dict[str, AnyArray]]
         "content": content,
         "ids": next((name for name, kind in KINDS.items() if kind is held.kind), None),
         "max_unbounded": held.unbounded.most,
+        "asked": sorted(held.asked.names),
     }
     return meta, arrays
 
@@ -90,6 +91,7 @@ def from_arrays(
         raise ValueError(f"ids of type {shown(saved_kind)} cannot be")
     kind = None if saved_kind is None else KINDS[saved_kind]
     held = Subscriptions(known, own, made, predicates, unmatchable, next_id, kind, clock)
+    held.asked.ask(meta.get("asked", known.names))  # former versions do not say
     held.version = meta.get("version", 0)
     held.unbounded.most = most = meta.get("max_unbounded", MAX_UNBOUNDED)
     unbounded = arrays.get("unbounded_ids", np.empty(0, np.int64))

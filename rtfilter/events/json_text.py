@@ -1,0 +1,363 @@
+"""Events as JSON text: one object, a line for each, or an array.
+
+A filter reads of each event what its subscriptions ask for, by a decoder that is made for just that. It skips
+the rest, which must be JSON as well. An event that does not fit this decoder, because of a value of another
+type, is read as a dict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.errors import EventError
+from rtfilter.events.cells import encode_cell, encode_objects
+from rtfilter.events.encoding import MISSING, string_code
+from rtfilter.events.nesting import flatten, inner_paths
+from rtfilter.events.objects import read_dict, read_flat, read_list
+from rtfilter.events.table import EventTable, Field, Fields, rests_one_by_one
+from rtfilter.text import shown
+
+LOOKED_AT: Final = 100
+"""Events that a reader reads whole at first, to tell misspelt names."""
+EVERY: Final = 64
+"""After these, it reads one of so many batches whole."""
+
+_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_BOM: Final = b"\xef\xbb\xbf"
+_DEEPEST: Final = 4
+"""Most parts of a name that is read by a decoder of its own: it has a field for each spelling with dots."""
+_TYPES: Final[dict[str, Any]] = {
+    "number": int | float | None,
+    "str": str | None,
+    "timestamp": str | None,
+    "bool": bool | None,
+}
+_NEVER: Final = Literal["\0 nothing is this \0"]
+"""The type of what must not be there: an event that has it does not fit."""
+
+
+def read_json(fields: Fields, text: Any, lone: bool = False) -> EventTable:
+    """Read all of each event; `lone` says that the text is one object. Raises `EventError`."""
+    if lone:
+        return read_dict(fields, _object(_alone(text)))
+    return read_list(fields, [_object(part, row) for row, part in enumerate(_parts(text))])
+
+
+class JsonReader:
+    """Reads JSON text for one filter; threads may share it.
+
+    Parameters
+    ----------
+    fields : Fields
+    """
+
+    def __init__(self, fields: Fields) -> None:
+        self._fields = fields
+        self._narrow: _Narrow | None = None
+        self._unseen, self._left = LOOKED_AT, 0
+
+    def read(self, text: Any, names: frozenset[str] | None, lone: bool) -> EventTable:
+        """Read some attributes of each event, or all (None); `lone` says that the text is one object.
+
+        Raises `EventError`.
+        """
+        if names is None or self._fields.strict or self._looks():
+            table = read_json(self._fields, text, lone)
+            self._unseen -= len(table)
+            return table
+        narrow = self._narrow
+        if narrow is None or narrow.names is not names:
+            self._narrow = narrow = _Narrow(self._fields, names)
+        if narrow.decoder is None:
+            return read_json(self._fields, text, lone)
+        table = narrow.read_one(text) if lone else narrow.read_many(text)
+        table.read, table.again = names, partial(self.read, text, lone=lone)
+        return table
+
+    def _looks(self) -> bool:
+        """Whether to look at all that the next events have."""
+        if self._unseen > 0:
+            return True
+        self._left -= 1
+        if self._left < 0:
+            self._left = EVERY - 1
+        return self._left == EVERY - 1
+
+
+class _Narrow:
+    """Reads some attributes.
+
+    Attributes
+    ----------
+    names : frozenset of str
+    decoder : msgspec.json.Decoder or None
+        Of one event; None where these names need all of it.
+    """
+
+    def __init__(self, fields: Fields, names: frozenset[str]) -> None:
+        self.names, self._all = names, fields
+        self.decoder: msgspec.json.Decoder[Any] | None = None
+        if (
+            fields.spelled
+            or not names.isdisjoint(inner_paths(names))
+            or any(name.count(".") >= _DEEPEST for name in names)
+        ):
+            return
+        own = [field for field in fields if field.name in names]
+        self._form = _form({field.name: (field.name, _TYPES[field.family]) for field in own})
+        self.decoder = msgspec.json.Decoder(self._form.kind)
+        self._array = msgspec.json.Decoder(list[self._form.kind])  # type: ignore[name-defined]
+        paths = dict(self._form.paths())
+        self._plan = [(field, fields.places[field.name], attrgetter(paths[field.name])) for field in own]
+        self._blank = [MISSING] * sum(field.width for field in fields)
+
+    def read_one(self, text: Any) -> EventTable:
+        """Read the only event of a text."""
+        data = _alone(text)
+        try:
+            _require_utf8(data)
+            event = self.decoder.decode(data)  # type: ignore[union-attr]
+        except _UNREADABLE:
+            return read_dict(self._all, _object(data), self.names)
+        point = self._blank.copy()
+        values: dict[str, Sequence[object]] = {}
+        try:
+            for field, place, get in self._plan:
+                value = get(event)
+                if value is None:
+                    continue
+                values[field.name] = (value,)
+                if field.family == "str":
+                    point[place], point[place + 1] = string_code(value)
+                elif field.family == "number" and field.low <= value <= field.high:
+                    point[place] = value
+                elif type(value) is list:
+                    return self._one_by_one([event])
+                else:
+                    (point[place],) = encode_cell(field, value, 0)
+        except (AttributeError, TypeError):  # of a list
+            return self._one_by_one([event])
+        points = np.array((point,), np.float64)
+        points += 0.0  # -0.0 and 0.0 become the same coordinate
+        return EventTable(points, _Values(values), self._all)
+
+    def read_many(self, text: Any) -> EventTable:
+        """Read a batch."""
+        try:
+            events = self._decoded(text)
+        except _UNREADABLE:
+            return self._one_by_one([self._either(part, row) for row, part in enumerate(_parts(text))])
+        points = np.full((len(events), len(self._blank)), MISSING)
+        values: dict[str, Sequence[object]] = {}
+        for field, place, get in self._plan:
+            try:
+                column = values[field.name] = list(map(get, events))
+            except AttributeError:  # there is a list on the way
+                return self._one_by_one(events)
+            kinds = set(map(type, column))
+            if list in kinds:
+                return self._one_by_one(events)
+            own = encode_objects(field, column, kinds).reshape(len(events), field.width)
+            points[:, place : place + field.width] = own
+        points += 0.0
+        return EventTable(points, _Values(values), self._all)
+
+    def _decoded(self, text: Any) -> list[Any]:
+        if isinstance(text, list | tuple):
+            parts = [_bytes(part, row) for row, part in enumerate(text)]
+            if any(b"\n" in part for part in parts):
+                raise msgspec.DecodeError("an event has several lines")
+            events = self._lines(b"\n".join(parts))
+            if len(events) != len(parts):
+                raise msgspec.DecodeError("an event is no text")
+            return events
+        data = _bytes(text)
+        if not data.lstrip().startswith(b"["):
+            return self._lines(data)
+        _require_utf8(data)
+        found: list[Any] = self._array.decode(data)
+        return found
+
+    def _lines(self, data: bytes) -> list[Any]:
+        _require_utf8(data)
+        found: list[Any] = self.decoder.decode_lines(data)  # type: ignore[union-attr]
+        return found
+
+    def _either(self, data: bytes, row: int) -> Any:
+        """Read one event as a struct or, if it does not fit, as a dict."""
+        try:
+            _require_utf8(data)
+            return self.decoder.decode(data)  # type: ignore[union-attr]
+        except _UNREADABLE:
+            return _object(data, row)
+
+    def _one_by_one(self, events: Sequence[Any]) -> EventTable:
+        """Return the table of events of which some have lists, or are dicts."""
+        flat: list[dict[str, object]] = []
+        given: list[dict[str, Any]] = []
+        lists: dict[int, dict[str, Any]] = {}
+        for row, event in enumerate(events):
+            own: dict[str, Any] | None
+            if type(event) is dict:
+                given.append(event)
+                values, own = flatten(event, self._all.known, row)
+            else:
+                given.append({})
+                values, own = {}, {}
+                self._form.flatten(event, values, own)
+            flat.append(values)
+            if own:
+                lists[row] = own
+        return read_flat(self._all, flat, given, lists, self.names)
+
+
+class _Values(NamedTuple):
+    """The values of those attributes that were read."""
+
+    by_name: dict[str, Sequence[object]]
+
+    def row(self, index: int) -> dict[str, object]:
+        return {name: own[index] for name, own in self.by_name.items() if own[index] is not None}
+
+    def values(self, name: str, rows: Sequence[int]) -> Sequence[object]:
+        own = self.by_name.get(name)
+        return [None] * len(rows) if own is None else [own[row] for row in rows]
+
+    def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
+        return rests_one_by_one(self.by_name[field.name].__getitem__, field, rows, coordinates)
+
+
+class _Form(NamedTuple):
+    """A struct for the objects at one path of events.
+
+    An object inside, and a value, may be a list, which is decoded with all that it has.
+    """
+
+    kind: Any
+    values: Sequence[tuple[str, str]]
+    """Of each attribute at this path, its place in the struct and its name."""
+    objects: Sequence[tuple[str, str, _Form]]
+    """Of each object at this path, its place in the struct, its path, and its form."""
+
+    def paths(self) -> Iterator[tuple[str, str]]:
+        """Yield each name, and its places in the structs, joined with dots."""
+        for place, name in self.values:
+            yield name, place
+        for place, _, form in self.objects:
+            yield from ((name, f"{place}.{rest}") for name, rest in form.paths())
+
+    def flatten(self, event: Any, values: dict[str, object], lists: dict[str, Any]) -> None:
+        """Put the values of an event by name, and its lists by path, into dicts; see `nesting.flatten`."""
+        for place, name in self.values:
+            value = getattr(event, place)
+            if value is not None:
+                values[name] = value
+                if type(value) is list:
+                    lists[name] = value
+        for place, path, form in self.objects:
+            value = getattr(event, place)
+            if type(value) is list:
+                lists[path] = value
+            else:
+                form.flatten(value, values, lists)
+
+
+def _form(types: dict[str, tuple[str, Any]], path: str = "") -> _Form:
+    """Return the form of events that have attributes of some names and types, by their paths here."""
+    inner: dict[str, dict[str, tuple[str, Any]]] = {}
+    fields: list[Any] = []
+    values: list[tuple[str, str]] = []
+    objects: list[tuple[str, str, _Form]] = []
+    for key, (name, kind) in types.items():
+        first, _, rest = key.partition(".")
+        if rest:
+            inner.setdefault(first, {})[rest] = name, kind
+        else:
+            values.append((f"f{len(fields)}", name))
+            fields.append((f"f{len(fields)}", kind | list, msgspec.field(default=None, name=key)))
+    for first, own in inner.items():
+        form = _form(own, f"{path}{first}.")
+        objects.append((f"f{len(fields)}", f"{path}{first}", form))
+        empty = _always(form.kind())
+        fields.append((f"f{len(fields)}", form.kind | list, msgspec.field(default_factory=empty, name=first)))
+        # The same names may be written with dots: such an event does not fit.
+        for dotted in {f"{first}.{beginning}" for rest in own for beginning in _beginnings(rest)}:
+            fields.append((f"f{len(fields)}", _NEVER, msgspec.field(default=None, name=dotted)))
+    return _Form(msgspec.defstruct("Event", fields, gc=False), values, objects)
+
+
+def _beginnings(path: str) -> Iterator[str]:
+    parts = path.split(".")
+    return (".".join(parts[:end]) for end in range(1, len(parts) + 1))
+
+
+def _always(one: Any) -> Callable[[], Any]:
+    return lambda: one
+
+
+def _bytes(text: Any, row: int | None = None) -> bytes:
+    if isinstance(text, str):
+        data = text.encode("utf-8", "surrogatepass")
+    elif isinstance(text, bytes | bytearray | memoryview):
+        data = bytes(text)
+    else:
+        raise EventError(
+            f"is of type {type(text).__name__}, where others are JSON text; pass text, or dicts", row=row
+        )
+    return data[3:] if data[:3] == _BOM else data
+
+
+def _alone(text: Any) -> bytes:
+    """The text of one event."""
+    if isinstance(text, list | tuple):
+        if len(text) != 1:
+            raise EventError(f"match takes one event, not {len(text)}; match_batch takes several")
+        return _bytes(text[0], 0)
+    return _bytes(text)
+
+
+def _parts(text: Any) -> list[bytes]:
+    """The text of each event."""
+    if isinstance(text, list | tuple):
+        return [_bytes(part, row) for row, part in enumerate(text)]
+    data = _bytes(text)
+    if not data.lstrip().startswith(b"["):
+        return [data] if _is_one(data) else [line for line in data.split(b"\n") if line.strip()]
+    try:
+        _require_utf8(data)
+        return list(map(bytes, msgspec.json.decode(data, type=list[msgspec.Raw])))
+    except _UNREADABLE as error:
+        raise EventError(f"this is no JSON array: {error}") from None
+
+
+def _is_one(data: bytes) -> bool:
+    """Whether a text is one JSON value, perhaps of many lines."""
+    try:
+        msgspec.json.decode(data, type=msgspec.Raw)
+    except _UNREADABLE:
+        return False
+    return True
+
+
+def _require_utf8(data: bytes) -> None:
+    """Raise `UnicodeDecodeError`: a decoder skips text without a look."""
+    if not data.isascii():
+        data.decode()
+
+
+def _object(text: Any, row: int | None = None) -> dict[str, Any]:
+    """Read one event. Raises `EventError`."""
+    try:
+        event = msgspec.json.decode(text)
+    except _UNREADABLE as error:
+        raise EventError(f"this is not JSON: {error}", row=row) from None
+    if not isinstance(event, dict):
+        raise EventError(f"an event is a JSON object, not {shown(event)}", row=row)
+    return event

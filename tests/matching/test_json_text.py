@@ -1,0 +1,204 @@
+"""JSON text is matched as the dicts would be that it stands for, and only what is asked for is read."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from limits import sources_within
+from nested import EVENTS, TYPES
+from oracle import as_sets
+from rtfilter import EventError, EventFilter, Schema
+from rtfilter.events import json_text
+
+SCHEMA = Schema(TYPES)
+LOTS = Schema({"lot": str, "size": float, "at.x": float, "at.y": float, "tags": str})
+
+
+def narrow(filter):
+    """The same filter, which never reads events whole to look at their names."""
+    filter._json._unseen, filter._json._left = 0, 10**9
+    return filter
+
+
+def lots(*predicates, schema=LOTS):
+    filter = EventFilter(schema)
+    filter.subscribe_many(list(predicates))
+    return narrow(filter)
+
+
+@given(data=st.data())
+def test_text_is_matched_as_the_dicts_are(data):
+    drawn = data.draw(st.lists(sources_within(TYPES), min_size=1, max_size=4))
+    batch = data.draw(st.lists(EVENTS, min_size=1, max_size=4))
+    filter = EventFilter(SCHEMA)
+    filter.subscribe_many([source for source, _ in drawn])
+    narrow(filter)
+    wanted = as_sets(filter.match_batch(batch))
+    texts = [json.dumps(event) for event in batch]
+    assert as_sets(filter.match_batch("\n".join(texts))) == wanted
+    assert as_sets(filter.match_batch(json.dumps(batch, indent=1).encode())) == wanted
+    assert as_sets(filter.match_batch(texts)) == wanted
+    assert as_sets([filter.match(text) for text in texts]) == wanted
+    assert as_sets(filter.stream("\n".join(texts)).matches()) == wanted
+    assert filter.any_match(texts).tolist() == [bool(ids) for ids in wanted]
+    assert as_sets(filter.match_batch(SCHEMA.read("\n".join(texts)))) == wanted  # all of it
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"lot": "0001001", "size": 7}\n\n{"size": 8}\n',
+        b'[{"lot": "0001001", "size": 7}, {"size": 8}]',
+        bytearray(b'\xef\xbb\xbf{"lot": "0001001", "size": 7}\r\n{"size": 8}'),
+        memoryview(b' [{"lot":"\\u0030001001","size":7.0},{"size":8}]'),
+        ['{"lot": "0001001",\n "size": 7}', b'{"size": 8}'],
+        ('{"lot": "0001001", "size": 7}', '{"size": 8}'),
+    ],
+)
+def test_forms_of_text(text):
+    filter = lots("lot = '0001001'", "size > 7")
+    assert as_sets(filter.match_batch(text)) == [{0}, {1}]
+
+
+def test_one_event_may_have_many_lines():
+    filter = lots("size > 7")
+    text = json.dumps({"size": 8, "at": {"x": 1}}, indent=2)
+    assert filter.match(text).tolist() == [0]
+    assert as_sets(filter.match_batch(text)) == [{0}]
+    assert str(filter.explain(text, 0)).startswith("match")
+    assert filter.match([text.encode()]).tolist() == [0]
+    assert len(filter.match_batch("")) == len(filter.match_batch("[]")) == 0
+
+
+def test_only_what_is_asked_for_is_read():
+    filter = lots("size > 7")
+    table = filter._read(b'{"lot": "a", "size": 8, "at": {"x": 1}, "tags": ["a"]}\n{"size": 1}')
+    assert table.read == {"size"}
+    assert (table.points[:, LOTS.offsets["size"]] == [8, 1]).all()
+    assert np.isneginf(np.delete(table.points, LOTS.offsets["size"], axis=1)).all()
+    assert table.row(0) == {"size": 8}
+    assert table.values("lot") == [None, None]
+
+
+MANY = [{"x": number, "y": 1} for number in range(1001)]
+
+
+@pytest.mark.parametrize("form", ["dicts", "text", "one dict", "one text"])
+def test_a_list_counts_that_is_asked_for_alone(form):
+    filter = lots("size > 7")
+    event = {"size": 8, "at": MANY, "tags": list(map(str, range(1001)))}
+
+    def match():
+        given = json.dumps(event) if "text" in form else event
+        return filter.match(given).tolist() if "one" in form else filter.match_batch([given]).ids.tolist()
+
+    assert match() == [0]
+    filter.subscribe("at.x = 3")
+    with pytest.raises(EventError, match=r"the list 'at' has 1,001 choices of elements") as caught:
+        match()
+    assert caught.value.row == 0
+
+
+@pytest.mark.parametrize("events", ['{"size": 8, "at": {"x": 3}}', [{"size": 8, "at": [{"x": 1}, {"x": 3}]}]])
+def test_what_is_asked_for_may_grow_after_events_are_read(events):
+    filter = lots("size > 7")
+    table = filter._read(events)
+    assert table.read == {"size"}
+    filter.subscribe("at.x = 3")
+    assert as_sets(filter.match_batch(table)) == [{0, 1}]
+    assert as_sets(filter.stream(table).matches()) == [{0, 1}]
+    filter.unsubscribe(0)
+    assert filter.any_match(table).tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    ("text", "row", "message"),
+    [
+        ('{"size": 8}\n{"size": }', 1, "this is not JSON: "),
+        ('{"size": 8}\n[1]', 1, "an event is a JSON object, not [1]"),
+        (b'{"size": 8}\n{"lot": "\xff"}', 1, "this is not JSON: 'utf-8' codec"),
+        (b'{"size": 8}\n{"\xff": 1}', 1, "this is not JSON: 'utf-8' codec"),
+        ('[{"size": 8}, {"size": NaN}]', None, "this is no JSON array: "),
+        ('[{"size": 8}, 7]', 1, "an event is a JSON object, not 7"),
+        (['{"size": 8}', '{"size": 8},{"size": 8}'], 1, "this is not JSON: "),
+        (['{"size": 8}', {"size": 8}], 1, "is of type dict, where others are JSON text"),
+        ('{"size": 8}\n{"size": 1e400}', 1, "this is not JSON: Number out of range"),
+        ('{"size": 8}\n{"lot": ' + "[" * 5000 + "]" * 5000 + "}", 1, "this is not JSON: "),
+    ],
+)
+def test_text_that_is_refused(text, row, message):
+    with pytest.raises(EventError) as caught:
+        lots("size > 7", "at.x = 1").match_batch(text)
+    assert message in caught.value.message
+    assert caught.value.row == row
+
+
+def test_one_event_alone_has_no_row():
+    for text in ("{", '{"size": 8}{"size": 8}', '{"size": 8}\n{"size": 8}', "7"):
+        with pytest.raises(EventError) as caught:
+            lots("size > 7").match(text)
+        assert caught.value.row is None
+    with pytest.raises(EventError, match="match takes one event, not 2; match_batch takes several"):
+        lots("size > 7").match(["{}", "{}"])
+
+
+def test_a_domain_holds_whether_or_not_it_is_asked_for():
+    schema = Schema({"size": float, "price": {"type": "float", "low": 0}})
+    filter = lots("size > 7", schema=schema)
+    with pytest.raises(EventError, match=r"attribute 'price' is -1, outside its domain"):
+        filter.match_batch('{"size": 8, "price": -1}')
+
+
+def test_spellings_of_a_nested_name():
+    filter = lots("at.x = 1", "at.x = 2")
+    texts = [
+        '{"at.x": 1}',
+        '{"at": {"x": 1}, "at": {"x": 2}}',
+        '{"at": null}',
+        '{"at": 7}',
+        '{"at": {"x": "1"}}',
+    ]
+    assert as_sets(filter.match_batch(texts)) == [{0}, {1}, set(), set(), set()]
+    assert as_sets([filter.match(text) for text in texts]) == [{0}, {1}, set(), set(), set()]
+    with pytest.raises(EventError, match=r"'at\.x' occurs twice, nested and with dots"):
+        filter.match('{"at.x": 1, "at": {"x": 1}}')
+
+
+def test_large_integers_are_exact():
+    filter = lots("size = 9007199254740993", "size > 9007199254740993")
+    texts = [f'{{"size": {2**53 + more}}}' for more in range(3)]
+    assert as_sets(filter.match_batch("\n".join(texts))) == [set(), {0}, {1}]
+    assert as_sets([filter.match(text) for text in texts]) == [set(), {0}, {1}]
+
+
+def test_names_are_looked_at_first_and_now_and_then(monkeypatch, caplog):
+    monkeypatch.setattr(json_text, "EVERY", 4)
+    filter = EventFilter(LOTS)
+    filter.subscribe("size > 7")
+    text = '{"lott": "a", "size": 8}\n' * 50
+    with caplog.at_level(logging.WARNING, "rtfilter.events"):
+        for _ in range(2):
+            filter.match_batch(text)
+    assert filter.stats()["misspelt"] == 100
+    assert "did you mean 'lot'" in caplog.text
+    for _ in range(8):
+        filter.match_batch(text)
+    assert filter.stats()["misspelt"] == 200
+    assert filter.stats()["ill_typed"] == 0
+
+
+def test_a_strict_schema_reads_all():
+    filter = narrow(EventFilter(Schema({"size": float, "lot": str}, strict=True)))
+    filter.subscribe("size > 7")
+    with pytest.raises(EventError, match="unknown attribute 'other'"):
+        filter.match_batch('{"size": 8, "other": 1}')
+
+
+def test_a_tracker_reads_its_key():
+    tracker = lots("size > 7").track("lot")
+    (entered, _, _), (_, inside, _) = tracker.match_batch('{"lot": "a", "size": 8}\n{"lot": "a", "size": 9}')
+    assert (entered.tolist(), inside.tolist()) == ([0], [0])
