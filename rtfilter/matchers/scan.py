@@ -2,7 +2,7 @@
 
 The ends of all boxes lie side by side, one row an end, the lower ones negated: a box contains a point where
 ``(-point, point) <= ends`` holds in its whole column. One event is one comparison with all ends. A batch is
-compared end by end, until few pairs of an event and a box are left.
+compared end by end, until few pairs of an event and a box are left. Ends that no box has are left out.
 """
 
 from __future__ import annotations
@@ -57,6 +57,9 @@ class ScanMatcher:
         self._ends, self._ids, self._exact = self._room(_FIRST)
         self._used = 0  # places that are filled
         self._places: dict[int, tuple[int, ...]] = {}
+        self._bounding = np.zeros(len(self._ends), np.bool_)  # ends that some box has
+        self._bounding[0] = True  # which tells what is removed
+        self._rows: IntArray | slice = np.flatnonzero(self._bounding)
         self._several = False  # whether any id has several boxes
         self._all_exact = True  # all boxes that were ever added
 
@@ -75,6 +78,9 @@ class ScanMatcher:
         np.negative(boxes.low.T, out=self._ends[: self._schema.dimensions, first:last])
         self._ends[self._schema.dimensions :, first:last] = boxes.high.T
         self._ids[first:last], self._exact[first:last] = boxes.ids, boxes.exact
+        if not isinstance(self._rows, slice):
+            self._bounding |= (self._ends[:, first:last] < np.inf).any(axis=1)
+            self._rows = slice(None) if self._bounding.all() else np.flatnonzero(self._bounding)
         for place, id in enumerate(boxes.ids.tolist(), first):
             known = self._places.get(id)
             self._places[id] = (place,) if known is None else (*known, place)
@@ -117,18 +123,19 @@ class ScanMatcher:
 
     def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
         """See `Matcher`; visits are boxes, of which each is compared."""
-        points = events.points
-        self.work += len(points) * self._used * len(self._ends) + CALL
+        points, rows = events.points, self._rows
+        ends = len(self._ends) if isinstance(rows, slice) else len(rows)
+        self.work += len(points) * self._used * ends + CALL
         if len(points) == 1:
             return self._hits_of_one(points[0])
         points = points.T
-        return self._hits(np.concatenate([-points, points]))
+        return self._hits(np.concatenate([-points, points])[rows], rows)
 
     def _hits_of_one(self, point: FloatArray) -> Hits:
         """The boxes that contain one point. What takes longest is to call NumPy, so this calls it little."""
-        used = self._used
-        asked = np.concatenate((-point, point))
-        inside = np.logical_and.reduce(asked[:, np.newaxis] <= self._ends[:, :used])
+        used, rows = self._used, self._rows
+        asked = np.concatenate((-point, point))[rows]
+        inside = np.logical_and.reduce(asked[:, np.newaxis] <= self._ends[rows, :used])
         places = inside.nonzero()[0]
         ids = self._ids[places]
         offsets, exact = np.array((0, len(ids))), None
@@ -142,12 +149,12 @@ class ScanMatcher:
     def search_boxes(self, low: FloatArray, high: FloatArray, how: How) -> Hits:
         """See `SearchingBoxes`."""
         first, last = (low, high) if how != "intersect" else (high, low)
-        return self._hits(np.concatenate([-first.T, last.T]), within=how == "within")
+        return self._hits(np.concatenate([-first.T, last.T]), slice(None), within=how == "within")
 
-    def _hits(self, asked: FloatArray, within: bool = False) -> Hits:
-        """Boxes whose ends are at least what is asked, float64 (2 d, n); or, with `within`, at most."""
+    def _hits(self, asked: FloatArray, rows: IntArray | slice, within: bool = False) -> Hits:
+        """Boxes whose ends in some rows are at least what is asked, float64 (r, n); or, `within`, at most."""
         count = asked.shape[1]
-        queries, places = self._together(asked, np.greater_equal if within else np.less_equal)
+        queries, places = self._together(asked, rows, np.greater_equal if within else np.less_equal)
         offsets = np.searchsorted(queries, np.arange(count + 1))
         ids, exact = self._ids[places], self._exact[places]
         if self._several:
@@ -155,17 +162,18 @@ class ScanMatcher:
         flags = None if self._all_exact else exact.astype(np.uint8)
         return Hits(offsets, ids, flags, np.full(count, self._used))
 
-    def _together(self, asked: FloatArray, compare: Any) -> tuple[IntArray, IntArray]:
+    def _together(self, asked: FloatArray, rows: IntArray | slice, compare: Any) -> tuple[IntArray, IntArray]:
         """Pairs of a query and the place of a box; queries ascend."""
         count = asked.shape[1]
         width = min(max(self._used, 1), BOXES)
         height = max(1, PAIRS // width)
         left, room = np.empty((2, height, width), np.bool_)
         found = [(_NONE, _NONE)]
+        bounding = self._ends[rows, : self._used]
         for query in range(0, count, height):
             for box in range(0, self._used, width):
                 own = asked[:, query : query + height]
-                ends = self._ends[:, box : min(box + width, self._used)]
+                ends = bounding[:, box : box + width]
                 queries, places = _compared(own, ends, compare, left, room)
                 found.append((queries + query, places + box))
         queries, places = map(np.concatenate, zip(*found, strict=True))
