@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from time import process_time
 from typing import Any
 
-import msgspec
-
 from experiments.ruler.worlds import ATTRIBUTES
 from rtfilter import EventFilter, Schema
 
@@ -63,7 +61,7 @@ def one_by_one(filter: EventFilter, events: Sequence[bytes]) -> list[int]:
     """Ask for one event a call."""
     found: list[int] = []
     for event in events:
-        found.extend(filter.match(msgspec.json.decode(event)).tolist())
+        found.extend(filter.match(event).tolist())
     return found
 
 
@@ -71,8 +69,7 @@ def in_batches(filter: EventFilter, events: Sequence[bytes]) -> list[int]:
     """Ask for 1000 events a call."""
     found: list[int] = []
     for at in range(0, len(events), BATCH):
-        batch = [msgspec.json.decode(event) for event in events[at : at + BATCH]]
-        found.extend(filter.match_batch(batch).ids.tolist())
+        found.extend(filter.match_batch(events[at : at + BATCH]).ids.tolist())
     return found
 
 
