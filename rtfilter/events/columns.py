@@ -159,6 +159,11 @@ def _read_array(fields: Fields, events: AnyArray) -> EventTable:
     if events.ndim != 2 or events.shape[1] != len(fields):
         names = ", ".join(field.name for field in fields)
         raise EventError(f"expected an array of shape (n, {len(fields)}) [{names}]; got {events.shape}")
+    if fields.numbers and type(events) is np.ndarray and events.dtype == np.float64:
+        points = np.array(events, order="C")  # never the caller's own memory
+        if _within(fields, points, points):
+            points += 0.0  # -0.0 and 0.0 become the same coordinate
+            return EventTable(points, _Numbers(fields.names, points), fields)
     mask = np.ma.getmaskarray(events) if isinstance(events, np.ma.MaskedArray) else None
     values = np.ma.getdata(events)
     kind = _FAMILIES.get(values.dtype.kind)

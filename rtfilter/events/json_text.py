@@ -116,36 +116,37 @@ class _Narrow:
         self._array = msgspec.json.Decoder(list[self._form.kind])  # type: ignore[name-defined]
         paths = dict(self._form.paths())
         self._plan = [(field, fields.places[field.name], attrgetter(paths[field.name])) for field in own]
-        self._blank = [MISSING] * sum(field.width for field in fields)
+        self._steps = [(*field[:2], *field[3:5], place, get) for field, place, get in self._plan]
+        self._decode = self.decoder.decode
+        self._blank = np.full((1, sum(field.width for field in fields)), MISSING)
 
     def read_one(self, text: Any) -> EventTable:
         """Read the only event of a text."""
-        data = _alone(text)
+        data = text if type(text) is bytes else _alone(text)
         try:
-            _require_utf8(data)
-            event = self.decoder.decode(data)  # type: ignore[union-attr]
+            if not data.isascii():
+                data.decode()  # a decoder skips text without a look
+            event = self._decode(data)
         except _UNREADABLE:
-            return read_dict(self._all, _object(data), self.names)
-        point = self._blank.copy()
+            return read_dict(self._all, _object(_alone(text)), self.names)
+        points = self._blank.copy()
         values: dict[str, Sequence[object]] = {}
         try:
-            for field, place, get in self._plan:
+            for name, family, low, high, place, get in self._steps:
                 value = get(event)
                 if value is None:
                     continue
-                values[field.name] = (value,)
-                if field.family == "str":
-                    point[place], point[place + 1] = string_code(value)
-                elif field.family == "number" and field.low <= value <= field.high:
-                    point[place] = value
+                if family == "str":
+                    points[0, place], points[0, place + 1] = string_code(value)
+                elif family == "number" and low <= value <= high:
+                    points[0, place] = value + 0.0  # -0.0 and 0.0 become the same coordinate
                 elif type(value) is list:
                     return self._one_by_one([event])
                 else:
-                    (point[place],) = encode_cell(field, value, 0)
+                    points[0, place] = encode_cell(self._all[self._all.names.index(name)], value, 0)[0]
+                values[name] = (value,)
         except (AttributeError, TypeError):  # of a list
             return self._one_by_one([event])
-        points = np.array((point,), np.float64)
-        points += 0.0  # -0.0 and 0.0 become the same coordinate
         return EventTable(points, _Values(values), self._all)
 
     def read_many(self, text: Any) -> EventTable:
@@ -154,7 +155,7 @@ class _Narrow:
             events = self._decoded(text)
         except _UNREADABLE:
             return self._one_by_one([self._either(part, row) for row, part in enumerate(_parts(text))])
-        points = np.full((len(events), len(self._blank)), MISSING)
+        points = np.repeat(self._blank, len(events), axis=0)
         values: dict[str, Sequence[object]] = {}
         for field, place, get in self._plan:
             try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import numpy as np
+
 from rtfilter.errors import EventError
 from rtfilter.events.columns import read_columns
 from rtfilter.events.objects import read_dict, read_list
@@ -13,6 +15,8 @@ from rtfilter.text import listed
 
 TEXT: Final = (bytes, str, bytearray, memoryview)
 """Types of JSON text."""
+NO_TEXT: Final = frozenset((dict, np.ndarray, EventTable))
+"""Types of events that are none, for who has no time to ask `is_text`."""
 
 
 def read_events(fields: Fields, events: object, names: frozenset[str] | None = None) -> EventTable:
@@ -20,7 +24,13 @@ def read_events(fields: Fields, events: object, names: frozenset[str] | None = N
 
     See `rtfilter.events.schema.Schema.read`.
     """
-    if type(events) is dict or isinstance(events, Mapping):
+    if type(events) is dict:
+        return read_dict(fields, events, names)
+    if isinstance(events, np.ndarray):
+        return read_columns(fields, events)
+    if isinstance(events, EventTable):
+        return _own(fields, events)
+    if isinstance(events, Mapping):
         return read_dict(fields, events, names)
     if is_text(events):
         from rtfilter.events.json_text import read_json
@@ -28,16 +38,14 @@ def read_events(fields: Fields, events: object, names: frozenset[str] | None = N
         return read_json(fields, events)
     if isinstance(events, list | tuple):
         return read_list(fields, events, names)
-    if isinstance(events, EventTable):
-        return _own(fields, events)
     return read_columns(fields, events)
 
 
 def is_text(events: object) -> bool:
     """Whether events are given as JSON text, which `rtfilter.events.json_text` reads."""
-    if isinstance(events, list | tuple):
-        return len(events) > 0 and isinstance(events[0], TEXT)
-    return isinstance(events, TEXT)
+    if isinstance(events, TEXT):
+        return True
+    return isinstance(events, list | tuple) and len(events) > 0 and isinstance(events[0], TEXT)
 
 
 def _own(fields: Fields, table: EventTable) -> EventTable:
