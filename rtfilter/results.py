@@ -36,7 +36,8 @@ class Hits(NamedTuple):
 
     def only(self, wanted: BoolArray) -> Hits:
         """Some of them, by bool (hits,)."""
-        kept = np.concatenate([[0], np.cumsum(wanted)])
+        kept = np.zeros(len(wanted) + 1, np.int64)
+        wanted.cumsum(out=kept[1:])
         exact = None if self.exact is None else self.exact[wanted]
         return Hits(kept[self.offsets], self.ids[wanted], exact, self.visits)
 

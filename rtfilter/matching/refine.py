@@ -30,6 +30,8 @@ from rtfilter.subscriptions.verdict import ASK, NO
 if TYPE_CHECKING:
     from rtfilter.subscriptions.checks import Checks
 
+COMPILED: Final = 7
+"""Hits from which on compiled code is asked: a call takes as long as a few checks in Python."""
 MANY: Final = 16
 """Hits of one subscription from which on they are decided together."""
 SHARE: Final = 8
@@ -100,20 +102,22 @@ def refine(
         unsure = np.array([id in predicates.listed for id in hits.ids.tolist()], np.bool_)
         exact = np.ones(len(unsure), np.uint8) if hits.exact is None else hits.exact
         hits = hits._replace(exact=np.where(unsure, 0, exact).astype(np.uint8))
-    if hits.exact is None or hits.exact.all():
+    if hits.exact is None:
+        return hits.offsets, hits.ids
+    doubtful = (hits.exact == 0).nonzero()[0]
+    checks = len(doubtful)
+    if not checks:
         return hits.offsets, hits.ids
     begun = perf_counter()
     if events.now is None:
         events = events.at(predicates.now(moment) if now is None else now)
     keep = np.ones(len(hits.ids), np.bool_)
-    owner = np.repeat(np.arange(len(hits.offsets) - 1), np.diff(hits.offsets))
-    doubtful = np.flatnonzero(hits.exact == 0)
-    checks = len(doubtful)
+    owner = np.arange(len(hits.offsets) - 1).repeat(hits.offsets[1:] - hits.offsets[:-1])
     if predicates.ends:
         doubtful = _compare_ends(hits.ids, owner, doubtful, events, predicates.ends, rows, keep)
-    if len(doubtful) >= MANY and predicates.checks is not None:
+    if len(doubtful) >= COMPILED and predicates.checks is not None:
         verdicts = predicates.checks.decide(hits.ids[doubtful], owner[doubtful], events, rows, predicates.get)
-        keep[doubtful[verdicts == NO]] = False
+        keep[doubtful] = verdicts != NO
         doubtful = doubtful[verdicts == ASK]
     if len(doubtful) >= MANY:
         doubtful = _decide_together(hits.ids, owner, doubtful, events, predicates, rows, keep)
