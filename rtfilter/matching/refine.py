@@ -59,6 +59,9 @@ class Predicates(Protocol):
     def checks(self) -> Checks | None:
         """What is written down of predicates; None where nothing is compiled."""
 
+    verified: int
+    """Hits that Python verified where nothing is compiled."""
+
     def get(self, id: int) -> Predicate | None:
         """The predicate of a subscription, None if it is unknown."""
 
@@ -115,7 +118,9 @@ def refine(
     owner = np.arange(len(hits.offsets) - 1).repeat(hits.offsets[1:] - hits.offsets[:-1])
     if predicates.ends:
         doubtful = _compare_ends(hits.ids, owner, doubtful, events, predicates.ends, rows, keep)
-    if len(doubtful) >= COMPILED and predicates.checks is not None:
+    if predicates.checks is None:
+        predicates.verified += len(doubtful)
+    elif len(doubtful) >= COMPILED:
         verdicts = predicates.checks.decide(hits.ids[doubtful], owner[doubtful], events, rows, predicates.get)
         keep[doubtful] = verdicts != NO
         doubtful = doubtful[verdicts == ASK]
