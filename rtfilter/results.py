@@ -36,9 +36,9 @@ class Hits(NamedTuple):
 
     def only(self, wanted: BoolArray) -> Hits:
         """Some of them, by bool (hits,)."""
-        kept = np.concatenate([[0], np.cumsum(wanted)])
-        exact = None if self.exact is None else self.exact[wanted]
-        return Hits(kept[self.offsets], self.ids[wanted], exact, self.visits)
+        kept = wanted.nonzero()[0]
+        exact = None if self.exact is None else self.exact[kept]
+        return Hits(kept.searchsorted(self.offsets), self.ids[kept], exact, self.visits)
 
 
 class Related(NamedTuple):

@@ -216,7 +216,7 @@ def load():
     from rtfilter import EventFilter, Schema
     from rtfilter.cli import COMMANDS, _module
     from rtfilter.index import ready
-    from rtfilter.matching.refine import MANY
+    from rtfilter.matching.refine import COMPILED
     from rtfilter.overlay.running import broker_process, starting  # noqa: F401
     from rtfilter.service import server  # noqa: F401
 
@@ -224,7 +224,7 @@ def load():
         _module(name)
     ready.load()
     filter = EventFilter(Schema({"s": str}), matcher="rtree")
-    filter.subscribe_many(["s LIKE 'a long text%'"] * MANY)
+    filter.subscribe_many(["s LIKE 'a long text%'"] * COMPILED)
     filter.match({"s": "a long text"})  # loads what checks many subscriptions at once
     gc.collect()
     gc.freeze()  # or each fork would copy what the collector looks at

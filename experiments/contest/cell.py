@@ -158,6 +158,7 @@ class Known:
         self._filters = draft.filters
 
     listed: frozenset[int] = frozenset()
+    verified = 0
 
     def now(self, moment: float) -> float:
         """No predicate asks for it."""

@@ -89,7 +89,7 @@ def compile_matchers() -> None:
     from rtfilter import EventFilter, RStarTree, Schema
     from rtfilter.adaptive import FixedPlan
     from rtfilter.matchers.equal_sides import EqualSides
-    from rtfilter.matching.refine import MANY
+    from rtfilter.matching.refine import COMPILED
 
     rules = ["x > 1 OR s LIKE 'long-prefix-%'", "x < 5", "x BETWEEN 1 AND 2", "x = 1.5", "x IN (1.5, 2)"]
     events = [{"x": 1.5}, {"s": "long-prefix-1"}]
@@ -105,6 +105,6 @@ def compile_matchers() -> None:
     EqualSides(2).pack()
     RStarTree.bulk_load([[0.0]], [[1.0]]).check()
     filter = EventFilter(Schema({"s": str}), matcher="rtree")
-    filter.subscribe_many(["s LIKE 'long-prefix-%'"] * MANY)
+    filter.subscribe_many(["s LIKE 'long-prefix-%'"] * COMPILED)
     filter.match({"s": "long-prefix-1"})  # many exact checks at once
     filter.unsubscribe(0)

@@ -28,8 +28,10 @@ MOVED: Final = 2_000
 SOON: Final = 64
 WORK: Final = 1_000_000_000
 """Comparisons of a scan after which it moves, whatever its size: they take half a second."""
+VERIFIED: Final = 200_000
+"""Candidates of a scan, verified by Python, after which it moves: they take half a second, too."""
 BATCHES: Final = 64
-"""Batches after which is looked whether it should move."""
+"""Batches after which is looked whether it should move, or so many candidates."""
 WAITED: Final = 30_000
 """Subscriptions that are added at once, or loaded, from which on a filter waits for the kernels: a scan of so
 many takes longer than most who load them would bear."""
@@ -60,7 +62,8 @@ class Growing:
         if not isinstance(scan, ScanMatcher):  # the tree has just been put in place
             return False
         least = SOON if ready.ready() else MOVED
-        return len(scan) >= least or (scan.work >= WORK and len(scan) > 0)
+        worked = scan.work >= WORK or self._held.verified >= VERIFIED
+        return len(scan) >= least or (worked and len(scan) > 0)
 
     @property
     def moving(self) -> bool:

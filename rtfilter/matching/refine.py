@@ -1,14 +1,15 @@
 """Refining: of the hits whose boxes are only supersets, those remain whose subscription is satisfied.
 
-Ends of bounds that the box does not tell are compared for all hits at once. Of other predicates what can be
-written down is held against many hits by compiled code (`rtfilter.subscriptions.checks`). The rest are asked
-for all hits of a subscription at once, where these are many: each different test once, by the coordinates of
-the events, and where those do not tell, once for each different value. Few are asked one by one.
+Ends of bounds that the box does not tell are compared for all hits at once. Coordinates and texts of other
+predicates are verified by compiled code (`rtfilter.subscriptions.checks`). What that leaves, comparisons of
+attributes and networks above all, is decided for all hits of a subscription at once, where these are many:
+each different test once, by the coordinates of the events, and where those do not tell, once for each
+different value. Few are decided one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol
@@ -30,10 +31,10 @@ from rtfilter.subscriptions.verdict import ASK, NO
 if TYPE_CHECKING:
     from rtfilter.subscriptions.checks import Checks
 
+COMPILED: Final = 7
+"""Hits from which on compiled code is asked: a call takes as long as a few checks in Python."""
 MANY: Final = 16
 """Hits of one subscription from which on they are decided together."""
-SHARE: Final = 8
-"""Where one event in so many is asked about, all values of the attribute are read at once, else rows."""
 
 
 class Predicates(Protocol):
@@ -56,6 +57,9 @@ class Predicates(Protocol):
     @property
     def checks(self) -> Checks | None:
         """What is written down of predicates; None where nothing is compiled."""
+
+    verified: int
+    """Hits that Python verified where nothing is compiled."""
 
     def get(self, id: int) -> Predicate | None:
         """The predicate of a subscription, None if it is unknown."""
@@ -100,20 +104,24 @@ def refine(
         unsure = np.array([id in predicates.listed for id in hits.ids.tolist()], np.bool_)
         exact = np.ones(len(unsure), np.uint8) if hits.exact is None else hits.exact
         hits = hits._replace(exact=np.where(unsure, 0, exact).astype(np.uint8))
-    if hits.exact is None or hits.exact.all():
+    if hits.exact is None:
+        return hits.offsets, hits.ids
+    doubtful = (hits.exact == 0).nonzero()[0]
+    checks = len(doubtful)
+    if not checks:
         return hits.offsets, hits.ids
     begun = perf_counter()
     if events.now is None:
         events = events.at(predicates.now(moment) if now is None else now)
     keep = np.ones(len(hits.ids), np.bool_)
-    owner = np.repeat(np.arange(len(hits.offsets) - 1), np.diff(hits.offsets))
-    doubtful = np.flatnonzero(hits.exact == 0)
-    checks = len(doubtful)
+    owner = np.arange(len(hits.offsets) - 1).repeat(hits.offsets[1:] - hits.offsets[:-1])
     if predicates.ends:
         doubtful = _compare_ends(hits.ids, owner, doubtful, events, predicates.ends, rows, keep)
-    if len(doubtful) >= MANY and predicates.checks is not None:
+    if predicates.checks is None:
+        predicates.verified += len(doubtful)
+    elif len(doubtful) >= COMPILED:
         verdicts = predicates.checks.decide(hits.ids[doubtful], owner[doubtful], events, rows, predicates.get)
-        keep[doubtful[verdicts == NO]] = False
+        keep[doubtful] = verdicts != NO
         doubtful = doubtful[verdicts == ASK]
     if len(doubtful) >= MANY:
         doubtful = _decide_together(hits.ids, owner, doubtful, events, predicates, rows, keep)
@@ -182,7 +190,6 @@ class _Asked:
 
     def __init__(self, events: EventTable) -> None:
         self._events, self._places = events, places_of(events.fields)
-        self._values: dict[str, Sequence[object]] = {}
         self._rows: dict[int, dict[str, object]] = {}
 
     def holds(self, test: Test, rows: IntArray) -> BoolArray:
@@ -212,14 +219,9 @@ class _Asked:
 
     def _accepted(self, test: Constraint, rows: list[int]) -> list[bool]:
         """Whether a constraint accepts the values in some rows; each different string is asked about once."""
-        name = test.attribute
-        if name not in self._values and SHARE * len(rows) >= len(self._events):
-            self._values[name] = self._events.values(name)
-        values = self._values.get(name)
         known: dict[object, bool] = {}
         found = []
-        for row in rows:
-            value = self._row(row).get(name) if values is None else values[row]
+        for value in self._events.values(test.attribute, rows):
             if type(value) is not str:
                 found.append(test.accepts(value))
                 continue

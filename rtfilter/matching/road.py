@@ -31,7 +31,7 @@ from rtfilter.index.kernels import counts
 from rtfilter.matching.control import Control
 from rtfilter.matching.elements import united
 from rtfilter.matching.gate import Gate, Hold
-from rtfilter.matching.growing import BATCHES
+from rtfilter.matching.growing import BATCHES, VERIFIED
 from rtfilter.matching.outcome import Group, Outcome
 from rtfilter.matching.refine import refine
 from rtfilter.results import Matches
@@ -117,9 +117,9 @@ class Road:
                 matches = Matches.named(offsets, names.take(ids), names.kind)
             else:
                 matches = Matches(offsets, ids)
-        if timed:
-            if self.choosing is not None and loads == counts.loads and len(searched):
-                self.choosing.observe(searched, perf_counter() - begun)
+        if timed and self.choosing is not None and loads == counts.loads and len(searched):
+            self.choosing.observe(searched, perf_counter() - begun)
+        if timed or held.verified >= VERIFIED:
             self.look()
         if self.metrics is not None and len(events):
             self.metrics.record_whole(len(events), perf_counter() - arrival, len(ids))
@@ -172,9 +172,10 @@ class Road:
         if batch.end is not None:
             self._ends.discard(batch.end)
             batch.end = None
-        if batch.done and next(self.untimed, True):
-            if self.choosing is not None:
-                batch.tell(self.choosing)
+        timed = batch.done and next(self.untimed, True)
+        if timed and self.choosing is not None:
+            batch.tell(self.choosing)
+        if timed or self.subscriptions.verified >= VERIFIED:
             self.look()
         if self.metrics is None or not batch.done:
             return

@@ -6,14 +6,20 @@ fits is the best: nothing is tried twice, and a match is one scan of the value f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from rtfilter.errors import PredicateError
+from rtfilter.events.encoding import utf8
 from rtfilter.predicates.differences import Difference, difference
 from rtfilter.text import numbered, shown
 
+ANY: Final = 0xFF
+"""The byte of % in a pattern `in_bytes`; UTF-8 has no such byte."""
+EACH: Final = 0xFE
+"""The byte of _, likewise."""
 MAX_PARTS: Final = 64
 """Most texts with _ between them and no %: each is looked at wherever the first one is found."""
 
@@ -23,6 +29,8 @@ _ANY: Final = "\ufdd0"
 """A character for % where a pattern is taken for a text; none that text has."""
 _EACH: Final = "\ufdd1"
 """The same for _."""
+_WILDCARDS: Final = re.compile(rb"\\(.)|[%_]", re.DOTALL)
+_BYTES: Final = {b"%": bytes((ANY,)), b"_": bytes((EACH,))}
 _LONG: Final = 256
 """Patterns above this length are not kept prepared: a cache is bounded by count."""
 
@@ -117,6 +125,11 @@ def end(pattern: str) -> str:
     last = pieces.first if pieces.last is None else pieces.last
     place, text = last.parts[-1] if last.parts else (0, "")
     return text if place + len(text) == last.length else ""
+
+
+def in_bytes(pattern: str) -> bytes:
+    """Return a canonical pattern as UTF-8, with `ANY` for % and `EACH` for _."""
+    return _WILDCARDS.sub(lambda found: found[1] or _BYTES[found[0]], utf8(pattern))
 
 
 def is_like(value: str, pattern: str) -> bool:

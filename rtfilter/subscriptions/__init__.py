@@ -2,4 +2,4 @@
 
 from rtfilter.index import ready
 
-ready.also("rtfilter.subscriptions.checks", kernels=3)
+ready.also("rtfilter.subscriptions.checks", kernels=4)

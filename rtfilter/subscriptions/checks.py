@@ -1,61 +1,72 @@
 """Exact checks of many hits at once: what predicates ask for, in columns, which compiled code reads.
 
-A box tells of a long text only how it begins, so hits of such boxes are checked. Where a rule's first check
-comes among many, its predicate is written down as conditions: intervals of coordinates, and texts with how to
-compare them. From then on a check compares bytes. Predicates that ask for more than that (a pattern with
-wildcards, letters of any case, networks, two attributes) are left to Python. So are quantified constraints of
-events with lists; of others they ask what their constraints ask.
+A box knows only the beginning of a long text, so candidates of such boxes are verified. The first check of a
+predicate writes it down as conditions: intervals of coordinates, texts with an order, and patterns. From then
+on a check compares bytes. Letters of either case are compared in folded texts, a column beside the plain one.
+Networks, two attributes and a few more tests have no such form: where all else of a conjunction holds, Python
+decides. So it does for quantified constraints of events with lists; of others they ask what their constraints
+ask.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import inf, nextafter
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.events.elements import is_of_choices
 from rtfilter.events.encoding import EXACT, HIGHEST, LOWEST, MISSING, string, utf8
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.kernels.hash_tables import hash_id
 from rtfilter.index.kernels.interrupts import unwrapped
-from rtfilter.index.kernels.jit import kernel
+from rtfilter.index.kernels.jit import kernel, part
+from rtfilter.predicates.constraints import is_negated
 from rtfilter.predicates.elements import asks_for_every
-from rtfilter.predicates.model import Constraint, Predicate, Quantified, Test
+from rtfilter.predicates.letters import fold
+from rtfilter.predicates.like import ANY, EACH, in_bytes
+from rtfilter.predicates.model import SETS, Constraint, Filter, Predicate, Quantified, Test
 from rtfilter.subscriptions.verdict import ASK, NO, UNKNOWN, YES
 
 MOST: Final = 64
 """Conditions of one predicate that are written down."""
 FEW, SHARE = 64, 8
 """New predicates that one call writes down: some, and one for so many hits: it takes longer than a check."""
+STEPS: Final = 16
+"""Bytes compared in vain for each byte of a text, after which Python searches it, in linear time."""
 
-INSIDE, ORDER, PREFIX = 0, 1, 2
+INSIDE, ORDER, PATTERN, PYTHON = 0, 1, 2, 3
 LESS, EQUAL, GREATER = 1, 2, 4
 _ORDERS: Final = {
     "<": LESS, "<=": LESS | EQUAL, "=": EQUAL, "<>": EQUAL, ">=": GREATER | EQUAL, ">": GREATER,
-    "in": EQUAL, "not in": EQUAL,
+    "in": EQUAL, "not in": EQUAL, "ignore case": EQUAL, "not ignore case": EQUAL,
 }  # fmt: skip
-_NEGATED: Final = frozenset(("<>", "not in", "not prefix"))
-MORE, LAST_OF_TEST, LAST_OF_FILTER = 0, 1, 2
+_PATTERNS: Final = frozenset(
+    negation + operator for operator in ("prefix", "like", "like ignore case") for negation in ("", "not ")
+)
+MORE, LAST_OF_TEST, LAST_OF_FILTER, LAST = 0, 1, 2, 3
 
 CONDITION: Final = np.dtype(
     [
-        ("kind", np.int8),  # INSIDE, ORDER or PREFIX
+        ("kind", np.int8),  # INSIDE, ORDER, PATTERN, or PYTHON, which decides where it is reached
         ("ends", np.int8),  # MORE: the next is an alternative; else what this is the last condition of
         ("negated", np.int8),  # all alternatives of a test alike
         ("accepts", np.int8),  # ORDER: LESS, EQUAL and GREATER that hold
         ("place", np.int32),  # INSIDE: the coordinate; else the column of texts
-        ("low", np.float64),  # INSIDE: the least coordinate; else where the text begins
-        ("high", np.float64),  # INSIDE: the greatest coordinate; else the size of the text
+        ("low", np.float64),  # INSIDE: the least coordinate; else where the text or pattern begins
+        ("high", np.float64),  # INSIDE: the greatest coordinate; else the size of the text or pattern
     ]
 )
 Condition = tuple[int, int, int, int, int, float, float]
+Alternative = tuple[int, int, int, float, float, bytes]
+"""Kind, accepts, place, low, high, and the text or pattern."""
 
+_PYTHON: Final[list[Alternative]] = [(PYTHON, 0, 0, 0.0, 0.0, b"")]
 _EMPTY: Final = -1
 _KEY, _FIRST, _COUNT = 0, 1, 2
 
@@ -67,13 +78,13 @@ class Checks:
         fields = schema.fields
         self._places = {field.name: fields.places[field.name] for field in fields}
         self._families = {field.name: field.family for field in fields}
-        self._names = [field.name for field in fields if field.family == "str"]
-        self._columns = {name: column for column, name in enumerate(self._names)}
         self._lock, self._busy = threading.RLock(), False
         self._clear()
 
     def _clear(self) -> None:
-        self._asked: set[int] = set()  # columns of texts that conditions ask for
+        self._columns: dict[
+            tuple[str, bool], int
+        ] = {}  # of texts that conditions ask for, and whether folded
         self._table = np.full((2, 3), _EMPTY, np.int64)  # handle, first condition and number of them
         self._keys = self._used = self._dead = self._bytes = 0
         self._listed: set[int] = set()  # handles whose conditions are those of events without lists
@@ -120,8 +131,8 @@ class Checks:
     ) -> NDArray[np.int8]:
         places = np.arange(len(events)) if rows is None else rows
         verdicts = self._verdicts(handles, owners, events, places)
-        unknown = np.flatnonzero(verdicts == UNKNOWN)
-        if len(unknown):
+        if UNKNOWN in verdicts.tobytes():
+            unknown = np.flatnonzero(verdicts == UNKNOWN)
             for handle in np.unique(handles[unknown])[: FEW + len(handles) // SHARE].tolist():
                 self._write(handle, get(handle))
             verdicts[unknown] = self._verdicts(handles[unknown], owners[unknown], events, places)
@@ -134,26 +145,28 @@ class Checks:
     def _verdicts(
         self, handles: IntArray, owners: IntArray, events: EventTable, places: IntArray
     ) -> NDArray[np.int8]:
-        spans = np.full((len(self._names), len(places), 2), -1, np.int64)
+        asked = np.zeros((len(self._columns), len(places)), np.bool_)
+        firsts = _find(handles, owners, self._table, self._conditions, asked)
+        sizes, texts = self._texts(events, places, asked)
+        return _verdicts(firsts, owners, self._conditions, self._block, events.points, places, sizes, texts)
+
+    def _texts(
+        self, events: EventTable, places: IntArray, asked: BoolArray
+    ) -> tuple[IntArray, NDArray[np.uint8]]:
+        """The size of each text, by column and owner, -1 for none; and all texts as bytes, in that order."""
+        sizes = np.empty(asked.shape, np.int64)
+        sizes.fill(-1)
         parts: list[bytes] = []
-        at = 0
-        for column in self._asked:
-            for row, value in enumerate(events.values(self._names[column], places.tolist())):
-                text = string(value)
-                if text is not None:
-                    part = utf8(text)
-                    spans[column, row] = at, len(part)
-                    parts.append(part)
-                    at += len(part)
-        texts = np.frombuffer(b"".join(parts), np.uint8) if parts else np.empty(0, np.uint8)
-        return _verdicts(
-            handles, owners, self._table, self._conditions, self._block, events.points, places, spans, texts
-        )
+        for (name, folded), column in self._columns.items():
+            owners = asked[column].nonzero()[0]
+            if len(owners):
+                sizes[column, owners], part = _encoded(events.values(name, places[owners].tolist()), folded)
+                parts.append(part)
+        whole = b"".join(parts)
+        return sizes, np.frombuffer(whole, np.uint8) if whole else np.empty(0, np.uint8)
 
     def _write(self, handle: int, predicate: Predicate | None) -> None:
-        """Write a predicate down; one that is left to Python has no conditions."""
-        found = None if predicate is None else self._conditions_of(predicate)
-        conditions, block = found or ([], b"")
+        conditions, block = self._conditions_of(() if predicate is None else predicate.filters)
         self._conditions = _room(self._conditions, self._used + len(conditions))
         self._block = _room(self._block, self._bytes + len(block))
         first = self._used
@@ -161,10 +174,9 @@ class Checks:
         self._block[self._bytes : self._bytes + len(block)] = np.frombuffer(block, np.uint8)
         self._used += len(conditions)
         self._bytes += len(block)
-        self._asked.update(condition[4] for condition in conditions if condition[0] != INSIDE)
         if 2 * (self._keys + 1) > len(self._table):
             self._grow()
-        if conditions and predicate is not None and asks_for_every(predicate):
+        if predicate is not None and asks_for_every(predicate):
             self._listed.add(handle)
         self._keys += int(_enter(self._table, handle, first, len(conditions)))  # last: now it is there
 
@@ -188,62 +200,82 @@ class Checks:
         if 2 * self._dead > self._used:
             self._clear()
 
-    def _conditions_of(self, predicate: Predicate) -> tuple[list[Condition], bytes] | None:
-        """Its conditions and the bytes of their texts; None where Python decides."""
+    def _conditions_of(self, filters: Iterable[Filter]) -> tuple[list[Condition], bytes]:
+        """The conditions of a predicate, at least one, and the bytes of their texts and patterns."""
         found: list[Condition] = []
-        block = b""
-        for conjunction in predicate.filters:
-            if not conjunction.constraints:
-                return None
-            tests = _of_one_element(conjunction.constraints)
-            if tests is None:
-                return None
-            for test in tests:
-                alternatives = self._alternatives(test)
-                if not alternatives or len(found) + len(alternatives) > MOST:
-                    return None
-                negated = int(test.operator in _NEGATED)
+        block = bytearray()
+        for conjunction in filters:
+            tests = [self._alternatives(test) for test in _of_one_element(conjunction.constraints)]
+            tests = sorted(tests, key=lambda own: own[1][0][0]) or [(False, _PYTHON)]  # cheap ones first
+            if len(found) + sum(len(alternatives) for _, alternatives in tests) > MOST:
+                break
+            for negated, alternatives in tests:
                 for kind, accepts, place, low, high, text in alternatives:
-                    if kind != INSIDE:
+                    if kind in (ORDER, PATTERN):
                         low, high = self._bytes + len(block), len(text)
                     found.append((kind, MORE, negated, accepts, place, low, high))
                     block += text
-                found[-1] = (found[-1][0], LAST_OF_TEST, *found[-1][2:])
-            found[-1] = (found[-1][0], LAST_OF_FILTER, *found[-1][2:])
-        return found, block
+                _end(found, LAST_OF_TEST)
+            _end(found, LAST_OF_FILTER)
+        else:
+            if found:
+                _end(found, LAST)
+                return found, bytes(block)
+        return [(PYTHON, LAST, 0, 0, 0, 0.0, 0.0)], b""
 
-    def _alternatives(self, test: Constraint) -> list[tuple[int, int, int, float, float, bytes]] | None:
-        """One of which must hold, or none if it is negated: kind, accepts, place, low, high, text."""
+    def _alternatives(self, test: Test) -> tuple[bool, list[Alternative]]:
+        """Whether a test is negated, and its alternatives: one must hold, or none if it is negated."""
+        if not isinstance(test, Constraint):
+            return False, _PYTHON
         name, operator, value = test
         place = self._places[name]
+        negated = is_negated(operator)
         if operator == "exists":
-            return [(INSIDE, 0, place, LOWEST, inf, b"")]
+            return False, [(INSIDE, 0, place, LOWEST, inf, b"")]
         if operator == "is null":
-            return [(INSIDE, 0, place, MISSING, MISSING, b"")]
-        values: Iterable[Any] = value if operator in ("in", "not in") else (value,)
-        if self._families[name] == "str":
-            column = self._columns[name]
-            if operator in ("prefix", "not prefix"):
-                return [(PREFIX, 0, column, 0.0, 0.0, utf8(value))]
-            if operator not in _ORDERS:
-                return None
-            return [(ORDER, _ORDERS[operator], column, 0.0, 0.0, utf8(one)) for one in values]
-        if any(abs(one) >= EXACT for one in values):
-            return None
-        return [(INSIDE, 0, place, *_interval(operator, float(one)), b"") for one in values]
+            return False, [(INSIDE, 0, place, MISSING, MISSING, b"")]
+        constants: Iterable[Any] = value if operator in SETS else (value,)
+        if self._families[name] != "str":
+            if not constants or any(abs(one) >= EXACT for one in constants):
+                return False, _PYTHON
+            return negated, [(INSIDE, 0, place, *_interval(operator, float(one)), b"") for one in constants]
+        accepts = _ORDERS.get(operator, 0)
+        if not constants or not (accepts or operator in _PATTERNS):
+            return False, _PYTHON
+        column = self._columns.setdefault((name, operator.endswith("ignore case")), len(self._columns))
+        if accepts:
+            return negated, [(ORDER, accepts, column, 0.0, 0.0, utf8(one)) for one in constants]
+        pattern = utf8(value) + bytes((ANY,)) if operator.endswith("prefix") else in_bytes(value)
+        return negated, [(PATTERN, 0, column, 0.0, 0.0, pattern)]
 
 
-def _of_one_element(tests: Iterable[Test]) -> list[Constraint] | None:
-    """The constraints that a filter is of events without lists; None for other tests and for disjunctions."""
-    found: list[Constraint] = []
+def _end(conditions: list[Condition], ends: int) -> None:
+    """Let the last condition be the last one of something."""
+    conditions[-1] = (conditions[-1][0], ends, *conditions[-1][2:])
+
+
+def _of_one_element(tests: Iterable[Test]) -> list[Test]:
+    """The tests that a filter is of events without lists."""
+    found: list[Test] = []
     for test in tests:
         if isinstance(test, Quantified) and (test.quantifier == "any" or len(test.tests) == 1):
             found += test.tests
-        elif isinstance(test, Constraint):
-            found.append(test)
         else:
-            return None
+            found.append(test)
     return found
+
+
+def _encoded(values: Sequence[object], folded: bool) -> tuple[list[int], bytes]:
+    """The size of each text as UTF-8, -1 where a value is none, and all of them in a row; folded if asked."""
+    try:
+        whole = "".join(values)  # type: ignore[arg-type]
+        if whole.isascii():
+            return list(map(str.__len__, values)), (fold(whole) if folded else whole).encode()  # type: ignore[arg-type]
+    except TypeError:  # some have no text, or UUIDs
+        pass
+    texts = map(string, values)
+    parts = [None if text is None else utf8(fold(text) if folded else text) for text in texts]
+    return [-1 if part is None else len(part) for part in parts], b"".join(filter(None, parts))
 
 
 def exercise() -> None:
@@ -312,36 +344,117 @@ def _forget(table: IntArray, handles: IntArray) -> int:
 
 
 @kernel
-def _verdicts(
+def _find(
     handles: IntArray,
     owners: IntArray,
     table: IntArray,
     conditions: NDArray[np.void],
-    block: NDArray[np.uint8],
-    points: FloatArray,
-    places: IntArray,
-    spans: IntArray,
-    texts: NDArray[np.uint8],
-) -> NDArray[np.int8]:
-    """A verdict for each hit.
-
-    `spans` has where the text of an event begins, and its size, by column and owner; -1 where there is none.
-    """
-    verdicts = np.empty(len(handles), np.int8)
+    asked: BoolArray,
+) -> IntArray:
+    """The first condition of each hit, or -1; marks the texts that they ask for, by column and owner."""
+    firsts = np.empty(len(handles), np.int64)
     last = np.uint64(len(table) - 1)
     for hit in range(len(handles)):
         handle = handles[hit]  # as in `_place`, which numba would call, and count references to the table
         place = hash_id(handle) & last
         while table[place, _KEY] != _EMPTY and table[place, _KEY] != handle:
             place = (place + np.uint64(1)) & last
-        first, count = table[place, _FIRST], table[place, _COUNT]
-        if table[place, _KEY] == _EMPTY or first < 0:
-            verdicts[hit] = UNKNOWN
+        at = table[place, _FIRST] if table[place, _KEY] == handle else -1
+        firsts[hit] = at
+        if at >= 0:
+            for condition in conditions[at : at + table[place, _COUNT]]:
+                if condition.kind == ORDER or condition.kind == PATTERN:
+                    asked[condition.place, owners[hit]] = True
+    return firsts
+
+
+@part
+def _fits(
+    texts: NDArray[np.uint8],
+    place: np.int64,
+    end: np.int64,
+    block: NDArray[np.uint8],
+    at: np.int64,
+    stop: np.int64,
+) -> int:
+    """Whether texts[place:end] fits the pattern block[at:stop]: YES, NO, or ASK if that takes too long.
+
+    The pieces before the first and behind the last `ANY` have their places. Of each piece between them the
+    first place where it fits is the best.
+    """
+    left = STEPS * (end - place)
+    while at < stop and block[at] != ANY:
+        if place == end or (block[at] != EACH and block[at] != texts[place]):
+            return NO
+        place += 1
+        if block[at] == EACH:
+            while place < end and texts[place] & 0xC0 == 0x80:  # the rest of a character
+                place += 1
+        at += 1
+    if at == stop:
+        return YES if place == end else NO
+    while block[stop - 1] != ANY:
+        stop -= 1
+        end -= 1
+        if end < place or (block[stop] != EACH and block[stop] != texts[end]):
+            return NO
+        if block[stop] == EACH:
+            while end > place and texts[end] & 0xC0 == 0x80:
+                end -= 1
+    at += 1
+    while at < stop:  # at a piece, which begins with a byte of its own and ends before an `ANY`
+        while place < end and texts[place] != block[at]:
+            place += 1
+        here, own = place, at
+        while block[own] != ANY:
+            if here == end:  # a place further on is too near to the end as well
+                return NO
+            if block[own] != EACH and block[own] != texts[here]:
+                break
+            here += 1
+            if block[own] == EACH:
+                while here < end and texts[here] & 0xC0 == 0x80:
+                    here += 1
+            own += 1
+        if block[own] == ANY:
+            place, at = here, own + 1
             continue
-        verdicts[hit] = ASK if count == 0 else NO
+        place += 1
+        left -= own - at
+        if left < 0:
+            return ASK
+    return YES
+
+
+@kernel
+def _verdicts(
+    firsts: IntArray,
+    owners: IntArray,
+    conditions: NDArray[np.void],
+    block: NDArray[np.uint8],
+    points: FloatArray,
+    places: IntArray,
+    sizes: IntArray,
+    texts: NDArray[np.uint8],
+) -> NDArray[np.int8]:
+    """A verdict for each hit, from its first condition on.
+
+    `sizes` has those of the events' texts, by column and owner, -1 for none; `texts` has them in this order.
+    """
+    begins = np.empty_like(sizes)
+    total = 0
+    for column in range(sizes.shape[0]):
+        for row in range(sizes.shape[1]):
+            begins[column, row] = total
+            total += max(sizes[column, row], 0)
+    verdicts = np.empty(len(firsts), np.int8)
+    for hit in range(len(firsts)):
+        at = firsts[hit]
+        verdicts[hit] = NO if at >= 0 else UNKNOWN
         owner = owners[hit]
         every = one = True  # tests of this filter so far; of this test, whether an alternative is yet to hold
-        for at in range(first, first + count):
+        more = at >= 0
+        while more:
             condition = conditions[at]
             if every and one:
                 present = holds = False
@@ -349,19 +462,26 @@ def _verdicts(
                     value = points[places[owner], condition.place]
                     holds = condition.low <= value <= condition.high
                     present = LOWEST <= value <= HIGHEST
+                elif condition.kind == PYTHON:
+                    verdicts[hit] = ASK
+                    break
                 else:
-                    begin, size = spans[condition.place, owner, 0], spans[condition.place, owner, 1]
-                    begins, length = np.int64(condition.low), np.int64(condition.high)
+                    begin, size = begins[condition.place, owner], sizes[condition.place, owner]
+                    own, length = np.int64(condition.low), np.int64(condition.high)
                     present = size >= 0
-                    shared, same = min(size, length), 0
-                    while same < shared and texts[begin + same] == block[begins + same]:
-                        same += 1
-                    if condition.kind == PREFIX:
-                        holds = present and same == length
+                    if present and condition.kind == PATTERN:
+                        fits = _fits(texts, begin, begin + size, block, own, own + length)
+                        if fits == ASK:
+                            verdicts[hit] = ASK
+                            break
+                        holds = fits == YES
                     elif present:
+                        shared, same = min(size, length), 0
+                        while same < shared and texts[begin + same] == block[own + same]:
+                            same += 1
                         order = EQUAL
                         if same < shared:
-                            order = LESS if texts[begin + same] < block[begins + same] else GREATER
+                            order = LESS if texts[begin + same] < block[own + same] else GREATER
                         elif size != length:
                             order = LESS if size < length else GREATER
                         holds = condition.accepts & order != 0
@@ -370,9 +490,11 @@ def _verdicts(
                     every = (present and not holds) if condition.negated else holds
             if condition.ends != MORE:
                 one = True
-            if condition.ends == LAST_OF_FILTER:
+            if condition.ends >= LAST_OF_FILTER:
                 if every:
                     verdicts[hit] = YES
                     break
                 every = True
+            more = condition.ends != LAST
+            at += 1
     return verdicts

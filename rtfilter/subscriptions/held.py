@@ -17,6 +17,7 @@ from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import UnknownSubscriptionError
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
+from rtfilter.index import ready
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.flat import leveled
 from rtfilter.matchers.port import Adopting, Matcher, Replacing, Scannable
@@ -67,6 +68,8 @@ class Held(Handles):
         Handles that nothing bounds.
     asked : Asked
         Attributes that they ask for.
+    verified : int
+        Candidates that Python verified for a scan.
     nothing : Filters
         Those of no subscriptions.
     """
@@ -96,7 +99,7 @@ class Held(Handles):
 
     def use(self, matcher: Matcher, factory: Factory, before: Former = NONE_BEFORE) -> None:
         """Be of a matcher from now on, which has the same subscriptions; a second time does nothing."""
-        self.matcher, self.levels = matcher, leveled(matcher)
+        self.matcher, self.levels, self.verified = matcher, leveled(matcher), 0
         self.name, self.before = name_of(factory), before
         self.factory = self.name if isinstance(factory, Mapping) else factory  # the matcher has the options
         self.replacing = matcher if isinstance(matcher, Replacing) else None
@@ -114,8 +117,8 @@ class Held(Handles):
 
     @property
     def checks(self) -> Checks | None:
-        """What is written down of predicates for exact checks; None with a scan, which compiles nothing."""
-        if self._checks is None and not isinstance(self.matcher, ScanMatcher):
+        """What is written down of predicates for exact checks; None with a scan where no code is loaded."""
+        if self._checks is None and (ready.ready() or not isinstance(self.matcher, ScanMatcher)):
             from rtfilter.subscriptions.checks import Checks
 
             self._checks = Checks(self.schema)

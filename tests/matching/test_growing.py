@@ -229,6 +229,22 @@ def test_work_alone_moves_a_small_filter(kernels, monkeypatch, way):
     require_intervals(filter, 3)
 
 
+@pytest.mark.parametrize("way", ["match_batch", "stream"])
+def test_candidates_that_python_verifies_move_a_small_filter(kernels, monkeypatch, way):
+    for module in (growing, rtfilter.matching.road):
+        monkeypatch.setattr(module, "VERIFIED", 6)
+    monkeypatch.setattr(rtfilter.subscriptions.held, "ready", kernels)
+    filter = EventFilter(Schema({"s": str}))
+    filter.subscribe_many(["s LIKE '%x'", "s LIKE '%y'"])
+    for _ in range(2):
+        list(getattr(filter, way)([{"s": "x"}]))
+    assert not kernels.asked.is_set()
+    list(getattr(filter, way)([{"s": "x"}]))
+    moves(filter, kernels)
+    moved(filter, kernels)
+    assert filter.match({"s": "x"}).tolist() == [0]
+
+
 def test_a_change_that_comes_when_there_are_no_more_threads_looks_again(kernels, monkeypatch):
     monkeypatch.setattr(growing, "MOVED", 3)
     filter = EventFilter(NUMBERS)

@@ -3,6 +3,7 @@
 import signal
 import threading
 from datetime import datetime
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from limits import sources_within
 from oracle import as_sets
 from predicate_cases import events, schemas
 from rtfilter import EventFilter, Schema
+from rtfilter.events.table import EventTable
+from rtfilter.predicates.model import Constraint, Filter, Predicate
 from rtfilter.predicates.parse import parse
 from rtfilter.subscriptions import checks
 from rtfilter.subscriptions.checks import ASK, NO, YES, Checks
@@ -27,6 +30,8 @@ WORDS = [
     "prefix-é",
     "prefix-\ud800",
     "prefix-\0",
+    "PREFIX-É1",
+    "pre-prefix-ß",
     "q",
 ]
 
@@ -71,7 +76,14 @@ SETS = [
     "{0} IS NOT NULL",
     "{0} BETWEEN {1} AND {2}",
 ]
-PATTERNS = ["{0} LIKE '{3}%'", "{0} NOT LIKE '{3}%'"]
+PATTERNS = [
+    *(
+        f"{{0}} {negation}LIKE '{pattern}'"
+        for negation in ("", "NOT ")
+        for pattern in ("{3}%", "%{3}", "_%{3}%_")
+    ),
+    *(f"LOWER({{0}}) {form}" for form in ("= '{4}'", "<> '{4}'", "LIKE '%{4}_%'", "NOT LIKE '%{4}'")),
+]
 
 
 @pytest.mark.parametrize("name", ["s", "n", "f", "b", "t"])
@@ -93,7 +105,13 @@ def test_these_operators_never_ask_python(name):
     }[name]
     forms = SETS[:4] + ORDERED[:2] if name == "b" else SETS + ORDERED + PATTERNS * (name == "s")
     drawn = [
-        form.format(name, constants[at % len(constants)], constants[(at + 1) % len(constants)], WORDS[at])
+        form.format(
+            name,
+            constants[at % len(constants)],
+            constants[(at + 1) % len(constants)],
+            WORDS[at],
+            WORDS[at].casefold(),
+        )
         for form in forms
         for at in range(len(WORDS))
     ]
@@ -109,8 +127,7 @@ def test_these_operators_never_ask_python(name):
 @pytest.mark.parametrize(
     "condition",
     [
-        "s LIKE '%x'",
-        "LOWER(s) = 'x'",
+        "s LIKE 'x%' AND s < z",
         "CIDR(s, '10.0.0.0/8')",
         "s < z",
         "n > 9007199254740992",
@@ -121,8 +138,53 @@ def test_these_operators_never_ask_python(name):
 def test_python_is_asked_for_the_rest(condition):
     schema = Schema({"s": str, "z": str, "n": int})
     predicates = {1: parse(condition, schema)}
-    table = schema.read([{"s": "x", "z": "y", "n": 1}, {}])
-    assert decided(Checks(schema), predicates, table).tolist() == [[ASK], [ASK]]
+    table = schema.read([{"s": "x", "z": "y", "n": 1}])
+    assert decided(Checks(schema), predicates, table).tolist() == [[ASK]]
+
+
+def test_python_is_not_asked_where_another_test_of_the_conjunction_fails():
+    schema = Schema({"s": str, "z": str, "n": int})
+    predicates = {1: parse("s < z AND n = 1 AND s LIKE '%x'", schema)}
+    table = schema.read([{"s": "y", "z": "z", "n": 1}, {"s": "x", "z": "z", "n": 2}, {}])
+    assert decided(Checks(schema), predicates, table).tolist() == [[NO], [NO], [NO]]
+
+
+def test_patterns_fit_as_is_like_says():
+    schema = Schema({"s": str})
+    patterns, values = (
+        [*map("".join, product(letters, repeat=size))] for letters, size in (("aé_%", 5), ("aé", 4))
+    )
+    tests = [Constraint("s", "like", pattern) for pattern in patterns]
+    predicates = {id: Predicate((Filter((test,)),)) for id, test in enumerate(dict.fromkeys(tests))}
+    table = schema.read([{"s": value} for value in ["", "a", "éa", *values]])
+    verdicts = decided(Checks(schema), predicates, table)
+    assert np.array_equal(verdicts, np.where(truth(predicates, table), YES, NO))
+
+
+def test_texts_of_ascii_are_folded():
+    schema = Schema({"s": str})
+    predicates = {1: parse("LOWER(s) = 'prefix-1'", schema)}
+    table = schema.read([{"s": "prefix-1"}, {"s": "PREFIX-1"}, {"s": "Prefix-10"}])
+    assert decided(Checks(schema), predicates, table).tolist() == [[YES], [YES], [NO]]
+
+
+def test_python_searches_where_many_places_of_a_text_nearly_fit():
+    schema = Schema({"s": str})
+    predicates = {1: parse(f"s LIKE '%{'a' * 40}b%c'", schema)}
+    table = schema.read([{"s": "a" * 2000 + "c"}])
+    assert decided(Checks(schema), predicates, table).tolist() == [[ASK]]
+
+
+def test_only_texts_of_candidates_are_read(monkeypatch):
+    schema = Schema({"s": str, "z": str})
+    table = schema.read([{"s": "ax", "z": "by"}] * 3)
+    predicates = {1: parse("s LIKE '%x'", schema), 2: parse("z LIKE '%y'", schema)}
+    target = Checks(schema)
+    decided(target, predicates, table)
+    read = []
+    monkeypatch.setattr(EventTable, "values", lambda _, name, rows: read.append((name, rows)) or ["ax"])
+    target.decide(np.array([1]), np.array([1]), table, None, predicates.get)
+    assert read == [("s", [1])]
 
 
 def test_few_new_predicates_are_written_down_in_a_call(monkeypatch):
