@@ -127,23 +127,17 @@ class _Reader:
             return
         found = known.boxes.compute(columns, len(rows))
         self._parts.append((np.array(rows)[found.owners], found.boxes))
-        exact = found.usable.copy()
-        exact[found.owners[~found.boxes.exact]] = False
-        if exact.any():
-            for row, text in zip(rows, template.encoded(columns, len(rows)), strict=True):
-                self._kept[row] = text
-        for place in np.flatnonzero(~exact).tolist():
+        for row, text in zip(rows, template.encoded(columns, len(rows)), strict=True):
+            self._kept[row] = text
+        for place in np.flatnonzero(~found.usable).tolist():
             predicate, row = template.predicate([column[place] for column in columns]), rows[place]
-            if found.usable[place]:
-                self._kept[row] = predicate
-                continue
             self._kept[row] = None
             with suppress(PredicateError):  # too many boxes: it is told with those that are left
                 self._take(row, predicate)
 
     def _take(self, row: int, predicate: Predicate) -> None:
         found = distinct_boxes(predicate, self._schema)
-        self._kept[row] = kept(predicate, all(found.values()))
+        self._kept[row] = kept(predicate)
         self._alone[0].extend([row] * len(found))
         self._alone[1].extend(found.items())
 

@@ -153,7 +153,7 @@ class Held(Handles):
             handle = int(handles[row])
             self.unmatchable.add(handle)
             if handle not in self.predicates:
-                self.predicates.put(handle, kept(filters.predicates()[row], True))
+                self.predicates.put(handle, kept(filters.predicates()[row]))
 
     def strip(self, handles: IntArray) -> None:
         """Remove what some handles ask for; where it was interrupted, it can be done again."""
@@ -255,7 +255,7 @@ class Held(Handles):
 
     def predicate(self, id: object, moment: float = -inf) -> Predicate:
         """The predicate of a subscription. Raises `UnknownSubscriptionError`."""
-        predicate = self.get(self.handle(id, moment))
+        predicate = self._found(self.predicates.read, self.handle(id, moment))
         if predicate is None:
             raise UnknownSubscriptionError(id)
         return predicate
@@ -275,10 +275,13 @@ class Held(Handles):
         return inf if self.labels.deadlines is None else self.labels.deadlines.get(handle)
 
     def get(self, handle: int) -> Predicate | None:
-        """The predicate of a handle, None if it is unknown."""
+        """The predicate of a handle, for matching, which will ask again; None if it is unknown."""
+        return self._found(self.predicates.get, handle)
+
+    def _found(self, get: Callable[[int], Predicate | None], handle: int) -> Predicate | None:
         if len(self.hidden) and handle not in self:
             return None
-        predicate = self.predicates.get(handle)
+        predicate = get(handle)
         if predicate is None and handle in self.matcher:
             return self.content([index(handle)]).predicates()[0]
         return predicate

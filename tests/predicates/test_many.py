@@ -32,7 +32,7 @@ def alone(source, schema):
         boxes = compile_predicate(predicate, schema)
     except PredicateError as error:
         return str(error), error.attribute, error.source, error.position, error.reason
-    return kept(predicate, bool(boxes.exact.all())), *(side.tolist() for side in boxes)
+    return kept(predicate), *(side.tolist() for side in boxes)
 
 
 def together(sources, schema):
