@@ -24,6 +24,7 @@ _TEXT, _NUMBER = 6, 7
 _MATCHED: Final = {
     name: 8 + at for at, name in enumerate(("prefix", "suffix", "wildcard", "shellstyle", IGNORING, "cidr"))
 }
+_KINDS: Final = {str: _TEXT, int: _NUMBER, float: _NUMBER}
 _CASELESS: Final = {"prefix": 14, "suffix": 15}
 _LITERALS: Final = {True: _TRUE, False: _FALSE, None: _NULL}
 
@@ -34,126 +35,107 @@ class _OtherError(Exception):
 
 def cut(pattern: Mapping[str, Any]) -> Cut | None:
     """Cut a pattern at its constants; None where it has no template."""
-    found = _Cut()
+    key: list[Any] = []
+    constants: list[Any] = []
     try:
-        found.mapping(pattern, 1)
+        _mapping(pattern, key, constants, 1)
     except _OtherError:
         return None
-    return Cut(tuple(found.key), found.constants)
+    return Cut(tuple(key), constants)
 
 
-class _Cut:
-    """The key and the constants of a pattern so far."""
-
-    def __init__(self) -> None:
-        self.key: list[Any] = []
-        self.constants: list[Any] = []
-
-    def take(self, kind: int, values: Any, at: Any) -> None:
-        """Note a constant, which is `values[at]`."""
-        self.key.append(kind)
-        self.constants.append(values[at])
-
-    def mapping(self, pattern: Any, depth: int) -> None:
-        key = self.key
-        if type(pattern) is not dict or depth > MAX_DEPTH or len(key) > MOST:
+def _mapping(pattern: Any, key: list[Any], constants: list[Any], depth: int) -> None:
+    """Put a mapping into a key, and its constants beside it."""
+    if type(pattern) is not dict or depth > MAX_DEPTH or len(key) > MOST:
+        raise _OtherError
+    key.append(_MAPPING)
+    for name, value in pattern.items():
+        if type(name) is not str:
             raise _OtherError
-        key.append(_MAPPING)
-        for name, value in pattern.items():
-            if type(name) is not str:
+        key.append(name)
+        if type(value) is not list:
+            _mapping(value, key, constants, depth + 1)
+        elif name != "$or":
+            _alternatives(value, key, constants)
+        else:
+            key.append(_LIST)
+            for choice in value:
+                _mapping(choice, key, constants, depth + 1)
+            key.append(_END)
+    key.append(_END)
+
+
+def _alternatives(values: list[Any], key: list[Any], constants: list[Any]) -> None:
+    key.append(_LIST)
+    for value in values:
+        kind = _KINDS.get(type(value))
+        if kind is not None:
+            key.append(kind)
+            constants.append(value)
+        elif type(value) is dict:
+            _matcher(value, key, constants)
+        else:
+            key.append(_literal(value))
+    key.append(_END)
+
+
+def _matcher(matcher: dict[Any, Any], key: list[Any], constants: list[Any]) -> None:
+    if len(matcher) != 1:
+        raise _OtherError
+    ((name, argument),) = matcher.items()
+    if name == "numeric" and type(argument) is list:
+        key.append(name)
+        for at, value in enumerate(argument):
+            kind = _KINDS.get(type(value))
+            if kind is None:
                 raise _OtherError
-            key.append(name)
-            if type(value) is not list:
-                self.mapping(value, depth + 1)
-            elif name != "$or":
-                self.alternatives(value)
+            if at % 2:
+                key.append(kind)
+                constants.append(value)
+            elif kind == _TEXT:
+                key.append(value)
             else:
-                for choice in value:
-                    self.mapping(choice, depth + 1)
+                raise _OtherError
         key.append(_END)
-
-    def alternatives(self, values: list[Any]) -> None:
-        self.key.append(_LIST)
-        for at, value in enumerate(values):
-            if type(value) is dict:
-                self.matcher(value)
-            else:
-                self.constant(values, at)
-        self.key.append(_END)
-
-    def constant(self, values: Any, at: Any) -> None:
-        value = values[at]
-        kind = type(value)
-        if kind is str:
-            self.take(_TEXT, values, at)
-        elif kind is float or kind is int:
-            self.take(_NUMBER, values, at)
-        elif kind is bool or value is None:
-            self.key.append(_LITERALS[value])
+    elif name in _MATCHED:
+        _text_matcher(name, argument, key, constants)
+    elif name == "anything-but" and type(argument) is list:
+        key.append(name)
+        _alternatives(argument, key, constants)
+    elif name == "anything-but" and type(argument) is dict:
+        key.append(name)
+        _matcher(argument, key, constants)
+    elif name in ("anything-but", "exactly", "exists"):
+        key.append(name)
+        kind = _KINDS.get(type(argument))
+        if kind is None:
+            key.append(_literal(argument))
         else:
-            raise _OtherError
-
-    def matcher(self, matcher: dict[Any, Any]) -> None:
-        if len(matcher) != 1:
-            raise _OtherError
-        ((name, argument),) = matcher.items()
-        if name in _MATCHED:
-            self.text(matcher, name)
-            return
-        self.key.append(name)
-        if name == "numeric" and type(argument) is list:
-            for at in range(len(argument)):
-                if at % 2:
-                    self.constant(argument, at)
-                elif type(argument[at]) is str:
-                    self.key.append(argument[at])
-                else:
-                    raise _OtherError
-            self.key.append(_END)
-        elif name == "anything-but" and type(argument) is list:
-            self.alternatives(argument)
-        elif name == "anything-but" and type(argument) is dict:
-            self.matcher(argument)
-        elif name in ("anything-but", "exactly", "exists"):
-            self.constant(matcher, name)
-        else:
-            raise _OtherError
-
-    def text(self, matcher: dict[Any, Any], name: str) -> None:
-        argument = matcher[name]
-        if type(argument) is str:
-            self.take(_MATCHED[name], matcher, name)
-        elif type(argument) is list and all(type(text) is str for text in argument):
-            self.key.append(_LIST)
-            for at in range(len(argument)):
-                self.take(_MATCHED[name], argument, at)
-            self.key.append(_END)
-        elif type(argument) is dict and name in _CASELESS and list(argument) == [IGNORING]:
-            if type(argument[IGNORING]) is not str:
-                raise _OtherError
-            self.take(_CASELESS[name], argument, IGNORING)
-        else:
-            raise _OtherError
+            key.append(kind)
+            constants.append(argument)
+    else:
+        raise _OtherError
 
 
-class _Marking(_Cut):
-    """Puts marks in the place of the constants of a pattern."""
+def _text_matcher(name: str, argument: Any, key: list[Any], constants: list[Any]) -> None:
+    kind, texts = _MATCHED[name], argument
+    if type(argument) is dict and name in _CASELESS and list(argument) == [IGNORING]:
+        kind, texts = _CASELESS[name], argument[IGNORING]
+    if type(texts) is str:
+        key.append(kind)
+        constants.append(texts)
+    elif type(texts) is list and texts is argument and all(type(text) is str for text in texts):
+        key += [_LIST, *[kind] * len(texts), _END]
+        constants += texts
+    else:
+        raise _OtherError
 
-    def __init__(self, year: int) -> None:
-        super().__init__()
-        self.year = year
-        self.marks: list[Mark] = []
 
-    def take(self, kind: int, values: Any, at: Any) -> None:
-        """Replace a constant."""
-        place = len(self.marks)
-        mark: Any = number_of(self.year, place) if kind == _NUMBER else mark_of(self.year, place)
-        if kind in _STARRED:
-            mark += "*x"
-        elif kind == _MATCHED["cidr"]:
-            mark = f"10.{place >> 8}.{place & 255}.{self.year & 255}/32"
-        self.marks.append(Mark(mark, _READERS[kind]))
-        values[at] = mark
+def _literal(value: Any) -> int:
+    """What stands for a value that is no constant of a template, but a part of it."""
+    if type(value) is not bool and value is not None:
+        raise _OtherError
+    return _LITERALS[value]
 
 
 def marked(pattern: Mapping[str, Any], schema: Schema, year: int) -> Marked:
@@ -164,17 +146,29 @@ def marked(pattern: Mapping[str, Any], schema: Schema, year: int) -> Marked:
     PredicateError
         Not a pattern, or none with such constants.
     """
-    copied = _copy(pattern)
-    marking = _Marking(year)
-    marking.mapping(copied, 1)
-    return Marked(marking.marks, parse_pattern(copied, schema))
+    found = cut(pattern)
+    assert found is not None
+    kinds = [part for part in found.key if isinstance(part, int) and part in _READERS]
+    marks = [Mark(_mark(kind, year, at), _READERS[kind]) for at, kind in enumerate(kinds)]
+    left = [(one, mark.constant) for one, mark in zip(found.constants, marks, strict=True)]
+    return Marked(marks, parse_pattern(_with_marks(pattern, left[::-1]), schema))
 
 
-def _copy(value: Any) -> Any:
-    """Return a pattern of which no part is shared."""
-    if isinstance(value, dict):
-        return {name: _copy(inner) for name, inner in value.items()}
-    return [_copy(inner) for inner in value] if isinstance(value, list) else value
+def _mark(kind: int, year: int, at: int) -> Any:
+    if kind == _NUMBER:
+        return number_of(year, at)
+    if kind == _MATCHED["cidr"]:
+        return f"10.{at >> 8}.{at & 255}.{year & 255}/32"
+    return mark_of(year, at) + "*x" * (kind in _STARRED)
+
+
+def _with_marks(value: Any, left: list[tuple[Any, Any]]) -> Any:
+    """Return a pattern with marks in the place of its constants; those that are left, the next one last."""
+    if type(value) is dict:
+        return {name: _with_marks(inner, left) for name, inner in value.items()}
+    if type(value) is list:
+        return [_with_marks(inner, left) for inner in value]
+    return left.pop()[1] if left and value is left[-1][0] else value
 
 
 # -- constants, as the parser reads them; None where it has to look ------------------------------------------
