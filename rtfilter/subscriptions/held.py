@@ -168,6 +168,8 @@ class Held(Handles):
 
     def forget(self, handles: IntArray) -> None:
         """Remove all that is known of some handles; where it was interrupted, it can be done again."""
+        if not len(handles):  # to remove nothing takes the matcher as long as to add a few
+            return
         self.strip(handles)
         if not self.labels.plain:
             self._free += self.labels.drop(handles)

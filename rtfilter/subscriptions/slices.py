@@ -131,6 +131,5 @@ def _take_labels(held: Held, parts: Sequence[Part], without: IntArray) -> None:
 
 def renew(held: Held, handles: IntArray, part: Part) -> None:
     """Replace what is known of some handles, by a part of others; see `take`."""
-    if len(handles):  # removing nothing would still compile the removal kernels
-        held.forget(handles)
+    held.forget(handles)
     take(held, [part])
