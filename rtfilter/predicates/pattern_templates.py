@@ -83,19 +83,13 @@ def _matcher(matcher: dict[Any, Any], key: list[Any], constants: list[Any]) -> N
     if len(matcher) != 1:
         raise _OtherError
     ((name, argument),) = matcher.items()
-    if name == "numeric" and type(argument) is list:
+    if name == "numeric" and type(argument) is list and not len(argument) % 2:
         key.append(name)
-        for at, value in enumerate(argument):
-            kind = _KINDS.get(type(value))
-            if kind is None:
+        for operator, value in zip(argument[::2], argument[1::2], strict=True):
+            if type(operator) is not str or type(value) not in _KINDS:
                 raise _OtherError
-            if at % 2:
-                key.append(kind)
-                constants.append(value)
-            elif kind == _TEXT:
-                key.append(value)
-            else:
-                raise _OtherError
+            key += operator, _KINDS[type(value)]
+            constants.append(value)
         key.append(_END)
     elif name in _MATCHED:
         _text_matcher(name, argument, key, constants)
