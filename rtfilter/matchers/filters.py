@@ -172,7 +172,11 @@ class Filters:
         if len(ends.owners):
             ends = ends.take(slice(*np.searchsorted(ends.owners, [first, last])))
             ends = ends._replace(owners=ends.owners - first)
-        return Filters(self.schema, self.ids[first:last], predicates, boxes, rows, ends)
+        piece = Filters(self.schema, self.ids[first:last], predicates, boxes, rows, ends)
+        if boxes is not None:  # looked for in all pieces at once, which is much sooner
+            unbounded = self.unbounded()
+            piece._unbounded = unbounded[slice(*np.searchsorted(unbounded, [first, last]))] - first
+        return piece
 
     def __len__(self) -> int:
         return len(self.ids)

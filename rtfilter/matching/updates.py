@@ -43,8 +43,10 @@ T = TypeVar("T")
 
 AT_ONCE = 32
 """Boxes, or ids that are removed, that one turn may change: a large box takes some 0.1 ms, others 0.01."""
-BIT = 8
-"""The same, after which is looked whether the turn has lasted for `LONG`."""
+BIT = 32
+"""The same of a large change, after which is looked whether the turn has lasted for `LONG`."""
+EXPIRED = 8
+"""Expired subscriptions that a small change removes besides, at most."""
 LONG = 0.001
 """Seconds."""
 KNOWN = 512
@@ -133,7 +135,7 @@ class Updates:
             return
         self._rested = moment
         with gate.writing():
-            self._subscriptions.remove_passed(moment, BIT)
+            self._subscriptions.remove_passed(moment, EXPIRED)
 
     def repack(self, of: Factory | None = None) -> None:
         """Build everything anew, aside, by another matcher if one is named: then the filter stays with it."""
@@ -195,13 +197,13 @@ class Updates:
         with self._road.gate.writing():
             self._subscriptions.replace(id, draft, labels, self._make_room())
 
-    def _make_room(self, most: int = BIT) -> float:
+    def _make_room(self, most: int = EXPIRED) -> float:
         """Before a change, remove some that are beyond their deadlines; returns its moment."""
         held = self._subscriptions
         if held.labels.deadlines is None:
             return -inf
         moment = held.moment()
-        held.remove_passed(moment, max(BIT, most))
+        held.remove_passed(moment, max(EXPIRED, most))
         return moment
 
     # -- large ones; only one thread at a time gets here -----------------------------------------------------

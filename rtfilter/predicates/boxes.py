@@ -351,7 +351,7 @@ def _text(constraints: list[Constraint]) -> list[Piece]:
         if operator in FORMS:
             exact = False
             if operator in _STARTS:
-                wanted.append(sorted({_codes(utf8(text)) for text in _STARTS[operator](value)}))
+                wanted.append(sorted({text_range(utf8(text)) for text in _STARTS[operator](value)}))
             continue
         if operator in ("<>", "not in"):
             for text in (value,) if operator == "<>" else value:
@@ -361,7 +361,7 @@ def _text(constraints: list[Constraint]) -> list[Piece]:
                     exact = False  # other strings may share its code, so it cannot be cut out
             continue
         data = utf8(value)
-        start, end = _codes(data)
+        start, end = text_range(data)
         # Codes are padded with NUL, so "a" and "a\0" have one order code.
         sharp = len(data) <= STRING_BYTES and not data.endswith(b"\0")
         if operator in ("prefix", "not prefix"):
@@ -389,7 +389,7 @@ def _text(constraints: list[Constraint]) -> list[Piece]:
 _VALUES: Final = {"number": _ordinal, "timestamp": _ordinal, "bool": _boolean, "str": _text}
 
 
-def _codes(start: bytes) -> tuple[int, int]:
+def text_range(start: bytes) -> tuple[int, int]:
     """Return the first and the last `order` coordinate of the strings that begin with some bytes."""
     code = order_code(start)
     return code, code + 256 ** max(STRING_BYTES - len(start), 0) - 1

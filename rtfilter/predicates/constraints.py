@@ -7,6 +7,7 @@ filter. A quantified constraint tests all elements, independently of all others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from sys import intern
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from rtfilter.errors import PredicateError
@@ -397,7 +398,12 @@ def constraint_from_json(name: Any, operator: Any, value: Any = None, *family: A
         return Comparison.from_json(name, operator, value, *family)
     if operator in SETS:
         return Constraint(name, operator, [_constant_from_json(item) for item in value])
-    return Constraint(name, operator, _constant_from_json(value))
+    return Constraint(_shared(name), _shared(operator), _constant_from_json(value))
+
+
+def _shared(given: Any) -> Any:
+    """Names and operators as one object each: many predicates have the same."""
+    return intern(given) if type(given) is str else given
 
 
 def _constant_from_json(value: Any) -> Any:

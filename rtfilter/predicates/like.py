@@ -115,6 +115,8 @@ def simplest(pattern: str) -> tuple[str, str]:
 
 def start(pattern: str) -> str:
     """Return the text with which every value begins that a canonical pattern fits."""
+    if pattern.startswith("%"):  # sooner than to look at the rest, as for a suffix
+        return ""
     parts = _prepared(pattern).first.parts
     return parts[0][1] if parts and parts[0][0] == 0 else ""
 

@@ -1,4 +1,4 @@
-"""Reading and compiling many predicates: those of one template together, all others one by one.
+"""Reading and compiling many predicates: SQL or patterns of one template together, all others one by one.
 
 What comes out is what `rtfilter.predicates.parse.parse` and `rtfilter.predicates.boxes.compile_predicate` say
 of each, in less time.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import compress
 from typing import Any, Final, NamedTuple
 
@@ -16,12 +17,13 @@ import numpy as np
 from rtfilter.dtypes import IntArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
+from rtfilter.predicates import pattern_templates, sql_templates
 from rtfilter.predicates.boxes import Boxes, Distincts, boxes_of, distinct_boxes
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import Source, parse
 from rtfilter.predicates.store import Kept, kept
 from rtfilter.predicates.template_boxes import TemplateBoxes
-from rtfilter.predicates.templates import Key, Template, cut_at_constants
+from rtfilter.predicates.templates import Cut, Key, Marked, Template
 
 SLICE: Final = 1 << 15
 """Predicates that are looked at together: what is cut out of their texts takes memory."""
@@ -76,8 +78,7 @@ class _Group(NamedTuple):
     """Conditions of one template."""
 
     rows: list[int]
-    texts: list[list[str]]
-    """Their constants."""
+    constants: list[Sequence[Any]]
 
 
 class _Reader:
@@ -94,29 +95,28 @@ class _Reader:
         """Read those that are of one template, and no error."""
         groups: dict[Key, _Group] = {}
         for row in rows:
-            source = self._sources[row]
-            found = cut_at_constants(source) if type(source) is str else None
+            found = _cut(self._sources[row])
             if found is None:
                 continue
-            key, constants = found
-            group = groups.get(key)
+            group = groups.get(found.key)
             if group is None:
-                group = groups[key] = _Group([], [])
+                group = groups[found.key] = _Group([], [])
             group.rows.append(row)
-            group.texts.append(constants)
+            group.constants.append(found.constants)
         for key, group in groups.items():
             if key not in self._templates and len(group.rows) >= FEW:
-                template = Template.learn(key, group.texts[0], self._schema)
-                self._templates[key] = (
-                    None if template is None else _Known(template, TemplateBoxes(template, self._schema))
-                )
+                self._templates[key] = self._learned(group.rows[0])
             known = self._templates.get(key)
             if known is not None:
                 self._fill_group(known, group)
 
+    def _learned(self, row: int) -> _Known | None:
+        template = Template.learn(partial(_marked, self._sources[row], self._schema), self._schema)
+        return None if template is None else _Known(template, TemplateBoxes(template, self._schema))
+
     def _fill_group(self, known: _Known, group: _Group) -> None:
         template, rows = known.template, group.rows
-        columns = template.columns(group.texts)
+        columns = template.columns(group.constants)
         # The others are parsed: their constants, or what they repeat, may make something else of them.
         if any(None in column for column in columns):
             rows, columns = _chosen([None not in row for row in zip(*columns, strict=True)], rows, columns)
@@ -127,23 +127,17 @@ class _Reader:
             return
         found = known.boxes.compute(columns, len(rows))
         self._parts.append((np.array(rows)[found.owners], found.boxes))
-        exact = found.usable.copy()
-        exact[found.owners[~found.boxes.exact]] = False
-        if exact.any():
-            for row, text in zip(rows, template.encoded(columns, len(rows)), strict=True):
-                self._kept[row] = text
-        for place in np.flatnonzero(~exact).tolist():
+        for row, text in zip(rows, template.encoded(columns, len(rows)), strict=True):
+            self._kept[row] = text
+        for place in np.flatnonzero(~found.usable).tolist():
             predicate, row = template.predicate([column[place] for column in columns]), rows[place]
-            if found.usable[place]:
-                self._kept[row] = predicate
-                continue
             self._kept[row] = None
             with suppress(PredicateError):  # too many boxes: it is told with those that are left
                 self._take(row, predicate)
 
     def _take(self, row: int, predicate: Predicate) -> None:
         found = distinct_boxes(predicate, self._schema)
-        self._kept[row] = kept(predicate, all(found.values()))
+        self._kept[row] = kept(predicate)
         self._alone[0].extend([row] * len(found))
         self._alone[1].extend(found.items())
 
@@ -174,6 +168,18 @@ class _Reader:
         found = [one for one in self._kept if one is not None]
         one_each = np.array_equal(owners, np.arange(len(rows)))
         return Compiled(rows, found, boxes, None if one_each else owners)
+
+
+def _cut(source: Source) -> Cut | None:
+    if type(source) is str:
+        return sql_templates.cut(source)
+    return pattern_templates.cut(source) if type(source) is dict else None
+
+
+def _marked(source: Any, schema: Schema, year: int) -> Marked:
+    if type(source) is str:
+        return sql_templates.marked(source, schema, year)
+    return pattern_templates.marked(source, schema, year)
 
 
 def _chosen(

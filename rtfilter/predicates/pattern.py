@@ -33,8 +33,8 @@ from rtfilter.text import composed, shown
 _ORDERS: Final = frozenset(("<", "<=", "=", ">=", ">"))
 _FAMILIES: Final[dict[type, str]] = {bool: "bool", int: "number", float: "number", str: "str"}
 """What the types of JSON are, as the families of attributes are called."""
-_IGNORING: Final = "equals-ignore-case"
-_TEXTS: Final = ("prefix", "suffix", "wildcard", "shellstyle", _IGNORING, "cidr")
+IGNORING: Final = "equals-ignore-case"
+_TEXTS: Final = ("prefix", "suffix", "wildcard", "shellstyle", IGNORING, "cidr")
 """Matchers of text, which anything-but takes as well."""
 
 
@@ -188,27 +188,16 @@ class _PatternReader:
 
     def _text(self, matcher: str, argument: Any, name: str, path: str, wanted: bool = True) -> Filters:
         """Return what a matcher of text means or, unless it is `wanted`, its complement."""
-        caseless = False
-        if matcher in ("prefix", "suffix") and isinstance(argument, Mapping):
-            if list(argument) != [_IGNORING]:
+        caseless = matcher in ("prefix", "suffix") and isinstance(argument, Mapping)
+        if caseless:
+            if list(argument) != [IGNORING]:
                 _fail(
-                    f"{matcher} takes text, or an object with {_IGNORING}; got {shown(list(argument))}", path
+                    f"{matcher} takes text, or an object with {IGNORING}; got {shown(list(argument))}", path
                 )
-            argument, path, caseless = argument[_IGNORING], f"{path}.{_IGNORING}", True
+            argument, path = argument[IGNORING], f"{path}.{IGNORING}"
         if not isinstance(argument, str):
             _fail(f"{matcher} needs text; got {shown(argument)}", path)
-        if matcher == "prefix":
-            operator, value = ("like", f"{escaped(argument)}%") if caseless else ("prefix", argument)
-        elif matcher == "suffix":
-            operator, value = "like", f"%{escaped(argument)}"
-        elif matcher == "cidr":
-            operator, value = "cidr", argument
-        elif matcher == _IGNORING:
-            operator, value = "ignore case", argument
-        else:
-            operator, value = "like", _with_stars(argument, matcher, path)
-        if caseless:
-            operator = "like ignore case"
+        operator, value = text_test(matcher, argument, path, caseless)
         if not wanted:
             return self._one(name, NEGATED[operator], value, path)
         try:
@@ -311,6 +300,25 @@ class _PatternReader:
         if attribute is None or family in (None, attribute.family):
             return error
         return _UnfitError(error.message, attribute=error.attribute, reason=error.reason)
+
+
+def text_test(matcher: str, text: str, path: str, caseless: bool = False) -> tuple[str, str]:
+    """Return the operator and the constant of a matcher of text.
+
+    Raises
+    ------
+    PredicateError
+        The matcher has no such text; the message gives the JSON path.
+    """
+    if matcher == "prefix":
+        return ("like ignore case", f"{escaped(text)}%") if caseless else ("prefix", text)
+    if matcher == "suffix":
+        return "like ignore case" if caseless else "like", f"%{escaped(text)}"
+    if matcher == "cidr":
+        return "cidr", text
+    if matcher == IGNORING:
+        return "ignore case", text
+    return "like", _with_stars(text, matcher, path)
 
 
 def _join(join: Callable[[list[Filters]], Filters], parts: list[Filters], path: str) -> Filters:

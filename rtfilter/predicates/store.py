@@ -2,10 +2,9 @@
 
 It is a predicate, or the ends of bounds beyond 2**53 (`rtfilter.predicates.ends`).
 
-Matching asks only for predicates with an inexact box. The others are kept as JSON text: it takes a fifth of
-the memory, and Python's garbage collector has no objects to visit. Predicates of a loaded snapshot stay JSON
-in mapped memory until they are asked for; then they stay parsed, and so do those that matching will ask for
-and that another index has taken over as text.
+They are kept as JSON text: it takes a fifth of the memory, and Python's garbage collector has no objects to
+visit. Of a loaded snapshot the text stays in mapped memory. Matching asks for predicates with an inexact box;
+those it has asked for stay parsed.
 """
 
 from __future__ import annotations
@@ -29,17 +28,12 @@ _ANY, _ALL = b'["any",[[', b'["all",[['
 """How quantified constraints begin, and nothing else: within text a quote has a backslash before it."""
 _JSON: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
-#: A predicate, or its JSON text.
-Kept = Predicate | bytes
+#: The JSON text of a predicate.
+Kept = bytes
 
 
-def kept(predicate: Predicate, exact: bool) -> Kept:
-    """What to keep of a predicate: where all its boxes are exact it is asked for seldom."""
-    return _encode(predicate) if exact else predicate
-
-
-def _encode(predicate: Predicate) -> bytes:
-    """The JSON text of `Predicate.to_json`."""
+def kept(predicate: Predicate) -> Kept:
+    """Return the JSON text of `Predicate.to_json`."""
     filters = [",".join([encoded_test(one) for one in each.constraints]) for each in predicate.filters]
     return as_bytes(f"[[{'],['.join(filters)}]]" if filters else "[]")
 
@@ -85,8 +79,7 @@ class KeptPredicates(Sequence[Predicate]):
     def __getitem__(self, at: int | slice) -> Predicate | KeptPredicates:
         if isinstance(at, slice):
             return KeptPredicates(self._kept[at])
-        found = self._kept[at]
-        return found if isinstance(found, Predicate) else _decoded(found)
+        return _decoded(self._kept[at])
 
 
 def _decoded(text: bytes) -> Predicate:
@@ -101,28 +94,29 @@ class PredicateStore:
     ends : EndStore
         Of subscriptions that are arrays of bounds; they have no predicate here.
     listed : set of int
-        Those with quantified constraints and boxes that are exact for events without lists: only for them.
+        Those with quantified constraints: a box of theirs may be exact, but for events without lists only.
     """
 
     def __init__(self) -> None:
         self.ends = EndStore()
         self._changed: dict[int, Kept | None] = {}  # None: removed from what was loaded
-        self._parsed: dict[int, Predicate] = {}  # of what was loaded or is asked for
+        self._parsed: dict[int, Predicate] = {}  # what matching has asked for
         self.listed: set[int] = set()
-        self._asked: set[int] = set()  # what was put as text, and matching asks for
         self._loaded = NO_TEXTS
 
     def get(self, id: int) -> Predicate | None:
-        """Return the predicate of an id; None when there is none."""
-        if id in self._parsed:
-            return self._parsed[id]
-        found = self.kept(id)
-        if not isinstance(found, bytes):
-            return found
-        predicate = _decoded(found)
-        if id not in self._changed or id in self._asked or id in self.listed:
-            self._parsed[id] = predicate
+        """Return the predicate of an id, for matching, which will ask again; None when there is none."""
+        predicate = self._parsed.get(id)
+        if predicate is None:
+            predicate = self.read(id)
+            if predicate is not None:
+                self._parsed[id] = predicate
         return predicate
+
+    def read(self, id: int) -> Predicate | None:
+        """Return the predicate of an id, for a single question; None when there is none."""
+        found = self.kept(id)
+        return None if found is None else _decoded(found)
 
     def kept(self, id: int) -> Kept | None:
         """Return what is kept of the predicate of an id, as `put` takes it; None when there is none."""
@@ -130,15 +124,12 @@ class PredicateStore:
             return self._changed[id]
         return self._loaded.get(id)
 
-    def put(self, id: int, predicate: Kept, asked: bool = False) -> None:
-        """Set the predicate of an id; `asked` says that matching will ask for it."""
+    def put(self, id: int, predicate: Kept) -> None:
+        """Set the predicate of an id."""
         self._changed[id] = predicate
         self._forget(id)
-        if isinstance(predicate, bytes):
-            if asked:
-                self._asked.add(id)
-            if _ANY in predicate or _ALL in predicate:
-                self.listed.add(id)
+        if _ANY in predicate or _ALL in predicate:
+            self.listed.add(id)
 
     def remove(self, id: int) -> None:
         """Forget the predicate of an id; unknown ones are ignored."""
@@ -150,7 +141,6 @@ class PredicateStore:
 
     def _forget(self, id: int) -> None:
         self._parsed.pop(id, None)
-        self._asked.discard(id)
         self.listed.discard(id)
 
     def __contains__(self, id: int) -> bool:
@@ -163,9 +153,8 @@ class PredicateStore:
     def to_arrays(self) -> dict[str, AnyArray]:
         """Return the ids, ascending, their predicates as a block of JSON texts, and ends if there are any."""
         ids = sorted(self)
-        found = map(self.kept, ids)
-        texts = (_encode(one) if isinstance(one, Predicate) else one or b"" for one in found)
-        arrays = {**Texts.of(ids, texts).to_arrays(_ARRAYS), **self.ends.to_arrays()}
+        texts = Texts.of(ids, (self.kept(id) or b"" for id in ids))
+        arrays = {**texts.to_arrays(_ARRAYS), **self.ends.to_arrays()}
         if self.listed:
             arrays[_LISTED] = np.array(sorted(self.listed), np.int64)
         return arrays

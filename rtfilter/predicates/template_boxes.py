@@ -6,16 +6,26 @@ merge pieces that are many and to keep equal boxes once, is left to it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
-from rtfilter.events.encoding import EXACT, HIGHEST, LOWEST
+from rtfilter.events.encoding import (
+    EXACT,
+    HIGHEST,
+    IDENTITY_MAX,
+    LOWEST,
+    STRING_BYTES,
+    string_code,
+    utf8,
+)
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.boxes import ENDS, MAX_BOXES, MAX_SPLIT, Boxes, pieces_of
+from rtfilter.predicates.boxes import ENDS, MAX_BOXES, MAX_SPLIT, Boxes, pieces_of, text_range
 from rtfilter.predicates.comparison import Comparison
+from rtfilter.predicates.like import start as like_start
 from rtfilter.predicates.narrowing import implied
 from rtfilter.predicates.templates import Hole, Template
 
@@ -106,8 +116,13 @@ class _Tests:
         total = np.ones(count, np.int64)
         found: list[tuple[str, _Sides]] = []
         for name, own in self._by_name.items():
-            ordinal = self._schema.attributes[name].ordinal and all(hole.operator in ENDS for hole in own)
-            sides = (_ends if ordinal else _pieces)(self._schema, own, columns, count)
+            attribute = self._schema.attributes[name]
+            if attribute.ordinal and all(hole.operator in ENDS for hole in own):
+                sides = _ends(own, columns, count)
+            elif attribute.family == "str" and len(own) == 1 and own[0].slots and own[0].operator in _TEXTS:
+                sides = _texts(own[0], columns)
+            else:
+                sides = _pieces(self._schema, own, columns, count)
             usable &= sides.usable
             total = np.minimum(total * sides.counts, _MANY)
             found.append((name, sides))
@@ -130,7 +145,7 @@ class _Tests:
         return owners, Boxes(low + 0.0, high + 0.0, exact)  # -0.0 becomes 0.0, as in `compile_predicate`
 
 
-def _ends(schema: Schema, own: list[Hole], columns: list[list[Any]], count: int) -> _Sides:
+def _ends(own: list[Hole], columns: list[list[Any]], count: int) -> _Sides:
     """Ends of numbers or timestamps; those that are not sharp are left to others."""
     low, high = np.full(count, LOWEST), np.full(count, HIGHEST)
     usable = np.ones(count, np.bool_)
@@ -150,6 +165,39 @@ def _ends(schema: Schema, own: list[Hole], columns: list[list[Any]], count: int)
     counts = (low <= high).astype(np.int64)
     exact = np.ones(count, np.bool_)
     return _Sides(usable, np.arange(count), counts, low[:, np.newaxis], high[:, np.newaxis], exact)
+
+
+def _texts(hole: Hole, columns: list[list[Any]]) -> _Sides:
+    """One test of a text, of one piece in all conditions."""
+    low, high, exact = _TEXTS[hole.operator](columns[hole.slots[0]])
+    count = len(exact)
+    return _Sides(np.ones(count, np.bool_), np.arange(count), np.ones(count, np.int64), low, high, exact)
+
+
+_Ends = tuple[FloatArray, FloatArray, BoolArray]
+"""Low and high ends, float64 (n, 2), and whether they are exact, bool (n,)."""
+
+
+def _equal(texts: list[str]) -> _Ends:
+    codes: FloatArray = np.array(list(map(string_code, texts)), np.float64)
+    return codes, codes, codes[:, 1] <= IDENTITY_MAX // 2  # short strings have the lower half
+
+
+def _beginning(texts: list[str]) -> _Ends:
+    starts = list(map(utf8, texts))
+    ranges: FloatArray = np.array(list(map(text_range, starts)), np.float64)
+    sharp = [len(start) <= STRING_BYTES and not start.endswith(b"\0") for start in starts]
+    low, high = np.full(ranges.shape, -inf), np.full(ranges.shape, inf)
+    low[:, 0], high[:, 0] = ranges.T
+    return low, high, np.array(sharp, np.bool_)
+
+
+def _alike(patterns: list[str]) -> _Ends:
+    low, high, exact = _beginning(list(map(like_start, patterns)))
+    return low, high, np.zeros_like(exact)
+
+
+_TEXTS: Final[dict[str, Callable[[list[str]], _Ends]]] = {"=": _equal, "prefix": _beginning, "like": _alike}
 
 
 def _pieces(schema: Schema, own: list[Hole], columns: list[list[Any]], count: int) -> _Sides:

@@ -1,62 +1,60 @@
 """Templates: conditions that differ in constants only are read once, and then filled with others.
 
-A text is cut at its constants; what is left tells the template. The condition is parsed twice with constants
-that occur nowhere else. Where each of these stands in the predicate, and all else is the same in both, other
+A condition is cut at its constants; what is left tells the template. It is parsed twice with constants that
+occur nowhere else. Where each of these stands in the predicate, and all else is the same in both, other
 constants will stand there too. What is decided by the value of a constant is not filled but parsed:
-operations on constants, patterns other than a beginning, equal tests, and whatever is an error.
+operations on constants, patterns of another form, equal tests, and whatever is an error. How conditions are
+cut and marked is in `rtfilter.predicates.sql_templates` and `rtfilter.predicates.pattern_templates`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from json.encoder import encode_basestring
-from math import inf
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import Timestamp, microseconds
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.model import FORMS, PRESENCE, SETS, Constraint, Filter, Predicate, Quantified, Test
-from rtfilter.predicates.sql import MAX_LENGTH, parse_sql
+from rtfilter.predicates.model import PRESENCE, SETS, Constraint, Filter, Predicate, Quantified, Test
 from rtfilter.predicates.store import as_bytes, encoded_test
-
-_TEXT: Final = r"'(?:[^']|'')*+'"
-_NUMBER: Final = r"(?<![\w.])(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?(?![\w.])"
-_CONSTANT: Final = re.compile(f"({_TEXT}|{_NUMBER})")
-"""Constants where no name is in double quotes; numbers in other forms are no constants of a template."""
-_CONSTANT_OR_NAME: Final = re.compile(f'("(?:[^"]|"")*+"|{_TEXT}|{_NUMBER})')
-_LIKE: Final = re.compile(r"\blike[\s(]*$", re.IGNORECASE)
-_LONGEST: Final = 300
-"""Most characters of a number that is surely within float64, or infinite."""
 
 Key = tuple[object, ...]
 """What the conditions of one template have in common."""
+
+
+class Cut(NamedTuple):
+    """A condition that was cut at its constants."""
+
+    key: Key
+    constants: Sequence[Any]
+    """As they are written."""
+
+
+Read = Callable[[Any], Any]
+"""Takes a constant as it is written; what it is in the predicate, or None where the condition has to be
+parsed."""
+
+
+class Mark(NamedTuple):
+    """A constant that occurs nowhere else."""
+
+    constant: Any
+    """As it is written."""
+    readers: tuple[Read, ...]
+    """How the constants in its place may be read."""
+
+
+class Marked(NamedTuple):
+    """A condition with marks in the place of its constants."""
+
+    marks: Sequence[Mark]
+    filters: Sequence[Filter]
+    """Of its predicate."""
+
+
 Row = Sequence[Any] | Mapping[int, Any]
 """The values of the constants of one condition."""
-
-
-def cut_at_constants(source: str) -> tuple[Key, list[str]] | None:
-    """Return the template of a condition, and its constants as they are written; None where it has none."""
-    if "--" in source or "/*" in source or len(source) > MAX_LENGTH:
-        return None
-    named = '"' in source
-    pieces = _without_names(_CONSTANT_OR_NAME.split(source)) if named else _CONSTANT.split(source)
-    constants = pieces[1::2]
-    if "'" in source:
-        return (*pieces[::2], *[constant[0] == "'" for constant in constants]), constants
-    return tuple(pieces[::2]), constants
-
-
-def _without_names(pieces: list[str]) -> list[str]:
-    """Pieces of which those in double quotes are no constants."""
-    found = pieces[:1]
-    for constant, following in zip(pieces[1::2], pieces[2::2], strict=True):
-        if constant[0] == '"':
-            found[-1] += constant + following
-        else:
-            found += [constant, following]
-    return found
 
 
 class Slot(NamedTuple):
@@ -64,8 +62,7 @@ class Slot(NamedTuple):
 
     at: int
     """Its place among the constants."""
-    read: Callable[[str], Any]
-    """What it is in the predicate; None where the condition has to be parsed."""
+    read: Read
     encode: Callable[[Any], str]
     """Its JSON."""
 
@@ -119,27 +116,29 @@ class Template:
         self._format = self._as_format()
 
     @classmethod
-    def learn(cls, key: Key, constants: Sequence[str], schema: Schema) -> Template | None:
-        """Return the template of a condition; None where it is none, or an error."""
-        literals = [piece for piece in key if isinstance(piece, str)]
+    def learn(cls, marked: Callable[[int], Marked], schema: Schema) -> Template | None:
+        """Return the template of a condition; None where it is none, or an error.
+
+        `marked` parses the condition with marks, other ones for each year; it may raise `PredicateError`.
+        """
         try:
-            first, second = (_marked(literals, constants, schema, year) for year in (2001, 2002))
+            first, second = (_parts(marked(year)) for year in (2001, 2002))
         except PredicateError:
             return None
         if first is None or first != second:
             return None
         return cls(*first, schema)
 
-    def columns(self, texts: Sequence[Sequence[str]]) -> list[list[Any]]:
+    def columns(self, rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Return the values of each slot, of n conditions; None where a condition has to be parsed.
 
         Parameters
         ----------
-        texts : sequence of sequence of str
-            The constants of each condition.
+        rows : sequence of sequence
+            The constants of each condition, as they are written.
         """
-        columns = list(zip(*texts, strict=True))
-        return [[slot.read(text) for text in columns[slot.at]] for slot in self.slots]
+        columns = list(zip(*rows, strict=True))
+        return [list(map(slot.read, columns[slot.at])) for slot in self.slots]
 
     def repeating(self, columns: list[list[Any]]) -> list[bool] | None:
         """Which of n conditions have equal filters, tests or elements of a set; None for none."""
@@ -210,122 +209,77 @@ def _equal(one: list[Part], two: list[Part], row: Row) -> bool:
 # -- learning ----------------------------------------------------------------------------------------------
 
 
-def _marked(
-    literals: Sequence[str], constants: Sequence[str], schema: Schema, year: int
-) -> tuple[list[Slot], list[list[Part]]] | None:
-    """Parse a condition with marks in the place of its constants, and find these.
-
-    Returns its slots and its filters; None where a mark is not found, or the values decide.
-
-    Raises
-    ------
-    PredicateError
-        Not a condition, or none with such constants.
-    """
-    pieces, starts = [literals[0]], set()
-    numbers: dict[int, int] = {}
-    moments: dict[Any, int] = {}
-    for at, constant in enumerate(constants):
-        if constant[0] == "'":
-            # A moment, as it is text wherever that is asked for.
-            mark = f"{year}-01-02T03:04:05.{at:06}"
-            moments[mark] = moments[microseconds(mark)] = at
-            if _LIKE.search(literals[at]):
-                starts.add(at)
-                mark += "%"
-            pieces.append(f"'{mark}'")
-        else:
-            number = year * 1_000_000_007 + at * 7_368_787
-            numbers[number] = at
-            pieces.append(str(number))
-        pieces.append(literals[at + 1])
-    marks = _Marks(numbers, moments, starts)
+def _parts(marked: Marked) -> tuple[list[Slot], list[list[Part]]] | None:
+    """Find the marks in a predicate: its slots and its filters; None where one is not found."""
+    marks = _Marks(marked.marks)
     filters: list[list[Part]] = []
-    for tests in parse_sql("".join(pieces), schema):
-        parts = [marks.part(test) for test in tests.constraints]
-        filters.append([part for part in parts if part is not None])
-        if len(filters[-1]) < len(parts):
+    for tests in marked.filters:
+        if any(isinstance(test, Quantified) for test in tests.constraints):
             return None
-    return (marks.slots, filters) if marks.found == set(range(len(constants))) else None
+        filters.append([marks.part(test) for test in tests.constraints])
+    return (marks.slots, filters) if marks.found == set(range(len(marked.marks))) else None
 
 
 class _Marks:
     """Which constant each mark stands for; `slots` are those that were found."""
 
-    def __init__(self, numbers: dict[int, int], moments: dict[Any, int], starts: set[int]) -> None:
-        self._numbers, self._moments, self._starts = numbers, moments, starts
+    def __init__(self, marks: Sequence[Mark]) -> None:
+        self._known: dict[tuple[type, Any], Slot] = {}
+        for at, (constant, readers) in enumerate(marks):
+            for read in readers:
+                value = read(constant)
+                self._known[type(value), value] = Slot(at, read, _ENCODERS[type(value)])
         self.slots: list[Slot] = []
         self.found: set[int] = set()
 
-    def part(self, test: Test) -> Part | None:
-        """What a test is in the template; None where its constants have forms of their own."""
-        if isinstance(test, Quantified):
-            return None
+    def part(self, test: Test) -> Part:
+        """What a test is in the template."""
         if not isinstance(test, Constraint) or test.operator in PRESENCE:
             return test
         name, operator, value = test
         if operator not in SETS:
-            slot = self._slot(value, operator)
-            if slot is not None and operator in FORMS:
-                return None
+            slot = self._slot(value)
             return Hole(name, operator, () if slot is None else (slot,), value if slot is None else None)
-        slots = [(item, self._slot(item, operator)) for item in sorted(value)]
+        slots = [(item, self._slot(item)) for item in sorted(value)]
         rest = frozenset([item for item, slot in slots if slot is None])
         return Hole(name, operator, tuple(sorted(slot for _, slot in slots if slot is not None)), rest)
 
-    def _slot(self, value: Any, operator: str) -> int | None:
+    def _slot(self, value: Any) -> int | None:
         """The column of a value; None for one that is no mark."""
-        kind = type(value)
-        if kind is int and abs(value) in self._numbers:
-            at = self._numbers[abs(value)]
-            slot = Slot(at, _number if value > 0 else _minus, repr)
-        elif kind is Timestamp and int(value) in self._moments:
-            at = self._moments[int(value)]
-            slot = Slot(at, _moment, _encoded_moment)
-        elif kind is str and value in self._moments:
-            at = self._moments[value]
-            is_start = operator in ("prefix", "not prefix")
-            if is_start is not (at in self._starts):
-                return None
-            slot = Slot(at, _start if is_start else _text, encode_basestring)
-        else:
+        slot = self._known.get((type(value), value))
+        if slot is None:
             return None
-        self.found.add(at)
+        self.found.add(slot.at)
         if slot not in self.slots:
             self.slots.append(slot)
         return self.slots.index(slot)
 
 
-# -- constants, as the parser reads them; None where it has to look ------------------------------------------
+def _encoded_moment(value: int) -> str:
+    return f'{{"us":{int(value)}}}'
 
 
-def _number(text: str) -> int | float | None:
-    if text.isdigit():
-        return int(text) if len(text) < _LONGEST else None
-    value = float(text)
-    return value if value < inf else None
+_ENCODERS: Final[dict[type, Callable[[Any], str]]] = {
+    int: repr,
+    str: encode_basestring,
+    Timestamp: _encoded_moment,
+}
 
 
-def _minus(text: str) -> int | float | None:
-    value = _number(text)
-    return None if value is None else -value
+# -- constants that are read in every notation ---------------------------------------------------------------
 
 
-def _text(text: str) -> str:
-    return text[1:-1].replace("''", "'")
-
-
-def _start(text: str) -> str | None:
-    start = text[1:-2]
-    if text[-2] != "%" or "%" in start or "_" in start or "\\" in start:
-        return None
-    return start.replace("''", "'")
-
-
-def _moment(text: str) -> Timestamp | None:
-    found = microseconds(_text(text))
+def moment(text: str) -> Timestamp | None:
+    """Read a moment; None for other text."""
+    found = microseconds(text)
     return None if found is None or abs(found) >= 2**63 else Timestamp(found)
 
 
-def _encoded_moment(value: int) -> str:
-    return f'{{"us":{int(value)}}}'
+def mark_of(year: int, at: int) -> str:
+    """Return text that stands for the constant of a place; a moment, which is text as well."""
+    return f"{year}-01-02T03:04:05.{at:06}"
+
+
+def number_of(year: int, at: int) -> int:
+    """Return a number that stands for the constant of a place."""
+    return year * 1_000_000_007 + at * 7_368_787

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from itertools import chain
 from math import inf
 
 from rtfilter.dtypes import FloatArray
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import Filters
 from rtfilter.predicates.elements import names_of
-from rtfilter.predicates.model import Constraint
 from rtfilter.predicates.store import Kept
 
 
@@ -27,24 +27,24 @@ class Asked:
     def __init__(self, schema: Schema) -> None:
         fields = schema.fields
         self.names = frozenset(fields.names[place] for place, _ in fields.bounded)
-        self._coordinates: dict[str, range] = {
-            field.name: range(fields.places[field.name], fields.places[field.name] + field.width)
+        self._others = [
+            (field.name, _as_text(field.name), fields.places[field.name], field.width)
             for field in fields
             if field.name not in self.names
-        }
-        """Coordinates of the others, which nobody asks for so far."""
+        ]
+        """Those that nobody asks for so far: name, name as JSON, first coordinate and number of them."""
 
     def note(self, filters: Filters, boxes: bool) -> None:
         """Ask for what the matcher needs to find subscriptions: what boxes bound, or else all they name."""
-        if not self._coordinates:
+        if not self._others:
             return
         if boxes:
             columns = filters.boxes()
-            self.note_boxes(columns.low, columns.high)
+            self._note_boxes(columns.low, columns.high)
         else:
-            self.note_kept(filters.predicates())
+            self.ask(chain.from_iterable(map(names_of, filters.predicates())))
 
-    def note_boxes(self, low: FloatArray, high: FloatArray) -> None:
+    def _note_boxes(self, low: FloatArray, high: FloatArray) -> None:
         """Ask for what some boxes bound, float64 (m, D) each."""
         if len(low) == 1:
             least, most = low[0].tolist(), high[0].tolist()
@@ -54,33 +54,23 @@ class Asked:
             return
         self.ask(
             name
-            for name, own in self._coordinates.items()
-            if any(least[at] > -inf or most[at] < inf for at in own)
+            for name, _, first, width in self._others
+            if any(least[at] > -inf or most[at] < inf for at in range(first, first + width))
         )
 
-    def note_kept(self, kept: Iterable[Kept]) -> None:
-        """Ask for all that some predicates name; those that are text may seem to name more than they do."""
-        if not self._coordinates:
-            return
-        found: set[str] = set()
-        for one in kept:
-            if isinstance(one, bytes):
-                found.update(name for name in self._coordinates if _as_text(name) in one)
-                continue
-            for conjunction in one.filters:
-                for test in conjunction.constraints:
-                    if type(test) is not Constraint:
-                        found |= names_of(one)
-                        break
-                    found.add(test.attribute)
-        self.ask(found)
+    def note_kept(self, texts: Iterable[Kept]) -> None:
+        """Ask for all that some predicates name. Where a constant is such a name, that counts as well."""
+        for text in texts if self._others else ():
+            found = [name for name, quoted, _, _ in self._others if quoted in text]
+            if found:
+                self.ask(found)
 
     def ask(self, names: Iterable[str]) -> None:
         """Ask for some attributes from now on."""
-        new = frozenset(names)
+        new = frozenset(names) - self.names
         if new:
             self.names |= new
-            self._coordinates = {name: at for name, at in self._coordinates.items() if name not in new}
+            self._others = [one for one in self._others if one[0] not in new]
 
 
 def _as_text(name: str) -> bytes:

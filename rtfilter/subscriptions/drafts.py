@@ -18,7 +18,7 @@ from rtfilter.predicates.store import Kept, kept
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
 from rtfilter.text import cut, numbered
 
-_FALSE: Final = kept(Predicate(()), True)
+_FALSE: Final = kept(Predicate(()))
 
 
 class Draft(NamedTuple):
@@ -90,9 +90,9 @@ def _of_sources(
             error.show_row()
             refused(row, error)
     filters = Filters.of_predicates(schema, predicates)
-    # A matcher of constraints asks no predicate afterwards: they are kept to explain and to save.
-    exact = filters.exact().tolist() if takes.boxes else [True] * len(predicates)
-    return Draft(filters, list(map(kept, predicates, exact)))
+    if takes.boxes:
+        filters.boxes()
+    return Draft(filters, list(map(kept, predicates)))
 
 
 def of_bounds(low: Any, high: Any, schema: Schema, takes: Takes, name: str) -> Draft:
@@ -103,4 +103,4 @@ def of_bounds(low: Any, high: Any, schema: Schema, takes: Takes, name: str) -> D
     if takes.boxes:
         return Draft(filters, None)
     predicates = filters.predicates()
-    return Draft(Filters.of_predicates(schema, predicates), [kept(one, True) for one in predicates])
+    return Draft(Filters.of_predicates(schema, predicates), list(map(kept, predicates)))

@@ -167,7 +167,7 @@ class Held(Handles):
             handle = int(handles[row])
             self.unmatchable.add(handle)
             if handle not in self.predicates:
-                self.predicates.put(handle, kept(filters.predicates()[row], True))
+                self.predicates.put(handle, kept(filters.predicates()[row]))
 
     def strip(self, handles: IntArray) -> None:
         """Remove what some handles ask for; where it was interrupted, it can be done again."""
@@ -182,6 +182,8 @@ class Held(Handles):
 
     def forget(self, handles: IntArray) -> None:
         """Remove all that is known of some handles; where it was interrupted, it can be done again."""
+        if not len(handles):  # to remove nothing takes the matcher as long as to add a few
+            return
         self.strip(handles)
         if not self.labels.plain:
             self._free += self.labels.drop(handles)
@@ -269,7 +271,7 @@ class Held(Handles):
 
     def predicate(self, id: object, moment: float = -inf) -> Predicate:
         """The predicate of a subscription. Raises `UnknownSubscriptionError`."""
-        predicate = self.get(self.handle(id, moment))
+        predicate = self._found(self.predicates.read, self.handle(id, moment))
         if predicate is None:
             raise UnknownSubscriptionError(id)
         return predicate
@@ -289,10 +291,13 @@ class Held(Handles):
         return inf if self.labels.deadlines is None else self.labels.deadlines.get(handle)
 
     def get(self, handle: int) -> Predicate | None:
-        """The predicate of a handle, None if it is unknown."""
+        """The predicate of a handle, for matching, which will ask again; None if it is unknown."""
+        return self._found(self.predicates.get, handle)
+
+    def _found(self, get: Callable[[int], Predicate | None], handle: int) -> Predicate | None:
         if len(self.hidden) and handle not in self:
             return None
-        predicate = self.predicates.get(handle)
+        predicate = get(handle)
         if predicate is None and handle in self.matcher:
             return self.content([index(handle)]).predicates()[0]
         return predicate

@@ -133,7 +133,7 @@ def _saved_filters(held: Subscriptions, arrays: Mapping[str, AnyArray], boxes: b
         if held.matcher.takes.boxes:
             return Filters.of_boxes(held.schema, columns)
     ids = [id for id in held.predicates if id not in held.unmatchable]
-    found = [one for one in map(held.predicates.get, ids) if one is not None]
+    found = [one for one in map(held.predicates.read, ids) if one is not None]
     names = np.array(ids, np.int64)
     if columns is not None:
         # Bounds have one box each, and nothing beside it but ends.

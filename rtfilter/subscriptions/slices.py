@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,11 +92,10 @@ def take(held: Held, parts: Sequence[Part], without: IntArray = NO_IDS) -> None:
     # First, as predicates that were compiled to boxes are joined as boxes, and impossible ones have none.
     filters = Filters.joined(held.schema, [part.filters for part in parts], without)
     for part in parts:
-        asked = _asked(held, part)
         held.asked.note_kept(one for _, one in part.kept)
         for handle, predicate in part.kept:
             if handle not in left_out:
-                held.predicates.put(handle, predicate, handle in asked)
+                held.predicates.put(handle, predicate)
         held.unmatchable.update(handle for handle in part.unmatchable if handle not in left_out)
     _take_labels(held, [part for part in parts if part.labels is not NO_LABELS], without)
     if not held.matcher.takes.boxes:
@@ -110,17 +109,9 @@ def _as_predicates(held: Held, filters: Filters) -> Filters:
     known = np.array([id for id in filters.ids.tolist() if id in held.predicates], np.int64)
     bounds = Filters.joined(held.schema, [filters], known)
     for handle, predicate in zip(bounds.ids.tolist(), bounds.predicates(), strict=True):
-        held.predicates.put(handle, kept(predicate, True))
-    found = [one for one in map(held.predicates.get, filters.ids.tolist()) if one is not None]
+        held.predicates.put(handle, kept(predicate))
+    found = [one for one in map(held.predicates.read, filters.ids.tolist()) if one is not None]
     return Filters.of_predicates(held.schema, found, filters.ids)
-
-
-def _asked(held: Held, part: Part) -> Collection[int]:
-    """Handles of a part whose boxes do not decide: matching asks for their predicates."""
-    if not part.kept or not held.matcher.takes.boxes:
-        return ()
-    boxes = part.filters.boxes()
-    return set(boxes.ids[~boxes.exact].tolist())
 
 
 def _take_labels(held: Held, parts: Sequence[Part], without: IntArray) -> None:
@@ -141,6 +132,5 @@ def _take_labels(held: Held, parts: Sequence[Part], without: IntArray) -> None:
 
 def renew(held: Held, handles: IntArray, part: Part) -> None:
     """Replace what is known of some handles, by a part of others; see `take`."""
-    if len(handles):  # removing nothing would still compile the removal kernels
-        held.forget(handles)
+    held.forget(handles)
     take(held, [part])

@@ -146,7 +146,7 @@ def test_text_and_json_come_back_equal(data):
     assert parse(str(predicate), Schema(types)) == predicate
     assert pickle.loads(pickle.dumps(predicate)) == predicate
     store = PredicateStore()
-    store.put(0, kept(predicate, True))
+    store.put(0, kept(predicate))
     assert PredicateStore.from_arrays(store.to_arrays()).get(0) == predicate
 
 

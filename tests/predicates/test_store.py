@@ -17,19 +17,15 @@ from rtfilter.predicates.store import PredicateStore, kept
 PRICES = Schema({"price": float, "symbol": str})
 
 
-def test_only_predicates_that_matching_asks_for_stay_objects():
-    exact, inexact = parse("price > 1", PRICES), parse("symbol LIKE 'a long prefix%'", PRICES)
-    assert kept(exact, True) == b'[[["price",">",1]]]'
-    assert kept(exact, False) is exact
+def test_only_predicates_that_matching_asks_for_are_kept_as_objects():
     target = EventFilter(PRICES)
-    a, b = target.subscribe("price > 1"), target.subscribe("symbol LIKE 'a long prefix%'")
-    assert not gc.is_tracked(target._subscriptions.predicates.kept(a))
-    assert target._subscriptions.predicates.kept(b) == inexact
-    assert (target.predicate(a), target.predicate(b)) == (exact, inexact)
-    target.update(a, "symbol LIKE 'a long prefix%'")
-    target.update(b, "price > 1")
-    assert target._subscriptions.predicates.kept(a) == inexact
-    assert not gc.is_tracked(target._subscriptions.predicates.kept(b))
+    sources = ["price > 1", "symbol LIKE 'a long prefix%'", "symbol LIKE 'another long prefix%'"]
+    ids = [target.subscribe(source) for source in sources]
+    assert [target.predicate(id) for id in ids] == [parse(source, PRICES) for source in sources]
+    assert target.match({"price": 2, "symbol": "a long prefix, and more"}).tolist() == ids[:2]
+    predicates = target._subscriptions.predicates
+    assert not any(gc.is_tracked(predicates.kept(id)) for id in ids)
+    assert list(predicates._parsed) == [ids[1]]
 
 
 @pytest.mark.parametrize("reload", [False, True])
@@ -38,8 +34,8 @@ def test_what_was_put_is_got(reload):
     predicates = [parse(source, PRICES) for source in sources]
     store = PredicateStore()
     for id, predicate in enumerate(predicates):
-        store.put(2 * id, kept(predicate, True))
-        store.put(2 * id + 1, predicate)
+        store.put(2 * id, kept(predicate))
+        store.put(2 * id + 1, kept(predicate))
     if reload:
         store = PredicateStore.from_arrays(store.to_arrays())
     assert sorted(store) == list(range(6))
@@ -53,25 +49,19 @@ def test_what_was_put_is_got(reload):
 
 def test_what_was_loaded_is_parsed_once():
     store = PredicateStore()
-    store.put(1, parse("price > 1", PRICES))
+    store.put(1, kept(parse("price > 1", PRICES)))
     loaded = PredicateStore.from_arrays(store.to_arrays())
     assert loaded.get(1) is loaded.get(1)
-    loaded.put(1, parse("price > 2", PRICES))
+    loaded.put(1, kept(parse("price > 2", PRICES)))
     assert loaded.get(1) == parse("price > 2", PRICES)
     loaded.remove(1)
     assert loaded.get(1) is None
 
 
-def test_text_that_matching_asks_for_is_parsed_once():
-    store, predicate = PredicateStore(), parse("price > 1", PRICES)
-    store.put(1, kept(predicate, True), asked=True)
-    store.put(2, kept(predicate, True))  # it would stay in memory for a single question
-    assert store.get(1) == store.get(2) == predicate
-    assert store.get(1) is store.get(1)
-    assert store.get(2) is not store.get(2)
-    store.put(1, kept(parse("price > 2", PRICES), True))
-    assert store.get(1) == parse("price > 2", PRICES)
-    assert store.get(1) is not store.get(1)
+def test_what_is_read_for_a_single_question_does_not_stay():
+    store = PredicateStore()
+    store.put(1, kept(parse("price > 1", PRICES)))
+    assert store.read(1) is not store.read(1)
 
 
 def test_every_type_of_constant_survives():
@@ -80,7 +70,7 @@ def test_every_type_of_constant_survives():
         predicate = random_predicate(rng)
         parsed = parse(predicate, SCHEMA)
         store = PredicateStore()
-        text = kept(parsed, True)
+        text = kept(parsed)
         assert text == json.dumps(parsed.to_json(), separators=(",", ":"), ensure_ascii=False).encode()
         store.put(0, text)
         assert store.get(0) == parsed
@@ -91,7 +81,7 @@ def test_every_type_of_constant_survives():
 def test_the_text_of_a_constraint_is_json(name, value):
     filters = tuple(Filter((Constraint(name, operator, value),) * 2) for operator in ("=", "<>", "exists"))
     for predicate in (Predicate(()), Predicate((Filter(()),)), Predicate(filters)):
-        text = kept(predicate, True)
+        text = kept(predicate)
         assert json.loads(text) == predicate.to_json()
         assert Predicate.from_json(json.loads(text)) == predicate
 
