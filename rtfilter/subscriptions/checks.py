@@ -162,8 +162,7 @@ class Checks:
             if len(owners):
                 sizes[column, owners], part = _encoded(events.values(name, places[owners].tolist()), folded)
                 parts.append(part)
-        whole = b"".join(parts)
-        return sizes, np.frombuffer(whole, np.uint8) if whole else np.empty(0, np.uint8)
+        return sizes, np.frombuffer(b"".join(parts), np.uint8)
 
     def _write(self, handle: int, predicate: Predicate | None) -> None:
         conditions, block = self._conditions_of(() if predicate is None else predicate.filters)

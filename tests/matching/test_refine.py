@@ -37,6 +37,7 @@ def test_hits_decided_together_are_those_of_the_predicates(many, data):
     wanted = subscribers(predicates, [table.row(row) for row in range(len(batch))])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(refine, "MANY", many)
+        patch.setattr(refine, "COMPILED", many)
         assert as_sets(target.match_batch(batch)) == wanted
         assert as_sets(target.stream(batch).matches()) == wanted
 
