@@ -685,7 +685,7 @@ class EventFilter:
             unsure = table.choices is not None and (table.choices.partial is not None or held.listed)
             first_only = not unsure and not held.hides(moment)
             hits = held.matcher.match(held.searched(table, now), first_only=first_only)
-            offsets, ids = refine(hits, table.searched, held, None, moment, now=now)
+            offsets, ids = refine(hits, table.searched, held, None, moment, now)
             if table.choices is not None:
                 offsets, _ = united(offsets, ids, table, held, now=now)
         if moment > -inf:
@@ -899,6 +899,7 @@ class EventFilter:
                 "in_flight_batches": self._road.gate.readers - 1,
                 "misspelt": self._odd.misspelt,
                 "ill_typed": self._odd.ill_typed,
+                "verified": held.verified.stats(),
             }
 
     # -- keeping -------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ from rtfilter.replay.workloads import Bounds, Workload, workload
 from rtfilter.subscriptions import drafts
 from rtfilter.subscriptions.checks import Checks
 from rtfilter.subscriptions.drafts import Draft
+from rtfilter.subscriptions.verified import Verified
 
 REFERENCES = ("masks", "counting")
 """What answers are compared with: the first, or where that is what is measured, the other."""
@@ -158,7 +159,7 @@ class Known:
         self._filters = draft.filters
 
     listed: frozenset[int] = frozenset()
-    verified = 0
+    verified = Verified()
 
     def now(self, moment: float) -> float:
         """No predicate asks for it."""

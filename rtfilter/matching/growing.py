@@ -62,7 +62,7 @@ class Growing:
         if not isinstance(scan, ScanMatcher):  # the tree has just been put in place
             return False
         least = SOON if ready.ready() else MOVED
-        worked = scan.work >= WORK or self._held.verified >= VERIFIED
+        worked = scan.work >= WORK or self._held.verified.by_python >= VERIFIED
         return len(scan) >= least or (worked and len(scan) > 0)
 
     @property

@@ -9,7 +9,7 @@ different value. Few are decided one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol
@@ -30,6 +30,7 @@ from rtfilter.subscriptions.verdict import ASK, NO
 
 if TYPE_CHECKING:
     from rtfilter.subscriptions.checks import Checks
+    from rtfilter.subscriptions.verified import Verified
 
 COMPILED: Final = 7
 """Hits from which on compiled code is asked: a call takes as long as a few checks in Python."""
@@ -58,8 +59,8 @@ class Predicates(Protocol):
     def checks(self) -> Checks | None:
         """What is written down of predicates; None where nothing is compiled."""
 
-    verified: int
-    """Hits that Python verified where nothing is compiled."""
+    verified: Verified
+    """Counts what is verified."""
 
     def get(self, id: int) -> Predicate | None:
         """The predicate of a subscription, None if it is unknown."""
@@ -71,7 +72,6 @@ def refine(
     predicates: Predicates,
     rows: IntArray | None = None,
     moment: float = -inf,
-    tell: Callable[[int, int, float], None] | None = None,
     now: float | None = None,
 ) -> tuple[IntArray, IntArray]:
     """Decide the hits that are not exact, and leave out those that nobody may see.
@@ -87,8 +87,6 @@ def refine(
         Rows of `events` that the hits are about; all by default.
     moment : float
         What is beyond its deadline then is left out.
-    tell : callable, optional
-        Is told of exact checks, if there were any: of how many hits, how many were refused, and seconds.
     now : float, optional
         The moment of the batch, in seconds since 1970; by default it is asked for where it is needed.
 
@@ -107,8 +105,8 @@ def refine(
     if hits.exact is None:
         return hits.offsets, hits.ids
     doubtful = (hits.exact == 0).nonzero()[0]
-    checks = len(doubtful)
-    if not checks:
+    candidates = len(doubtful)
+    if not candidates:
         return hits.offsets, hits.ids
     begun = perf_counter()
     if events.now is None:
@@ -117,12 +115,11 @@ def refine(
     owner = np.arange(len(hits.offsets) - 1).repeat(hits.offsets[1:] - hits.offsets[:-1])
     if predicates.ends:
         doubtful = _compare_ends(hits.ids, owner, doubtful, events, predicates.ends, rows, keep)
-    if predicates.checks is None:
-        predicates.verified += len(doubtful)
-    elif len(doubtful) >= COMPILED:
+    if predicates.checks is not None and len(doubtful) >= COMPILED:
         verdicts = predicates.checks.decide(hits.ids[doubtful], owner[doubtful], events, rows, predicates.get)
         keep[doubtful] = verdicts != NO
         doubtful = doubtful[verdicts == ASK]
+    by_python = len(doubtful)
     if len(doubtful) >= MANY:
         doubtful = _decide_together(hits.ids, owner, doubtful, events, predicates, rows, keep)
     seen, event = -1, {}
@@ -133,8 +130,8 @@ def refine(
         predicate = predicates.get(int(hits.ids[hit]))
         keep[hit] = predicate is not None and predicate.satisfied_by(event)
     hits = hits.only(keep)
-    if tell is not None:
-        tell(checks, len(keep) - len(hits.ids), perf_counter() - begun)
+    refused = len(keep) - len(hits.ids)
+    predicates.verified.add(candidates, refused, by_python, perf_counter() - begun)
     return hits.offsets, hits.ids
 
 

@@ -83,11 +83,6 @@ class Road:
         self._ends: set[_End] = set()
         self._forgotten: deque[_End] = deque()
 
-    @property
-    def tell(self) -> Callable[[int, int, float], None] | None:
-        """What is told of exact checks."""
-        return None if self.metrics is None else self.metrics.record_checks
-
     def match(self, events: EventTable, arrival: float, moment: float) -> Matches:
         """Match a batch as a whole.
 
@@ -109,7 +104,7 @@ class Road:
             else:
                 with self.turn:
                     hits = held.matcher.match(asked)
-            offsets, ids = refine(hits, searched, held, None, moment, self.tell, now)
+            offsets, ids = refine(hits, searched, held, None, moment, now)
             if searched is not events:
                 offsets, ids = united(offsets, ids, events, held, None, now)
             names = held.labels.names
@@ -119,7 +114,7 @@ class Road:
                 matches = Matches(offsets, ids)
         if timed and self.choosing is not None and loads == counts.loads and len(searched):
             self.choosing.observe(searched, perf_counter() - begun)
-        if timed or held.verified >= VERIFIED:
+        if timed or (self.growing is not None and held.verified.by_python >= VERIFIED):
             self.look()
         if self.metrics is not None and len(events):
             self.metrics.record_whole(len(events), perf_counter() - arrival, len(ids))
@@ -175,7 +170,7 @@ class Road:
         timed = batch.done and next(self.untimed, True)
         if timed and self.choosing is not None:
             batch.tell(self.choosing)
-        if timed or self.subscriptions.verified >= VERIFIED:
+        if timed or (self.growing is not None and self.subscriptions.verified.by_python >= VERIFIED):
             self.look()
         if self.metrics is None or not batch.done:
             return
@@ -341,9 +336,7 @@ class Batch:
                 if choices is not None:
                     places, _ = ranges(choices.offsets, rows)
                 hits = self._road.subscriptions.levels.resume_part(self._groups, group)
-        offsets, ids = refine(
-            hits, self._searched, self._road.subscriptions, places, self.moment, self._road.tell, self._now
-        )
+        offsets, ids = refine(hits, self._searched, self._road.subscriptions, places, self.moment, self._now)
         visits = hits.visits
         if choices is not None:
             offsets, ids = united(offsets, ids, self._events, self._road.subscriptions, rows, self._now)

@@ -31,6 +31,7 @@ from rtfilter.subscriptions.handles import Handles
 from rtfilter.subscriptions.ids import NO_IDS, Name, among, is_integer
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
 from rtfilter.subscriptions.unbounded import Unbounded
+from rtfilter.subscriptions.verified import Verified
 
 if TYPE_CHECKING:
     from rtfilter.subscriptions.checks import Checks
@@ -68,8 +69,8 @@ class Held(Handles):
         Handles that nothing bounds.
     asked : Asked
         Attributes that they ask for.
-    verified : int
-        Candidates that Python verified for a scan.
+    verified : Verified
+        Counts of candidates.
     nothing : Filters
         Those of no subscriptions.
     """
@@ -93,13 +94,13 @@ class Held(Handles):
         predicates = PredicateStore() if predicates is None else predicates
         self.schema, self.predicates = schema, predicates
         self.unmatchable, self.unbounded = set(unmatchable), Unbounded(matcher.takes.boxes)
-        self.asked = Asked(schema)
+        self.asked, self.verified = Asked(schema), Verified()
         self.use(matcher, factory)
         self.nothing = Filters.of_predicates(schema, [])
 
     def use(self, matcher: Matcher, factory: Factory, before: Former = NONE_BEFORE) -> None:
         """Be of a matcher from now on, which has the same subscriptions; a second time does nothing."""
-        self.matcher, self.levels, self.verified = matcher, leveled(matcher), 0
+        self.matcher, self.levels = matcher, leveled(matcher)
         self.name, self.before = name_of(factory), before
         self.factory = self.name if isinstance(factory, Mapping) else factory  # the matcher has the options
         self.replacing = matcher if isinstance(matcher, Replacing) else None

@@ -103,7 +103,6 @@ class Metrics(Collector):
         # Threads append to these while `fold` empties them: append and popleft of a deque are atomic.
         self._wholes: deque[tuple[int, float, int]] = deque()
         self._streams: deque[StreamRecord] = deque()
-        self._checks: deque[tuple[int, int, float]] = deque()
         self._waiting = 0
         self._lock = threading.Lock()
         self._response: dict[int, Histogram] = {}
@@ -115,7 +114,6 @@ class Metrics(Collector):
         self._stream_seconds = 0.0
         self._events = 0
         self._matches = 0
-        self._checked: tuple[float, ...] = (0, 0, 0.0)  # hits, those refused, seconds
         self._state: Callable[[], tuple[dict[str, Any], dict[str, Any]]] | None = None
         if registry is None:
             ProcessCollector(registry=self.registry)
@@ -172,12 +170,6 @@ class Metrics(Collector):
         if len(self._streams) >= FOLD_AT or self._waiting >= FOLD_EVENTS:
             self.fold()
 
-    def record_checks(self, hits: int, refused: int, seconds: float) -> None:
-        """Record exact checks of hits whose boxes do not decide, in a batch or in a group of a stream."""
-        self._checks.append((hits, refused, seconds))
-        if len(self._checks) >= FOLD_AT:
-            self.fold()
-
     def fold(self) -> None:
         """Add the waiting records to the histograms and counters."""
         with self._lock:
@@ -189,8 +181,6 @@ class Metrics(Collector):
                 for size_class in np.unique(classes).tolist():
                     own = classes == size_class
                     self._add(size_class, seconds[own], sizes[own], seconds[own], int(matches[own].sum()))
-            for each in [self._checks.popleft() for _ in range(len(self._checks))]:
-                self._checked = tuple(total + one for total, one in zip(self._checked, each, strict=True))
             self._waiting = 0
             for record in [self._streams.popleft() for _ in range(len(self._streams))]:
                 mean = np.array([np.average(record.ended, weights=record.sizes)])
@@ -278,11 +268,7 @@ class Metrics(Collector):
             batches.add_metric([str(size_class)], count)
         yield batches
         yield CounterMetricFamily("rtfilter_events", "Events matched", self._events)
-        hits, refused, seconds = self._checked
         counts: list[tuple[str, str, float]] = [
-            ("exact_checks", "Hits that no box decides, held against the predicate", hits),
-            ("exact_checks_refused", "Hits that did not satisfy the predicate", refused),
-            ("exact_check_seconds", "Time of exact checks", seconds),
             ("events_refused", "Events refused, with the batch that they came in", self.refused_events),
             ("matches", "Matches found", self._matches),
             ("subscriptions_added", "Subscriptions added", self.added),
@@ -408,6 +394,13 @@ def _index_metrics(index: dict[str, Any]) -> Iterable[Metric]:
         ("ill_typed", "Values of events that are of another type than their attribute"),
     ):
         yield CounterMetricFamily(f"rtfilter_values_{key}", text, index[key])
+    for key, name, text in (
+        ("candidates", "exact_checks", "Candidates that no box decides, verified by the predicate"),
+        ("refused", "exact_checks_refused", "Candidates that did not satisfy the predicate"),
+        ("by_python", "exact_checks_by_python", "Candidates that compiled code did not decide"),
+        ("seconds", "exact_check_seconds", "Time of exact checks"),
+    ):
+        yield CounterMetricFamily(f"rtfilter_{name}", text, index["verified"][key])
     yield from _matcher_metrics(index.get("matcher", {}))
     gauges = {
         "boxes": "Distinct boxes in the index",
