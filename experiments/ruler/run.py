@@ -46,7 +46,9 @@ COLUMNS: Final = {
     "note": "",
 }
 PROBE: Final = 200
-"""Events that tell how many each one can be asked for."""
+"""Events of a program's first answer."""
+QUARTER: Final = 0.25
+"""Seconds that its other answers take, about, until it is warm."""
 
 Start = Callable[[], Program]
 
@@ -126,25 +128,33 @@ def _take_turns(
     """Ask all for the same events, round after round."""
     if not running:
         return
-    probes = {who: _ask(program, who, 0, min(PROBE, events))["seconds"] for who, program in running.items()}
-    affordable = given.seconds * min(PROBE, events) / max([1e-6, *probes.values()])
-    last = max(1, min(events, int(affordable)))
+    slowest = max(_warmed(program, who, events, given.warm) for who, program in running.items())
+    last = max(1, min(events, int(given.seconds / slowest)))
     times: dict[str, list[float]] = {who: [] for who in running}
-    for turn in range(given.warm + given.rounds):
+    for _ in range(given.rounds):
         answers = {who: _ask(program, who, 0, last) for who, program in running.items()}
         found = {who: answer["counts"] for who, answer in answers.items()}
         first = next(iter(found.values()))
         for who, counts in found.items():
             if counts != first:
                 raise ResultError(f"{who} finds other matches than {next(iter(found))}: {rows[who]}")
-        if turn >= given.warm:
-            for who, answer in answers.items():
-                times[who].append(1e6 * answer["seconds"] / last)
+        for who, answer in answers.items():
+            times[who].append(1e6 * answer["seconds"] / last)
     for who, taken in times.items():
         rows[who] |= {"us": median(taken), "events": last, "matches": sum(first.values()) / last}
         for peer, key in zip(PEERS, ("of_ruler", "of_quamina"), strict=True):
             if peer in times and peer != who:
                 rows[who][key] = median(a / max(b, 1e-9) for a, b in zip(taken, times[peer], strict=True))
+
+
+def _warmed(program: Program, who: str, events: int, seconds: float) -> float:
+    """Let a program answer for some seconds, in which Java compiles; returns its seconds for one event."""
+    count, spent, each = min(PROBE, events), 0.0, 0.0
+    while not spent or spent < seconds:
+        each = max(_ask(program, who, 0, count)["seconds"], 1e-6) / count
+        spent += each * count
+        count = max(1, min(events, int(QUARTER / each)))
+    return each
 
 
 def _ask(program: Program, who: str, first: int, last: int) -> dict[str, Any]:
@@ -184,7 +194,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--events", type=positive, default=20_000, help="at most (%(default)s)")
     parser.add_argument("--seconds", type=above_zero, default=2.0, help="for a turn (%(default)s)")
     parser.add_argument("--rounds", type=positive, default=5, help="turns that count (%(default)s)")
-    parser.add_argument("--warm", type=positive, default=2, help="turns before them (%(default)s)")
+    parser.add_argument("--warm", type=above_zero, default=5.0, help="seconds before them (%(default)s)")
     parser.add_argument("--limit", type=above_zero, default=120.0, help="seconds to add rules (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="seed of events and rules (%(default)s)")
     parser.add_argument("--out", type=new_file, help="JSON file for the results; continued if it is there")

@@ -11,7 +11,7 @@ from experiments.ruler.own import WAYS
 from experiments.ruler.peers import build_quamina, build_ruler
 from rtfilter import EventFilter, Schema
 
-GIVEN = argparse.Namespace(seed=1, limit=60.0, seconds=5.0, warm=1, rounds=2)
+GIVEN = argparse.Namespace(seed=1, limit=60.0, seconds=5.0, warm=0.01, rounds=2)
 SCHEMA = Schema(worlds.ATTRIBUTES)
 
 
@@ -103,7 +103,7 @@ def test_who_adds_too_few_rules_in_time_is_not_asked():
 
 @pytest.mark.slow
 def test_rtfilter_alone_is_measured_and_drawn(tmp_path, capsys):
-    few = ["--kinds", "exact", "--rules", "5", "--events", "50", "--rounds", "1", "--warm", "1"]
+    few = ["--kinds", "exact", "--rules", "5", "--events", "50", "--rounds", "1", "--warm", "0.01"]
     assert run.main([*few, "--out", str(tmp_path / "a.json"), "--figure", str(tmp_path / "a.png")]) == 0
     assert "rtfilter, 1000 a call" in capsys.readouterr().out
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
