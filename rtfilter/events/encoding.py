@@ -271,10 +271,11 @@ def string_code(text: str) -> tuple[int, int]:
 
 def _string_code(text: str) -> tuple[int, int]:
     data = utf8(text)
-    order = order_code(data)
     if len(data) > STRING_BYTES:
         digest = int.from_bytes(blake2b(data, digest_size=8).digest(), "big")
+        order = int.from_bytes(data[:STRING_BYTES], "big")
         return order, (digest & _SHORT_MASK) | (_SHORT_MASK + 1)
+    order = order_code(data)
     # Odd multipliers and xor-shifts are bijections modulo 2**51 and spread neighbours apart.
     code = ((order << 3) | len(data)) * 0x9E3779B97F4A7C15 & _SHORT_MASK
     code = (code ^ (code >> 27)) * 0xBF58476D1CE4E5B9 & _SHORT_MASK

@@ -129,7 +129,11 @@ class ScanMatcher:
         if len(points) == 1:
             return self._hits_of_one(points[0])
         points = points.T
-        return self._hits(np.concatenate([-points, points])[rows], rows)
+        if isinstance(rows, slice):
+            return self._hits(np.concatenate([-points, points]), rows)
+        first = int(np.searchsorted(rows, self._schema.dimensions))
+        upper = points[rows[first:] - self._schema.dimensions]
+        return self._hits(np.concatenate([-points[rows[:first]], upper]), rows)
 
     def _hits_of_one(self, point: FloatArray) -> Hits:
         """The boxes that contain one point. What takes longest is to call NumPy, so this calls it little."""
