@@ -597,10 +597,20 @@ class EventFilter:
             raise EventError("a batch is a list of dicts, an array or a table; for a single event use match")
         return self._checked(events, whole)
 
+    @property
+    def _names(self) -> frozenset[str] | None:
+        """The attributes that have to be read of events; None for all."""
+        held = self._subscriptions
+        return held.asked.names if held.matcher.takes.missing else None
+
+    def _text(self, events: Sequence[object]) -> EventTable:
+        """Read JSON texts of an event each, which are not counted if they are refused."""
+        return self._json.read(events, self._names, lone=False)
+
     def _checked(self, events: object, whole: bool = False, lone: bool = False) -> EventTable:
         try:
             held = self._subscriptions
-            names = held.asked.names if held.matcher.takes.missing and not whole else None
+            names = None if whole else self._names
             if type(events) not in NO_TEXT and is_text(events):
                 table = self._json.read(events, names, lone)
             else:

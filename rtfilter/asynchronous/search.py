@@ -8,6 +8,7 @@ from contextlib import closing, suppress
 from rtfilter.asynchronous.waiting import Answer
 from rtfilter.dtypes import AnyArray
 from rtfilter.errors import EventError
+from rtfilter.events.reading import TEXT
 from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
 
@@ -46,6 +47,8 @@ def _read(filter: EventFilter, batch: Sequence[Answer], tell: Tell) -> tuple[Eve
     read = filter.schema.read
     events = [answer.event for answer in batch]
     with suppress(Exception):  # an event may be any object
+        if all(isinstance(event, TEXT) for event in events):
+            return filter._text(events), batch
         if all(issubclass(kind, Mapping) for kind in set(map(type, events))):
             return read(events if len(events) > 1 else events[0]), batch
     good = [answer for answer in batch if _is_good(filter, answer.event)]

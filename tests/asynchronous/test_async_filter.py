@@ -397,6 +397,24 @@ def test_events_of_other_forms_are_matched(noted, pause):
 
 
 @WAYS
+def test_texts_are_one_batch_and_a_bad_one_fails_alone(noted, pause):
+    texts = ['{"price": 1.5}', b'{"price": 3.5}']
+
+    async def main():
+        async with AsyncFilter(noted, pause=pause) as alerts:
+            both = await asyncio.gather(*map(alerts.match, texts))
+            good, bad, mapping = await results(map(alerts.match, [texts[0], '{"price": }', event(3.5)]))
+            assert as_sets([*both, good, mapping]) == [
+                noted.expected(price) for price in (1.5, 3.5, 1.5, 3.5)
+            ]
+            assert isinstance(bad, EventError)
+            assert isinstance((await results(map(alerts.match, ["{}", "{}{}"])))[1], EventError)
+
+    run(main)
+    assert noted.batches[0] == [1.5, 3.5]
+
+
+@WAYS
 def test_each_refused_event_is_counted_once(pause):
     filter = Noted(metrics=True)
 
