@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
+from itertools import chain, compress
 from math import prod
 from typing import Any, Final, NamedTuple
 
@@ -130,37 +131,51 @@ def choices(
     EventError
         There are more than `MAX_CHOICES`, they are nested too deep, or one name has two values.
     """
-    if distinct and not placed and len(lists) == 1:
-        ((path, elements),) = lists.items()
-        found = _plain_choices(path, elements, names)
-        if found is not None:
-            return found
     return _Reader(names, row, distinct, placed).of_lists((), lists, 1)
 
 
-def _plain_choices(path: str, elements: Sequence[Any], names: frozenset[str]) -> list[Choice] | None:
-    """Return the distinct choices of one list of values or of flat dicts, much sooner; None for others."""
-    keys = _keys_below(path, names)
+def _columns(lists: Lists, names: frozenset[str], row: int) -> tuple[int, Mapping[str, list[object]]]:
+    """Return how many choices of elements there are, and the values of each attribute that lists may have.
+
+    Names are attributes of interest; `row` and errors as of `choices`. Equal choices may be one.
+    """
+    if len(lists) == 1:
+        ((path, elements),) = lists.items()
+        found = _plain_columns(path, elements, names)
+        if found is not None:
+            return found
+    own = choices(lists, names, row, distinct=True, placed=False)
+    return len(own), {name: [one.values.get(name) for one in own] for name in below(lists, [*names])}
+
+
+def _plain_columns(
+    path: str, elements: Sequence[Any], names: frozenset[str]
+) -> tuple[int, dict[str, list[object]]] | None:
+    """Return `_columns` of one list of values or of flat dicts, much sooner; None for others."""
+    keys, kinds = _keys_below(path, names), set(map(type, elements))
     if keys is None or len(elements) > MAX_CHOICES:
         return None
-    found: dict[Any, Choice] = {}
-    for element in elements:
-        kind = type(element)
-        if kind is dict:
-            values = {}
-            for key, name in keys:
-                value = element.get(key)
-                if value is not None:
-                    if type(value) not in ATOMS:
-                        return None
-                    values[name] = value
-        elif kind in ATOMS:
-            values = {path: element} if element is not None and path in names else {}
-        else:
-            return None
-        if values:  # 1 and True differ
-            found.setdefault((*values.items(), *map(type, values.values())), Choice(values, {}))
-    return list(found.values()) or [Choice({}, {})]
+    if kinds <= ATOMS:
+        there = [one for one in elements if one is not None] if path in names else []
+        columns: dict[str, list[object]] = {name: [None] * max(len(there), 1) for _, name in keys}
+        if path in names:
+            columns[path] = there or [None]
+        return max(len(there), 1), columns
+    if kinds != {dict}:
+        return None
+    columns = {name: [one.get(key) for one in elements] for key, name in keys}
+    kinds = set(map(type, chain.from_iterable(columns.values())))
+    if not kinds <= ATOMS:
+        return None
+    if path in names:
+        columns[path] = [None] * len(elements)
+    if columns and type(None) not in kinds and path not in names:
+        return len(elements), columns
+    # Where an element has nothing of interest, nothing is chosen.
+    some = [any(value is not None for value in values) for values in zip(*columns.values(), strict=True)]
+    if not all(some):
+        columns = {name: list(compress(column, some)) or [None] for name, column in columns.items()}
+    return max(sum(some), 1), columns
 
 
 @lru_cache(maxsize=1024)
@@ -346,22 +361,21 @@ def _with_some(table: EventTable, lists: Mapping[int, Lists], names: frozenset[s
 
 def _with_choices(table: EventTable, lists: Mapping[int, Lists], names: frozenset[str]) -> EventTable:
     count = len(table)
-    found = {row: choices(own, names, row, distinct=True, placed=False) for row, own in lists.items()}
+    found = {row: _columns(own, names, row) for row, own in lists.items()}
     counts = np.ones(count, np.int64)
-    for row, own in found.items():
-        counts[row] = len(own)
+    for row, (own, _) in found.items():
+        counts[row] = own
     offsets = np.concatenate([[0], np.cumsum(counts)])
     owner = np.repeat(np.arange(count), counts)
     points = table.points[owner]
     first = table.fields.places
     chosen: dict[str, dict[int, object]] = {}
-    ordered = [name for name in table.fields.names if name in names]
-    for row, own in found.items():
-        for name in below(lists[row], ordered):
+    for row, (own, columns) in found.items():
+        for name, values in columns.items():
             if name not in lists[row] and table.points[row, first[name]] != MISSING:
                 raise twice(name, row)
-            column, start = chosen.setdefault(name, {}), int(offsets[row])
-            column.update((start + at, choice.values.get(name)) for at, choice in enumerate(own))
+            start = int(offsets[row])
+            chosen.setdefault(name, {}).update(zip(range(start, start + own), values, strict=True))
     for field in table.fields:
         if field.name in chosen:
             start = first[field.name]
