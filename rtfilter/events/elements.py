@@ -350,13 +350,20 @@ def _with_some(table: EventTable, lists: Mapping[int, Lists], names: frozenset[s
         if own:
             kept[row] = own
     for paths, rows in unread.items():
+        left_out = _left_out(paths, table.fields.names, names)
         for field in table.fields:
-            if field.name not in names and below(paths, (field.name,)):
+            if field.name in left_out:
                 place = table.fields.places[field.name]
                 table.points[rows, place : place + field.width] = _UNREAD
     found = _with_choices(table, kept, names) if kept else table
     found.read = names
     return found
+
+
+@lru_cache(maxsize=1024)
+def _left_out(paths: frozenset[str], known: tuple[str, ...], names: frozenset[str]) -> frozenset[str]:
+    """Return those attributes, at or below some paths, that are not among some names."""
+    return frozenset(below(paths, [name for name in known if name not in names]))
 
 
 def _with_choices(table: EventTable, lists: Mapping[int, Lists], names: frozenset[str]) -> EventTable:

@@ -20,7 +20,7 @@ from rtfilter.errors import EventError
 from rtfilter.events.cells import encode_cell, encode_objects
 from rtfilter.events.encoding import MISSING, string_code
 from rtfilter.events.nesting import flatten, inner_paths
-from rtfilter.events.objects import read_dict, read_flat, read_list
+from rtfilter.events.objects import read_dict, read_flat, read_flat_dict, read_list
 from rtfilter.events.table import EventTable, Field, Fields, rests_one_by_one
 from rtfilter.text import shown
 
@@ -216,6 +216,8 @@ class _Narrow:
             flat.append(values)
             if own:
                 lists[row] = own
+        if len(events) == 1:
+            return read_flat_dict(self._all, flat[0], given[0], lists.get(0), self.names)
         return read_flat(self._all, flat, given, lists, self.names)
 
 

@@ -64,6 +64,20 @@ def read_dict(fields: Fields, event: Mapping[Any, object], names: frozenset[str]
     given = event
     if fields.paths is not None:
         event, lists = flatten(event, fields.paths)
+    table = read_flat_dict(fields, event, given, lists, names)
+    if table.read is not None:
+        table.again = partial(read_dict, fields, given)
+    return table
+
+
+def read_flat_dict(
+    fields: Fields,
+    event: Mapping[Any, Any],
+    given: Mapping[Any, object],
+    lists: dict[str, Any] | None,
+    names: frozenset[str] | None,
+) -> EventTable:
+    """Read an event that is flat already, with its lists; `given` has all the names that it had."""
     points = _plain_numbers(fields, event) if fields.numbers and type(event) is dict else None
     plain = points is not None
     if points is None:
@@ -76,8 +90,6 @@ def read_dict(fields: Fields, event: Mapping[Any, object], names: frozenset[str]
     table = EventTable(points, _Dicts(fields, (event,)), fields)
     if lists:
         table = with_choices(table, {0: lists}, None if fields.strict else names)
-        if table.read is not None:
-            table.again = partial(read_dict, fields, given)
     return table if plain and not fields.strict else look_at_objects(table, (given,))
 
 
