@@ -47,6 +47,8 @@ COLUMNS: Final = {
 }
 PROBE: Final = 200
 """Events of a program's first answer."""
+LEAST: Final = 0.1
+"""Seconds that a turn takes at least."""
 QUARTER: Final = 0.25
 """Seconds that its other answers take, about, until it is warm."""
 
@@ -132,19 +134,29 @@ def _take_turns(
     last = max(1, min(events, int(given.seconds / slowest)))
     times: dict[str, list[float]] = {who: [] for who in running}
     for _ in range(given.rounds):
-        answers = {who: _ask(program, who, 0, last) for who, program in running.items()}
-        found = {who: answer["counts"] for who, answer in answers.items()}
+        found = {}
+        for who, program in running.items():
+            found[who], each = _timed(program, who, last)
+            times[who].append(1e6 * each)
         first = next(iter(found.values()))
         for who, counts in found.items():
             if counts != first:
                 raise ResultError(f"{who} finds other matches than {next(iter(found))}: {rows[who]}")
-        for who, answer in answers.items():
-            times[who].append(1e6 * answer["seconds"] / last)
     for who, taken in times.items():
         rows[who] |= {"us": median(taken), "events": last, "matches": sum(first.values()) / last}
         for peer, key in zip(PEERS, ("of_ruler", "of_quamina"), strict=True):
             if peer in times and peer != who:
-                rows[who][key] = median(a / max(b, 1e-9) for a, b in zip(taken, times[peer], strict=True))
+                rows[who][key] = median(a / b for a, b in zip(taken, times[peer], strict=True))
+
+
+def _timed(program: Program, who: str, last: int) -> tuple[Any, float]:
+    """Ask a program as often as its clock needs; returns what it finds once, and its seconds for an event."""
+    spent, asked = 0.0, 0
+    while spent < LEAST:
+        answer = _ask(program, who, 0, last)
+        spent += answer["seconds"]
+        asked += last
+    return answer["counts"], spent / asked
 
 
 def _warmed(program: Program, who: str, events: int, seconds: float) -> float:
