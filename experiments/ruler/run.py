@@ -153,7 +153,7 @@ def _timed(program: Program, who: str, last: int) -> tuple[Any, float]:
     """Ask a program as often as its clock needs; returns what it finds once, and its seconds for an event."""
     spent, asked = 0.0, 0
     while spent < LEAST:
-        answer = _ask(program, who, 0, last)
+        answer = _ask(program, who, last)
         spent += answer["seconds"]
         asked += last
     return answer["counts"], spent / asked
@@ -163,15 +163,15 @@ def _warmed(program: Program, who: str, events: int, seconds: float) -> float:
     """Let a program answer for some seconds, in which Java compiles; returns its seconds for one event."""
     count, spent, each = min(PROBE, events), 0.0, 0.0
     while not spent or spent < seconds:
-        each = max(_ask(program, who, 0, count)["seconds"], 1e-6) / count
+        each = max(_ask(program, who, count)["seconds"], 1e-6) / count
         spent += each * count
         count = max(1, min(events, int(QUARTER / each)))
     return each
 
 
-def _ask(program: Program, who: str, first: int, last: int) -> dict[str, Any]:
-    way = who.removeprefix("rtfilter, ")
-    return program.ask(first=first, last=last, way=way)
+def _ask(program: Program, who: str, last: int) -> dict[str, Any]:
+    """Ask for the first events, so many of them."""
+    return program.ask(first=0, last=last, way=who.removeprefix("rtfilter, "))
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
