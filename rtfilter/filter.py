@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from rtfilter.changes import Changes
 from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import EventError, PredicateError, SnapshotError, UnknownSubscriptionError
-from rtfilter.events.reading import NO_TEXT, is_text, read_events
+from rtfilter.events.reading import is_text, read_events
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index import ready
@@ -611,7 +611,7 @@ class EventFilter:
         try:
             held = self._subscriptions
             names = None if whole else self._names
-            if type(events) not in NO_TEXT and is_text(events):
+            if is_text(events):
                 table = self._json.read(events, names, lone)
             else:
                 table = read_events(self.schema.fields, events, names)

@@ -85,10 +85,11 @@ class JsonReader:
         """Whether to look at all that the next events have."""
         if self._unseen > 0:
             return True
-        self._left -= 1
-        if self._left < 0:
-            self._left = EVERY - 1
-        return self._left == EVERY - 1
+        if self._left:
+            self._left -= 1
+            return False
+        self._left = EVERY - 1
+        return True
 
 
 class _Narrow:
@@ -116,23 +117,21 @@ class _Narrow:
         self._array = msgspec.json.Decoder(list[self._form.kind])  # type: ignore[name-defined]
         paths = dict(self._form.paths())
         self._plan = [(field, fields.places[field.name], attrgetter(paths[field.name])) for field in own]
-        self._steps = [(*field[:2], *field[3:5], place, get) for field, place, get in self._plan]
-        self._decode = self.decoder.decode
         self._blank = np.full((1, sum(field.width for field in fields)), MISSING)
 
     def read_one(self, text: Any) -> EventTable:
         """Read the only event of a text."""
         data = text if type(text) is bytes else _alone(text)
         try:
-            if not data.isascii():
-                data.decode()  # a decoder skips text without a look
-            event = self._decode(data)
+            _require_utf8(data)
+            event = self.decoder.decode(data)  # type: ignore[union-attr]
         except _UNREADABLE:
             return read_dict(self._all, _object(_alone(text)), self.names)
         points = self._blank.copy()
         values: dict[str, Sequence[object]] = {}
         try:
-            for name, family, low, high, place, get in self._steps:
+            for field, place, get in self._plan:
+                name, family, _, low, high, _ = field
                 value = get(event)
                 if value is None:
                     continue
@@ -143,7 +142,7 @@ class _Narrow:
                 elif type(value) is list:
                     return self._one_by_one([event])
                 else:
-                    points[0, place] = encode_cell(self._all[self._all.names.index(name)], value, 0)[0]
+                    points[0, place] = encode_cell(field, value, 0)[0]
                 values[name] = (value,)
         except (AttributeError, TypeError):  # of a list
             return self._one_by_one([event])

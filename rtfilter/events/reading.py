@@ -15,8 +15,7 @@ from rtfilter.text import listed
 
 TEXT: Final = (bytes, str, bytearray, memoryview)
 """Types of JSON text."""
-NO_TEXT: Final = frozenset((dict, np.ndarray, EventTable))
-"""Types of events that are none, for who has no time to ask `is_text`."""
+_MANY: Final = (list, tuple)
 
 
 def read_events(fields: Fields, events: object, names: frozenset[str] | None = None) -> EventTable:
@@ -36,7 +35,7 @@ def read_events(fields: Fields, events: object, names: frozenset[str] | None = N
         from rtfilter.events.json_text import read_json
 
         return read_json(fields, events)
-    if isinstance(events, list | tuple):
+    if isinstance(events, _MANY):
         return read_list(fields, events, names)
     return read_columns(fields, events)
 
@@ -45,7 +44,7 @@ def is_text(events: object) -> bool:
     """Whether events are given as JSON text, which `rtfilter.events.json_text` reads."""
     if isinstance(events, TEXT):
         return True
-    return isinstance(events, list | tuple) and len(events) > 0 and isinstance(events[0], TEXT)
+    return isinstance(events, _MANY) and len(events) > 0 and isinstance(events[0], TEXT)
 
 
 def _own(fields: Fields, table: EventTable) -> EventTable:

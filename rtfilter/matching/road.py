@@ -114,11 +114,16 @@ class Road:
                 matches = Matches(offsets, ids)
         if timed and self.choosing is not None and loads == counts.loads and len(searched):
             self.choosing.observe(searched, perf_counter() - begun)
-        if timed or (self.growing is not None and held.verified.by_python >= VERIFIED):
+        if timed or self._verified_much:
             self.look()
         if self.metrics is not None and len(events):
             self.metrics.record_whole(len(events), perf_counter() - arrival, len(ids))
         return matches
+
+    @property
+    def _verified_much(self) -> bool:
+        """Whether a filter that grows has verified so many candidates by Python that it looks at once."""
+        return self.growing is not None and self.subscriptions.verified.by_python >= VERIFIED
 
     def look(self) -> None:
         """Let a filter that grows look whether it should move; it looks again after some batches."""
@@ -170,7 +175,7 @@ class Road:
         timed = batch.done and next(self.untimed, True)
         if timed and self.choosing is not None:
             batch.tell(self.choosing)
-        if timed or (self.growing is not None and self.subscriptions.verified.by_python >= VERIFIED):
+        if timed or self._verified_much:
             self.look()
         if self.metrics is None or not batch.done:
             return
