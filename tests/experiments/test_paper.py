@@ -51,7 +51,8 @@ from rtfilter.scheduler import expected_random_response, relative_gain, shortest
 
 pytestmark = pytest.mark.xdist_group("paper")  # `measured` and `grown` are made once
 
-READING = Path(report.__file__).parents[1] / "report" / report.READING
+REPORT = Path(report.__file__).parents[1] / "report"
+READING = REPORT / report.READING
 
 TINY = CI.divided(10)._replace(
     sizes=CI.divided(10).sizes[::3],
@@ -859,12 +860,14 @@ def test_best_plans_are_drawn_in_three_orders(measured):
         assert "longest first" in labels, name
 
 
-@pytest.mark.slow
-def test_tables_fit_100_columns(pages):
-    for text in pages:
-        for block in text.split("```text\n")[1:]:
-            for line in block.partition("```")[0].splitlines():
-                assert len(line) <= 100, line
+@pytest.mark.parametrize("name", ["evaluation.md", "details.md"])
+def test_tables_fit_100_columns(name):
+    """Of the kept pages: how wide a table of a short run is depends on how much its times scatter."""
+    text = (REPORT / name).read_text()
+    tables = [block.partition("```")[0] for block in text.split("```text\n")[1:]]
+    assert tables
+    wide = [line for block in tables for line in block.splitlines() if len(line) > 100]
+    assert wide == []
 
 
 @pytest.mark.slow
