@@ -1,6 +1,6 @@
 """Data for `load_rules.py`: 50,000 rules in PostgreSQL, 10,000 event patterns in files, 3 % of them broken.
 
-With a DSN, such as "postgresql://localhost/alerts", and a folder, which is made.
+Takes a DSN, such as "postgresql://localhost/alerts", a folder, which is made, and another number of rules.
 """
 
 import json
@@ -31,18 +31,18 @@ def pattern(chance, broken):
     return {"symbol": [f"S{chance.randrange(1000)}", {"prefix": "U"}], "price": [price]}
 
 
-def main(dsn, folder):
+def main(dsn, folder, count=50_000):
     chance = random.Random(1)
     with psycopg.connect(dsn) as database, database.cursor() as cursor:
         cursor.execute(TABLE)
         with cursor.copy("COPY rules FROM STDIN") as rows:
-            for number in range(50_000):
+            for number in range(int(count)):
                 forms = BROKEN if number % 100 in (17, 50, 83) else GOOD
                 owner = Jsonb({"desk": chance.randrange(40)})
                 rows.write_row((f"rule-{number:05}", rule(chance, forms), owner))
     Path(folder).mkdir(exist_ok=True)
     for file in range(10):
-        patterns = [pattern(chance, number % 100 in (17, 50, 83)) for number in range(1000)]
+        patterns = [pattern(chance, number % 100 in (17, 50, 83)) for number in range(int(count) // 50)]
         Path(folder, f"patterns-{file}.json").write_text(json.dumps(patterns))
 
 

@@ -73,8 +73,9 @@ def test_every_help_has_examples_that_are_understood(capsys, command):
 
 
 @pytest.mark.slow
-def test_the_examples_work_when_pasted(capsys, tmp_path):
+def test_the_examples_work_when_pasted(capsys, monkeypatch, tmp_path):
     write_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "bin").mkdir()
     program = forks.executable(tmp_path / "bin", "rtfilter", "-m rtfilter")
     path = f"{program.parent}:{os.environ['PATH']}"
@@ -86,6 +87,9 @@ def test_the_examples_work_when_pasted(capsys, tmp_path):
             continue  # needs a server, or brokers: the tests of these have it
         runnable = line if shutil.which("jq") else line.replace(" | jq .height", "")
         runnable += f" {CHEAP}" if line.startswith("rtfilter replay") else ""
+        if not set(runnable) & set("|&<>*$"):  # a shell, and a process, would only take time
+            assert main(shlex.split(runnable)[1:]) == 0, runnable
+            continue
         done = subprocess.run(
             ["bash", "-e", "-o", "pipefail", "-c", runnable],
             cwd=tmp_path,

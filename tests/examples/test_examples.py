@@ -80,15 +80,15 @@ def test_the_job_of_spark_runs_by_itself(tmp_path):
 def test_rules_are_loaded_from_a_database_and_from_files(tmp_path):
     pytest.importorskip("psycopg")
     with postgresql.server() as dsn:
-        run("load_rules_data.py", [dsn, "patterns"], tmp_path)
+        run("load_rules_data.py", [dsn, "patterns", "5000"], tmp_path)
         said = run("load_rules.py", [dsn, "patterns"], tmp_path)
     assert said[:3] == [
-        "48,500 rules from the database",
-        "9,700 patterns from files",
-        "1,800 cannot be used, such as",
+        "4,850 rules from the database",
+        "970 patterns from files",
+        "180 cannot be used, such as",
     ]
     assert said[3].startswith("row 17, id 'rule-00017': ")
-    assert any(line.startswith("row 9983, id 'patterns-9.json:983': ") for line in said)
+    assert any(line.startswith("row 983, id 'patterns-9.json:83': ") for line in said)
 
 
 def test_all_are_run_and_short():

@@ -103,6 +103,7 @@ def test_memory_of_descendants_is_seen():
     assert len(found) >= 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_the_ways_find_the_same(spark, tmp_path, monkeypatch, apart):
     """In this process, or each in one of its own as when they are measured."""

@@ -69,7 +69,7 @@ def doubled_in_place(lent):
     return first.sum() + second.sum()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_borrowed_arrays_are_those_given():
     first, second = np.arange(5.0), np.arange(7.0)
     assert doubled_in_place((first, (second, np.arange(3)))) == 20 + 42

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from lengths import long_but
 from rtfilter.index import ready
 from rtfilter.index.kernels import cache, counts
 
@@ -179,7 +180,7 @@ while not __import__("pathlib").Path(sys.argv[1], "pid").exists():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("end", ["exit", "wait"])
+@pytest.mark.parametrize("end", long_but(["exit", "wait"], ["exit"]))
 def test_no_process_is_left_by_one_that_ended(tmp_path, end):
     """It ends with its parent, however the parent ends."""
     (tmp_path / "ready_kernels.py").write_text(

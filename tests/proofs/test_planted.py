@@ -61,6 +61,7 @@ def test_what_is_kept_is_of_this_list():
         assert row["test"].startswith(tuple(test.partition("[")[0] for test in fault.tests))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_fault_is_planted_in_a_copy_and_one_that_nobody_notices_is_told():
     fault = next(fault for fault in FAULTS if fault.room == "scheduler")

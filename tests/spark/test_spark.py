@@ -46,6 +46,7 @@ def test_more_partitions_than_events(spark, alerts, rows, events):
     assert pairs(result) == expected(alerts, rows[:events])
 
 
+@pytest.mark.long
 def test_plans_that_spark_changes_find_the_same(spark, alerts, rows):
     name = "spark.sql.adaptive.enabled"
     before = spark.conf.get(name)

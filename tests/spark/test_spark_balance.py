@@ -106,6 +106,7 @@ def plan(result):
     return result._jdf.queryExecution().executedPlan().toString()
 
 
+@pytest.mark.long
 def test_even_events_stay_where_they_are(spark, crowd, tmp_path):
     values = points(300, 300)
     events = spark.read.parquet(written(tmp_path / "events", values[::2], values[1::2]))
@@ -242,6 +243,7 @@ def test_a_look_into_files_sees_all_of_a_partition(spark, crowd, tmp_path, no_jo
     assert found.visits.tolist() == [crowd.workload(values).sum()]
 
 
+@pytest.mark.long
 def test_a_job_looks_where_the_driver_would_read_something_else(spark, crowd, tmp_path, monkeypatch):
     path = written(tmp_path / "events", points(30, 10))
     filter = EventFilter(Schema({"x": float, "y": float, "X": float, "w": float}))

@@ -176,6 +176,7 @@ def test_a_stage_leaves_bad_events_out_and_counts_them(spark, index, told, balan
         )
 
 
+@pytest.mark.long
 def test_tracking_goes_on_after_a_bad_event(spark, index, tmp_path):
     spark.createDataFrame(ROWS[1:], KINDS).write.json(str(tmp_path / "events"))
     source = spark.readStream.schema(KINDS).json(str(tmp_path / "events"))
@@ -197,6 +198,7 @@ RULES = [
 RULE = "id int, where string, metadata string"
 
 
+@pytest.mark.long
 def test_an_index_is_built_of_what_can_be_used(spark, tmp_path, told):
     rules, bad = spark.createDataFrame(RULES, RULE), []
     index = build_sharded(rules, tmp_path / "index", SCHEMA, shards=1, on_error=bad.append)

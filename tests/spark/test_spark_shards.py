@@ -230,6 +230,7 @@ def test_versions_share_untouched_shards_and_old_ones_stay(spark, built, tmp_pat
     assert ShardedIndex.open(tmp_path / "index", 2) == longer
 
 
+@pytest.mark.long
 def test_shards_that_grow_are_cut(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(shards, "LEAST", 10)
     low, high = boxes(400)
@@ -322,6 +323,7 @@ def test_updates_leave_only_what_versions_name(spark, tmp_path, monkeypatch):
         index.expire(0)
 
 
+@pytest.mark.long
 def test_mistakes_change_nothing(spark, built, tmp_path):
     _, index, path = built
     low, high = boxes(4)

@@ -82,7 +82,7 @@ KINDS = "Key string, ID int, Price double, At struct<Depth: int>"
 ROW = ("a", 7, 2.0, (3,))
 
 
-def test_frames_and_streams_resolve_names_as_spark_does(spark, filter, tmp_path):
+def test_frames_resolve_names_as_spark_does(spark, filter, tmp_path):
     events = spark.createDataFrame([ROW], KINDS)
     result = match_frame(events, filter)
     assert result.columns == ["id", "subscription"]
@@ -91,6 +91,12 @@ def test_frames_and_streams_resolve_names_as_spark_does(spark, filter, tmp_path)
     seen = []
     MatchStage(tmp_path / "index", lambda matches, number: seen.extend(matches.collect()))(events, 0)
     assert sorted(seen) == [(7, 0), (7, 1)]
+
+
+@pytest.mark.long
+def test_streams_and_shards_resolve_names_as_spark_does(spark, filter, tmp_path):
+    events = spark.createDataFrame([ROW], KINDS)
+    filter.save(tmp_path / "index")
     events.write.json(str(tmp_path / "events"))
     source = spark.readStream.schema(KINDS).json(str(tmp_path / "events"))
     changes = track_stream(source, tmp_path / "index", "key", order="id")

@@ -128,6 +128,7 @@ def test_metrics_are_scraped():
     assert 'rtfilter_spark_batch_seconds_bucket{le="0.25",size_class="64"} 0.0' in text
 
 
+@pytest.mark.long
 def test_a_batch_sees_the_newest_version(spark, tmp_path):
     filter, seen = line(3), []
     filter.save(tmp_path / "index")
