@@ -45,11 +45,11 @@ _INFINITE = "is infinite or beyond float64; leave it out or clip it"
 
 
 def assemble(parts: Sequence[FloatArray], count: int) -> FloatArray:
-    """Join encoded columns, each float64 (n,) or (n, 2), into points, float64 (n, D); n is `count`."""
-    points = np.empty((count, sum(1 if part.ndim == 1 else 2 for part in parts)), np.float64)
+    """Join encoded columns, each float64 (n,) or (n, width), into points, float64 (n, D); n is `count`."""
+    widths = [1 if part.ndim == 1 else part.shape[1] for part in parts]
+    points = np.empty((count, sum(widths)), np.float64)
     at = 0
-    for part in parts:
-        width = 1 if part.ndim == 1 else 2
+    for part, width in zip(parts, widths, strict=True):
         points[:, at : at + width] = part.reshape(count, width)
         at += width
     points += 0.0  # -0.0 and 0.0 become the same coordinate
@@ -57,7 +57,7 @@ def assemble(parts: Sequence[FloatArray], count: int) -> FloatArray:
 
 
 def encode_objects(field: Field, values: Sequence[Any], kinds: Set[type] | None = None) -> FloatArray:
-    """Encode n Python objects; returns float64 (n,), for strings (n, 2).
+    """Encode n Python objects; returns float64 (n,), for strings (n, 3).
 
     `kinds` are their types, if they are known.
 
@@ -71,19 +71,19 @@ def encode_objects(field: Field, values: Sequence[Any], kinds: Set[type] | None 
     if _NONE in kinds:
         there = [row for row, value in enumerate(values) if value is not None]
         if not there:
-            return np.full((len(values), 2) if field.width == 2 else len(values), MISSING)
+            return np.full((len(values), field.width) if field.width > 1 else len(values), MISSING)
         some = _encode_plain(field, [values[row] for row in there], kinds - {_NONE})
         if some is not None:
             found = np.full((len(values), field.width), MISSING)
             found[there] = some.reshape(len(there), field.width)
-            return found if field.width == 2 else found[:, 0]
+            return found if field.width > 1 else found[:, 0]
     else:
         plain = _encode_plain(field, values, kinds)
         if plain is not None:
             return plain
     cells = [encode_cell(field, value, row) for row, value in enumerate(values)]
     encoded = np.array(cells, np.float64).reshape(len(values), field.width)
-    return encoded if field.width == 2 else encoded[:, 0]
+    return encoded if field.width > 1 else encoded[:, 0]
 
 
 def _encode_plain(field: Field, values: Sequence[Any], kinds: Set[type]) -> FloatArray | None:
@@ -98,12 +98,12 @@ def _encode_plain(field: Field, values: Sequence[Any], kinds: Set[type]) -> Floa
         return coordinates if inside else None
     if field.family == "str" and kinds <= _STRINGS:
         codes = chain.from_iterable(map(string_code, values))
-        return np.fromiter(codes, np.float64, 2 * len(values)).reshape(len(values), 2)
+        return np.fromiter(codes, np.float64, 3 * len(values)).reshape(len(values), 3)
     return None
 
 
 def encode_cell(field: Field, value: Any, row: int) -> tuple[float, ...]:
-    """Encode one value of any type; returns one coordinate, for a string two.
+    """Encode one value of any type; returns one coordinate, for a string three.
 
     Parameters
     ----------

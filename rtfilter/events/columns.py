@@ -250,8 +250,8 @@ def encode_array(field: Field, values: AnyArray, missing: BoolArray | None) -> C
         coordinates = np.where(absent, MISSING, np.where(alien, ALIEN, exact.astype(np.float64)))
     else:
         coordinates = np.where(absent, MISSING, ALIEN)
-    if field.width == 2:
-        coordinates = np.repeat(coordinates[:, None], 2, axis=1)
+    if field.width > 1:
+        coordinates = np.repeat(coordinates[:, None], field.width, axis=1)
 
     def value(index: int) -> object:
         if absent[index]:

@@ -1,6 +1,6 @@
 """From attribute values to coordinates: which values are comparable, and their coordinates.
 
-Every attribute takes one coordinate of a float64 point, a string attribute two. Besides ordinary values
+Every attribute takes one coordinate of a float64 point, a string attribute three. Besides ordinary values
 a coordinate can be `MISSING` (below every value) or `ALIEN` (above every value), so that one test of a
 closed box per dimension covers absent and ill-typed values too. The normative text is
 `docs/predicates.md`.
@@ -38,7 +38,7 @@ EXACT: Final = 2**53
 STRING_BYTES: Final = 6
 """A string of at most this many UTF-8 bytes is encoded without loss."""
 ORDER_MAX: Final = 256**STRING_BYTES - 1
-"""Largest `order` coordinate of a string."""
+"""Largest `order` coordinate of a string, and largest `ending`."""
 _SHORT_BITS: Final = 51  # 6 bytes, and 3 bits for the length: "a" and "a\0" differ
 _SHORT_MASK: Final = 2**_SHORT_BITS - 1
 IDENTITY_MAX: Final = 2 ** (_SHORT_BITS + 1) - 1
@@ -259,27 +259,37 @@ def _nearest_bytes(data: bytes, up: bool, pending: _Ranges) -> bytes | None:
     return None
 
 
-def string_code(text: str) -> tuple[int, int]:
-    """Return the two coordinates (order, identity) of a string, the same in every process.
+def ending_code(folded: str) -> int:
+    """Return the last 6 bytes of a text without case, from the last to the first, padded with zeros.
+
+    An integer in [0, `ORDER_MAX`]. It is monotone in the reversed text, as `order_code` is in the text.
+    """
+    return int.from_bytes(utf8(folded[-STRING_BYTES:])[-STRING_BYTES:].rjust(STRING_BYTES, b"\0"), "little")
+
+
+def string_code(text: str) -> tuple[int, int, int]:
+    """Return the three coordinates (order, identity, ending) of a string, the same in every process.
 
     `order` is monotone in the string. `identity` is injective on strings of at most 6 UTF-8 bytes and
-    spreads them over [0, 2**51); longer strings get a hash in [2**51, 2**52).
+    spreads them over [0, 2**51); longer strings get a hash in [2**51, 2**52). `ending` is that of the string
+    without case, see `ending_code`.
     """
     # The cache is bounded by count; long texts would make it large, and they seldom repeat.
     return _cached_code(text) if len(text) <= 256 else _string_code(text)
 
 
-def _string_code(text: str) -> tuple[int, int]:
+def _string_code(text: str) -> tuple[int, int, int]:
     data = utf8(text)
+    ending = ending_code(text[-STRING_BYTES:].casefold())  # each character has a fold of its own
     if len(data) > STRING_BYTES:
         digest = int.from_bytes(blake2b(data, digest_size=8).digest(), "big")
         order = int.from_bytes(data[:STRING_BYTES], "big")
-        return order, (digest & _SHORT_MASK) | (_SHORT_MASK + 1)
+        return order, (digest & _SHORT_MASK) | (_SHORT_MASK + 1), ending
     order = order_code(data)
     # Odd multipliers and xor-shifts are bijections modulo 2**51 and spread neighbours apart.
     code = ((order << 3) | len(data)) * 0x9E3779B97F4A7C15 & _SHORT_MASK
     code = (code ^ (code >> 27)) * 0xBF58476D1CE4E5B9 & _SHORT_MASK
-    return order, code ^ (code >> 26)
+    return order, code ^ (code >> 26), ending
 
 
 _cached_code = lru_cache(maxsize=65_536)(_string_code)

@@ -136,7 +136,7 @@ class _Narrow:
                 if value is None:
                     continue
                 if family == "str":
-                    points[0, place], points[0, place + 1] = string_code(value)
+                    points[0, place], points[0, place + 1], points[0, place + 2] = string_code(value)
                 elif family == "number" and low <= value <= high:
                     points[0, place] = value + 0.0  # -0.0 and 0.0 become the same coordinate
                 elif type(value) is list:

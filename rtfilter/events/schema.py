@@ -104,8 +104,8 @@ class Attribute:
 
     @property
     def width(self) -> int:
-        """Number of coordinates: 2 for a string (order, identity), else 1."""
-        return 2 if self.type is str else 1
+        """Number of coordinates: 3 for a string (order, identity, ending), else 1."""
+        return 3 if self.type is str else 1
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -216,7 +216,7 @@ class Schema:
 
     Notes
     -----
-    Immutable. A schema with k attributes of which s are strings has ``dimensions`` = k + s coordinates.
+    Immutable. A schema with k attributes of which s are strings has ``dimensions`` = k + 2s coordinates.
     """
 
     def __init__(

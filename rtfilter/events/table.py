@@ -62,7 +62,7 @@ class Field(NamedTuple):
     @property
     def width(self) -> int:
         """Number of coordinates."""
-        return 2 if self.family == "str" else 1
+        return 3 if self.family == "str" else 1
 
     def outside(self, values: AnyArray) -> BoolArray:
         """Whether numbers, (n,) of integers or float64, exactly as they are, lie outside; NaN does."""

@@ -293,6 +293,8 @@ def _widened(boxes: Boxes, schema: Schema) -> Boxes:
             for row in np.flatnonzero(low[:, at + 1] < high[:, at + 1]).tolist():
                 low[row, at], high[row, at] = order_gaps(low[row, at], high[row, at])
                 low[row, at + 1], high[row, at + 1] = -np.inf, np.inf
+            # Endings of what is exact are free, so that they tell nothing of what lies inside.
+            low[:, at + 2], high[:, at + 2] = -np.inf, np.inf
     return Boxes(np.minimum(low, boxes.low), np.maximum(high, boxes.high), boxes.exact)
 
 

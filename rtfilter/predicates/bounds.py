@@ -91,7 +91,7 @@ def compile_bounds(low: Any, high: Any, schema: Schema) -> Bounds:
     # -0.0 has become 0.0, so that equal boxes have equal bytes.
     if schema.dimensions > len(schema.names):
         widths = np.array([attribute.width for attribute in schema.attributes.values()])
-        bounded = (low != MISSING) & (widths == 2)
+        bounded = (low != MISSING) & (widths > 1)
         if bounded.any():
             row, at = map(int, np.argwhere(bounded)[0])
             raise PredicateError.about(schema.names[at], NO_STRING, row=row)

@@ -25,6 +25,7 @@ from rtfilter.events.encoding import (
     MISSING,
     ORDER_MAX,
     STRING_BYTES,
+    ending_code,
     order_code,
     string_code,
     utf8,
@@ -33,7 +34,9 @@ from rtfilter.events.schema import Schema
 from rtfilter.predicates.comparison import Comparison
 from rtfilter.predicates.constraints import COMPARE, FORMS, Constraint, Filter, Test
 from rtfilter.predicates.elements import asks_for_every
+from rtfilter.predicates.letters import fold
 from rtfilter.predicates.letters import starts as caseless_starts
+from rtfilter.predicates.like import end as like_end
 from rtfilter.predicates.like import start as like_start
 from rtfilter.predicates.narrowing import implied, is_lowered, lowered
 from rtfilter.predicates.networks import network_starts
@@ -60,6 +63,12 @@ _STARTS: Final[dict[str, Callable[[str], list[str]]]] = {
     "cidr": lambda network: network_starts(network, STRING_BYTES),
 }
 """How strings can begin that satisfy an operator of `FORMS`; nothing is known of their complements."""
+ENDINGS: Final[dict[str, Callable[[str], tuple[float, float]]]] = {
+    "like": lambda pattern: ending_range(fold(like_end(pattern))),
+    "like ignore case": lambda pattern: ending_range(like_end(pattern)),
+    "ignore case": lambda folded: (ending_code(folded),) * 2,
+}
+"""The first and the last `ending` coordinate of the strings that satisfy an operator of `FORMS`."""
 
 
 Ends = tuple[tuple[float, ...], tuple[float, ...]]
@@ -161,7 +170,7 @@ _WIDEST: Final[dict[str, tuple[Any, Any]]] = {
     "number": (LOWEST, HIGHEST),
     "timestamp": (-float(2**63), float(2**63)),
     "bool": (0.0, 1.0),
-    "str": ((0.0, 0.0), (float(ORDER_MAX), float(IDENTITY_MAX))),
+    "str": ((0.0, 0.0, 0.0), (float(ORDER_MAX), float(IDENTITY_MAX), float(ORDER_MAX))),
 }
 """The coordinates of all values of each family."""
 
@@ -333,15 +342,19 @@ def _boolean(constraints: list[Constraint]) -> list[Piece]:
 
 
 def _text(constraints: list[Constraint]) -> list[Piece]:
-    """Strings: `order` serves ranges and prefixes, `identity` equality; both are exact up to 6 bytes."""
+    """Strings: `order` serves ranges and prefixes, `identity` equality; both are exact up to 6 bytes.
+
+    `ending` only narrows what has to be verified: patterns, and what leaves case aside.
+    """
     chosen = _chosen(constraints)
     if chosen is not None:
         exact_of = {string_code(text): len(utf8(text)) <= STRING_BYTES for text in chosen}
         return [
-            Piece((float(order), float(identity)), (float(order), float(identity)), exact)
-            for (order, identity), exact in exact_of.items()
+            Piece((float(order), float(identity), -inf), (float(order), float(identity), inf), exact)
+            for (order, identity, _), exact in exact_of.items()
         ]
     low, high, exact = 0, ORDER_MAX, True
+    ending: tuple[float, float] = (-inf, inf)
     cuts: list[tuple[float, float]] = []
     holes: set[int] = set()
     wanted: list[list[tuple[float, float]]] = []
@@ -352,6 +365,9 @@ def _text(constraints: list[Constraint]) -> list[Piece]:
             exact = False
             if operator in _STARTS:
                 wanted.append(sorted({text_range(utf8(text)) for text in _STARTS[operator](value)}))
+            if operator in ENDINGS:
+                first, last = ENDINGS[operator](value)
+                ending = max(ending[0], first), min(ending[1], last)
             continue
         if operator in ("<>", "not in"):
             for text in (value,) if operator == "<>" else value:
@@ -379,11 +395,16 @@ def _text(constraints: list[Constraint]) -> list[Piece]:
     orders = _gaps(low, high, sorted(cuts))
     for ranges in wanted:
         orders = _common(orders, ranges)
+    if ending[0] > ending[1]:
+        return []
     if not holes:
-        return [Piece((a, -inf), (b, inf), exact) for a, b in orders]
+        return [Piece((a, -inf, ending[0]), (b, inf, ending[1]), exact) for a, b in orders]
     identities = _gaps(0, IDENTITY_MAX, [(hole - 1, hole + 1) for hole in sorted(holes)])
     both = [_merge([Piece((a,), (b,), exact) for a, b in gaps], MAX_SPLIT) for gaps in (orders, identities)]
-    return [Piece(o.low + i.low, o.high + i.high, o.exact and i.exact) for o, i in product(*both)]
+    return [
+        Piece((*o.low, *i.low, ending[0]), (*o.high, *i.high, ending[1]), o.exact and i.exact)
+        for o, i in product(*both)
+    ]
 
 
 _VALUES: Final = {"number": _ordinal, "timestamp": _ordinal, "bool": _boolean, "str": _text}
@@ -393,6 +414,14 @@ def text_range(start: bytes) -> tuple[int, int]:
     """Return the first and the last `order` coordinate of the strings that begin with some bytes."""
     code = order_code(start)
     return code, code + 256 ** max(STRING_BYTES - len(start), 0) - 1
+
+
+def ending_range(folded: str) -> tuple[float, float]:
+    """Return the first and the last `ending` coordinate of the strings that end with a text but for case."""
+    if not folded:
+        return -inf, inf
+    code = ending_code(folded)
+    return code, code + 256 ** max(STRING_BYTES - len(utf8(folded)), 0) - 1
 
 
 def _common(one: list[tuple[float, float]], two: list[tuple[float, float]]) -> list[tuple[float, float]]:

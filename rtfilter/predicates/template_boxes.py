@@ -23,7 +23,7 @@ from rtfilter.events.encoding import (
     utf8,
 )
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.boxes import ENDS, MAX_BOXES, MAX_SPLIT, Boxes, pieces_of, text_range
+from rtfilter.predicates.boxes import ENDINGS, ENDS, MAX_BOXES, MAX_SPLIT, Boxes, pieces_of, text_range
 from rtfilter.predicates.comparison import Comparison
 from rtfilter.predicates.like import start as like_start
 from rtfilter.predicates.narrowing import implied
@@ -175,25 +175,28 @@ def _texts(hole: Hole, columns: list[list[Any]]) -> _Sides:
 
 
 _Ends = tuple[FloatArray, FloatArray, BoolArray]
-"""Low and high ends, float64 (n, 2), and whether they are exact, bool (n,)."""
+"""Low and high ends, float64 (n, 3), and whether they are exact, bool (n,)."""
 
 
 def _equal(texts: list[str]) -> _Ends:
-    codes: FloatArray = np.array(list(map(string_code, texts)), np.float64)
-    return codes, codes, codes[:, 1] <= IDENTITY_MAX // 2  # short strings have the lower half
+    low: FloatArray = np.array(list(map(string_code, texts)), np.float64)
+    high = low.copy()
+    low[:, 2], high[:, 2] = -inf, inf
+    return low, high, low[:, 1] <= IDENTITY_MAX // 2  # short strings have the lower half
 
 
 def _beginning(texts: list[str]) -> _Ends:
     starts = list(map(utf8, texts))
     ranges: FloatArray = np.array(list(map(text_range, starts)), np.float64)
     sharp = [len(start) <= STRING_BYTES and not start.endswith(b"\0") for start in starts]
-    low, high = np.full(ranges.shape, -inf), np.full(ranges.shape, inf)
+    low, high = np.full((len(starts), 3), -inf), np.full((len(starts), 3), inf)
     low[:, 0], high[:, 0] = ranges.T
     return low, high, np.array(sharp, np.bool_)
 
 
 def _alike(patterns: list[str]) -> _Ends:
     low, high, exact = _beginning(list(map(like_start, patterns)))
+    low[:, 2], high[:, 2] = np.array(list(map(ENDINGS["like"], patterns)), np.float64).T
     return low, high, np.zeros_like(exact)
 
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from rtfilter.spark.blocks import Batches
 
 #: Name and number of the format of the files of versions.
-FORMAT = "rtfilter.sharded", 1
+FORMAT = "rtfilter.sharded", 2
 #: Seconds after which files that no version names are removed.
 ABANDONED = 86_400.0
 #: Subscriptions of a shard, unless told otherwise.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from math import inf
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from rtfilter.dtypes import AnyArray
 from rtfilter.errors import SnapshotError
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import BoxColumns, Filters
-from rtfilter.matchers.port import Savable
+from rtfilter.matchers.port import Matcher, Savable
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of, name_of
 from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.predicates.store import PredicateStore
@@ -20,6 +21,11 @@ from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.ids import KINDS
 from rtfilter.subscriptions.labels import Labels
 from rtfilter.text import shown
+
+TEXT_COORDINATES: Final = 3
+"""Coordinates of a text; snapshots that do not say have two of them."""
+_OPEN: Final = (("box_low", -inf), ("box_high", inf))
+"""The saved sides of boxes, and where each bounds nothing."""
 
 
 def to_arrays(held: Subscriptions) -> tuple[dict[str, Any], dict[str, AnyArray]]:
@@ -40,6 +46,7 @@ def to_arrays(held: Subscriptions) -> tuple[dict[str, Any], dict[str, AnyArray]]
     plain = held.labels.names is None and held.labels.deadlines is None
     meta = {
         "schema": held.schema.to_json(),
+        "text_coordinates": TEXT_COORDINATES,
         # Former versions know neither names nor deadlines: without this they refuse what they would misread.
         "next_id" if plain else "next_handle": held.next_id,
         "version": held.version,
@@ -81,10 +88,13 @@ def from_arrays(
     next_id = meta["next_handle"] if "next_handle" in meta else meta["next_id"]
     if content not in ("arrays", "boxes", "predicates") or not 0 <= next_id < 2**63:
         raise ValueError(f"content {shown(content)} or next id {shown(next_id)} cannot be")
+    lacks = _lacking_endings(known) if meta.get("text_coordinates") is None else []
+    if lacks and content == "boxes":
+        arrays = {**arrays, **{side: _with_endings(arrays[side], lacks, end) for side, end in _OPEN}}
     if content == "arrays":
         if not isinstance(made, Savable):
             raise SnapshotError(f"{saved!r} saved arrays of its own; open it with that matcher")
-        made = type(made).from_arrays(known, arrays)
+        made = _rebuilt(made, known, arrays) if lacks else type(made).from_arrays(known, arrays)
     # Snapshots of former versions do not say: there, all were integers.
     saved_kind = meta.get("ids", "int" if next_id else None)
     if saved_kind is not None and saved_kind not in list(KINDS):
@@ -115,6 +125,35 @@ def from_arrays(
     if matcher is None or (name_of(matcher) == name_of(own) and _has_options(held, matcher)):
         return held
     return held.with_matcher(matcher)
+
+
+def _lacking_endings(schema: Schema) -> list[int]:
+    """Where in boxes of former versions a coordinate is to be put in, as `np.insert` takes it.
+
+    Texts had two coordinates there, order and identity; `ending`, which they lacked, follows these.
+    """
+    texts = [schema.offsets[name] for name, one in schema.attributes.items() if one.family == "str"]
+    return [place - before + 2 for before, place in enumerate(texts)]
+
+
+def _with_endings(side: AnyArray, lacks: list[int], end: float) -> AnyArray:
+    """One side of boxes of former versions, float64 (m, D), with endings that bound nothing."""
+    if side.ndim != 2 or max(lacks) > side.shape[1]:
+        raise ValueError("the boxes do not fit the schema")
+    found: AnyArray = np.insert(side, lacks, end, axis=1)
+    return found
+
+
+def _rebuilt(empty: Savable, schema: Schema, arrays: Mapping[str, AnyArray]) -> Matcher:
+    """The matcher that a former version saved, of the class of an empty one, built again."""
+    lacks = _lacking_endings(schema)
+    plain = Schema({f"coordinate{place}": float for place in range(schema.dimensions - len(lacks))})
+    former = type(empty).from_arrays(plain, arrays)
+    ids, low, high, exact = former.content().boxes()
+    low, high = _with_endings(low, lacks, -inf), _with_endings(high, lacks, inf)
+    made: Matcher = type(empty)(schema, **former.options)  # type: ignore[call-arg]
+    made.add(Filters.of_boxes(schema, BoxColumns(ids, low, high, exact)))
+    return made
 
 
 def _has_options(held: Subscriptions, matcher: Factory) -> bool:

@@ -35,6 +35,7 @@ from rtfilter.events.encoding import (
     LOWEST,
     MISSING,
     ORDER_MAX,
+    ending_code,
     microseconds,
     number,
     string_code,
@@ -67,10 +68,10 @@ class Nowhere(tzinfo):
 # Schema
 
 
-def test_dimensions_count_strings_twice():
+def test_dimensions_count_strings_three_times():
     assert MIXED.names == ("price", "symbol", "ok", "at")
-    assert MIXED.dimensions == 5
-    assert MIXED.offsets == {"price": 0, "symbol": 1, "ok": 3, "at": 4}
+    assert MIXED.dimensions == 6
+    assert MIXED.offsets == {"price": 0, "symbol": 1, "ok": 4, "at": 5}
 
 
 def test_json_round_trip():
@@ -296,8 +297,8 @@ def test_points_of_a_dict():
 
 
 def test_missing_and_alien_values():
-    assert MIXED.encode({"symbol": None}).tolist() == [[MISSING] * 5]
-    assert MIXED.encode({"price": "3", "symbol": 3, "ok": 1, "at": 5}).tolist() == [[ALIEN] * 5]
+    assert MIXED.encode({"symbol": None}).tolist() == [[MISSING] * 6]
+    assert MIXED.encode({"price": "3", "symbol": 3, "ok": 1, "at": 5}).tolist() == [[ALIEN] * 6]
 
 
 @cases(
@@ -451,9 +452,10 @@ def test_string_codes_keep_order_and_identity(texts):
     orders = [codes[text][0] for text in ordered]
     assert orders == sorted(orders)
     assert all(
-        0 <= order <= ORDER_MAX and 0 <= identity <= IDENTITY_MAX for order, identity in codes.values()
+        0 <= order <= ORDER_MAX and 0 <= identity <= IDENTITY_MAX and 0 <= ending <= ORDER_MAX
+        for order, identity, ending in codes.values()
     )
-    assert all(float(code) == code for pair in codes.values() for code in pair)
+    assert all(float(code) == code for own in codes.values() for code in own)
     short = [text for text in texts if len(text.encode("utf-8", "surrogatepass")) <= 6]
     assert len({codes[text][1] for text in short}) == len(short)
     assert all((codes[text][1] <= IDENTITY_MAX // 2) == (text in short) for text in texts)
@@ -461,9 +463,18 @@ def test_string_codes_keep_order_and_identity(texts):
 
 def test_string_codes_are_the_same_in_every_process():
     """Snapshots and Spark executors depend on them: these numbers must never change."""
-    assert string_code("") == (0, 0)
-    assert string_code("ACME") == (71757314981888, 560184204144293)
-    assert string_code("a longer string") == (106791886089831, 2437905205973531)
+    assert string_code("") == (0, 0, 0)
+    assert string_code("ACME") == (71757314981888, 560184204144293, 111520493142016)
+    assert string_code("a longer string") == (106791886089831, 2437905205973531, 113723913172083)
+
+
+def test_texts_with_the_same_end_but_for_case_are_neighbours():
+    texts = ["Straße", "STRASSE", "rasse", "trasse", "assa", "asse", "sse", "", "E"]
+    ordered = sorted(texts, key=lambda text: text.casefold()[::-1])
+    endings = [string_code(text)[2] for text in ordered]
+    assert endings == sorted(endings)
+    assert string_code("Straße")[2] == string_code("STRASSE")[2] == ending_code("trasse")
+    assert string_code("a" * 300 + "E")[2] == ending_code("aaaaae")
 
 
 def test_identity_spreads_neighbours():
@@ -620,7 +631,7 @@ def test_arrays_of_objects_booleans_and_datetimes():
     table = MIXED.read(objects)
     assert table.points.tolist() == [
         [1.5, *string_code("ab"), 1, NOON_US],
-        [MISSING, ALIEN, ALIEN, ALIEN, NOON_US],
+        [MISSING, ALIEN, ALIEN, ALIEN, ALIEN, NOON_US],
     ]
     assert table.row(1) == {"symbol": 7, "ok": 0, "at": "2024-05-31T12:00Z"}
     assert Schema({"a": bool, "b": bool}).encode(np.array([[True, False]])).tolist() == [[1, 0]]
@@ -704,7 +715,7 @@ def test_pandas_columns():
     table = MIXED.read(data)
     assert table.points.tolist() == [
         [1.5, *string_code("ab"), 1, NOON_US],
-        [MISSING, MISSING, MISSING, 0, MISSING],
+        [MISSING, MISSING, MISSING, MISSING, 0, MISSING],
     ]
     assert table.row(1) == {"ok": False}
     assert table.row(0) == {

@@ -250,3 +250,12 @@ def test_patterns_and_predicates_are_taken():
     assert filter.predicate(5).cost.boxes == 1
     with pytest.raises(PredicateError, match="did you mean 'x'"):
         filter.covering("X < 5")
+
+
+def test_who_is_covered_may_end_as_it_likes_in_the_index():
+    """The box of an equality says how a text begins and what it is, and leaves its end open."""
+    filter = EventFilter(Schema({"s": str}), matcher="rtree")
+    filter.subscribe_many(["s = 'xa'", "s = 'xb'", "s IN ('a', 'ba')", "s LIKE 'a%'", "s LIKE 'a%ba'"])
+    assert filter.covered("s LIKE '%a'").ids.tolist() == [0, 2, 4]
+    assert filter.covered("LOWER(s) = 'xa'").ids.tolist() == [0]
+    assert filter.covering("s = 'ba'").ids.tolist() == [2]

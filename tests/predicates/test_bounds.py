@@ -29,11 +29,11 @@ def test_bounds_arrays():
     lows, highs, ends = compile_bounds(low, high, SCHEMA)
     assert not len(ends.owners)
     assert lows.flags.c_contiguous
-    assert lows.shape == (2, 5)
-    assert lows[0].tolist() == [1, MISSING, MISSING, 0, MISSING]
-    assert highs[0].tolist() == [2, ALIEN, ALIEN, 1, ALIEN]
-    assert lows[1].tolist() == [LOWEST, MISSING, MISSING, MISSING, 5]
-    assert highs[1].tolist() == [3, ALIEN, ALIEN, ALIEN, HIGHEST]
+    assert lows.shape == (2, 6)
+    assert lows[0].tolist() == [1, MISSING, MISSING, MISSING, 0, MISSING]
+    assert highs[0].tolist() == [2, ALIEN, ALIEN, ALIEN, 1, ALIEN]
+    assert lows[1].tolist() == [LOWEST, MISSING, MISSING, MISSING, MISSING, 5]
+    assert highs[1].tolist() == [3, ALIEN, ALIEN, ALIEN, ALIEN, HIGHEST]
 
 
 @cases(

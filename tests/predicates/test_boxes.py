@@ -20,6 +20,7 @@ from rtfilter.events.encoding import (
     MISSING,
     ORDER_MAX,
     Timestamp,
+    ending_code,
     string_code,
 )
 from rtfilter.events.schema import Attribute, Schema
@@ -65,7 +66,7 @@ def test_boxes_hold_every_match_and_exact_boxes_only_matches(data):
 @given(st.data())
 @settings(max_examples=200)
 def test_many_values_on_one_string_attribute(data):
-    """Sets, holes, prefixes and ranges that meet on the two dimensions of one string."""
+    """Sets, holes, prefixes and ranges that meet on the three dimensions of one string."""
     schema = Schema({"s": str})
     texts = values(str)
     operators = ["<>", "prefix", "not prefix", "<", ">=", "not in", "exists", *sorted(FORMS)]
@@ -110,7 +111,7 @@ def test_many_values_on_one_string_attribute(data):
 )
 def test_sides_of_a_number(source, expected):
     assert sorted(box[0] for box in sides(source)) == expected
-    assert all(box[1:] == [FREE] * 4 for box in sides(source))
+    assert all(box[1:] == [FREE] * 5 for box in sides(source))
     assert compile_predicate(parse(source, SCHEMA), SCHEMA).exact.all()
 
 
@@ -192,25 +193,31 @@ def test_neighbours_that_share_a_coordinate_are_not_lost(source, event):
 
 def test_a_string_is_cut_out_sharply():
     """The neighbours of a code are other strings' codes: random strings would never meet them."""
-    order, identity = string_code("b")
+    order, identity, _ = string_code("b")
     schema = Schema({"s": str})
     whole = [0, ORDER_MAX]
-    assert sides("s <> 'b'", schema) == [[whole, [0, identity - 1]], [whole, [identity + 1, IDENTITY_MAX]]]
+    assert sides("s <> 'b'", schema) == [
+        [whole, [0, identity - 1], FREE],
+        [whole, [identity + 1, IDENTITY_MAX], FREE],
+    ]
     above = order + 256**5
-    assert sides("s NOT LIKE 'b%'", schema) == [[[0, order - 1], FREE], [[above, ORDER_MAX], FREE]]
-    assert sides("s LIKE 'b%'", schema) == [[[order, above - 1], FREE]]
+    assert sides("s NOT LIKE 'b%'", schema) == [
+        [[0, order - 1], FREE, FREE],
+        [[above, ORDER_MAX], FREE, FREE],
+    ]
+    assert sides("s LIKE 'b%'", schema) == [[[order, above - 1], FREE, FREE]]
 
 
 @cases(
     ("source", "beginnings"),
     [
-        ("s LIKE 'ab%c'", ["ab"]),
-        ("s LIKE '%c'", [""]),
+        ("s LIKE 'ab%c%'", ["ab"]),
+        ("s LIKE '%c%'", [""]),
         ("s NOT LIKE 'ab%c'", [""]),
-        ("s LIKE 'ab%c' AND s LIKE 'a%d'", ["ab"]),
-        ("LOWER(s) = 'a-b'", ["A-B", "A-b", "a-B", "a-b"]),
-        ("LOWER(s) LIKE 'a%' AND s LIKE 'A%c'", ["A"]),
-        ("LOWER(s) LIKE '%a'", [""]),
+        ("s LIKE 'ab%c%' AND s LIKE 'a%d%'", ["ab"]),
+        ("LOWER(s) LIKE 'a-b%'", ["A-B", "A-b", "a-B", "a-b"]),
+        ("LOWER(s) LIKE 'a%' AND s LIKE 'A%c%'", ["A"]),
+        ("LOWER(s) LIKE '%a%'", [""]),
         ("CIDR(s, '10.0.0.0/8')", ["10."]),
         ("CIDR(s, '10.20.0.0/12')", ["10."]),
         ("CIDR(s, '0.0.0.0/0')", [""]),
@@ -228,13 +235,39 @@ def test_a_test_of_text_is_bounded_by_how_it_begins(source, beginnings):
     assert not found.exact.any()
 
 
+@cases(
+    ("source", "end"),
+    [
+        ("s LIKE '%.Tar'", "%.tar"),
+        ("s LIKE '%a' AND s LIKE '%ba'", "%ba"),
+        ("s LIKE '%a long end'", "%ng end"),
+        ("LOWER(s) = 'straße'", "trasse"),
+        ("LOWER(s) = 'ab'", "ab"),
+        ("LOWER(s) LIKE '%ß'", "%ss"),
+        ("s LIKE 'a%b_'", ""),
+        ("s NOT LIKE '%.tar'", ""),
+        ("s = 'abc' AND s LIKE '%c'", ""),
+    ],
+)
+def test_a_test_of_text_is_bounded_by_how_it_ends(source, end):
+    """By the last six bytes; with % anything may stand before them."""
+    (ending,) = {tuple(ending) for _, _, ending in sides(source, Schema({"s": str}))}
+    code = ending_code(end.removeprefix("%"))
+    last = code + (256 ** (7 - len(end)) - 1 if end.startswith("%") else 0)
+    assert list(ending) == ([code, last] if end else FREE)
+
+
+def test_no_text_has_two_ends():
+    assert sides("s LIKE '%a' AND s LIKE '%b'", Schema({"s": str})) == []
+
+
 @pytest.mark.parametrize("step", [1, -1])
 def test_equal_boxes_are_kept_once_and_the_exact_one_decides(step):
     """Two filters with the same box: one alone would be inexact, the other makes the box exact."""
     schema = Schema({"s": str})
     filters = [Filter((Constraint("s", "not prefix", "abcdefgh"),)), Filter((Constraint("s", "prefix", ""),))]
     boxes = compile_predicate(Predicate(tuple(filters[::step])), schema)
-    assert boxes.low.tolist() == [[0, -math.inf]]
+    assert boxes.low.tolist() == [[0, -math.inf, -math.inf]]
     assert boxes.exact.tolist() == [True]
 
 

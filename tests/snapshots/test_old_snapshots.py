@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from oracle import as_sets
-from rtfilter import EventFilter, RStarTree
+from rtfilter import EventFilter, RStarTree, Schema, SnapshotError
+from rtfilter.filter import KIND
+from rtfilter.snapshots import arrays as snapshot
 
 DATA = Path(__file__).parent / "data"
 EVENTS = [
@@ -47,9 +49,30 @@ def test_a_filter_of_0_1_0_can_take_another_matcher():
     assert as_sets(filter.match_batch(EVENTS)) == EXPECTED
 
 
+@pytest.mark.parametrize("wrong", [False, True])
+def test_boxes_of_a_former_version_had_no_endings(tmp_path, wrong):
+    schema = Schema({"a": str, "x": float, "b": str})
+    filter = EventFilter(schema, matcher="masks")
+    filter.subscribe_many(["a = 'u' AND b LIKE 'v%'", "x > 1", "a IS NULL AND b LIKE '%w'"])
+    filter.save(tmp_path / "new")
+    found = snapshot.read(tmp_path / "new", KIND)
+    endings = [schema.offsets[name] + 2 for name in ("a", "b")][wrong:]
+    sides = {side: np.delete(found.arrays[side], endings, axis=1) for side in ("box_low", "box_high")}
+    meta = {name: fact for name, fact in found.meta.items() if name != "text_coordinates"}
+    snapshot.write(tmp_path / "former", KIND, meta, {**found.arrays, **sides})
+    if wrong:
+        with pytest.raises(SnapshotError, match="do not fit"):
+            EventFilter.load(tmp_path / "former")
+        return
+    former = EventFilter.load(tmp_path / "former")
+    events = [{"a": "u", "b": "vw"}, {"x": 2.0, "b": "vw"}, {"b": "wv"}]
+    assert as_sets(former.match_batch(events)) == as_sets(filter.match_batch(events)) == [{0}, {1, 2}, set()]
+
+
 def test_a_tree_of_0_1_0_answers(old):
     tree = RStarTree.load(DATA / "tree-0.1.0")
     tree.check()
     points = old.schema.encode(EVENTS)
+    former = np.delete(points, old.schema.offsets["symbol"] + 2, axis=1)  # without the ending of the text
     assert len(tree) == len(old.tree)
-    assert (np.diff(tree.search(points).offsets) == np.diff(old.tree.search(points).offsets)).all()
+    assert (np.diff(tree.search(former).offsets) == np.diff(old.tree.search(points).offsets)).all()
