@@ -153,9 +153,9 @@ class Pipeline:
         self._parsers: dict[str, Parse] = {}
         self._leaving: set[str] = set()  # filters that are being removed: nothing is taken in for them
         self._one_filter = asyncio.Lock()  # is added or removed at a time
-        self.deliver = Deliver(self._owners, bounds, log.marks())
+        self.deliver = Deliver(self._owners, self._owners.expired, bounds, log.marks())
         self.measures = Measures()
-        self._match = Match(self._indexes, self.deliver.tell, self.measures)
+        self._match = Match(self._indexes, self.deliver.tell, self.measures, self._owners.ordered)
         self._store = Store(
             log, self._stored, self._progress, self.deliver.owes, self._not_written, self.measures
         )
@@ -211,14 +211,16 @@ class Pipeline:
         for id, filter, user, expires, manner in log.owners():
             if filter not in self._indexes or id < self._indexes[filter].info.since:
                 continue  # asked for while its filter was removed
-            owned = owned_of(filter, user, expires, manner)
-            self._owners.put(id, owned)
-            if owned.ordered:
-                self._indexes[filter].ordered += 1
+            self._owners.put(id, owned_of(filter, user, expires, manner))
         waiting = list(log.backlog())
+        lowest = min((held[0] for row in waiting for held in row.deliveries), default=settled)
+        for position, (id, filter, user, expires, manner) in log.expired(min(lowest, settled)):
+            self._owners.put(id, owned_of(filter, user, expires, manner))
+            self._owners.expire(id, position)
         events = log.bodies({position for row in waiting for position, _, _ in row.deliveries})
         for left in waiting:
             self.deliver.restore(left, events)
+        self._owners.settle(settled)
         return list(log.entries(settled))
 
     def _add(self, index: Index) -> None:
@@ -340,16 +342,15 @@ class Pipeline:
                 continue
             self._changed = position
             id = position if entry.subscription is None else entry.subscription
-            if entry.kind == Kind.UNSUBSCRIBE:
-                before = self._owners.drop(id)
-                self.deliver.forget(entry.user, id)
-                self._tell_end(position, entry)
-                ordered = False
+            if entry.kind != Kind.UNSUBSCRIBE:
+                self._owners.put(id, owned_of(entry.filter, entry.user, entry.expires, entry.manner))
+                continue
+            if entry.expires is not None:
+                self._owners.expire(id, position)
             else:
-                owned = owned_of(entry.filter, entry.user, entry.expires, entry.manner)
-                before, ordered = self._owners.put(id, owned), owned.ordered
-            if entry.filter in self._indexes:
-                self._indexes[entry.filter].ordered += ordered - (before is not None and before.ordered)
+                self._owners.drop(id)
+                self.deliver.forget(entry.user, id)
+            self._tell_end(position, entry)
         self._match.put(logged)
 
     def _tell_end(self, position: int, entry: Entry) -> None:
@@ -747,7 +748,8 @@ class Pipeline:
             return None
         name = self._indexes[one.filter].info.key
         if name is None or not any(
-            id in self._owners and self._owners[id].ordered for id in one.subscriptions
+            id not in self._owners or self._owners[id].ordered  # one that has expired may have been
+            for id in one.subscriptions
         ):
             return None
         key = key_of(msgspec.json.decode(one.body), name)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from sys import intern
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from rtfilter.errors import PredicateError, RTFilterError
 from rtfilter.predicates.boxes import unbounded
@@ -37,18 +38,23 @@ class Owners(dict[int, Owned]):
         self.of_user: Counter[str] = Counter()
         self.of_both: Counter[tuple[str, str]] = Counter()
         """By user and filter."""
+        self.ordered: Counter[str] = Counter()
+        """Those that ask for order, by filter; with those in `expired`."""
+        self.expired: dict[int, Owned] = {}
+        """Those whose time has come: events before their end may still be matched."""
+        self._expiries: deque[tuple[int, int]] = deque()
         self._ends: list[tuple[float, int]] = []
         self._room = FEW
 
-    def put(self, id: int, owned: Owned) -> Owned | None:
-        """Note a subscription; returns what was there."""
-        before = self.drop(id) if id in self else None
+    def put(self, id: int, owned: Owned) -> None:
+        """Note a subscription, in the place of the one that was there."""
+        self.drop(id)
         self[id] = owned
+        self.ordered[owned.filter] += owned.ordered
         self.of_user[owned.user] += 1
         self.of_both[owned.user, owned.filter] += 1
         if owned.expires is not None:
             self._push(owned.expires, id)
-        return before
 
     def _push(self, expires: float, id: int) -> None:
         """Note an end; now and then, those are forgotten that another one has replaced."""
@@ -62,6 +68,7 @@ class Owners(dict[int, Owned]):
         """Forget a subscription; returns what was there."""
         owned = self.pop(id, None)
         if owned is not None:
+            self.ordered[owned.filter] -= owned.ordered
             self.of_user[owned.user] -= 1
             self.of_both[owned.user, owned.filter] -= 1
             if not self.of_both[owned.user, owned.filter]:  # so that old users take no room
@@ -69,6 +76,20 @@ class Owners(dict[int, Owned]):
             if not self.of_user[owned.user]:
                 del self.of_user[owned.user]
         return owned
+
+    def expire(self, id: int, position: int) -> None:
+        """Forget a subscription whose time has come, once all up to the position of its end is settled."""
+        owned = self.drop(id)
+        if owned is not None:
+            self.expired[id] = owned
+            self.ordered[owned.filter] += owned.ordered
+            self._expiries.append((position, id))
+
+    def settle(self, position: int) -> None:
+        """Note that all entries up to a position are settled."""
+        while self._expiries and self._expiries[0][0] <= position:
+            owned = self.expired.pop(self._expiries.popleft()[1])
+            self.ordered[owned.filter] -= owned.ordered
 
     def ended(self, moment: float) -> Iterator[tuple[int, Owned]]:
         """Those whose time has come, each once."""
@@ -99,7 +120,6 @@ def entry_of(
 ) -> Entry:
     """A wish as it is put into the log."""
     body = {name: value for name, value in wish._asdict().items() if value is not None}
-    manner = {name: body[name] for name in ("digest", "order") if name in body}
     return Entry(
         kind,
         filter,
@@ -108,15 +128,27 @@ def entry_of(
         id,
         at,
         None if wish.ttl is None else at + wish.ttl,
-        msgspec.json.encode(manner).decode() if manner else None,
+        _manner(wish.digest, wish.order),
         arrived,
     )
+
+
+def _manner(digest: float | None, order: str | None) -> str | None:
+    manner = {name: value for name, value in (("digest", digest), ("order", order)) if value is not None}
+    return msgspec.json.encode(manner).decode() if manner else None
 
 
 def removal_of(id: int, filter: str, user: str, reason: str, at: float, arrived: float) -> Entry:
     """The end of a subscription as it is put into the log."""
     body = msgspec.json.encode({"reason": reason})
     return Entry(Kind.UNSUBSCRIBE, filter, user, body, id, at, arrived=arrived)
+
+
+def expiry_of(id: int, owned: Owned, at: float, arrived: float) -> Entry:
+    """The end of a subscription whose time has come, with what delivering needs to know of it."""
+    ended = removal_of(id, owned.filter, owned.user, "expired", at, arrived)
+    manner = _manner(owned.digest, "key" if owned.ordered else None)
+    return replace(ended, expires=owned.expires, manner=manner)
 
 
 def subscription_of(logged: Logged) -> Subscription:

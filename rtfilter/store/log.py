@@ -47,6 +47,8 @@ TRIMMED: Final = 2000
 BLOCK: Final = 50
 """Rows that SQLite gets at once, in a fifth less than half of the time."""
 _ENTRY: Final = (LOG.c.position, *(LOG.c[name] for name in _COLUMNS))
+_Owner = tuple[int, str, str, float | None, str | None]
+_OWNER: Final = (LOG.c.subscription, LOG.c.filter, LOG.c.user, LOG.c.expires, LOG.c.manner)
 _OWNED: Final = sql.select(STATE.c.value).where(STATE.c.name == "epoch").with_for_update()
 """Whose it is, until the transaction ends: PostgreSQL locks the row, and SQLite has one writer."""
 _LIVE: Final = LOG.c.until.is_(None) & LOG.c.subscription.is_not(None)
@@ -378,11 +380,18 @@ class Log:
             if len(rows) < size:
                 return
 
-    def owners(self) -> Iterator[tuple[int, str, str, float | None, str | None]]:
+    def owners(self) -> Iterator[_Owner]:
         """Of all subscriptions that are there: id, filter, user, when it ends, and how it delivers."""
-        columns = (LOG.c.subscription, LOG.c.filter, LOG.c.user, LOG.c.expires, LOG.c.manner)
         with self._engine.connect() as connection:
-            yield from connection.execute(sql.select(*columns).where(_LIVE))
+            yield from connection.execute(sql.select(*_OWNER).where(_LIVE))
+
+    def expired(self, after: int) -> Iterator[tuple[int, _Owner]]:
+        """Of subscriptions that ended by themselves above a position: that of the end, and as `owners`."""
+        ends = (LOG.c.until > after) & (LOG.c.kind == str(Kind.UNSUBSCRIBE)) & LOG.c.expires.is_not(None)
+        asked = sql.select(LOG.c.position, *_OWNER).where(ends).order_by(LOG.c.position)
+        with self._engine.connect() as connection:
+            for position, *owner in connection.execute(asked):
+                yield position, tuple(owner)
 
     def subscriptions(
         self,

@@ -111,7 +111,8 @@ class Entry(Struct, frozen=True, gc=False):
     at : float
         When it arrived, in seconds since 1970.
     expires : float or None
-        When a subscription ends by itself. An end that has it is refused where it is another time by now.
+        When a subscription ends by itself. An end that has it is that end, and is refused where it is
+        another time by now.
     manner : str or None
         How its deliveries are sent, as JSON; None for each at once.
     arrived : float or None

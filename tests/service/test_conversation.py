@@ -315,6 +315,23 @@ def test_a_digest_comes_as_one_message(tmp_path):
     served(tmp_path, script)
 
 
+def test_a_digest_comes_also_after_the_end_of_its_subscription(tmp_path):
+    now = [1000.0]
+
+    async def script(pipeline):
+        id = await subscribe(pipeline, "price > 0", digest=60, ttl=10)
+        session = await connected(pipeline, "ann", "READY")
+        places = await publish(pipeline, 1)
+        now[0] += 11
+        while id in pipeline._owners:
+            await asyncio.sleep(0.01)
+        due(pipeline)
+        ended, digest = said(session)
+        assert (ended["directive"], positions(digest["events"])) == ("ENDED", places)
+
+    served(tmp_path, script, clock=lambda: now[0])
+
+
 def test_a_long_digest_comes_in_parts(tmp_path):
     async def script(pipeline):
         await subscribe(pipeline, "price > 0", digest=60)

@@ -34,7 +34,7 @@ from rtfilter.service.minding import Keeping
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Wish
 from rtfilter.service.roles import Identity, Role
-from rtfilter.service.subscriptions import Owners, removal_of
+from rtfilter.service.subscriptions import Owners, entry_of, expiry_of, removal_of
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log, TakenError
 from rtfilter.store.tables import Entry, Kind, Logged, Request
@@ -314,18 +314,38 @@ def test_a_subscription_ends_at_its_time_and_says_so(tmp_path):
         while id in pipeline._owners:
             await asyncio.sleep(0.01)
         await publish(pipeline, 3)
-        (one,) = pipeline.pending(ANN)
+        before, one = pipeline.pending(ANN)
+        assert (before.position, before.subscriptions) == (place, (id,))
         assert (one.ended, one.subscriptions) == ("expired", (id,))
-        assert place
         assert await pipeline.subscriptions(ANN) == []
-        return one.position, one.subscriptions, one.ended
+        return told(pipeline)
 
     async def second(pipeline):
-        (one,) = pipeline.pending(ANN)
-        return one.position, one.subscriptions, one.ended
+        return told(pipeline)
+
+    def told(pipeline):
+        return [(one.position, one.subscriptions, one.ended) for one in pipeline.pending(ANN)]
 
     before, after = served(tmp_path, first, second, clock=lambda: now[0])
     assert before == after
+
+
+def test_what_an_expired_subscription_matched_is_told_also_where_a_crash_came_between(tmp_path):
+    log = Log(engine(f"sqlite:///{tmp_path}/log.sqlite"))
+    since = log.put_filter("default", json.dumps(Definition(SCHEMA).to_json()).encode(), "symbol").since
+    wish, owned = Wish("price > 0", ttl=10, order="key"), Owned("ann", "default", 1010.0, None, True)
+    made = entry_of(Kind.SUBSCRIBE, "default", "ann", wish, 1000.0, 0.0)
+    event = Entry(Kind.EVENT, "default", "carl", b'{"price": 1, "symbol": "a"}', at=1001.0)
+    end = expiry_of(since + 1, owned, 1010.0, 0.0)
+    for entry in (made, event, end, event):
+        log.commit([Request([entry])])
+    log.close()
+
+    async def script(pipeline):
+        await pipeline.settled(log.head)
+        return [(one.position - since, one.ended) for one in pipeline.pending(ANN)]
+
+    assert served(tmp_path, script, clock=lambda: 1011.0) == [[(2, None), (3, "expired")]]
 
 
 @pytest.mark.parametrize("policy", Policy)
