@@ -190,6 +190,8 @@ class Pipeline:
         logged = await self.beside(self._open)
         self._match.settled = self._match.taken = self._log.settled
         for position, entry in logged:
+            if entry.kind is not Kind.EVENT:
+                self._changed = position
             if entry.kind == Kind.UNSUBSCRIBE:
                 self._tell_end(position, entry)
         self._match.put(logged)
@@ -314,6 +316,14 @@ class Pipeline:
     async def settled(self, position: int) -> None:
         """Wait until it is known what all entries up to a position match."""
         await self._match.reached(position)
+
+    async def _reached(self, position: int) -> None:
+        """As `settled`, where a door waits: not for long. Raises `BusyError`."""
+        try:
+            async with asyncio.timeout(LIMIT):
+                await self.settled(position)
+        except TimeoutError:
+            raise BusyError("what the log has is still being matched; try again", 1.0) from None
 
     async def beside(self, work: Callable[..., _T], *given: Any) -> _T:
         """Do in a thread what takes long."""
@@ -548,7 +558,7 @@ class Pipeline:
         """
         who.require(Role.SUBSCRIBER)
         self.users.admit(who, len(events))
-        await self.settled(self._changed)
+        await self._reached(self._changed)
         found = await self._look_up(self._index(filter), events)
         if Role.ADMIN in who.roles:
             return found
@@ -564,7 +574,7 @@ class Pipeline:
         who.require(Role.SUBSCRIBER)
         if not self._owns(who, id) or self._owners[id].filter != filter:
             raise UnknownError(f"there is no subscription {id}")
-        await self.settled(self._changed)
+        await self._reached(self._changed)
         return await self.beside(reading.explain, self._index(filter).filter, event, id)
 
     def filter_of(self, who: Identity, id: int) -> str:
@@ -759,7 +769,7 @@ class Pipeline:
         """Take deliveries of the user away, durably; others are left alone."""
         who.require(Role.SUBSCRIBER)
         taken = list(positions)
-        await self.settled(min(max(taken, default=0), self._begun))  # it may be one of an earlier run
+        await self._reached(min(max(taken, default=0), self._begun))  # it may be one of an earlier run
         self.deliver.acknowledge(who.user, taken)
         await self._store.flush(who.user)
 

@@ -1,6 +1,7 @@
 """Publish, store, match, deliver; and the same again after a restart."""
 
 import asyncio
+import functools
 import json
 import logging
 import threading
@@ -30,6 +31,7 @@ from rtfilter.service.errors import (
     TooManyError,
     UnknownError,
 )
+from rtfilter.service.match import Match
 from rtfilter.service.minding import Keeping
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Wish
@@ -346,6 +348,44 @@ def test_what_an_expired_subscription_matched_is_told_also_where_a_crash_came_be
         return [(one.position - since, one.ended) for one in pipeline.pending(ANN)]
 
     assert served(tmp_path, script, clock=lambda: 1011.0) == [[(2, None), (3, "expired")]]
+
+
+def unsettled(folder):
+    """A log with 3 subscriptions of ann, as a killed server leaves it."""
+    log = Log(engine(f"sqlite:///{folder}/log.sqlite"))
+    log.put_filter("default", json.dumps(Definition(SCHEMA).to_json()).encode(), "symbol")
+    wishes = [entry_of(Kind.SUBSCRIBE, "default", "ann", Wish("price > 0"), 1.0, 0.0) for _ in range(3)]
+    (placed,) = log.commit([Request(wishes)])
+    log.close()
+    return [*range(placed.first, placed.first + 3)]
+
+
+@pytest.mark.parametrize("asked", ["match", "explain"])
+def test_what_is_asked_right_after_a_crash_is_answered_whole(tmp_path, monkeypatch, asked):
+    monkeypatch.setattr(Match, "__init__", functools.partialmethod(Match.__init__, size=1))
+    ids = unsettled(tmp_path)
+
+    async def script(pipeline):
+        if asked == "match":
+            found = await pipeline.match(ANN, "default", pipeline.parse("default").row({"price": 1}))
+            return found.lists() == [ids]
+        return (await pipeline.explain(ANN, "default", b'{"price": 1}', ids[-1])).matched
+
+    assert served(tmp_path, script, definition=None) == [True]
+
+
+def test_who_asks_while_subscriptions_are_loaded_for_long_is_told_to_come_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("rtfilter.service.pipeline.LIMIT", 0.01)
+    ids = unsettled(tmp_path)
+
+    async def script(pipeline):
+        with monkeypatch.context() as patch:
+            patch.setattr(pipeline, "settled", lambda position: asyncio.Event().wait())
+            with pytest.raises(BusyError, match="try again") as told:
+                await pipeline.explain(ANN, "default", b"{}", ids[0])
+        return told.value.retry_after
+
+    assert served(tmp_path, script, definition=None) == [1.0]
 
 
 @pytest.mark.parametrize("policy", Policy)
