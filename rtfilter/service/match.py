@@ -52,11 +52,15 @@ class Index:
     ----------
     pace : float
         Seconds of work that a search took of late for each event.
+    entrance : asyncio.Lock
+        Held while subscriptions come in that no box bounds, until the filter has them, so that each of their
+        callers knows how many there are.
     """
 
     def __init__(self, info: FilterInfo, filter: EventFilter) -> None:
         self.info, self.filter = info, filter
         self.pace = 0.0
+        self.entrance = asyncio.Lock()
 
     def look_up(self, events: EventTable) -> Matches:
         """The subscriptions that each event matches, found for all at once."""

@@ -15,9 +15,10 @@ import asyncio
 import hashlib
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
@@ -60,6 +61,7 @@ from rtfilter.service.subscriptions import (
     owned_of,
     removal_of,
     subscription_of,
+    too_many,
 )
 from rtfilter.service.writing import LIMIT, Store
 from rtfilter.store.log import FilterRow, Log
@@ -151,6 +153,7 @@ class Pipeline:
         self._owners = Owners()
         self._indexes: dict[str, Index] = {}
         self._parsers: dict[str, Parse] = {}
+        self._entering_of: Counter[str] = Counter()  # subscriptions of users that are being put in
         self._leaving: set[str] = set()  # filters that are being removed: nothing is taken in for them
         self._one_filter = asyncio.Lock()  # is added or removed at a time
         self.deliver = Deliver(self._owners, self._owners.expired, bounds, log.marks())
@@ -614,15 +617,46 @@ class Pipeline:
         index = self._index(filter)
         known = None if key is None else await self.beside(_key, who, key, _asked(filter, wishes))
         again = known is not None and await self.ask(self._log.has, known, self._clock())
-        most = self.users.most_subscriptions
-        if not again and self._owners.of_user[who.user] + len(wishes) > most:
-            raise TooManyError(f"a user may have {most} subscriptions at most")
-        wrong = await self.beside(check, wishes, index, not again)
-        good = [wish for row, wish in enumerate(wishes) if row not in wrong]
-        made = await self._put_wishes(who, filter, good, known)
+        if not again:
+            self._require_room(who.user, len(wishes))
+        wrong, unbounded = await self.beside(check, wishes, index)
+        async with self._entering(index, [] if again else unbounded) as refused:
+            wrong |= refused
+            good = [wish for row, wish in enumerate(wishes) if row not in wrong]
+            made = await self._put_wishes(who, filter, good, known, again)
         if again:
             made = map(self._there_still, made)
         return [wrong[row] if row in wrong else next(made) for row in range(len(wishes))]
+
+    def _require_room(self, user: str, count: int) -> None:
+        most = self.users.most_subscriptions
+        if self._owners.of_user[user] + self._entering_of[user] + count > most:
+            raise TooManyError(f"a user may have {most} subscriptions at most")
+
+    @contextmanager
+    def _room(self, user: str, count: int) -> Iterator[None]:
+        """Keep room for more subscriptions of a user while they are put in."""
+        self._require_room(user, count)
+        self._entering_of[user] += count
+        try:
+            yield
+        finally:
+            self._entering_of -= Counter({user: count})  # without those of whom nothing is left
+
+    @asynccontextmanager
+    async def _entering(
+        self, index: Index, unbounded: Sequence[int]
+    ) -> AsyncIterator[dict[int, RTFilterError]]:
+        """Let wishes in that no box bounds, while no others come in; gives what is wrong with them, by row.
+
+        How many there are is known once the index has all that were let in before.
+        """
+        if not unbounded:
+            yield {}
+            return
+        async with index.entrance:
+            await self._reached(self._changed)
+            yield await self.beside(too_many, index, unbounded)
 
     def _there_still(self, made: int | RTFilterError) -> int | RTFilterError:
         """What a repeated request is answered: of several subscriptions, some may have ended."""
@@ -633,7 +667,7 @@ class Pipeline:
         return made
 
     async def _put_wishes(
-        self, who: Identity, filter: str, wishes: Sequence[Wish], key: Key | None
+        self, who: Identity, filter: str, wishes: Sequence[Wish], key: Key | None, again: bool
     ) -> Iterator[int | RTFilterError]:
         """Subscribe in parts, so that others come in between; what fails after the first part is reported."""
         made: list[int | RTFilterError] = []
@@ -646,7 +680,8 @@ class Pipeline:
             entries = [entry_of(Kind.SUBSCRIBE, filter, who.user, wish, at, arrived) for wish in part]
             try:
                 self._index(filter)  # it may have been removed meanwhile
-                put = await self._store.put(entries, of_part)
+                with nullcontext() if again else self._room(who.user, len(part)):
+                    put = await self._store.put(entries, of_part)
                 if len(put) != len(part):
                     raise ConflictError("some of these were refused; ask for those again with another key")
                 made += put
@@ -691,12 +726,15 @@ class Pipeline:
         if not self._owns(who, id):
             raise UnknownError(f"there is no subscription {id}")
         owned = self._owners[id]
-        wrong = await self.beside(check, [wish], self._index(owned.filter))
-        if wrong:
-            raise _lone(wrong[0])
-        at, arrived = self._clock(), time.perf_counter()
-        entry = entry_of(Kind.REPLACE, owned.filter, owned.user, wish, at, arrived, id)
-        await self._store.put([entry])
+        index = self._index(owned.filter)
+        wrong, unbounded = await self.beside(check, [wish], index)
+        async with self._entering(index, unbounded) as refused:
+            wrong |= refused
+            if wrong:
+                raise _lone(wrong[0])
+            at, arrived = self._clock(), time.perf_counter()
+            entry = entry_of(Kind.REPLACE, owned.filter, owned.user, wish, at, arrived, id)
+            await self._store.put([entry])
         return entry.expires
 
     async def unsubscribe(self, who: Identity, id: int) -> None:

@@ -159,8 +159,8 @@ def subscription_of(logged: Logged) -> Subscription:
     return Subscription(id, entry.filter, entry.user, wish, entry.at, entry.expires)
 
 
-def check(wishes: Sequence[Wish], index: Index, limited: bool = True) -> dict[int, RTFilterError]:
-    """What is wrong with wishes, by row; where not limited, however many no box bounds.
+def check(wishes: Sequence[Wish], index: Index) -> tuple[dict[int, RTFilterError], list[int]]:
+    """What is wrong with wishes, by row; and the rows that no box bounds, where the filter counts these.
 
     May take long: not for the event loop.
     """
@@ -175,21 +175,29 @@ def check(wishes: Sequence[Wish], index: Index, limited: bool = True) -> dict[in
     compiled = compile_many([wishes[row].where for row in rows], index.info.schema, refused.__setitem__)
     for place, why in refused.items():
         wrong[rows[place]] = why
+    if index.info.definition.max_unbounded is None or not index.filter.takes.boxes:
+        return wrong, []
+    owners = compiled.owners
+    free = unbounded(compiled.boxes, index.info.schema).nonzero()[0]
+    taken = {int(compiled.rows[at if owners is None else owners[at]]) for at in free}
+    return wrong, [rows[place] for place in sorted(taken)]
+
+
+def too_many(index: Index, rows: Sequence[int]) -> dict[int, RTFilterError]:
+    """The rows that no box bounds and for which a filter has no room, with what is said of them.
+
+    Takes the lock of the index: not for the event loop.
+    """
     most = index.info.definition.max_unbounded
-    if not limited or most is None or not index.filter.takes.boxes:
-        return wrong
-    free = unbounded(compiled.boxes, index.info.schema)
-    if free.any():
-        owners = compiled.owners
-        taken = {int(compiled.rows[at if owners is None else owners[at]]) for at in free.nonzero()[0]}
-        left = most - index.filter.stats()["unbounded"]
-        for place in sorted(taken)[max(left, 0) :]:
-            wrong[rows[place]] = TooManyError(
-                "nothing bounds this predicate, so that nearly every event must be checked exactly, and "
-                f"this filter has {most} such subscriptions (max_unbounded); compare an attribute with a "
-                "constant as well"
-            )
-    return wrong
+    if most is None:
+        return {}
+    left = max(0, most - index.filter.stats()["unbounded"])
+    why = (
+        "nothing bounds this predicate, so that nearly every event must be checked exactly, and "
+        f"this filter has {most} such subscriptions (max_unbounded); compare an attribute with a "
+        "constant as well"
+    )
+    return {row: TooManyError(why) for row in rows[left:]}
 
 
 def _check_manner(wish: Wish, info: FilterInfo) -> None:

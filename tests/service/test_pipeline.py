@@ -304,6 +304,29 @@ def test_too_many_unbounded_and_too_many_subscriptions_are_refused(tmp_path):
     served(tmp_path, script)
 
 
+def test_requests_at_once_put_in_no_more_unbounded_subscriptions_than_one_may(tmp_path):
+    async def script(pipeline):
+        await pipeline.add_filter(ADMIN, "default", Definition(SCHEMA, max_unbounded=3), "symbol")
+        free = [Wish("price * 2 > price")] * 2
+        asked = (pipeline.subscribe_many(who, "default", free) for who in [ANN, BOB] * 4)
+        found = [one for made in await asyncio.gather(*asked) for one in made]
+        return sum(isinstance(one, int) for one in found)
+
+    assert served(tmp_path, script) == [3]
+
+
+def test_requests_at_once_put_in_no_more_subscriptions_than_a_user_may_have(tmp_path):
+    async def script(pipeline):
+        pipeline.users.most_subscriptions = 3
+        wishes = [Wish("price > 1")] * 2
+        asked = (pipeline.subscribe_many(ANN, "default", wishes) for _ in range(4))
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(one) for one in found].count(TooManyError) == 3
+        return len(await pipeline.subscriptions(ANN))
+
+    assert served(tmp_path, script) == [2]
+
+
 def test_a_subscription_ends_at_its_time_and_says_so(tmp_path):
     now = [1000.0]
 
