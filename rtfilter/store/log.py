@@ -475,18 +475,20 @@ def _of(key: Key) -> sql.ColumnElement[bool]:
 
 
 def _kept(connection: sql.Connection, key: Key, moment: float) -> tuple[bytes, Placed] | None:
-    """What a key stands for, unless that is a single subscription which has ended by a moment."""
+    """What a key stands for, unless its filter is gone, or a lone subscription has ended by a moment."""
     asked = sql.select(KEYS.c.request, KEYS.c.first, KEYS.c["count"])
     row = connection.execute(asked.where(_of(key))).first()
     if row is None:
         return None
     first, count = int(row[1]), int(row[2])
-    if count == 1:
-        event = (LOG.c.position == first) & LOG.c.subscription.is_(None)
+    later = sql.exists().where(FILTERS.c.name == LOG.c.filter, FILTERS.c.since > first)  # another of its name
+    found = connection.execute(sql.select(LOG.c.subscription, later).where(LOG.c.position == first)).first()
+    if found is not None and found[1]:
+        return None
+    if count == 1 and (found is None or found[0] is not None):
         ends_later = LOG.c.expires.is_(None) | (LOG.c.expires > moment)
-        live = _LIVE & (LOG.c.subscription == first) & ends_later
-        there = sql.select(sql.exists().where(event) | sql.exists().where(live))
-        if not connection.execute(there).scalar():
+        live = sql.exists().where(_LIVE, LOG.c.subscription == first, ends_later)
+        if not connection.execute(sql.select(live)).scalar():
             return None
     return bytes(row[0]), Placed(first, count, False)
 

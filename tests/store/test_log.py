@@ -295,6 +295,17 @@ def test_a_key_of_a_subscription_lasts_as_long_as_the_subscription(opened, monke
     assert left == {"e", "s"}
 
 
+@pytest.mark.parametrize("entries", [[event()], [event(), event()], [sub(), sub()]])
+def test_a_key_lasts_no_longer_than_its_filter(opened, entries):
+    key = Key("ann", "k", b"1")
+    opened.put_filter("f", b"[]", None)
+    first = put(opened, *entries, key=key)
+    opened.remove_filter("f")
+    opened.put_filter("f", b"[]", None)
+    assert not opened.has(key, 1.0)
+    assert put(opened, *entries, key=key) > first
+
+
 def test_progress_that_was_written_without_an_answer_is_written_again(opened):
     rows = [Row("ann", 1, [(3, [1], None)]), Row("ann", 2, [(4, [1], None)])]
     opened.commit([], Progress(4, rows=rows))
