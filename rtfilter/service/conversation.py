@@ -390,14 +390,18 @@ class Conversation:
     async def _acknowledge(self, who: Identity, upto: int) -> None:
         if upto > self._number:
             raise DirectiveError('"upto" is the number of a delivery of this connection')
-        positions = []
+        taken = {}
         for position, sent in self._sent.items():
             if sent.number > upto:
                 break
-            positions.append(position)
-        for position in positions:
+            taken[position] = sent
+        for position in taken:
             del self._sent[position]
-        await self._pipeline.acknowledge(who, positions)
+        try:
+            await self._pipeline.acknowledge(who, taken)
+        except ServiceError:
+            self._sent, self._earliest = taken | self._sent, 0.0
+            raise
 
     async def _list(self, who: Identity, message: List) -> dict[str, Any]:
         """Subscriptions, as many as one message takes, and the id that the others are above."""

@@ -304,12 +304,21 @@ class Deliver:
         self.counts["redelivered" if sending.before else "delivered"] += 1
         return sending
 
-    def acknowledge(self, user: str, positions: Iterable[int]) -> None:
-        """Take deliveries of a user away. It is kept with the next `progress`."""
+    def acknowledge(self, user: str, positions: Iterable[int]) -> Callable[[], None]:
+        """Take deliveries of a user away. It is kept with the next `progress`; returns what undoes it."""
         backlog = self._backlogs.get(user)
-        if backlog is not None:
-            self.counts["acknowledged"] += backlog.acknowledge(positions)
+        if backlog is None:
+            return lambda: None
+        taken = backlog.acknowledge(positions)
+        self.counts["acknowledged"] += len(taken)
+        self._note(user, backlog)
+
+        def undo() -> None:
+            backlog.put_back(taken)
+            self.counts["acknowledged"] -= len(taken)
             self._note(user, backlog)
+
+        return undo
 
     def leave(self, user: str) -> None:
         """A user is gone, and another one may get the name."""
@@ -432,5 +441,7 @@ class Deliver:
     def not_written(self, progress: Progress) -> None:
         """It could not be written; it comes with the next one."""
         self._given = None
+        for user in progress.marks:
+            self._backlogs[user].not_written()
         self._round = dict.fromkeys(progress.marks) | self._round
         self._unwritten = Progress(None, {}, progress.rows, progress.gone)

@@ -804,12 +804,12 @@ class Pipeline:
         return None if key is None else (one.filter, key)
 
     async def acknowledge(self, who: Identity, positions: Iterable[int]) -> None:
-        """Take deliveries of the user away, durably; others are left alone."""
+        """Take deliveries of the user away, durably; others are left alone. Where it cannot, they stay."""
         who.require(Role.SUBSCRIBER)
         taken = list(positions)
         await self._reached(min(max(taken, default=0), self._begun))  # it may be one of an earlier run
-        self.deliver.acknowledge(who.user, taken)
-        await self._store.flush(who.user)
+        undo = self.deliver.acknowledge(who.user, taken)
+        await self._store.flush(who.user, undo)
 
     # -- statistics ------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ import itertools
 import json
 
 import pytest
+import sqlalchemy
 from msgspec.structs import replace
 from served import ANN, BOB, events, publish, served, subscribe
 
@@ -15,6 +16,7 @@ from rtfilter.service.minding import Keeping
 from rtfilter.service.records import Wish
 from rtfilter.session import TABLE, Directive, State
 from rtfilter.store.database import engine
+from rtfilter.store.log import Log
 from rtfilter.store.users import Users
 
 
@@ -330,6 +332,27 @@ def test_a_digest_comes_also_after_the_end_of_its_subscription(tmp_path):
         assert (ended["directive"], positions(digest["events"])) == ("ENDED", places)
 
     served(tmp_path, script, clock=lambda: now[0])
+
+
+def test_a_refused_acknowledgement_can_be_said_again(tmp_path, monkeypatch):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        session = await connected(pipeline, "ann", "READY")
+        await publish(pipeline, 1, 2)
+        said(session)
+
+        def fail(*_):
+            raise sqlalchemy.exc.OperationalError("", {}, Exception("disk is full"))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Log, "commit", fail)
+            (refused,) = await say(session, "ACK", upto=1)
+        assert (refused["directive"], refused["kind"]) == ("ERROR", "busy")
+        assert len(pipeline.pending(ANN)) == 2
+        await say(session, "ACK", upto=2)
+        assert pipeline.pending(ANN) == []
+
+    served(tmp_path, script)
 
 
 def test_a_long_digest_comes_in_parts(tmp_path):

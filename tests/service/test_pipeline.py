@@ -204,7 +204,25 @@ def test_a_failed_transaction_is_told_and_loses_no_progress(tmp_path, monkeypatc
 
     before, after = served(tmp_path, first, second)
     assert before == after
-    assert len(before) == 3
+    assert len(before) == 4  # also what the refused acknowledgement was about
+
+
+def test_each_user_is_told_that_acknowledgements_cannot_be_written(tmp_path, monkeypatch):
+    async def script(pipeline):
+        for who in (ANN, BOB):
+            await subscribe(pipeline, "price > 0", who)
+        places = await publish(pipeline, 1)
+
+        def fail(*_):
+            raise sqlalchemy.exc.OperationalError("", {}, Exception("disk is full"))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Log, "commit", fail)
+            for who in (ANN, BOB):
+                with pytest.raises(BusyError, match="the log cannot be written"):
+                    await asyncio.wait_for(pipeline.acknowledge(who, places), 20)
+
+    served(tmp_path, script)
 
 
 def test_a_database_that_is_away_is_logged_once_and_once_when_it_is_back(tmp_path, monkeypatch, caplog):
