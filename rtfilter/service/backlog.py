@@ -250,7 +250,7 @@ class Backlog:
     def leave(self) -> None:
         """The user is gone, and who gets the name is not told of it."""
         self.acknowledge(list(self.pending))
-        self._untold = 0
+        self._untold = self.dropped = 0
 
     def forget(self, subscription: int) -> None:
         """Drop the deliveries of a subscription that was removed."""

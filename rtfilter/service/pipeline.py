@@ -294,6 +294,7 @@ class Pipeline:
         await self.settled(max(self._begun, self._changed))  # not the head: it may be that of a filter
         self.deliver.leave(user)
         await self._store.flush()
+        await self._store.change(self._log.forget_user, user)
         await self.users.forgotten(user)
 
     @property

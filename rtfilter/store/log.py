@@ -21,6 +21,7 @@ from rtfilter.store.migrations import migrate
 from rtfilter.store.tables import (
     BACKLOG,
     FILTERS,
+    FORMER,
     KEYS,
     LOG,
     MARKS,
@@ -290,6 +291,13 @@ class Log:
         with self._write() as connection:
             connection.execute(sql.delete(FILTERS).where(FILTERS.c.name == name))
 
+    def forget_user(self, user: str) -> None:
+        """Note that who gets the name of a removed user is another one: no former key or event is theirs."""
+        with self._write() as connection:
+            connection.execute(sql.delete(KEYS).where(KEYS.c.user == user))
+            connection.execute(sql.delete(FORMER).where(FORMER.c.user == user))
+            _insert(connection, FORMER, [{"user": user, "upto": self.head}])
+
     def trim(self, last: int, changes: int) -> Trimmed:
         """Remove some of what is needed no more; to be called until there is none. Others commit in between.
 
@@ -316,6 +324,7 @@ class Log:
                 last_of = KEYS.c.first + KEYS.c["count"] - 1
                 live = sql.exists().where(_LIVE, LOG.c.subscription.between(KEYS.c.first, last_of))
                 connection.execute(sql.delete(KEYS).where(theirs & ~live))
+                connection.execute(sql.delete(FORMER).where(FORMER.c.upto <= upto))
             else:
                 superseded = LOG.c.subscription.is_not(None) & (LOG.c.until <= changes)
                 superseded &= (LOG.c.kind != str(Kind.UNSUBSCRIBE)) | (LOG.c.position <= last)
@@ -425,9 +434,12 @@ class Log:
     def events(
         self, filter: str, *, user: str | None, since: float | None, until: float | None, after: int
     ) -> Iterator[Logged]:
-        """Stored events of a filter above a position, of a time, in order."""
+        """Stored events of a filter above a position, of a time, in order; those of one user or all."""
         asked = sql.select(*_ENTRY).where(LOG.c.filter == filter, LOG.c.kind == str(Kind.EVENT))
         if user is not None:
+            with self._engine.connect() as connection:
+                former = connection.execute(sql.select(FORMER.c.upto).where(FORMER.c.user == user)).scalar()
+            after = max(after, former or 0)
             asked = asked.where(LOG.c.user == user)
         if since is not None:
             after = max(after, self.before(since))

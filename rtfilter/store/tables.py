@@ -79,6 +79,12 @@ FILTERS = sql.Table(
     sql.Column("schema", sql.LargeBinary, nullable=False),
     sql.Column("key", sql.Text),
 )
+FORMER = sql.Table(
+    "former_users",
+    TABLES,
+    sql.Column("user", sql.Text, primary_key=True),
+    sql.Column("upto", _Whole, nullable=False),  # events up to there are of a removed user of this name
+)
 STATE = sql.Table(
     "state",
     TABLES,

@@ -423,7 +423,7 @@ def test_who_asks_while_subscriptions_are_loaded_for_long_is_told_to_come_again(
         with monkeypatch.context() as patch:
             patch.setattr(pipeline, "settled", lambda position: asyncio.Event().wait())
             with pytest.raises(BusyError, match="try again") as told:
-                await pipeline.explain(ANN, "default", b"{}", ids[0])
+                await asyncio.wait_for(pipeline.explain(ANN, "default", b"{}", ids[0]), 10)
         return told.value.retry_after
 
     assert served(tmp_path, script, definition=None) == [1.0]

@@ -306,6 +306,27 @@ def test_a_key_lasts_no_longer_than_its_filter(opened, entries):
     assert put(opened, *entries, key=key) > first
 
 
+@postgresql.smoke
+def test_who_gets_the_name_of_a_removed_user_has_neither_their_events_nor_their_keys(opened):
+    def mine():
+        return [at for at, _ in opened.events("f", user="ann", since=None, until=None, after=0)]
+
+    key = Key("ann", "k", b"1")
+    first = put(opened, event(), key=key)
+    opened.forget_user("ann")
+    assert mine() == []
+    anew = put(opened, event(), key=key)
+    assert anew > first
+    assert mine() == [anew]
+    opened.forget_user("ann")
+    assert mine() == []
+    put(opened, event(at=9.0))
+    opened.commit([], Progress(opened.head))
+    trim(opened, 9.0, 0)
+    with opened._engine.connect() as connection:
+        assert connection.execute(sqlalchemy.text("SELECT * FROM former_users")).all() == []
+
+
 def test_progress_that_was_written_without_an_answer_is_written_again(opened):
     rows = [Row("ann", 1, [(3, [1], None)]), Row("ann", 2, [(4, [1], None)])]
     opened.commit([], Progress(4, rows=rows))
