@@ -10,6 +10,8 @@ from typing import Any, Final
 import sqlalchemy as sql
 from sqlalchemy.exc import SQLAlchemyError
 
+from rtfilter.store.folder import private
+
 BUSY: Final = 10_000
 """Milliseconds that a transaction of SQLite waits for another one."""
 POSTGRESQL: Final = {
@@ -41,6 +43,9 @@ def engine(url: str, power: bool = False) -> sql.Engine:
     place = sql.make_url(url)
     file = place.drivername.startswith("sqlite")
     given = {} if file else {name: value for name, value in POSTGRESQL.items() if name not in place.query}
+    if file and place.database not in (None, "", ":memory:"):
+        with suppress(OSError):  # SQLite says it better, and makes its other files as this one
+            open(str(place.database), "ab", opener=private).close()
     made = sql.create_engine(url, hide_parameters=True, pool_pre_ping=not file, connect_args=given)
     if made.dialect.name == "sqlite":
         durable = "FULL" if power else "NORMAL"
