@@ -355,6 +355,23 @@ def test_a_refused_acknowledgement_can_be_said_again(tmp_path, monkeypatch):
     served(tmp_path, script)
 
 
+def test_single_deliveries_are_acknowledged_beyond_one_that_is_not(tmp_path):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        session = await connected(pipeline, "ann", "READY")
+        places = await publish(pipeline, 1, 2, 3)
+        said(session)
+        for numbers in ([4], [0]):
+            (error,) = await say(session, "ACK", upto=0, numbers=numbers)
+            assert error["error"] == '"numbers" are those of deliveries of this connection'
+        assert await say(session, "ACK", upto=0, numbers=[3]) == [{"directive": "ACK"}]
+        assert [one.position for one in pipeline.pending(ANN)] == places[:2]
+        await say(session, "ACK", upto=2)
+        assert pipeline.pending(ANN) == []
+
+    served(tmp_path, script)
+
+
 def test_a_long_digest_comes_in_parts(tmp_path):
     async def script(pipeline):
         await subscribe(pipeline, "price > 0", digest=60)
