@@ -41,6 +41,8 @@ async def session(socket: WebSocket) -> None:
         done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
         with suppress(WebSocketDisconnect, TimeoutError, RuntimeError):  # gone, or it takes nothing
             await _end(socket, done)
+    except asyncio.CancelledError:
+        pass  # by the server, which ends: uvicorn would log an error
     finally:
         conversation.lost()
         for work in works:
