@@ -411,6 +411,7 @@ class Pipeline:
         who.require(Role.ADMIN)
         if not _NAME.fullmatch(name):
             raise RequestError("a filter's name is 1 to 64 letters, digits, and _ . - after the first one")
+        _require_text(key)
         if key is not None:
             key = composed(key)
         if key is not None and key not in definition.schema.attributes:
@@ -712,6 +713,8 @@ class Pipeline:
         """The user's subscriptions above an id, by id; for admins also another's, or all."""
         if user is not None or everyone:
             who.require(Role.ADMIN)
+        for name in (user, filter):
+            _require_text(name)
         whose = None if everyone else user or who.user
         found = await self.ask(
             lambda: self._log.subscriptions(user=whose, filter=filter, after=after, limit=limit)
@@ -885,6 +888,12 @@ def _info(row: FilterRow) -> FilterInfo:
 def _name(named: Named | None) -> str | None:
     found = whole(named)
     return None if found is None else found["name"]
+
+
+def _require_text(name: str | None) -> None:
+    """Raise `RequestError` where PostgreSQL would not take a name."""
+    if name is not None and "\0" in name:
+        raise RequestError("a name has no NUL characters")
 
 
 def _lone(error: RTFilterError) -> RTFilterError:

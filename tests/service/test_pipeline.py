@@ -293,6 +293,20 @@ def test_nothing_wrong_is_stored(tmp_path):
     served(tmp_path, script)
 
 
+def test_a_name_with_nul_is_refused_by_every_database(tmp_path):
+    async def script(pipeline):
+        schema = Schema({"a\0b": float})
+        for deed in (
+            pipeline.subscriptions(ANN, filter="\0"),
+            pipeline.subscriptions(ADMIN, user="a\0"),
+            pipeline.add_filter(ADMIN, "more", Definition(schema), "a\0b"),
+        ):
+            with pytest.raises(RequestError, match="no NUL"):
+                await deed
+
+    served(tmp_path, script)
+
+
 def test_a_report_tells_of_each_row(tmp_path):
     async def script(pipeline):
         found = await pipeline.subscribe_many(
