@@ -131,6 +131,8 @@ class Conversation:
     who : Identity or None
     id : str
         Of the connection.
+    address : str
+        Of the peer; a door sets it.
     straight : callable, optional
         The door's way past the outbox: sends messages at once and returns True, or leaves them. A door that
         has one sets it.
@@ -142,6 +144,7 @@ class Conversation:
         self._measures.connections[door] += 1
         self.who: Identity | None = None
         self.id = str(uuid4())
+        self.address = ""
         self.outbox = Outbox()
         self.straight: Callable[[Sequence[bytes]], bool] | None = None
         self._due: deque[_Due] = deque()
@@ -379,7 +382,7 @@ class Conversation:
         if message.token is not None:
             who = await users.token(message.token)
         elif message.user is not None:
-            who = await users.password(message.user, message.password)
+            who = await users.password(message.user, message.password, self.address)
         else:
             raise DirectiveError('CONNECT needs "token", or "user" and "password"')
         self._connection.enter_context(users.connect(who))

@@ -35,6 +35,7 @@ async def session(socket: WebSocket) -> None:
     state = socket.app.state
     conversation = Conversation(state.pipeline, state.limits.nesting, "websocket")
     conversation.straight = socket.scope.get("extensions", {}).get(STRAIGHT)
+    conversation.address = socket.client.host if socket.client else ""
     bind_contextvars(connection=conversation.id)
     works = [asyncio.create_task(work(socket, conversation)) for work in (_hear, _say)]
     try:

@@ -87,7 +87,7 @@ def test_a_session_that_came_while_the_server_ended_is_no_error(server):
     async def cancelled():
         ended = asyncio.get_running_loop().create_future()
         app = SimpleNamespace(state=SimpleNamespace(pipeline=server.pipeline, limits=Limits(1, 64)))
-        socket = SimpleNamespace(app=app, scope={}, accept=AsyncMock(), receive=lambda: ended)
+        socket = SimpleNamespace(app=app, client=None, scope={}, accept=AsyncMock(), receive=lambda: ended)
         task = asyncio.create_task(websocket.session(socket))
         while not socket.accept.called:
             await asyncio.sleep(0)
