@@ -132,6 +132,7 @@ class Log:
 
     def __init__(self, engine: sql.Engine) -> None:
         self._engine, self._writing = engine, writing(engine)
+        checkpoint(engine, "TRUNCATE")  # on a disk that was full, there may be room for this alone
         with self._writing.begin() as connection:
             migrate(connection)
             self.epoch = self._take(connection)

@@ -1,5 +1,6 @@
 """The log, on SQLite and on PostgreSQL."""
 
+import shutil
 import socket
 import sqlite3
 from contextlib import closing, contextmanager
@@ -391,6 +392,19 @@ def test_what_was_written_goes_into_the_database_beside_who_writes(database, tmp
         opened.checkpoint()
         assert not file.exists() or file.stat().st_size > 8_000_000
     opened.close()
+
+
+def test_a_start_after_a_kill_frees_the_room_of_the_write_ahead_log(tmp_path):
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    with closing(Log(engine(f"sqlite:///{tmp_path}/log.sqlite"))) as log:
+        put(log, event(b"x" * 1_000_000))
+        for one in tmp_path.glob("log.sqlite*"):
+            shutil.copy(one, killed)
+    size = (killed / "log.sqlite-wal").stat().st_size
+    with closing(Log(engine(f"sqlite:///{killed}/log.sqlite"))) as log:
+        assert (killed / "log.sqlite-wal").stat().st_size < size / 10
+        assert log.head == 1
 
 
 def test_a_checkpoint_that_fails_is_left_to_the_next(tmp_path):
