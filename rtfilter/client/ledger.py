@@ -1,13 +1,14 @@
 """Which deliveries wait, which the program has, which are acknowledged: no I/O, no clock.
 
 A delivery is known by its (position, subscription) pairs, because numbers are a connection's own: what comes
-again after a reconnect has another number. Acknowledgements are cumulative: `Ledger.upto` is the number below
-which all is done.
+again after a reconnect has another number. Up to `Ledger.upto` all is done; what is done beyond it, while the
+program still has an earlier one, is told by its number.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from typing import Final
 
 from rtfilter.client.errors import ProtocolError
@@ -70,6 +71,7 @@ class Ledger:
         self._done: dict[Pair, int] = {}  # acknowledged, with the number that tells it; 0: none yet
         self._open: dict[int, set[Pair]] = {}  # numbers of this connection, with what is not acknowledged
         self._numbers: dict[Pair, list[int]] = {}  # the other way round
+        self._apart: dict[int, set[int]] = {}  # numbers to tell beyond `upto`, with their positions
         self._last = self._told = self._returned = 0
 
     def __len__(self) -> int:
@@ -77,7 +79,7 @@ class Ledger:
 
     def begin(self) -> int:
         """Another connection: what waits will come again. Returns the credit to give."""
-        for left in (self._queue, self._waiting, self._open, self._numbers):
+        for left in (self._queue, self._waiting, self._open, self._numbers, self._apart):
             left.clear()
         self._done = dict.fromkeys(list(self._done)[-MOST_KEPT:], 0)
         self._last = self._told = self._returned = 0
@@ -101,6 +103,8 @@ class Ledger:
             self._open[number] = set(left)
             for pair in left:
                 self._numbers.setdefault(pair, []).append(number)
+        else:
+            self._close(number, item)
         if left <= self._waiting.keys():
             self._returned += 1
         else:
@@ -129,11 +133,17 @@ class Ledger:
             for number in numbers:
                 if number and self._open[number] == {pair}:
                     del self._open[number]
+                    self._close(number, item)
                 elif number:
                     self._open[number].discard(pair)
         for twin in {self._waiting[pair] for pair in item.pairs if pair in self._waiting}:
             if twin.pairs <= self._done.keys():
                 self._leave(twin)
+
+    def _close(self, number: int, item: Item) -> None:
+        """All of a number is acknowledged: it is told by itself while an earlier one is not."""
+        if next(iter(self._open), number) < number:
+            self._apart[number] = {position for position, _ in item.pairs}
 
     def _leave(self, item: Item) -> None:
         """It leaves the queue: another may come."""
@@ -162,11 +172,28 @@ class Ledger:
         self._returned -= credit
         return upto, credit
 
+    def apart(self, least: int = 1) -> list[int]:
+        """What to tell the server beyond `upto`: numbers, where there are at least so many.
+
+        A delivery that came in several messages is told once all of them are acknowledged.
+        """
+        if len(self._apart) < least:
+            return []
+        open = {position for pairs in self._open.values() for position, _ in pairs}
+        found = [number for number, positions in self._apart.items() if open.isdisjoint(positions)]
+        for number in found:
+            del self._apart[number]
+        return [number for number in found if number > self.upto]
+
     @property
     def untold(self) -> bool:
-        """Whether `due` has anything."""
-        return self.upto > self._told or self._returned > 0
+        """Whether `due` or `apart` has anything."""
+        return self.upto > self._told or self._returned > 0 or bool(self._apart)
 
-    def confirmed(self, upto: int) -> None:
-        """The server knows that all up to a number is acknowledged: it will not come again."""
-        self._done = {pair: number for pair, number in self._done.items() if not 0 < number <= upto}
+    def confirmed(self, upto: int, numbers: Collection[int] = ()) -> None:
+        """The server knows that all up to a number, and some beyond, is acknowledged: it comes no more."""
+        self._done = {
+            pair: number
+            for pair, number in self._done.items()
+            if not 0 < number <= upto and number not in numbers
+        }

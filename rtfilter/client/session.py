@@ -311,7 +311,7 @@ class Session:
     def _confirmed(self, request: _Request, answer: Ack) -> None:
         self._useful = self._useful or not request.own
         if request.directive is Directive.ACK:
-            self.ledger.confirmed(request.body["upto"])
+            self.ledger.confirmed(request.body["upto"], set(request.body.get("numbers", ())))
         _answer(request, answer)
 
     def _refused(self, request: _Request, answer: Error) -> None:
@@ -411,7 +411,9 @@ class Session:
 
     def _say_due(self, least: int) -> None:
         upto, credit = self.ledger.due(least)
-        if upto:
-            self._ask(_Request(Directive.ACK, {"upto": upto}, own=True))
+        numbers = self.ledger.apart(least)
+        if upto or numbers:
+            body = {"upto": upto, "numbers": numbers} if numbers else {"upto": upto}
+            self._ask(_Request(Directive.ACK, body, own=True))
         if credit:
             self._ask(_Request(Directive.CREDIT, {"more": credit}, own=True))

@@ -24,8 +24,8 @@ class Authenticate(Protocol):
     def open(self) -> bool:
         """Whether there are no users, so that everyone is who they say they are."""
 
-    async def password(self, user: str, password: str) -> Identity:
-        """Who this is; `NotAuthenticatedError` where it is not."""
+    async def password(self, user: str, password: str, address: str = "") -> Identity:
+        """Who this is, from an address; `NotAuthenticatedError` where it is not."""
 
     async def token(self, token: str) -> Identity:
         """The same, by a token."""
@@ -60,7 +60,7 @@ class Open:
     open = True
     gone: Collection[str] = ()
 
-    async def password(self, user: str, password: str) -> Identity:
+    async def password(self, user: str, password: str, address: str = "") -> Identity:
         """As of `Authenticate`."""
         return Identity(_name(user), self.roles(user))
 

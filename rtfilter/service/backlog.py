@@ -77,6 +77,14 @@ class Written(NamedTuple):
     gone: Sequence[int]
 
 
+class Taken(NamedTuple):
+    """A delivery that was acknowledged: how often it was sent, and how many dropped ones it told of."""
+
+    delivery: Delivery
+    sent: int
+    told: int
+
+
 class Backlog:
     """The deliveries of one user, in the order in which they became known, until they are acknowledged.
 
@@ -97,6 +105,7 @@ class Backlog:
     def __init__(self, bounds: Bounds = Bounds(), mark: Mark = Mark()) -> None:  # noqa: B008  # immutable
         self._bounds = bounds
         self._low, self._beyond = mark.low, set(mark.beyond)
+        self._before = self._low, self._beyond  # as it was before it was last written
         self.pending: dict[int, Delivery] = {}
         self._sent: dict[int, int] = {}  # how often each position was
         self.dropped, self._untold = 0, mark.dropped
@@ -193,14 +202,14 @@ class Backlog:
         self.pending[delivery.position] = delivery
         self._bytes += len(delivery.body) + BESIDE
 
-    def _take(self, position: int, arrived: bool = False) -> bool:
+    def _take(self, position: int, arrived: bool = False) -> Taken | None:
         """Remove what is pending; it counts as acknowledged, whether it has arrived or not."""
         delivery = self.pending.pop(position, None)
         if delivery is None:
-            return False
+            return None
         self._bytes -= len(delivery.body) + BESIDE
         self._beyond.add(position)
-        self._sent.pop(position, None)
+        sent = self._sent.pop(position, 0)
         told = self._told.pop(position, 0)
         if not arrived:  # another one has to tell
             self._untold += told
@@ -215,19 +224,33 @@ class Backlog:
                 self._gone.append(number)
             elif SMALL < len(row.positions) >= 2 * row.pending:
                 self._worn.add(number)
-        return True
+        return Taken(delivery, sent, told)
 
-    def acknowledge(self, positions: Iterable[int]) -> int:
-        """Take deliveries away; returns how many were pending. Others are left alone."""
-        count = 0
-        for position in positions:
-            count += self._take(position, arrived=True)
-        return count
+    def acknowledge(self, positions: Iterable[int]) -> list[Taken]:
+        """Take deliveries away; returns those that were pending. Others are left alone."""
+        found = (self._take(position, arrived=True) for position in positions)
+        return [one for one in found if one is not None]
+
+    def put_back(self, taken: Iterable[Taken]) -> None:
+        """Have deliveries again whose acknowledgement was not written; see also `not_written`."""
+        for delivery, sent, told in taken:
+            position = delivery.position
+            self._beyond.discard(position)
+            self._put(delivery)
+            if sent:
+                self._sent[position] = sent
+            if told:
+                self._told[position] = told
+            if position in self._row_of:
+                self._rows[self._row_of[position]].pending += 1
+            else:
+                self._unwritten.add(position)
+        self.pending = dict(sorted(self.pending.items()))
 
     def leave(self) -> None:
         """The user is gone, and who gets the name is not told of it."""
         self.acknowledge(list(self.pending))
-        self._untold = 0
+        self._untold = self.dropped = 0
 
     def forget(self, subscription: int) -> None:
         """Drop the deliveries of a subscription that was removed."""
@@ -274,12 +297,18 @@ class Backlog:
         gone, self._gone = self._gone, []
         return Written(self._mark(settled, durable), rows, gone)
 
+    def not_written(self) -> None:
+        """Take back the mark that `written` gave last: who acknowledged may be told that it was not kept."""
+        low, beyond = self._before
+        self._low, self._beyond = low, self._beyond | beyond
+
     def _row(self, number: int, positions: Sequence[int]) -> Sequence[Held]:
         self._note_row(number, positions)
         found = [self.pending[position] for position in positions]
         return [(one.position, one.subscriptions, one.ended) for one in found]
 
     def _mark(self, settled: int, durable: int) -> Mark:
+        self._before = self._low, self._beyond
         low = min(min(self.pending, default=settled + 1), settled + 1) - 1
         self._low = low = max(self._low, low)
         row_of = self._row_of

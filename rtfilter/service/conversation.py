@@ -2,7 +2,7 @@
 
 A message is a JSON object with a ``directive`` and what it needs; a ``tag``, where there is one, comes back
 with the answer, which is CONNECTED, ACK or ERROR. Deliveries are EVENT, DIGEST and ENDED. They are numbered
-within a connection, and ``ACK`` with ``upto`` acknowledges all up to a number.
+within a connection, and ``ACK`` with ``upto`` acknowledges all up to a number, with ``numbers`` others.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence, Set
 from contextlib import ExitStack
 from math import inf
 from time import perf_counter
@@ -131,6 +131,8 @@ class Conversation:
     who : Identity or None
     id : str
         Of the connection.
+    address : str
+        Of the peer; a door sets it.
     straight : callable, optional
         The door's way past the outbox: sends messages at once and returns True, or leaves them. A door that
         has one sets it.
@@ -142,6 +144,7 @@ class Conversation:
         self._measures.connections[door] += 1
         self.who: Identity | None = None
         self.id = str(uuid4())
+        self.address = ""
         self.outbox = Outbox()
         self.straight: Callable[[Sequence[bytes]], bool] | None = None
         self._due: deque[_Due] = deque()
@@ -354,7 +357,7 @@ class Conversation:
                 reasons = await pipeline.explain(who, filter, events.bodies[0], message.subscription)
                 return {"matched": reasons.matched, "report": report(reasons, events.odd)}
             case Ack():
-                await self._acknowledge(who, message.upto)
+                await self._acknowledge(who, message.upto, set(message.numbers))
             case Credit():
                 self._credit = min((self._credit or 0) + message.more, 2**53)
             case Publish():
@@ -379,7 +382,7 @@ class Conversation:
         if message.token is not None:
             who = await users.token(message.token)
         elif message.user is not None:
-            who = await users.password(message.user, message.password)
+            who = await users.password(message.user, message.password, self.address)
         else:
             raise DirectiveError('CONNECT needs "token", or "user" and "password"')
         self._connection.enter_context(users.connect(who))
@@ -387,17 +390,26 @@ class Conversation:
         _log.info("a session begins", extra={"connection": self.id, "user": who.user})
         return who
 
-    async def _acknowledge(self, who: Identity, upto: int) -> None:
+    async def _acknowledge(self, who: Identity, upto: int, numbers: Set[int]) -> None:
         if upto > self._number:
             raise DirectiveError('"upto" is the number of a delivery of this connection')
-        positions = []
+        if not all(0 < number <= self._number for number in numbers):
+            raise DirectiveError('"numbers" are those of deliveries of this connection')
+        taken = {}
         for position, sent in self._sent.items():
             if sent.number > upto:
                 break
-            positions.append(position)
-        for position in positions:
+            taken[position] = sent
+        if numbers:
+            taken |= {position: sent for position, sent in self._sent.items() if sent.number in numbers}
+        for position in taken:
             del self._sent[position]
-        await self._pipeline.acknowledge(who, positions)
+        try:
+            await self._pipeline.acknowledge(who, taken)
+        except ServiceError:
+            self._sent = dict(sorted((taken | self._sent).items(), key=lambda one: one[1].number))
+            self._earliest = 0.0
+            raise
 
     async def _list(self, who: Identity, message: List) -> dict[str, Any]:
         """Subscriptions, as many as one message takes, and the id that the others are above."""

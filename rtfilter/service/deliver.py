@@ -135,6 +135,8 @@ class Deliver:
     ----------
     owners : mapping of int to Owned
         The subscriptions that are there; others change it.
+    expired : mapping of int to Owned
+        The same of those whose time has come; what they matched before is delivered.
     bounds : Bounds
     marks : mapping of str to Mark
         What was acknowledged before a restart.
@@ -152,11 +154,12 @@ class Deliver:
     def __init__(
         self,
         owners: Mapping[int, Owned],
+        expired: Mapping[int, Owned] = {},
         bounds: Bounds = Bounds(),  # noqa: B008  # immutable
         marks: Mapping[str, Mark] = {},
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._owners, self._bounds, self._clock = owners, bounds, clock
+        self._owners, self._expired, self._bounds, self._clock = owners, expired, bounds, clock
         self._backlogs = {user: Backlog(bounds, mark) for user, mark in marks.items()}
         self._receivers: dict[str, list[Receiver]] = {}
         self._digests: dict[tuple[str, str], _Digest] = {}
@@ -183,7 +186,7 @@ class Deliver:
         for position, subscriptions, ended in row.deliveries:
             there = tuple(subscriptions)
             if ended is None:
-                there = tuple(id for id in there if id in self._owners)
+                there = tuple(id for id in there if id in self._owners or id in self._expired)
             if there and position in events:
                 entry = events[position].entry
                 body = entry.body if ended is None else b"null"
@@ -191,15 +194,15 @@ class Deliver:
 
     def tell(self, found: Iterable[Found]) -> None:
         """Keep and send what events match. What is known already is left alone."""
-        owners, new = self._owners, dict[str, list[Delivery]]()
+        owners, expired, new = self._owners, self._expired, dict[str, list[Delivery]]()
         for (position, entry), ids, response, part in found:
             of: dict[str, list[int]] = {}
             for id in ids:
-                owned = owners.get(id)  # or it was removed since
+                owned = owners.get(id) or expired.get(id)  # or it was removed since
                 if owned is not None and (owned.expires is None or entry.at < owned.expires):
                     of.setdefault(owned.user, []).append(id)
             for user, mine in of.items():
-                if part is Part.AT_ONCE and any(owners[id].ordered for id in mine):
+                if part is Part.AT_ONCE and any(self._owned(id).ordered for id in mine):
                     continue  # in turn, all who do not know it are told: owners may have changed meanwhile
                 mine.sort()
                 delivery = Delivery(position, tuple(mine), entry.body, entry.filter, entry.at, response)
@@ -210,6 +213,9 @@ class Deliver:
     def end(self, position: int, at: float, filter: str, user: str, id: int, reason: str) -> None:
         """Tell a user that a subscription ended; the position is that of the change."""
         self._take(user, [Delivery(position, (id,), b"null", filter, at, None, reason)])
+
+    def _owned(self, id: int) -> Owned:
+        return self._owners.get(id) or self._expired[id]
 
     def _of(self, user: str) -> Backlog:
         found = self._backlogs.get(user)
@@ -276,7 +282,7 @@ class Deliver:
             return None
         shortest = inf
         for id in delivery.subscriptions:
-            period = self._owners[id].digest
+            period = self._owned(id).digest
             if period is None:
                 return None
             shortest = min(shortest, period)
@@ -298,12 +304,21 @@ class Deliver:
         self.counts["redelivered" if sending.before else "delivered"] += 1
         return sending
 
-    def acknowledge(self, user: str, positions: Iterable[int]) -> None:
-        """Take deliveries of a user away. It is kept with the next `progress`."""
+    def acknowledge(self, user: str, positions: Iterable[int]) -> Callable[[], None]:
+        """Take deliveries of a user away. It is kept with the next `progress`; returns what undoes it."""
         backlog = self._backlogs.get(user)
-        if backlog is not None:
-            self.counts["acknowledged"] += backlog.acknowledge(positions)
+        if backlog is None:
+            return lambda: None
+        taken = backlog.acknowledge(positions)
+        self.counts["acknowledged"] += len(taken)
+        self._note(user, backlog)
+
+        def undo() -> None:
+            backlog.put_back(taken)
+            self.counts["acknowledged"] -= len(taken)
             self._note(user, backlog)
+
+        return undo
 
     def leave(self, user: str) -> None:
         """A user is gone, and another one may get the name."""
@@ -426,5 +441,7 @@ class Deliver:
     def not_written(self, progress: Progress) -> None:
         """It could not be written; it comes with the next one."""
         self._given = None
+        for user in progress.marks:
+            self._backlogs[user].not_written()
         self._round = dict.fromkeys(progress.marks) | self._round
         self._unwritten = Progress(None, {}, progress.rows, progress.gone)

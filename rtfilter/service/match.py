@@ -50,15 +50,17 @@ class Index:
 
     Attributes
     ----------
-    ordered : int
-        How many subscriptions ask for order; others change it.
     pace : float
         Seconds of work that a search took of late for each event.
+    entrance : asyncio.Lock
+        Held while subscriptions come in that no box bounds, until the filter has them, so that each of their
+        callers knows how many there are.
     """
 
     def __init__(self, info: FilterInfo, filter: EventFilter) -> None:
-        self.info, self.filter, self.ordered = info, filter, 0
+        self.info, self.filter = info, filter
         self.pace = 0.0
+        self.entrance = asyncio.Lock()
 
     def look_up(self, events: EventTable) -> Matches:
         """The subscriptions that each event matches, found for all at once."""
@@ -136,6 +138,8 @@ class Match:
         By the names of filters; others change it, on the event loop.
     tell : callable
     measures : Measures
+    ordered : mapping of str to int
+        How many subscriptions of a filter ask for order; others change it.
     size : int
         Entries of a batch at most.
 
@@ -152,9 +156,15 @@ class Match:
     """
 
     def __init__(
-        self, indexes: Mapping[str, Index], tell: Tell, measures: Measures, size: int = SIZE
+        self,
+        indexes: Mapping[str, Index],
+        tell: Tell,
+        measures: Measures,
+        ordered: Mapping[str, int],
+        size: int = SIZE,
     ) -> None:
         self._indexes, self._tell, self._measures, self._size = indexes, tell, measures, size
+        self._ordered = ordered
         self.settled = self.taken = self.changes = 0
         self._waiting: deque[Logged] = deque()
         self._since: deque[tuple[int, float]] = deque()  # up to which position entries wait since when
@@ -262,7 +272,7 @@ class Match:
         try:
             events: list[Any] = [msgspec.json.decode(one.entry.body) for one in batch]
             turns = None
-            if index.info.key is not None and index.ordered:
+            if index.info.key is not None and self._ordered.get(index.info.name):
                 turns = Turns([key_of(event, index.info.key) for event in events])
             with index.paced(len(batch)):
                 for group in index.filter.stream(events).groups():

@@ -91,9 +91,10 @@ class Disconnect(Message):
 
 
 class Ack(Message, kw_only=True):
-    """All deliveries of this connection up to a number have arrived."""
+    """All deliveries of this connection up to a number have arrived, and those of some numbers beyond it."""
 
     upto: _Whole
+    numbers: list[_Whole] = []
 
 
 class Credit(Message, kw_only=True):

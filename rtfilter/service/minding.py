@@ -9,15 +9,13 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from msgspec.structs import replace
-
 from rtfilter.errors import RTFilterError
 from rtfilter.service import snapshots
 from rtfilter.service.deliver import Deliver, Owned
 from rtfilter.service.errors import BusyError, ConflictError
 from rtfilter.service.match import Index, Match
 from rtfilter.service.measures import Measures
-from rtfilter.service.subscriptions import Owners, removal_of
+from rtfilter.service.subscriptions import Owners, expiry_of
 from rtfilter.service.writing import Store
 from rtfilter.store.log import Log
 
@@ -98,6 +96,7 @@ class Minder:
             self._deliver.tick(moment)
             for id, owned in self._owners.ended(moment):
                 self._soon(self._expire(id, owned))
+            self._owners.settle(self._match.settled)
             if self._match.settled > self.written:
                 self._store.nudge()
             if self._match.changes >= self._keeping.changes and self._may_write():
@@ -114,9 +113,8 @@ class Minder:
         return caught_up and not self._writing.locked() and time.monotonic() >= self._write_after
 
     async def _expire(self, id: int, owned: Owned) -> None:
-        change = removal_of(id, owned.filter, owned.user, "expired", self._clock(), time.perf_counter())
         try:
-            await self._store.put([replace(change, expires=owned.expires)])
+            await self._store.put([expiry_of(id, owned, self._clock(), time.perf_counter())])
         except BusyError:
             await asyncio.sleep(RETRY)
             self._owners.ends_again(id)

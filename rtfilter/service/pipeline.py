@@ -15,9 +15,10 @@ import asyncio
 import hashlib
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
@@ -60,6 +61,7 @@ from rtfilter.service.subscriptions import (
     owned_of,
     removal_of,
     subscription_of,
+    too_many,
 )
 from rtfilter.service.writing import LIMIT, Store
 from rtfilter.store.log import FilterRow, Log
@@ -151,11 +153,12 @@ class Pipeline:
         self._owners = Owners()
         self._indexes: dict[str, Index] = {}
         self._parsers: dict[str, Parse] = {}
+        self._entering_of: Counter[str] = Counter()  # subscriptions of users that are being put in
         self._leaving: set[str] = set()  # filters that are being removed: nothing is taken in for them
         self._one_filter = asyncio.Lock()  # is added or removed at a time
-        self.deliver = Deliver(self._owners, bounds, log.marks())
+        self.deliver = Deliver(self._owners, self._owners.expired, bounds, log.marks())
         self.measures = Measures()
-        self._match = Match(self._indexes, self.deliver.tell, self.measures)
+        self._match = Match(self._indexes, self.deliver.tell, self.measures, self._owners.ordered)
         self._store = Store(
             log, self._stored, self._progress, self.deliver.owes, self._not_written, self.measures
         )
@@ -190,6 +193,8 @@ class Pipeline:
         logged = await self.beside(self._open)
         self._match.settled = self._match.taken = self._log.settled
         for position, entry in logged:
+            if entry.kind is not Kind.EVENT:
+                self._changed = position
             if entry.kind == Kind.UNSUBSCRIBE:
                 self._tell_end(position, entry)
         self._match.put(logged)
@@ -211,14 +216,16 @@ class Pipeline:
         for id, filter, user, expires, manner in log.owners():
             if filter not in self._indexes or id < self._indexes[filter].info.since:
                 continue  # asked for while its filter was removed
-            owned = owned_of(filter, user, expires, manner)
-            self._owners.put(id, owned)
-            if owned.ordered:
-                self._indexes[filter].ordered += 1
+            self._owners.put(id, owned_of(filter, user, expires, manner))
         waiting = list(log.backlog())
+        lowest = min((held[0] for row in waiting for held in row.deliveries), default=settled)
+        for position, (id, filter, user, expires, manner) in log.expired(min(lowest, settled)):
+            self._owners.put(id, owned_of(filter, user, expires, manner))
+            self._owners.expire(id, position)
         events = log.bodies({position for row in waiting for position, _, _ in row.deliveries})
         for left in waiting:
             self.deliver.restore(left, events)
+        self._owners.settle(settled)
         return list(log.entries(settled))
 
     def _add(self, index: Index) -> None:
@@ -287,6 +294,7 @@ class Pipeline:
         await self.settled(max(self._begun, self._changed))  # not the head: it may be that of a filter
         self.deliver.leave(user)
         await self._store.flush()
+        await self._store.change(self._log.forget_user, user)
         await self.users.forgotten(user)
 
     @property
@@ -312,6 +320,14 @@ class Pipeline:
     async def settled(self, position: int) -> None:
         """Wait until it is known what all entries up to a position match."""
         await self._match.reached(position)
+
+    async def _reached(self, position: int) -> None:
+        """As `settled`, where a door waits: not for long. Raises `BusyError`."""
+        try:
+            async with asyncio.timeout(LIMIT):
+                await self.settled(position)
+        except TimeoutError:
+            raise BusyError("what the log has is still being matched; try again", 1.0) from None
 
     async def beside(self, work: Callable[..., _T], *given: Any) -> _T:
         """Do in a thread what takes long."""
@@ -340,16 +356,15 @@ class Pipeline:
                 continue
             self._changed = position
             id = position if entry.subscription is None else entry.subscription
-            if entry.kind == Kind.UNSUBSCRIBE:
-                before = self._owners.drop(id)
-                self.deliver.forget(entry.user, id)
-                self._tell_end(position, entry)
-                ordered = False
+            if entry.kind != Kind.UNSUBSCRIBE:
+                self._owners.put(id, owned_of(entry.filter, entry.user, entry.expires, entry.manner))
+                continue
+            if entry.expires is not None:
+                self._owners.expire(id, position)
             else:
-                owned = owned_of(entry.filter, entry.user, entry.expires, entry.manner)
-                before, ordered = self._owners.put(id, owned), owned.ordered
-            if entry.filter in self._indexes:
-                self._indexes[entry.filter].ordered += ordered - (before is not None and before.ordered)
+                self._owners.drop(id)
+                self.deliver.forget(entry.user, id)
+            self._tell_end(position, entry)
         self._match.put(logged)
 
     def _tell_end(self, position: int, entry: Entry) -> None:
@@ -396,6 +411,7 @@ class Pipeline:
         who.require(Role.ADMIN)
         if not _NAME.fullmatch(name):
             raise RequestError("a filter's name is 1 to 64 letters, digits, and _ . - after the first one")
+        _require_text(key)
         if key is not None:
             key = composed(key)
         if key is not None and key not in definition.schema.attributes:
@@ -547,7 +563,7 @@ class Pipeline:
         """
         who.require(Role.SUBSCRIBER)
         self.users.admit(who, len(events))
-        await self.settled(self._changed)
+        await self._reached(self._changed)
         found = await self._look_up(self._index(filter), events)
         if Role.ADMIN in who.roles:
             return found
@@ -563,7 +579,7 @@ class Pipeline:
         who.require(Role.SUBSCRIBER)
         if not self._owns(who, id) or self._owners[id].filter != filter:
             raise UnknownError(f"there is no subscription {id}")
-        await self.settled(self._changed)
+        await self._reached(self._changed)
         return await self.beside(reading.explain, self._index(filter).filter, event, id)
 
     def filter_of(self, who: Identity, id: int) -> str:
@@ -603,15 +619,46 @@ class Pipeline:
         index = self._index(filter)
         known = None if key is None else await self.beside(_key, who, key, _asked(filter, wishes))
         again = known is not None and await self.ask(self._log.has, known, self._clock())
-        most = self.users.most_subscriptions
-        if not again and self._owners.of_user[who.user] + len(wishes) > most:
-            raise TooManyError(f"a user may have {most} subscriptions at most")
-        wrong = await self.beside(check, wishes, index, not again)
-        good = [wish for row, wish in enumerate(wishes) if row not in wrong]
-        made = await self._put_wishes(who, filter, good, known)
+        if not again:
+            self._require_room(who.user, len(wishes))
+        wrong, unbounded = await self.beside(check, wishes, index)
+        async with self._entering(index, [] if again else unbounded) as refused:
+            wrong |= refused
+            good = [wish for row, wish in enumerate(wishes) if row not in wrong]
+            made = await self._put_wishes(who, filter, good, known, again)
         if again:
             made = map(self._there_still, made)
         return [wrong[row] if row in wrong else next(made) for row in range(len(wishes))]
+
+    def _require_room(self, user: str, count: int) -> None:
+        most = self.users.most_subscriptions
+        if self._owners.of_user[user] + self._entering_of[user] + count > most:
+            raise TooManyError(f"a user may have {most} subscriptions at most")
+
+    @contextmanager
+    def _room(self, user: str, count: int) -> Iterator[None]:
+        """Keep room for more subscriptions of a user while they are put in."""
+        self._require_room(user, count)
+        self._entering_of[user] += count
+        try:
+            yield
+        finally:
+            self._entering_of -= Counter({user: count})  # without those of whom nothing is left
+
+    @asynccontextmanager
+    async def _entering(
+        self, index: Index, unbounded: Sequence[int]
+    ) -> AsyncIterator[dict[int, RTFilterError]]:
+        """Let wishes in that no box bounds, while no others come in; gives what is wrong with them, by row.
+
+        How many there are is known once the index has all that were let in before.
+        """
+        if not unbounded:
+            yield {}
+            return
+        async with index.entrance:
+            await self._reached(self._changed)
+            yield await self.beside(too_many, index, unbounded)
 
     def _there_still(self, made: int | RTFilterError) -> int | RTFilterError:
         """What a repeated request is answered: of several subscriptions, some may have ended."""
@@ -622,7 +669,7 @@ class Pipeline:
         return made
 
     async def _put_wishes(
-        self, who: Identity, filter: str, wishes: Sequence[Wish], key: Key | None
+        self, who: Identity, filter: str, wishes: Sequence[Wish], key: Key | None, again: bool
     ) -> Iterator[int | RTFilterError]:
         """Subscribe in parts, so that others come in between; what fails after the first part is reported."""
         made: list[int | RTFilterError] = []
@@ -635,7 +682,8 @@ class Pipeline:
             entries = [entry_of(Kind.SUBSCRIBE, filter, who.user, wish, at, arrived) for wish in part]
             try:
                 self._index(filter)  # it may have been removed meanwhile
-                put = await self._store.put(entries, of_part)
+                with nullcontext() if again else self._room(who.user, len(part)):
+                    put = await self._store.put(entries, of_part)
                 if len(put) != len(part):
                     raise ConflictError("some of these were refused; ask for those again with another key")
                 made += put
@@ -665,6 +713,8 @@ class Pipeline:
         """The user's subscriptions above an id, by id; for admins also another's, or all."""
         if user is not None or everyone:
             who.require(Role.ADMIN)
+        for name in (user, filter):
+            _require_text(name)
         whose = None if everyone else user or who.user
         found = await self.ask(
             lambda: self._log.subscriptions(user=whose, filter=filter, after=after, limit=limit)
@@ -680,12 +730,15 @@ class Pipeline:
         if not self._owns(who, id):
             raise UnknownError(f"there is no subscription {id}")
         owned = self._owners[id]
-        wrong = await self.beside(check, [wish], self._index(owned.filter))
-        if wrong:
-            raise _lone(wrong[0])
-        at, arrived = self._clock(), time.perf_counter()
-        entry = entry_of(Kind.REPLACE, owned.filter, owned.user, wish, at, arrived, id)
-        await self._store.put([entry])
+        index = self._index(owned.filter)
+        wrong, unbounded = await self.beside(check, [wish], index)
+        async with self._entering(index, unbounded) as refused:
+            wrong |= refused
+            if wrong:
+                raise _lone(wrong[0])
+            at, arrived = self._clock(), time.perf_counter()
+            entry = entry_of(Kind.REPLACE, owned.filter, owned.user, wish, at, arrived, id)
+            await self._store.put([entry])
         return entry.expires
 
     async def unsubscribe(self, who: Identity, id: int) -> None:
@@ -747,19 +800,20 @@ class Pipeline:
             return None
         name = self._indexes[one.filter].info.key
         if name is None or not any(
-            id in self._owners and self._owners[id].ordered for id in one.subscriptions
+            id not in self._owners or self._owners[id].ordered  # one that has expired may have been
+            for id in one.subscriptions
         ):
             return None
         key = key_of(msgspec.json.decode(one.body), name)
         return None if key is None else (one.filter, key)
 
     async def acknowledge(self, who: Identity, positions: Iterable[int]) -> None:
-        """Take deliveries of the user away, durably; others are left alone."""
+        """Take deliveries of the user away, durably; others are left alone. Where it cannot, they stay."""
         who.require(Role.SUBSCRIBER)
         taken = list(positions)
-        await self.settled(min(max(taken, default=0), self._begun))  # it may be one of an earlier run
-        self.deliver.acknowledge(who.user, taken)
-        await self._store.flush(who.user)
+        await self._reached(min(max(taken, default=0), self._begun))  # it may be one of an earlier run
+        undo = self.deliver.acknowledge(who.user, taken)
+        await self._store.flush(who.user, undo)
 
     # -- statistics ------------------------------------------------------------------------------------------
 
@@ -834,6 +888,12 @@ def _info(row: FilterRow) -> FilterInfo:
 def _name(named: Named | None) -> str | None:
     found = whole(named)
     return None if found is None else found["name"]
+
+
+def _require_text(name: str | None) -> None:
+    """Raise `RequestError` where PostgreSQL would not take a name."""
+    if name is not None and "\0" in name:
+        raise RequestError("a name has no NUL characters")
 
 
 def _lone(error: RTFilterError) -> RTFilterError:

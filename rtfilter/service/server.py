@@ -257,8 +257,14 @@ def _unusable(settings: Settings, error: SQLAlchemyError) -> DataError:
     reason = getattr(error, "orig", None) or error
     if settings.database is not None:
         return DataError(f"the database cannot be used: {reason}")
-    damaged = type(reason) is sqlite3.DatabaseError  # others derive from it
-    remedy = "; it is damaged: rtfilter restore makes a new folder from a backup" if damaged else ""
+    remedy = ""
+    if type(reason) is sqlite3.DatabaseError:  # others derive from it
+        remedy = "; it is damaged: rtfilter restore makes a new folder from a backup"
+    elif getattr(reason, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+        remedy = (
+            f"; make room, as much as {settings.file.name}-wal has: {settings.data / 'indexes'} is a cache, "
+            "which may be removed"
+        )
     return DataError(f"the database {settings.file} cannot be used: {reason}{remedy}")
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from sys import intern
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from rtfilter.errors import PredicateError, RTFilterError
 from rtfilter.predicates.boxes import unbounded
@@ -37,18 +38,23 @@ class Owners(dict[int, Owned]):
         self.of_user: Counter[str] = Counter()
         self.of_both: Counter[tuple[str, str]] = Counter()
         """By user and filter."""
+        self.ordered: Counter[str] = Counter()
+        """Those that ask for order, by filter; with those in `expired`."""
+        self.expired: dict[int, Owned] = {}
+        """Those whose time has come: events before their end may still be matched."""
+        self._expiries: deque[tuple[int, int]] = deque()
         self._ends: list[tuple[float, int]] = []
         self._room = FEW
 
-    def put(self, id: int, owned: Owned) -> Owned | None:
-        """Note a subscription; returns what was there."""
-        before = self.drop(id) if id in self else None
+    def put(self, id: int, owned: Owned) -> None:
+        """Note a subscription, in the place of the one that was there."""
+        self.drop(id)
         self[id] = owned
+        self.ordered[owned.filter] += owned.ordered
         self.of_user[owned.user] += 1
         self.of_both[owned.user, owned.filter] += 1
         if owned.expires is not None:
             self._push(owned.expires, id)
-        return before
 
     def _push(self, expires: float, id: int) -> None:
         """Note an end; now and then, those are forgotten that another one has replaced."""
@@ -62,6 +68,7 @@ class Owners(dict[int, Owned]):
         """Forget a subscription; returns what was there."""
         owned = self.pop(id, None)
         if owned is not None:
+            self.ordered[owned.filter] -= owned.ordered
             self.of_user[owned.user] -= 1
             self.of_both[owned.user, owned.filter] -= 1
             if not self.of_both[owned.user, owned.filter]:  # so that old users take no room
@@ -69,6 +76,20 @@ class Owners(dict[int, Owned]):
             if not self.of_user[owned.user]:
                 del self.of_user[owned.user]
         return owned
+
+    def expire(self, id: int, position: int) -> None:
+        """Forget a subscription whose time has come, once all up to the position of its end is settled."""
+        owned = self.drop(id)
+        if owned is not None:
+            self.expired[id] = owned
+            self.ordered[owned.filter] += owned.ordered
+            self._expiries.append((position, id))
+
+    def settle(self, position: int) -> None:
+        """Note that all entries up to a position are settled."""
+        while self._expiries and self._expiries[0][0] <= position:
+            owned = self.expired.pop(self._expiries.popleft()[1])
+            self.ordered[owned.filter] -= owned.ordered
 
     def ended(self, moment: float) -> Iterator[tuple[int, Owned]]:
         """Those whose time has come, each once."""
@@ -99,7 +120,6 @@ def entry_of(
 ) -> Entry:
     """A wish as it is put into the log."""
     body = {name: value for name, value in wish._asdict().items() if value is not None}
-    manner = {name: body[name] for name in ("digest", "order") if name in body}
     return Entry(
         kind,
         filter,
@@ -108,15 +128,27 @@ def entry_of(
         id,
         at,
         None if wish.ttl is None else at + wish.ttl,
-        msgspec.json.encode(manner).decode() if manner else None,
+        _manner(wish.digest, wish.order),
         arrived,
     )
+
+
+def _manner(digest: float | None, order: str | None) -> str | None:
+    manner = {name: value for name, value in (("digest", digest), ("order", order)) if value is not None}
+    return msgspec.json.encode(manner).decode() if manner else None
 
 
 def removal_of(id: int, filter: str, user: str, reason: str, at: float, arrived: float) -> Entry:
     """The end of a subscription as it is put into the log."""
     body = msgspec.json.encode({"reason": reason})
     return Entry(Kind.UNSUBSCRIBE, filter, user, body, id, at, arrived=arrived)
+
+
+def expiry_of(id: int, owned: Owned, at: float, arrived: float) -> Entry:
+    """The end of a subscription whose time has come, with what delivering needs to know of it."""
+    ended = removal_of(id, owned.filter, owned.user, "expired", at, arrived)
+    manner = _manner(owned.digest, "key" if owned.ordered else None)
+    return replace(ended, expires=owned.expires, manner=manner)
 
 
 def subscription_of(logged: Logged) -> Subscription:
@@ -127,8 +159,8 @@ def subscription_of(logged: Logged) -> Subscription:
     return Subscription(id, entry.filter, entry.user, wish, entry.at, entry.expires)
 
 
-def check(wishes: Sequence[Wish], index: Index, limited: bool = True) -> dict[int, RTFilterError]:
-    """What is wrong with wishes, by row; where not limited, however many no box bounds.
+def check(wishes: Sequence[Wish], index: Index) -> tuple[dict[int, RTFilterError], list[int]]:
+    """What is wrong with wishes, by row; and the rows that no box bounds, where the filter counts these.
 
     May take long: not for the event loop.
     """
@@ -143,21 +175,29 @@ def check(wishes: Sequence[Wish], index: Index, limited: bool = True) -> dict[in
     compiled = compile_many([wishes[row].where for row in rows], index.info.schema, refused.__setitem__)
     for place, why in refused.items():
         wrong[rows[place]] = why
+    if index.info.definition.max_unbounded is None or not index.filter.takes.boxes:
+        return wrong, []
+    owners = compiled.owners
+    free = unbounded(compiled.boxes, index.info.schema).nonzero()[0]
+    taken = {int(compiled.rows[at if owners is None else owners[at]]) for at in free}
+    return wrong, [rows[place] for place in sorted(taken)]
+
+
+def too_many(index: Index, rows: Sequence[int]) -> dict[int, RTFilterError]:
+    """The rows that no box bounds and for which a filter has no room, with what is said of them.
+
+    Takes the lock of the index: not for the event loop.
+    """
     most = index.info.definition.max_unbounded
-    if not limited or most is None or not index.filter.takes.boxes:
-        return wrong
-    free = unbounded(compiled.boxes, index.info.schema)
-    if free.any():
-        owners = compiled.owners
-        taken = {int(compiled.rows[at if owners is None else owners[at]]) for at in free.nonzero()[0]}
-        left = most - index.filter.stats()["unbounded"]
-        for place in sorted(taken)[max(left, 0) :]:
-            wrong[rows[place]] = TooManyError(
-                "nothing bounds this predicate, so that nearly every event must be checked exactly, and "
-                f"this filter has {most} such subscriptions (max_unbounded); compare an attribute with a "
-                "constant as well"
-            )
-    return wrong
+    if most is None:
+        return {}
+    left = max(0, most - index.filter.stats()["unbounded"])
+    why = (
+        "nothing bounds this predicate, so that nearly every event must be checked exactly, and "
+        f"this filter has {most} such subscriptions (max_unbounded); compare an attribute with a "
+        "constant as well"
+    )
+    return {row: TooManyError(why) for row in rows[left:]}
 
 
 def _check_manner(wish: Wish, info: FilterInfo) -> None:

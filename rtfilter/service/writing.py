@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 class _Flush(NamedTuple):
     user: str | None
     answer: asyncio.Future[None]
+    undo: Callable[[], None]
 
 
 class _Asked(NamedTuple):
@@ -111,11 +112,24 @@ class Store:
         self._news.set()
         return await answer
 
-    async def flush(self, user: str | None = None) -> None:
-        """Write the progress, of one user or of all; returns once it is durable. Raises `BusyError`."""
+    async def flush(self, user: str | None = None, undo: Callable[[], None] = lambda: None) -> None:
+        """Write the progress, of one user or of all; returns once it is durable.
+
+        Parameters
+        ----------
+        user : str, optional
+        undo : callable
+            Is called where it is known that the progress was not written.
+
+        Raises
+        ------
+        BusyError
+        """
+        if self.stuck:
+            undo()
         self._require_free()
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._flushes.append(_Flush(user, answer))
+        self._flushes.append(_Flush(user, answer, undo))
         self._news.set()
         await answer
 
@@ -187,7 +201,7 @@ class Store:
             asked = self._take()
             progress, flushes = None, list[_Flush]()
             if loop.time() >= self._next:
-                progress = self._progress(any(user is None for user, _ in self._flushes))
+                progress = self._progress(any(one.user is None for one in self._flushes))
                 flushes = self._written()
                 self._more = progress.settled is None
                 self._next = loop.time() + min(PACE * _rows(progress), MOST_PACE)
@@ -208,7 +222,8 @@ class Store:
                 if progress is not None:
                     self._not_written(progress)
                     self._next = loop.time() + MOST_PACE
-                self._fail(asked, flushes, error)
+                self._fail(asked, flushes + self._flushes, error)  # also those whose turn may never come
+                self._flushes.clear()
                 continue
             finally:
                 late.cancel()
@@ -217,9 +232,9 @@ class Store:
             missed, self._missed = self._missed, []
             self._stored(missed)
             self._tell(asked, placed)
-            for _, answer in flushes:
-                if not answer.done():
-                    answer.set_result(None)
+            for one in flushes:
+                if not one.answer.done():
+                    one.answer.set_result(None)
 
     def _written(self) -> list[_Flush]:
         """Take those who wait for what has just been given."""
@@ -281,11 +296,13 @@ class Store:
 
     def _fail(self, asked: list[_Asked], flushes: list[_Flush], error: Exception | None = None) -> None:
         """Tell those who wait that nothing was written, or, without an error, that it is not known."""
-        answers: list[asyncio.Future[Any]] = [one.answer for one in asked]
-        answers += [one.answer for one in flushes]
-        for answer in answers:
-            if not answer.done():
-                answer.set_exception(_unknown() if error is None else _busy(error))
+        waiting: list[_Asked | _Flush] = [*asked, *flushes]
+        for one in waiting:
+            if one.answer.done():
+                continue
+            if error is not None and isinstance(one, _Flush):
+                one.undo()
+            one.answer.set_exception(_unknown() if error is None else _busy(error))
 
     def close(self) -> None:
         """Wait for the transaction that is being written, unless it is stuck."""

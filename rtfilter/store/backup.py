@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from rtfilter.errors import RTFilterError
+from rtfilter.store.folder import private
 
 DATABASE: Final = "log.sqlite"
 LIST: Final = "backup.json"
@@ -186,7 +187,7 @@ def _unpack(file: Path, folder: Path) -> None:
             if packed is None or name != Path(name).name or name in found:
                 raise BackupError(f"{file} is no backup: it has {name!r}")
             hashed = _Hashed(packed)
-            with open(folder / name, "xb", opener=_private) as out:
+            with open(folder / name, "xb", opener=private) as out:
                 shutil.copyfileobj(hashed, out, CHUNK)
                 _sync(out)
             found[name] = hashed.hash.hexdigest()
@@ -199,10 +200,6 @@ def _unpack(file: Path, folder: Path) -> None:
     del found[LIST]
     if found != kept["sha256"] or DATABASE not in found:
         raise BackupError(f"{file} is damaged: its files are not those that were put in")
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _sync(file: IO[bytes]) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sqlite3
 import time
 from contextlib import closing, suppress
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import sqlalchemy as sql
 from sqlalchemy.exc import SQLAlchemyError
+
+from rtfilter.store.folder import private
 
 BUSY: Final = 10_000
 """Milliseconds that a transaction of SQLite waits for another one."""
@@ -41,6 +43,9 @@ def engine(url: str, power: bool = False) -> sql.Engine:
     place = sql.make_url(url)
     file = place.drivername.startswith("sqlite")
     given = {} if file else {name: value for name, value in POSTGRESQL.items() if name not in place.query}
+    if file and place.database not in (None, "", ":memory:"):
+        with suppress(OSError):  # SQLite says it better, and makes its other files as this one
+            open(str(place.database), "ab", opener=private).close()
     made = sql.create_engine(url, hide_parameters=True, pool_pre_ping=not file, connect_args=given)
     if made.dialect.name == "sqlite":
         durable = "FULL" if power else "NORMAL"
@@ -69,15 +74,22 @@ def writing(engine: sql.Engine) -> sql.Engine:
     return engine.execution_options(rtfilter_writes=True)
 
 
-def checkpoint(engine: sql.Engine) -> None:
+def checkpoint(engine: sql.Engine, how: Literal["PASSIVE", "TRUNCATE"] = "PASSIVE") -> None:
     """Move what was committed from SQLite's write-ahead log into the database, while others write on.
 
     A commit would do it every 1000 pages, and take ten times as long as others do. What fails here is done by
     the next one. PostgreSQL has a process for this.
+
+    Parameters
+    ----------
+    engine : sqlalchemy.Engine
+    how : "PASSIVE" or "TRUNCATE"
+        With the latter, where nobody else uses the database, the write-ahead log is empty then, and takes no
+        room.
     """
     if engine.dialect.name == "sqlite":
         with suppress(SQLAlchemyError, sqlite3.Error), closing(engine.raw_connection()) as connection:
-            connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
+            connection.cursor().execute(f"PRAGMA wal_checkpoint({how})")
 
 
 def _begin(connection: sql.Connection) -> None:

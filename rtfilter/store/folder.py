@@ -1,12 +1,20 @@
-"""The folder of a process: no other one may use it meanwhile."""
+"""The folder of a process: no other one may use it meanwhile, and nobody else may read it."""
 
 from __future__ import annotations
 
+import logging
+import os
+import stat
 from contextlib import AbstractContextManager, nullcontext
 from errno import ENOTDIR
 from pathlib import Path
+from typing import Final
 
 from rtfilter.errors import RTFilterError
+
+OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+"""What a group and all others may do with a file."""
+_log = logging.getLogger(__name__)
 
 
 class InUseError(RTFilterError, ValueError):
@@ -14,12 +22,42 @@ class InUseError(RTFilterError, ValueError):
 
 
 def make(folder: Path) -> None:
-    """Make a folder with those above it, for this user only, where it is not there. Raises `OSError`."""
+    """Make a folder with those above it, for this user only; one that is there becomes so, with a warning.
+
+    Raises
+    ------
+    OSError
+    """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         file = next(one for one in (folder, *folder.parents) if one.exists())
         raise NotADirectoryError(ENOTDIR, "is a file; name a folder with --data", str(file)) from None
+    if os.name == "posix":
+        _shut(folder)
+
+
+def private(path: str, flags: int) -> int:
+    """Open a file that nobody else may read: an opener for `open`."""
+    return os.open(path, flags, 0o600)
+
+
+def _shut(folder: Path) -> None:
+    """Let nobody else read a folder and what is in it."""
+    for path in (folder, *folder.iterdir()):
+        try:
+            mode = path.lstat().st_mode
+            if stat.S_ISLNK(mode) or not mode & OTHERS:
+                continue
+            if mode & stat.S_ISVTX:
+                raise PermissionError("it is for everybody's files; use a folder of its own")
+            path.chmod(stat.S_IMODE(mode) & ~OTHERS)
+        except FileNotFoundError:
+            continue  # another process has removed it
+        except OSError as error:
+            _log.warning("others may read %s, which cannot be changed: %s", path, error)
+        else:
+            _log.warning("others could read %s, and may no more", path)
 
 
 def locked(folder: Path) -> AbstractContextManager[object]:
@@ -28,7 +66,7 @@ def locked(folder: Path) -> AbstractContextManager[object]:
         import fcntl
     except ImportError:  # on Windows
         return nullcontext()
-    file = (folder / "lock").open("w")
+    file = os.fdopen(private(str(folder / "lock"), os.O_RDWR | os.O_CREAT), "w")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

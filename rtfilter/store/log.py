@@ -21,6 +21,7 @@ from rtfilter.store.migrations import migrate
 from rtfilter.store.tables import (
     BACKLOG,
     FILTERS,
+    FORMER,
     KEYS,
     LOG,
     MARKS,
@@ -47,6 +48,8 @@ TRIMMED: Final = 2000
 BLOCK: Final = 50
 """Rows that SQLite gets at once, in a fifth less than half of the time."""
 _ENTRY: Final = (LOG.c.position, *(LOG.c[name] for name in _COLUMNS))
+_Owner = tuple[int, str, str, float | None, str | None]
+_OWNER: Final = (LOG.c.subscription, LOG.c.filter, LOG.c.user, LOG.c.expires, LOG.c.manner)
 _OWNED: Final = sql.select(STATE.c.value).where(STATE.c.name == "epoch").with_for_update()
 """Whose it is, until the transaction ends: PostgreSQL locks the row, and SQLite has one writer."""
 _LIVE: Final = LOG.c.until.is_(None) & LOG.c.subscription.is_not(None)
@@ -129,6 +132,7 @@ class Log:
 
     def __init__(self, engine: sql.Engine) -> None:
         self._engine, self._writing = engine, writing(engine)
+        checkpoint(engine, "TRUNCATE")  # on a disk that was full, there may be room for this alone
         with self._writing.begin() as connection:
             migrate(connection)
             self.epoch = self._take(connection)
@@ -288,6 +292,13 @@ class Log:
         with self._write() as connection:
             connection.execute(sql.delete(FILTERS).where(FILTERS.c.name == name))
 
+    def forget_user(self, user: str) -> None:
+        """Note that who gets the name of a removed user is another one: no former key or event is theirs."""
+        with self._write() as connection:
+            connection.execute(sql.delete(KEYS).where(KEYS.c.user == user))
+            connection.execute(sql.delete(FORMER).where(FORMER.c.user == user))
+            _insert(connection, FORMER, [{"user": user, "upto": self.head}])
+
     def trim(self, last: int, changes: int) -> Trimmed:
         """Remove some of what is needed no more; to be called until there is none. Others commit in between.
 
@@ -314,6 +325,7 @@ class Log:
                 last_of = KEYS.c.first + KEYS.c["count"] - 1
                 live = sql.exists().where(_LIVE, LOG.c.subscription.between(KEYS.c.first, last_of))
                 connection.execute(sql.delete(KEYS).where(theirs & ~live))
+                connection.execute(sql.delete(FORMER).where(FORMER.c.upto <= upto))
             else:
                 superseded = LOG.c.subscription.is_not(None) & (LOG.c.until <= changes)
                 superseded &= (LOG.c.kind != str(Kind.UNSUBSCRIBE)) | (LOG.c.position <= last)
@@ -378,11 +390,18 @@ class Log:
             if len(rows) < size:
                 return
 
-    def owners(self) -> Iterator[tuple[int, str, str, float | None, str | None]]:
+    def owners(self) -> Iterator[_Owner]:
         """Of all subscriptions that are there: id, filter, user, when it ends, and how it delivers."""
-        columns = (LOG.c.subscription, LOG.c.filter, LOG.c.user, LOG.c.expires, LOG.c.manner)
         with self._engine.connect() as connection:
-            yield from connection.execute(sql.select(*columns).where(_LIVE))
+            yield from connection.execute(sql.select(*_OWNER).where(_LIVE))
+
+    def expired(self, after: int) -> Iterator[tuple[int, _Owner]]:
+        """Of subscriptions that ended by themselves above a position: that of the end, and as `owners`."""
+        ends = (LOG.c.until > after) & (LOG.c.kind == str(Kind.UNSUBSCRIBE)) & LOG.c.expires.is_not(None)
+        asked = sql.select(LOG.c.position, *_OWNER).where(ends).order_by(LOG.c.position)
+        with self._engine.connect() as connection:
+            for position, *owner in connection.execute(asked):
+                yield position, tuple(owner)
 
     def subscriptions(
         self,
@@ -416,9 +435,12 @@ class Log:
     def events(
         self, filter: str, *, user: str | None, since: float | None, until: float | None, after: int
     ) -> Iterator[Logged]:
-        """Stored events of a filter above a position, of a time, in order."""
+        """Stored events of a filter above a position, of a time, in order; those of one user or all."""
         asked = sql.select(*_ENTRY).where(LOG.c.filter == filter, LOG.c.kind == str(Kind.EVENT))
         if user is not None:
+            with self._engine.connect() as connection:
+                former = connection.execute(sql.select(FORMER.c.upto).where(FORMER.c.user == user)).scalar()
+            after = max(after, former or 0)
             asked = asked.where(LOG.c.user == user)
         if since is not None:
             after = max(after, self.before(since))
@@ -466,18 +488,20 @@ def _of(key: Key) -> sql.ColumnElement[bool]:
 
 
 def _kept(connection: sql.Connection, key: Key, moment: float) -> tuple[bytes, Placed] | None:
-    """What a key stands for, unless that is a single subscription which has ended by a moment."""
+    """What a key stands for, unless its filter is gone, or a lone subscription has ended by a moment."""
     asked = sql.select(KEYS.c.request, KEYS.c.first, KEYS.c["count"])
     row = connection.execute(asked.where(_of(key))).first()
     if row is None:
         return None
     first, count = int(row[1]), int(row[2])
-    if count == 1:
-        event = (LOG.c.position == first) & LOG.c.subscription.is_(None)
+    later = sql.exists().where(FILTERS.c.name == LOG.c.filter, FILTERS.c.since > first)  # another of its name
+    found = connection.execute(sql.select(LOG.c.subscription, later).where(LOG.c.position == first)).first()
+    if found is not None and found[1]:
+        return None
+    if count == 1 and (found is None or found[0] is not None):
         ends_later = LOG.c.expires.is_(None) | (LOG.c.expires > moment)
-        live = _LIVE & (LOG.c.subscription == first) & ends_later
-        there = sql.select(sql.exists().where(event) | sql.exists().where(live))
-        if not connection.execute(there).scalar():
+        live = sql.exists().where(_LIVE, LOG.c.subscription == first, ends_later)
+        if not connection.execute(sql.select(live)).scalar():
             return None
     return bytes(row[0]), Placed(first, count, False)
 

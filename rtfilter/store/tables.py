@@ -79,6 +79,12 @@ FILTERS = sql.Table(
     sql.Column("schema", sql.LargeBinary, nullable=False),
     sql.Column("key", sql.Text),
 )
+FORMER = sql.Table(
+    "former_users",
+    TABLES,
+    sql.Column("user", sql.Text, primary_key=True),
+    sql.Column("upto", _Whole, nullable=False),  # events up to there are of a removed user of this name
+)
 STATE = sql.Table(
     "state",
     TABLES,
@@ -111,7 +117,8 @@ class Entry(Struct, frozen=True, gc=False):
     at : float
         When it arrived, in seconds since 1970.
     expires : float or None
-        When a subscription ends by itself. An end that has it is refused where it is another time by now.
+        When a subscription ends by itself. An end that has it is that end, and is refused where it is
+        another time by now.
     manner : str or None
         How its deliveries are sent, as JSON; None for each at once.
     arrived : float or None

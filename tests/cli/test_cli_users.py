@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import os
 import re
 import sys
 from functools import partial
@@ -55,6 +56,16 @@ def kept(data):
         return found
 
     return kept
+
+
+def test_what_a_first_user_makes_in_an_open_folder_is_read_by_nobody_else(run, data):
+    data.mkdir(mode=0o755)
+    before = os.umask(0o022)
+    try:
+        run("add", "ann", "--role", "admin")
+    finally:
+        os.umask(before)
+    assert [path for path in (data, *data.iterdir()) if path.stat().st_mode & 0o077] == []
 
 
 def test_a_user_and_a_token_are_made_shown_and_taken_away(run, kept):

@@ -176,8 +176,9 @@ class _Session:
             case "CREDIT":
                 self.credit = (self.credit or 0) + message["more"]
             case "ACK":
-                assert 0 < message["upto"] <= self.last
-                for number in [number for number in self.numbers if number <= message["upto"]]:
+                upto, others = message["upto"], message.get("numbers", [])
+                assert 0 < max(upto, *others, 0) <= self.last
+                for number in [number for number in self.numbers if number <= upto or number in others]:
                     server.pending(self.user).pop(self.numbers.pop(number), None)
         return {}
 

@@ -29,7 +29,35 @@ def test_acknowledgements_are_cumulative():
     assert ledger.due() == (0, 0)
     ledger.acknowledge(first)
     assert ledger.due() == (3, 0)
+    assert ledger.apart() == []
     assert not ledger.untold
+
+
+def test_what_is_acknowledged_beyond_one_that_is_not_is_told_by_its_number():
+    ledger = filled(5, 6, 7)
+    _, second, third = (ledger.take() for _ in range(3))
+    ledger.due()
+    ledger.acknowledge(third)
+    assert ledger.untold
+    assert (ledger.apart(2), ledger.apart()) == ([], [3])
+    ledger.acknowledge(second)
+    assert (ledger.due(), ledger.apart()) == ((0, 0), [2])
+    ledger.arrive(event(4, 7, redelivered=1))  # it was on its way
+    assert ledger.take() is None
+    ledger.confirmed(0, {2, 4})
+    ledger.arrive(event(5, 6))
+    assert ledger.take().arrival.number == 5  # the server had confirmed it, and may not send it again
+
+
+def test_a_delivery_in_several_messages_is_told_when_all_of_them_are_acknowledged():
+    ledger = filled(5)
+    ledger.arrive(event(2, 6, 1))
+    ledger.arrive(event(3, 6, 2))
+    _, part, last = (ledger.take() for _ in range(3))
+    ledger.acknowledge(last)
+    assert ledger.apart() == []
+    ledger.acknowledge(part)
+    assert sorted(ledger.apart()) == [2, 3]
 
 
 def test_credit_comes_back_when_the_program_takes():
@@ -211,12 +239,13 @@ def test_nothing_is_lost_and_nothing_acknowledged_comes_again(steps, window, ran
     def tell():
         upto, credit = ledger.due()
         peer.credit += credit
-        for number in [number for number in peer.numbers if number <= upto]:
+        apart = ledger.apart()
+        for number in [number for number in peer.numbers if number <= upto or number in apart]:
             position = peer.numbers.pop(number)
             if position in peer.backlog:
                 peer.backlog.remove(position)
-        if upto:
-            asked.append(upto)
+        if upto or apart:
+            asked.append((upto, apart))
 
     def take():
         if (item := ledger.take()) is not None:
@@ -252,7 +281,7 @@ def test_nothing_is_lost_and_nothing_acknowledged_comes_again(steps, window, ran
             case "tell":
                 tell()
             case "confirm" if asked:
-                ledger.confirmed(asked.pop(0))
+                ledger.confirmed(*asked.pop(0))
             case "lost":
                 lost()
         assert len(ledger) <= window

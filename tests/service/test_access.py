@@ -254,9 +254,9 @@ def test_too_many_passwords_at_once_are_told_to_come_again(users, clock):
             return go.wait(60) and super().right(hash, password)
 
     async def rush():
-        many = [asyncio.create_task(made.password("nobody", "x")) for _ in range(authenticate.MOST_WAITING)]
-        await asyncio.sleep(0)
-        while made._waiting < authenticate.MOST_WAITING:
+        tries = (made.password("nobody", "x", str(i)) for i in range(authenticate.MOST_WAITING))
+        many = [asyncio.create_task(one) for one in tries]
+        while made._waiting.total() < authenticate.MOST_WAITING:
             await asyncio.sleep(0)
         with pytest.raises(BusyError) as caught:
             await made.password("bob", PASSWORD)
@@ -267,6 +267,20 @@ def test_too_many_passwords_at_once_are_told_to_come_again(users, clock):
         error, others = asyncio.run(rush())
     assert error.retry_after
     assert {type(one) for one in others} == {NotAuthenticatedError}
+
+
+def test_who_guesses_passwords_at_one_address_keeps_out_nobody_at_another(users, passwords, clock):
+    async def rush():
+        guesses = (made.password("bob", "x", "one") for _ in range(authenticate.MOST_WAITING))
+        many = [asyncio.create_task(one) for one in guesses]
+        while not made._waiting:
+            await asyncio.sleep(0)
+        assert made._waiting.total() == authenticate.MOST_OF_ADDRESS
+        who = await made.password("bob", PASSWORD, "another")
+        return who.user, {type(one) for one in await asyncio.gather(*many, return_exceptions=True)}
+
+    with opened(users, passwords, clock) as made:
+        assert asyncio.run(rush()) == ("bob", {NotAuthenticatedError, BusyError})
 
 
 def test_without_users_everyone_is_let_in_until_there_is_one(database, passwords, clock):

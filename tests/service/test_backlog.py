@@ -19,14 +19,15 @@ def delivery(position, *subscriptions, at=0.0):
 
 @given(
     st.permutations(range(1, 9)),
-    st.lists(st.one_of(st.just("know"), st.sampled_from(STEPS), st.integers(0, 7)), max_size=30),
+    st.lists(st.one_of(st.just("know"), st.sampled_from(STEPS), st.integers(-8, 7)), max_size=30),
     st.sampled_from(WRITES),
     st.sampled_from([0, SMALL]),
 )
 def test_after_a_restart_exactly_what_was_not_acknowledged_is_pending(order, steps, last, small):
     """What is written at one moment is all that a restart has: a mark, rows, and what is settled.
 
-    A part of what is to be written does not say what is settled.
+    A part of what is to be written does not say what is settled. A negative step is an acknowledgement that
+    could not be written, and was refused.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rtfilter.service.backlog.SMALL", small)  # of so few deliveries, all rows are small
@@ -36,29 +37,36 @@ def test_after_a_restart_exactly_what_was_not_acknowledged_is_pending(order, ste
 def _restarts(order, steps, small):
     backlog, rows, known, acknowledged = Backlog(), {}, [], set()
     written, durable = (Mark(), set()), 0
+    left = {}, []  # what could not be written, and comes with what is written next
     for step in steps:
         if step == "know" and len(known) < len(order):
             known.append(order[len(known)])
             if not backlog.knows(known[-1]):
                 backlog.add(delivery(known[-1]))
+        elif type(step) is int and step < 0 and known:
+            taken = backlog.acknowledge([known[step % len(known)]])
+            _, new, gone = backlog.written(settled(known), durable)
+            left = left[0] | new, left[1] + gone
+            backlog.not_written()
+            backlog.put_back(taken)
         elif type(step) is int and known:
             place = known[step % len(known)]
             backlog.acknowledge([place])
             acknowledged.add(place)
         elif step in WRITES:
-            settled = next((i for i in range(8) if i + 1 not in known), 8)
-            mark, new, gone = backlog.written(settled, durable)
-            rows |= new
-            for number in gone:
-                del rows[number]
+            mark, new, gone = backlog.written(settled(known), durable)
+            rows |= left[0] | new
+            for number in left[1] + gone:
+                rows.pop(number, None)
+            left = {}, []
             written = mark, set(acknowledged)
             within = {position for row in rows.values() for position, _, _ in row}
             assert all(mark.low < position for position in mark.beyond)
             assert all(position > durable or position in within for position in mark.beyond)
             assert all(len(row) <= small or 2 * pending(row, backlog) > len(row) for row in rows.values())
-            durable = settled if step == "write" else durable
+            durable = settled(known) if step == "write" else durable
         elif step == "start":
-            mark, acknowledged = written[0], set(written[1])
+            (mark, acknowledged), left = (written[0], set(written[1])), ({}, [])
             backlog, known = Backlog(mark=mark), [one for one in order if one <= durable]
             for number, row in sorted(rows.items()):
                 held = [delivery(position) for position, _, _ in row]
@@ -69,6 +77,10 @@ def _restarts(order, steps, small):
         if position > durable and not backlog.knows(position):
             backlog.add(delivery(position))
     assert set(backlog.pending) == set(range(1, 9)) - acknowledged
+
+
+def settled(known):
+    return next((i for i in range(8) if i + 1 not in known), 8)
 
 
 def pending(row, backlog):
@@ -85,6 +97,17 @@ def test_one_that_is_never_acknowledged_costs_little(size):
         backlog.acknowledge(range(max(first, 2), first + size))
         assert len(mark.beyond) <= max(size, SMALL)
         assert sum(map(len, rows.values())) <= size + SMALL
+
+
+def test_what_a_refused_acknowledgement_was_about_is_as_it_was():
+    backlog = Backlog(Bounds(most=3))
+    for position in range(1, 5):
+        backlog.add(delivery(position))
+    sent = backlog.note_sent(2)
+    backlog.put_back(backlog.acknowledge([2]))
+    assert sent.dropped == backlog.untold == 1
+    assert backlog.note_sent(2) == (1, 1)
+    assert list(backlog.pending) == [2, 3, 4]
 
 
 def test_nothing_above_what_is_settled_is_taken_as_acknowledged():

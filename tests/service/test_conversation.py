@@ -5,6 +5,7 @@ import itertools
 import json
 
 import pytest
+import sqlalchemy
 from msgspec.structs import replace
 from served import ANN, BOB, events, publish, served, subscribe
 
@@ -15,6 +16,7 @@ from rtfilter.service.minding import Keeping
 from rtfilter.service.records import Wish
 from rtfilter.session import TABLE, Directive, State
 from rtfilter.store.database import engine
+from rtfilter.store.log import Log
 from rtfilter.store.users import Users
 
 
@@ -309,6 +311,61 @@ def test_a_digest_comes_as_one_message(tmp_path):
         assert (digest["directive"], digest["number"]) == ("DIGEST", 2)
         assert positions(digest["events"]) == late
         assert digest["subscriptions"] == [answer["subscription"]]
+        await say(session, "ACK", upto=2)
+        assert pipeline.pending(ANN) == []
+
+    served(tmp_path, script)
+
+
+def test_a_digest_comes_also_after_the_end_of_its_subscription(tmp_path):
+    now = [1000.0]
+
+    async def script(pipeline):
+        id = await subscribe(pipeline, "price > 0", digest=60, ttl=10)
+        session = await connected(pipeline, "ann", "READY")
+        places = await publish(pipeline, 1)
+        now[0] += 11
+        while id in pipeline._owners:
+            await asyncio.sleep(0.01)
+        due(pipeline)
+        ended, digest = said(session)
+        assert (ended["directive"], positions(digest["events"])) == ("ENDED", places)
+
+    served(tmp_path, script, clock=lambda: now[0])
+
+
+def test_a_refused_acknowledgement_can_be_said_again(tmp_path, monkeypatch):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        session = await connected(pipeline, "ann", "READY")
+        await publish(pipeline, 1, 2)
+        said(session)
+
+        def fail(*_):
+            raise sqlalchemy.exc.OperationalError("", {}, Exception("disk is full"))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Log, "commit", fail)
+            (refused,) = await say(session, "ACK", upto=1)
+        assert (refused["directive"], refused["kind"]) == ("ERROR", "busy")
+        assert len(pipeline.pending(ANN)) == 2
+        await say(session, "ACK", upto=2)
+        assert pipeline.pending(ANN) == []
+
+    served(tmp_path, script)
+
+
+def test_single_deliveries_are_acknowledged_beyond_one_that_is_not(tmp_path):
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 0")
+        session = await connected(pipeline, "ann", "READY")
+        places = await publish(pipeline, 1, 2, 3)
+        said(session)
+        for numbers in ([4], [0]):
+            (error,) = await say(session, "ACK", upto=0, numbers=numbers)
+            assert error["error"] == '"numbers" are those of deliveries of this connection'
+        assert await say(session, "ACK", upto=0, numbers=[3]) == [{"directive": "ACK"}]
+        assert [one.position for one in pipeline.pending(ANN)] == places[:2]
         await say(session, "ACK", upto=2)
         assert pipeline.pending(ANN) == []
 

@@ -8,11 +8,10 @@ from rtfilter.adaptive import CostController, WangController
 from rtfilter.definition import Definition
 from rtfilter.scheduler import fifo
 from rtfilter.service import server
-from rtfilter.service.errors import ConflictError, RequestError
+from rtfilter.service.errors import ConflictError, RequestError, TooManyError
 from rtfilter.service.records import Wish
 from rtfilter.service.server import DataError
 from rtfilter.service.settings import settings
-from rtfilter.service.subscriptions import check
 from service.served import ADMIN, ANN, CARL, SCHEMA, served
 
 WANG = {"name": "wang", "rounds": 2, "threshold": 5}
@@ -97,7 +96,8 @@ def test_what_cannot_be_changed_is_refused_and_nothing_is_changed(tmp_path):
 @pytest.mark.parametrize(("matcher", "most", "refused"), [("scan", 1, 1), ("scan", None, 0), (NODES, 1, 0)])
 def test_what_no_box_bounds_is_limited_as_defined(tmp_path, matcher, most, refused):
     async def script(pipeline):
-        return len(check([Wish("price * 2 > price")] * 2, index(pipeline)))
+        found = await pipeline.subscribe_many(ANN, "default", [Wish("price * 2 > price")] * 2)
+        return sum(isinstance(one, TooManyError) for one in found)
 
     defined = Definition(SCHEMA, matcher, max_unbounded=most)
     assert served(tmp_path, script, definition=defined) == [refused]

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from rtfilter.service.deliver import FEWEST, MOST_PARTS, Deliver, Found, Owned
+from rtfilter.service.subscriptions import Owners
 from rtfilter.store.tables import Entry, Kind, Logged, Mark
 
 EVENT = Entry(Kind.EVENT, "default", "carl", b"{}", at=1.0)
@@ -17,6 +18,19 @@ def deliver_to(users):
 
 def tell(made, position, ids):
     made.tell([Found(Logged(position, EVENT), list(ids), None)])
+
+
+def test_an_event_from_before_the_end_of_a_subscription_is_told_after_it():
+    owners = Owners()
+    made = Deliver(owners, owners.expired)
+    owners.put(1, Owned("ann", "default", 5.0, digest=60.0, ordered=True))
+    owners.expire(1, 3)
+    assert owners.ordered["default"] == 1
+    made.begin("ann", None)  # it is not called before the digest is due
+    tell(made, 2, [1])
+    assert [one.position for one in made.pending("ann")] == [2]
+    owners.settle(3)
+    assert (owners.ordered["default"], owners.expired) == (0, {})
 
 
 def rounds(made, settled):

@@ -1,6 +1,7 @@
 """Publish, store, match, deliver; and the same again after a restart."""
 
 import asyncio
+import functools
 import json
 import logging
 import threading
@@ -30,11 +31,12 @@ from rtfilter.service.errors import (
     TooManyError,
     UnknownError,
 )
+from rtfilter.service.match import Match
 from rtfilter.service.minding import Keeping
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Wish
 from rtfilter.service.roles import Identity, Role
-from rtfilter.service.subscriptions import Owners, removal_of
+from rtfilter.service.subscriptions import Owners, entry_of, expiry_of, removal_of
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log, TakenError
 from rtfilter.store.tables import Entry, Kind, Logged, Request
@@ -202,7 +204,25 @@ def test_a_failed_transaction_is_told_and_loses_no_progress(tmp_path, monkeypatc
 
     before, after = served(tmp_path, first, second)
     assert before == after
-    assert len(before) == 3
+    assert len(before) == 4  # also what the refused acknowledgement was about
+
+
+def test_each_user_is_told_that_acknowledgements_cannot_be_written(tmp_path, monkeypatch):
+    async def script(pipeline):
+        for who in (ANN, BOB):
+            await subscribe(pipeline, "price > 0", who)
+        places = await publish(pipeline, 1)
+
+        def fail(*_):
+            raise sqlalchemy.exc.OperationalError("", {}, Exception("disk is full"))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Log, "commit", fail)
+            for who in (ANN, BOB):
+                with pytest.raises(BusyError, match="the log cannot be written"):
+                    await asyncio.wait_for(pipeline.acknowledge(who, places), 20)
+
+    served(tmp_path, script)
 
 
 def test_a_database_that_is_away_is_logged_once_and_once_when_it_is_back(tmp_path, monkeypatch, caplog):
@@ -273,6 +293,20 @@ def test_nothing_wrong_is_stored(tmp_path):
     served(tmp_path, script)
 
 
+def test_a_name_with_nul_is_refused_by_every_database(tmp_path):
+    async def script(pipeline):
+        schema = Schema({"a\0b": float})
+        for deed in (
+            pipeline.subscriptions(ANN, filter="\0"),
+            pipeline.subscriptions(ADMIN, user="a\0"),
+            pipeline.add_filter(ADMIN, "more", Definition(schema), "a\0b"),
+        ):
+            with pytest.raises(RequestError, match="no NUL"):
+                await deed
+
+    served(tmp_path, script)
+
+
 def test_a_report_tells_of_each_row(tmp_path):
     async def script(pipeline):
         found = await pipeline.subscribe_many(
@@ -302,6 +336,29 @@ def test_too_many_unbounded_and_too_many_subscriptions_are_refused(tmp_path):
     served(tmp_path, script)
 
 
+def test_requests_at_once_put_in_no_more_unbounded_subscriptions_than_one_may(tmp_path):
+    async def script(pipeline):
+        await pipeline.add_filter(ADMIN, "default", Definition(SCHEMA, max_unbounded=3), "symbol")
+        free = [Wish("price * 2 > price")] * 2
+        asked = (pipeline.subscribe_many(who, "default", free) for who in [ANN, BOB] * 4)
+        found = [one for made in await asyncio.gather(*asked) for one in made]
+        return sum(isinstance(one, int) for one in found)
+
+    assert served(tmp_path, script) == [3]
+
+
+def test_requests_at_once_put_in_no_more_subscriptions_than_a_user_may_have(tmp_path):
+    async def script(pipeline):
+        pipeline.users.most_subscriptions = 3
+        wishes = [Wish("price > 1")] * 2
+        asked = (pipeline.subscribe_many(ANN, "default", wishes) for _ in range(4))
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(one) for one in found].count(TooManyError) == 3
+        return len(await pipeline.subscriptions(ANN))
+
+    assert served(tmp_path, script) == [2]
+
+
 def test_a_subscription_ends_at_its_time_and_says_so(tmp_path):
     now = [1000.0]
 
@@ -314,18 +371,76 @@ def test_a_subscription_ends_at_its_time_and_says_so(tmp_path):
         while id in pipeline._owners:
             await asyncio.sleep(0.01)
         await publish(pipeline, 3)
-        (one,) = pipeline.pending(ANN)
+        before, one = pipeline.pending(ANN)
+        assert (before.position, before.subscriptions) == (place, (id,))
         assert (one.ended, one.subscriptions) == ("expired", (id,))
-        assert place
         assert await pipeline.subscriptions(ANN) == []
-        return one.position, one.subscriptions, one.ended
+        return told(pipeline)
 
     async def second(pipeline):
-        (one,) = pipeline.pending(ANN)
-        return one.position, one.subscriptions, one.ended
+        return told(pipeline)
+
+    def told(pipeline):
+        return [(one.position, one.subscriptions, one.ended) for one in pipeline.pending(ANN)]
 
     before, after = served(tmp_path, first, second, clock=lambda: now[0])
     assert before == after
+
+
+def test_what_an_expired_subscription_matched_is_told_also_where_a_crash_came_between(tmp_path):
+    log = Log(engine(f"sqlite:///{tmp_path}/log.sqlite"))
+    since = log.put_filter("default", json.dumps(Definition(SCHEMA).to_json()).encode(), "symbol").since
+    wish, owned = Wish("price > 0", ttl=10, order="key"), Owned("ann", "default", 1010.0, None, True)
+    made = entry_of(Kind.SUBSCRIBE, "default", "ann", wish, 1000.0, 0.0)
+    event = Entry(Kind.EVENT, "default", "carl", b'{"price": 1, "symbol": "a"}', at=1001.0)
+    end = expiry_of(since + 1, owned, 1010.0, 0.0)
+    for entry in (made, event, end, event):
+        log.commit([Request([entry])])
+    log.close()
+
+    async def script(pipeline):
+        await pipeline.settled(log.head)
+        return [(one.position - since, one.ended) for one in pipeline.pending(ANN)]
+
+    assert served(tmp_path, script, clock=lambda: 1011.0) == [[(2, None), (3, "expired")]]
+
+
+def unsettled(folder):
+    """A log with 3 subscriptions of ann, as a killed server leaves it."""
+    log = Log(engine(f"sqlite:///{folder}/log.sqlite"))
+    log.put_filter("default", json.dumps(Definition(SCHEMA).to_json()).encode(), "symbol")
+    wishes = [entry_of(Kind.SUBSCRIBE, "default", "ann", Wish("price > 0"), 1.0, 0.0) for _ in range(3)]
+    (placed,) = log.commit([Request(wishes)])
+    log.close()
+    return [*range(placed.first, placed.first + 3)]
+
+
+@pytest.mark.parametrize("asked", ["match", "explain"])
+def test_what_is_asked_right_after_a_crash_is_answered_whole(tmp_path, monkeypatch, asked):
+    monkeypatch.setattr(Match, "__init__", functools.partialmethod(Match.__init__, size=1))
+    ids = unsettled(tmp_path)
+
+    async def script(pipeline):
+        if asked == "match":
+            found = await pipeline.match(ANN, "default", pipeline.parse("default").row({"price": 1}))
+            return found.lists() == [ids]
+        return (await pipeline.explain(ANN, "default", b'{"price": 1}', ids[-1])).matched
+
+    assert served(tmp_path, script, definition=None) == [True]
+
+
+def test_who_asks_while_subscriptions_are_loaded_for_long_is_told_to_come_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("rtfilter.service.pipeline.LIMIT", 0.01)
+    ids = unsettled(tmp_path)
+
+    async def script(pipeline):
+        with monkeypatch.context() as patch:
+            patch.setattr(pipeline, "settled", lambda position: asyncio.Event().wait())
+            with pytest.raises(BusyError, match="try again") as told:
+                await asyncio.wait_for(pipeline.explain(ANN, "default", b"{}", ids[0]), 10)
+        return told.value.retry_after
+
+    assert served(tmp_path, script, definition=None) == [1.0]
 
 
 @pytest.mark.parametrize("policy", Policy)

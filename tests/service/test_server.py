@@ -12,6 +12,7 @@ from contextlib import suppress
 from http.client import HTTPException
 
 import pytest
+from sqlalchemy.event import listen
 from websockets.sync.client import connect
 
 import forks
@@ -96,6 +97,21 @@ def test_a_damaged_log_is_named_with_the_way_out(tmp_path):
     assert str(refused.value) == (
         f"the database {tmp_path}/log.sqlite cannot be used: file is not a database; it is damaged: "
         "rtfilter restore makes a new folder from a backup"
+    )
+
+
+def test_a_start_on_a_full_disk_says_where_room_is(tmp_path, monkeypatch):
+    def full(*given):
+        made = engine(*given)
+        listen(made, "connect", lambda connection, _: connection.execute("PRAGMA max_page_count = 1"))
+        return made
+
+    monkeypatch.setattr(module, "engine", full)
+    with pytest.raises(DataError) as refused, running(tmp_path):
+        pass
+    assert str(refused.value) == (
+        f"the database {tmp_path}/log.sqlite cannot be used: database or disk is full; make room, as much as "
+        f"log.sqlite-wal has: {tmp_path}/indexes is a cache, which may be removed"
     )
 
 

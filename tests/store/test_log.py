@@ -1,5 +1,6 @@
 """The log, on SQLite and on PostgreSQL."""
 
+import shutil
 import socket
 import sqlite3
 from contextlib import closing, contextmanager
@@ -295,6 +296,38 @@ def test_a_key_of_a_subscription_lasts_as_long_as_the_subscription(opened, monke
     assert left == {"e", "s"}
 
 
+@pytest.mark.parametrize("entries", [[event()], [event(), event()], [sub(), sub()]])
+def test_a_key_lasts_no_longer_than_its_filter(opened, entries):
+    key = Key("ann", "k", b"1")
+    opened.put_filter("f", b"[]", None)
+    first = put(opened, *entries, key=key)
+    opened.remove_filter("f")
+    opened.put_filter("f", b"[]", None)
+    assert not opened.has(key, 1.0)
+    assert put(opened, *entries, key=key) > first
+
+
+@postgresql.smoke
+def test_who_gets_the_name_of_a_removed_user_has_neither_their_events_nor_their_keys(opened):
+    def mine():
+        return [at for at, _ in opened.events("f", user="ann", since=None, until=None, after=0)]
+
+    key = Key("ann", "k", b"1")
+    first = put(opened, event(), key=key)
+    opened.forget_user("ann")
+    assert mine() == []
+    anew = put(opened, event(), key=key)
+    assert anew > first
+    assert mine() == [anew]
+    opened.forget_user("ann")
+    assert mine() == []
+    put(opened, event(at=9.0))
+    opened.commit([], Progress(opened.head))
+    trim(opened, 9.0, 0)
+    with opened._engine.connect() as connection:
+        assert connection.execute(sqlalchemy.text("SELECT * FROM former_users")).all() == []
+
+
 def test_progress_that_was_written_without_an_answer_is_written_again(opened):
     rows = [Row("ann", 1, [(3, [1], None)]), Row("ann", 2, [(4, [1], None)])]
     opened.commit([], Progress(4, rows=rows))
@@ -359,6 +392,19 @@ def test_what_was_written_goes_into_the_database_beside_who_writes(database, tmp
         opened.checkpoint()
         assert not file.exists() or file.stat().st_size > 8_000_000
     opened.close()
+
+
+def test_a_start_after_a_kill_frees_the_room_of_the_write_ahead_log(tmp_path):
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    with closing(Log(engine(f"sqlite:///{tmp_path}/log.sqlite"))) as log:
+        put(log, event(b"x" * 1_000_000))
+        for one in tmp_path.glob("log.sqlite*"):
+            shutil.copy(one, killed)
+    size = (killed / "log.sqlite-wal").stat().st_size
+    with closing(Log(engine(f"sqlite:///{killed}/log.sqlite"))) as log:
+        assert (killed / "log.sqlite-wal").stat().st_size < size / 10
+        assert log.head == 1
 
 
 def test_a_checkpoint_that_fails_is_left_to_the_next(tmp_path):

@@ -29,6 +29,8 @@ LOOK_FOR_NEW: Final = 0.05
 """The same, for a name or token that may be new."""
 MOST_WAITING: Final = 64
 """Passwords that wait to be verified; one is at a time."""
+MOST_OF_ADDRESS: Final = 16
+"""Of these, from one address: who guesses passwords there keeps nobody out who comes from another one."""
 MOST_BUCKETS: Final = 10_000
 """Users of whom rates are kept, before those are forgotten who have rested."""
 WRONG: Final = "the user name, password or token is wrong, revoked or expired"
@@ -95,7 +97,7 @@ class Access:
         self._looking: asyncio.Task[None] | None = None
         self._had_users = bool(self._known.accounts)
         self._hashing = ThreadPoolExecutor(1, "passwords")
-        self._waiting = 0
+        self._waiting: Counter[str] = Counter()  # by address
         self._buckets: dict[str, Bucket] = {}
         self._connections: Counter[str] = Counter()
 
@@ -124,15 +126,21 @@ class Access:
 
     # -- who it is -------------------------------------------------------------------------------------------
 
-    async def password(self, user: str, password: str) -> Identity:
+    async def password(self, user: str, password: str, address: str = "") -> Identity:
         """Who this is.
+
+        Parameters
+        ----------
+        user, password : str
+        address : str
+            Of the peer, where it is known.
 
         Raises
         ------
         NotAuthenticatedError
             There is no such user, or it is another password: that takes the same time.
         BusyError
-            Too many passwords wait, or the database cannot be read.
+            Too many passwords wait, of all or of the address, or the database cannot be read.
         """
         await self._look(LOOK_FOR_NEW if self.open else LOOK)
         if self.open:
@@ -142,7 +150,7 @@ class Access:
             return _Proven.by(account, account.since)
         await self._look(LOOK_FOR_NEW)
         account = self._known.accounts.get(user)
-        right = await self._verified(account, password)
+        right = await self._verified(account, password, address)
         if account is None or not right:
             raise NotAuthenticatedError(WRONG)
         self._remembered.add(user, account.since, password)
@@ -191,15 +199,18 @@ class Access:
             return None
         return self._known.accounts.get(token.user)
 
-    async def _verified(self, account: Account | None, password: str) -> bool:
-        if self._waiting >= MOST_WAITING:
+    async def _verified(self, account: Account | None, password: str, address: str) -> bool:
+        waiting = self._waiting
+        if waiting.total() >= MOST_WAITING or waiting[address] >= MOST_OF_ADDRESS:
             raise BusyError("too many passwords wait to be verified; try again, or use a token", 1.0)
-        self._waiting += 1
+        waiting[address] += 1
         try:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._hashing, self._verify, account, password)
         finally:
-            self._waiting -= 1
+            waiting[address] -= 1
+            if not waiting[address]:
+                del waiting[address]
 
     def _verify(self, account: Account | None, password: str) -> bool:
         right = self._passwords.right(None if account is None else account.hash, password)

@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rtfilter.service.authenticate import Authenticate
@@ -21,9 +22,9 @@ from rtfilter.sockets import bare
 HOW: Final = "say who you are: curl --user NAME:PASSWORD, or the header Authorization: Bearer TOKEN"
 
 
-async def identity(users: Authenticate, header: str | None) -> Identity:
+async def identity(users: Authenticate, request: Request) -> Identity:
     """Who asks, by the header Authorization. Raises `NotAuthenticatedError`."""
-    scheme, _, given = (header or "").partition(" ")
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
     match scheme.lower():
         case "bearer":
             return await users.token(given.strip())
@@ -32,7 +33,7 @@ async def identity(users: Authenticate, header: str | None) -> Identity:
                 name, _, password = base64.b64decode(given.strip(), validate=True).decode().partition(":")
             except (binascii.Error, UnicodeDecodeError, ValueError):
                 raise NotAuthenticatedError(HOW) from None
-            return await users.password(name, password)
+            return await users.password(name, password, request.client.host if request.client else "")
     raise NotAuthenticatedError(HOW)
 
 

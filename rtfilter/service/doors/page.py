@@ -62,7 +62,7 @@ async def watcher(request: Request, pipeline: Pipeline) -> Identity:
     """Who looks at the server, who has to be an admin; anyone where it has no users."""
     if pipeline.users.open:
         return Identity("admin", ALL)
-    who = await identity(pipeline.users, request.headers.get("authorization"))
+    who = await identity(pipeline.users, request)
     who.require(Role.ADMIN)
     return who
 

@@ -96,7 +96,7 @@ async def _enter(request: Request, document: bool = False) -> bytes | None:
     """Ask who comes, and then read the body, where there may be one."""
     state, app = request.state, request.app.state
     state.arrived = time.perf_counter()
-    state.who = await identity(app.pipeline.users, request.headers.get("authorization"))
+    state.who = await identity(app.pipeline.users, request)
     if request.method not in ("POST", "PUT"):
         return None
     most = min(app.limits.body, bodies.MOST_DOCUMENT) if document else app.limits.body

@@ -35,12 +35,15 @@ async def session(socket: WebSocket) -> None:
     state = socket.app.state
     conversation = Conversation(state.pipeline, state.limits.nesting, "websocket")
     conversation.straight = socket.scope.get("extensions", {}).get(STRAIGHT)
+    conversation.address = socket.client.host if socket.client else ""
     bind_contextvars(connection=conversation.id)
     works = [asyncio.create_task(work(socket, conversation)) for work in (_hear, _say)]
     try:
         done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
         with suppress(WebSocketDisconnect, TimeoutError, RuntimeError):  # gone, or it takes nothing
             await _end(socket, done)
+    except asyncio.CancelledError:
+        pass  # by the server, which ends: uvicorn would log an error
     finally:
         conversation.lost()
         for work in works:

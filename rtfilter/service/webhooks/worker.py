@@ -233,9 +233,11 @@ class Worker:
         return outcome
 
     async def _acknowledge(self, positions: Sequence[int]) -> None:
+        while True:
+            try:
+                await self._pipeline.acknowledge(self._who, positions)
+                break
+            except BusyError as error:  # else it would be sent again
+                await asyncio.sleep(error.retry_after or 1.0)
         for position in positions:
             self._due.pop(position, None)
-        try:
-            await self._pipeline.acknowledge(self._who, positions)
-        except BusyError:
-            _log.warning("what a webhook has acknowledged could not be written; it is with what comes next")

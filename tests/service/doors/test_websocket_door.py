@@ -4,12 +4,15 @@ import asyncio
 import json
 import threading
 import time
+from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from rtfilter.service.doors import websocket
+from rtfilter.service.doors.routes import Limits
 
 
 def link(server, **more):
@@ -78,6 +81,21 @@ def test_the_clock_stops_while_the_server_looks_up_who_connects(server, monkeypa
         server.run(let())
         assert json.loads(socket.recv(timeout=60))["directive"] == "CONNECTED"
         assert say(socket, "READY")["directive"] == "ACK"
+
+
+def test_a_session_that_came_while_the_server_ended_is_no_error(server):
+    async def cancelled():
+        ended = asyncio.get_running_loop().create_future()
+        app = SimpleNamespace(state=SimpleNamespace(pipeline=server.pipeline, limits=Limits(1, 64)))
+        socket = SimpleNamespace(app=app, client=None, scope={}, accept=AsyncMock(), receive=lambda: ended)
+        task = asyncio.create_task(websocket.session(socket))
+        while not socket.accept.called:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        return await task
+
+    assert server.run(cancelled()) is None
 
 
 def test_a_message_that_is_too_long_ends_the_session(server):

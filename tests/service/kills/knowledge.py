@@ -232,7 +232,7 @@ class Knowledge:
             raise FaultError(f"{message} is for {id}, which nobody has")
         if one.user != user:
             raise FaultError(f"{message} is for {id} of {one.user}, and is delivered to {user}")
-        if one.gone or one.told:
+        if one.gone or (one.told and one.gone_began < inf):  # what it matched before it expired is delivered
             raise FaultError(f"{message} is for {id}, which has ended")
         if not self.may(serial, one):
             raise FaultError(f"{message} is no match of {one}, published {self.publish_of[serial]}")
