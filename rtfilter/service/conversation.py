@@ -54,10 +54,13 @@ from rtfilter.service.parse import hints_of, report, with_hints
 from rtfilter.service.pipeline import Pipeline, stopping
 from rtfilter.service.records import BESIDE, BYTES_OF_ID, Delivery, Sending, fitting, shown
 from rtfilter.service.roles import Identity, Role
+from rtfilter.service.rounds import Turn
 from rtfilter.session import TABLE, Directive, State
 
 MOST_UNSENT: Final = 100
 """Messages that wait to be sent; beyond it, deliveries stay in the backlog until some were."""
+UNSENT_BYTES: Final = 2**20
+"""Bytes of these: one message more may wait, or as many as one delivery takes."""
 MOST_AGAIN: Final = 10
 """Times that the wait before a delivery is sent again doubles."""
 ENTRY: Final = 100
@@ -88,6 +91,8 @@ class Outbox:
     def __init__(self) -> None:
         self._waiting: deque[bytes | None] = deque()
         self._some = asyncio.Event()
+        self.bytes = 0
+        """Of all that wait."""
 
     def qsize(self) -> int:
         """How many wait."""
@@ -96,20 +101,23 @@ class Outbox:
     def put_nowait(self, message: bytes | None) -> None:
         """Add one, the last."""
         self._waiting.append(message)
+        self.bytes += len(message or b"")
         self._some.set()
 
     def get_nowait(self) -> bytes | None:
         """Take the first one."""
-        return self._waiting.popleft()
+        message = self._waiting.popleft()
+        self.bytes -= len(message or b"")
+        return message
 
     async def some(self, most: int) -> list[bytes | None]:
         """Wait for messages; returns those that are there by then, but none after None."""
         while not self._waiting:
             self._some.clear()
             await self._some.wait()
-        found = [self._waiting.popleft()]
+        found = [self.get_nowait()]
         while found[-1] is not None and self._waiting and len(found) < most:
-            found.append(self._waiting.popleft())
+            found.append(self.get_nowait())
         return found
 
 
@@ -134,6 +142,8 @@ class Conversation:
     straight : callable, optional
         The door's way past the outbox: sends messages at once and returns True, or leaves them. A door that
         has one sets it.
+    turn : Turn
+        What the door does with all that comes takes no longer at once.
     """
 
     def __init__(self, pipeline: Pipeline, nesting: int = 64, door: Door = "tcp") -> None:
@@ -144,6 +154,7 @@ class Conversation:
         self.id = str(uuid4())
         self.outbox = Outbox()
         self.straight: Callable[[Sequence[bytes]], bool] | None = None
+        self.turn = Turn(pipeline.rounds)
         self._due: deque[_Due] = deque()
         self._sent: dict[int, _Sent] = {}  # by position; their numbers ascend
         self._added, self._room = 0, FEW  # since both were looked through, and how many there may be
@@ -199,7 +210,8 @@ class Conversation:
         """The door has sent them."""
         self._sending = 0
         self._read.set()
-        if self._due and self.outbox.qsize() < MOST_UNSENT // 2:
+        few = self.outbox.qsize() < MOST_UNSENT // 2 and self.outbox.bytes < UNSENT_BYTES // 2
+        if self._due and few:
             self._flush()
 
     def _flush(self) -> None:
@@ -208,16 +220,19 @@ class Conversation:
         assert self.who is not None
         user, deliver, now = self.who.user, self._pipeline.deliver, self._clock()
         room, made = MOST_UNSENT - self.outbox.qsize(), list[bytes]()
-        while self._due and self._may_send and len(made) < room:
+        left = UNSENT_BYTES - self.outbox.bytes
+        while self._due and self._may_send and len(made) < room and left > 0:
             due = self._due.popleft()
             found = (deliver.get(user, position) for position in _positions(due))
             there = [one for one in found if one is not None]  # others are needed no more
             if not there:
                 continue
             if isinstance(due, Sequence) and (part := self._part(there)):
-                made.append(self._emitted_digest(part, now))
+                emitted = [self._emitted_digest(part, now)]
             else:
-                made += self._emitted(there[0], now)
+                emitted = self._emitted(there[0], now)
+            made += emitted
+            left -= sum(map(len, emitted))
         more = bool(self._due) and self._may_send  # which comes when the door has sent these
         self._say(made, straight=not more)
 
@@ -275,7 +290,7 @@ class Conversation:
 
     async def room(self) -> None:
         """Wait while a peer asks and does not read what it is answered."""
-        while self.outbox.qsize() >= 2 * MOST_UNSENT:
+        while self.outbox.qsize() >= 2 * MOST_UNSENT or self.outbox.bytes >= UNSENT_BYTES:
             self._read.clear()
             await self._read.wait()
 

@@ -52,6 +52,7 @@ from rtfilter.service.minding import Keeping, Minder
 from rtfilter.service.parse import Hook, Parse
 from rtfilter.service.records import Delivery, FilterInfo, Page, Sending, Subscription, Wish, fitting
 from rtfilter.service.roles import Identity, Role
+from rtfilter.service.rounds import Rounds
 from rtfilter.service.subscriptions import (
     REMOVED,
     Owners,
@@ -129,6 +130,8 @@ class Pipeline:
     ----------
     measures : Measures
         What the stages measure.
+    rounds : Rounds
+        Of the event loop.
     """
 
     def __init__(
@@ -154,7 +157,7 @@ class Pipeline:
         self._leaving: set[str] = set()  # filters that are being removed: nothing is taken in for them
         self._one_filter = asyncio.Lock()  # is added or removed at a time
         self.deliver = Deliver(self._owners, bounds, log.marks())
-        self.measures = Measures()
+        self.measures, self.rounds = Measures(), Rounds()
         self._match = Match(self._indexes, self.deliver.tell, self.measures)
         self._store = Store(
             log, self._stored, self._progress, self.deliver.owes, self._not_written, self.measures
