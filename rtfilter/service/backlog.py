@@ -21,7 +21,9 @@ from rtfilter.service.records import Delivery, Sending
 from rtfilter.store.tables import Held, Mark
 
 BESIDE: Final = 200
-"""Bytes that a delivery takes beside its event, about."""
+"""Bytes that a delivery takes beside its event and its ids, about."""
+OF_ID: Final = 8
+"""Bytes that an id takes: it is kept once for all deliveries."""
 SMALL: Final = 16
 """Deliveries of a row that is not written anew, however little is left of it."""
 
@@ -191,14 +193,14 @@ class Backlog:
 
     def _put(self, delivery: Delivery) -> None:
         self.pending[delivery.position] = delivery
-        self._bytes += len(delivery.body) + BESIDE
+        self._bytes += _size(delivery)
 
     def _take(self, position: int, arrived: bool = False) -> bool:
         """Remove what is pending; it counts as acknowledged, whether it has arrived or not."""
         delivery = self.pending.pop(position, None)
         if delivery is None:
             return False
-        self._bytes -= len(delivery.body) + BESIDE
+        self._bytes -= _size(delivery)
         self._beyond.add(position)
         self._sent.pop(position, None)
         told = self._told.pop(position, 0)
@@ -229,13 +231,15 @@ class Backlog:
         self.acknowledge(list(self.pending))
         self._untold = 0
 
-    def forget(self, subscription: int) -> None:
-        """Drop the deliveries of a subscription that was removed."""
+    def forget(self, subscriptions: Collection[int]) -> None:
+        """Drop the deliveries of subscriptions that were removed."""
+        removed = frozenset(subscriptions)
         for position, delivery in list(self.pending.items()):
-            if subscription in delivery.subscriptions and delivery.ended is None:
-                left = tuple(one for one in delivery.subscriptions if one != subscription)
+            if delivery.ended is None and not removed.isdisjoint(delivery.subscriptions):
+                left = tuple(one for one in delivery.subscriptions if one not in removed)
                 if left:
                     self.pending[position] = replace(delivery, subscriptions=left)
+                    self._bytes -= OF_ID * (len(delivery.subscriptions) - len(left))
                 else:
                     self._take(position)
 
@@ -285,3 +289,8 @@ class Backlog:
         row_of = self._row_of
         self._beyond = {at for at in self._beyond if at > low and (at > durable or at in row_of)}
         return Mark(low, frozenset(self._beyond), self.untold)
+
+
+def _size(delivery: Delivery) -> int:
+    """Bytes that it takes, about."""
+    return len(delivery.body) + BESIDE + OF_ID * len(delivery.subscriptions)

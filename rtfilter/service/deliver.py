@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import islice
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rtfilter.service.backlog import Backlog, Bounds
 from rtfilter.service.records import Delivery, Sending
@@ -24,6 +25,8 @@ MOST_PARTS: Final = 8
 """Progresses until all users have been in one."""
 SWEEP: Final = 10.0
 """Seconds at most between two looks for deliveries that are too old."""
+STEP: Final = 2000
+"""Matches that are sorted by user in one step."""
 FEW: Final = 1000
 """Positions of a digest among which none is looked for that is not needed any more."""
 
@@ -33,6 +36,8 @@ class Owned(Struct, frozen=True, gc=False):
 
     Attributes
     ----------
+    id : int
+        The same object wherever it is kept: an event for many users has millions of ids.
     user, filter : str
     expires : float or None
         In seconds since 1970.
@@ -40,6 +45,7 @@ class Owned(Struct, frozen=True, gc=False):
     ordered : bool
     """
 
+    id: int
     user: str
     filter: str
     expires: float | None = None
@@ -161,6 +167,7 @@ class Deliver:
         self._receivers: dict[str, list[Receiver]] = {}
         self._digests: dict[tuple[str, str], _Digest] = {}
         self._swept = 0.0
+        self._removals = 0  # of subscriptions, in parts
         self._changed: dict[str, None] = {}  # users whose progress is not written, the first to change first
         self._round: dict[str, None] = {}  # of those that had changed when it began, the ones yet to write
         self._of_round = self._part = 0  # what was settled then; users of each part
@@ -183,29 +190,61 @@ class Deliver:
         for position, subscriptions, ended in row.deliveries:
             there = tuple(subscriptions)
             if ended is None:
-                there = tuple(id for id in there if id in self._owners)
+                there = tuple(self._owners[id].id for id in there if id in self._owners)
             if there and position in events:
                 entry = events[position].entry
                 body = entry.body if ended is None else b"null"
                 yield Delivery(position, there, body, entry.filter, entry.at, None, ended)
 
-    def tell(self, found: Iterable[Found]) -> None:
-        """Keep and send what events match. What is known already is left alone."""
-        owners, new = self._owners, dict[str, list[Delivery]]()
-        for (position, entry), ids, response, part in found:
-            of: dict[str, list[int]] = {}
-            for id in ids:
-                owned = owners.get(id)  # or it was removed since
-                if owned is not None and (owned.expires is None or entry.at < owned.expires):
-                    of.setdefault(owned.user, []).append(id)
+    def tell(self, found: Iterable[Found]) -> Iterator[None]:
+        """Keep and send what events match, in steps. What is known already is left alone.
+
+        Other work may come between two steps; a subscription that it removes is told no more.
+        """
+        new, matches = dict[str, list[Delivery]](), 0
+        for one in found:
+            of: dict[str, list[Owned]] = {}
+            removals = self._removals
+            for first in range(0, len(one.ids), STEP):
+                self._sort(one, one.ids[first : first + STEP], of)
+                yield
             for user, mine in of.items():
-                if part is Part.AT_ONCE and any(owners[id].ordered for id in mine):
+                if removals != self._removals:
+                    mine = [owned for owned in mine if owned.id in self._owners]
+                if not mine or (one.part is Part.AT_ONCE and any(owned.ordered for owned in mine)):
                     continue  # in turn, all who do not know it are told: owners may have changed meanwhile
-                mine.sort()
-                delivery = Delivery(position, tuple(mine), entry.body, entry.filter, entry.at, response)
+                ids = tuple(sorted(owned.id for owned in mine))
+                position, entry = one.event
+                delivery = Delivery(position, ids, entry.body, entry.filter, entry.at, one.response)
                 new.setdefault(user, []).append(delivery)
+            matches += len(one.ids)
+            if matches >= STEP:
+                yield from self._take_all(new)
+                new, matches = {}, 0
+        yield from self._take_all(new)
+
+    def _sort(self, one: Found, ids: Iterable[int], of: dict[str, list[Owned]]) -> None:
+        """Sort subscriptions by user."""
+        at, owners = one.event.entry.at, self._owners
+        for id in ids:
+            owned = owners.get(id)  # or it was removed since
+            if owned is not None and (owned.expires is None or at < owned.expires):
+                of.setdefault(owned.user, []).append(owned)
+
+    def _take_all(self, new: Mapping[str, list[Delivery]]) -> Iterator[None]:
+        removals = self._removals
         for user, deliveries in new.items():
+            if removals != self._removals:
+                deliveries = list(self._left(deliveries))
             self._take(user, deliveries)
+            yield
+
+    def _left(self, deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
+        """Those whose subscriptions were not removed meanwhile."""
+        for one in deliveries:
+            ids = tuple(id for id in one.subscriptions if id in self._owners)
+            if ids:
+                yield one if len(ids) == len(one.subscriptions) else replace(one, subscriptions=ids)
 
     def end(self, position: int, at: float, filter: str, user: str, id: int, reason: str) -> None:
         """Tell a user that a subscription ended; the position is that of the change."""
@@ -317,11 +356,12 @@ class Deliver:
         """How many deliveries of a user were dropped since the start."""
         return self._backlogs[user].dropped if user in self._backlogs else 0
 
-    def forget(self, user: str, subscription: int) -> None:
-        """A subscription was removed; what it matched is not delivered any more."""
+    def forget(self, user: str, subscriptions: Collection[int]) -> None:
+        """Some subscriptions were removed; what they matched is not delivered any more."""
+        self._removals += 1
         backlog = self._backlogs.get(user)
         if backlog is not None:
-            backlog.forget(subscription)
+            backlog.forget(subscriptions)
             self._note(user, backlog)
 
     @property

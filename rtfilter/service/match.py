@@ -29,10 +29,11 @@ from rtfilter.service.deliver import Found, Part
 from rtfilter.service.measures import Measures
 from rtfilter.service.order import Turns
 from rtfilter.service.records import FilterInfo
+from rtfilter.service.rounds import Rounds, Turn
 from rtfilter.store.tables import Kind, Logged
 
-Tell = Callable[[Sequence[Found]], None]
-"""Takes what some events match, on the event loop."""
+Tell = Callable[[Sequence[Found]], Iterator[None]]
+"""Takes what some events match, on the event loop, in steps."""
 SIZE: Final = 1000
 """Entries of a batch at most."""
 QUICK: Final = 0.002
@@ -136,6 +137,7 @@ class Match:
         By the names of filters; others change it, on the event loop.
     tell : callable
     measures : Measures
+    rounds : Rounds
     size : int
         Entries of a batch at most.
 
@@ -152,9 +154,10 @@ class Match:
     """
 
     def __init__(
-        self, indexes: Mapping[str, Index], tell: Tell, measures: Measures, size: int = SIZE
+        self, indexes: Mapping[str, Index], tell: Tell, measures: Measures, rounds: Rounds, size: int = SIZE
     ) -> None:
         self._indexes, self._tell, self._measures, self._size = indexes, tell, measures, size
+        self._rounds = rounds
         self.settled = self.taken = self.changes = 0
         self._waiting: deque[Logged] = deque()
         self._since: deque[tuple[int, float]] = deque()  # up to which position entries wait since when
@@ -163,6 +166,8 @@ class Match:
         self._loop = asyncio.get_running_loop()
         self._known: deque[tuple[list[Found], float]] = deque()  # groups, and when each became known
         self._woken = False
+        self._steps = self._tell_known()
+        self._told = asyncio.Event()
         self._failed: BaseException | None = None
         self._moved = asyncio.Event()
         self.works = False
@@ -207,9 +212,12 @@ class Match:
                     self.works = True
                     await self._loop.run_in_executor(self._thread, self._work, batch, indexes, taken)
                     self.works = False
+                while self._woken and self._failed is None:
+                    self._told.clear()
+                    await self._told.wait()
                 if self._failed is not None:
                     raise self._failed
-                self.settled = self.taken  # after all that the thread had the loop tell
+                self.settled = self.taken  # after all that it matches is told
                 self.changes += sum(entry.kind is not Kind.EVENT for _, entry in batch)
                 self._moved.set()
 
@@ -298,16 +306,31 @@ class Match:
                 self._loop.call_soon_threadsafe(self._drain)
 
     def _drain(self) -> None:
-        self._woken = False
-        groups = [self._known.popleft() for _ in range(len(self._known))]
+        """Tell what is known, for one turn at a time."""
+        turn = Turn(self._rounds)
         try:
-            self._tell([one for found, _ in groups for one in found])
+            for _ in self._steps:
+                if turn.over:
+                    self._rounds.join(self._drain)
+                    return
         except BaseException as error:  # or the loop would go on, and events be lost
             self._failed = error
+            self._told.set()
             raise
-        told = perf_counter()
-        for found, known in groups:
-            self._measures.deliver.add(told - known, sum(bool(one.ids) for one in found))
+        self._steps, self._woken = self._tell_known(), False
+        if self._known:  # since the last look
+            self._woken = True
+            self._rounds.join(self._drain)
+        self._told.set()
+
+    def _tell_known(self) -> Iterator[None]:
+        """Tell groups as they become known, in steps."""
+        while self._known:
+            groups = [self._known.popleft() for _ in range(len(self._known))]
+            yield from self._tell([one for found, _ in groups for one in found])
+            told = perf_counter()
+            for found, known in groups:
+                self._measures.deliver.add(told - known, sum(bool(one.ids) for one in found))
 
     def close(self) -> None:
         """Wait for the batch that is being matched."""
@@ -326,14 +349,14 @@ def _found(batch: Sequence[Logged], group: CompletedGroup, turns: Turns | None, 
         arrived = batch[row].entry.arrived
         found.append(Found(batch[row], ids, None if arrived is None else known - arrived, part))
 
-    ids = group.ids.tolist()
     for row, (first, last) in zip(group.events, pairwise(group.offsets.tolist()), strict=True):
+        ids = group.ids[first:last].tolist() if first < last else ()  # all at once, other threads would wait
         if turns is not None:
-            note(row, ids[first:last], Part.AT_ONCE)
-            for other, its in turns.done(row, ids[first:last]):
+            note(row, ids, Part.AT_ONCE)
+            for other, its in turns.done(row, ids):
                 note(other, its, Part.IN_TURN)
         elif first < last:
-            note(row, ids[first:last], Part.ALL)
+            note(row, ids, Part.ALL)
     return found
 
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -29,6 +30,8 @@ CHECKPOINT: Final = 1.0
 """Seconds after which what was written since is moved into the database."""
 RETRY: Final = 1.0
 """Seconds after which the end of a subscription that could not be written is tried again."""
+PART: Final = 500
+"""Subscriptions that are ended together."""
 FEW: Final = 1000
 """Changes up to which no index is written when the server ends."""
 _log = logging.getLogger(__name__)
@@ -82,6 +85,7 @@ class Minder:
         self._keeping, self._clock, self._measures = keeping, clock, measures
         self.written = self.begun = 0
         self._background: set[asyncio.Task[None]] = set()
+        self._ends: asyncio.Task[None] | None = None  # that are being written
         self._writing = asyncio.Lock()
         self._ending = False
         self._pause, self._write_after = RETRY, 0.0
@@ -96,8 +100,8 @@ class Minder:
                 return
             moment = self._clock()
             self._deliver.tick(moment)
-            for id, owned in self._owners.ended(moment):
-                self._soon(self._expire(id, owned))
+            if self._ends is None or self._ends.done():
+                self._ends = self._soon(self._expire_all(moment))
             if self._match.settled > self.written:
                 self._store.nudge()
             if self._match.changes >= self._keeping.changes and self._may_write():
@@ -112,6 +116,14 @@ class Minder:
     def _may_write(self) -> bool:
         caught_up = self._match.settled >= self.begun  # which writing would take time from
         return caught_up and not self._writing.locked() and time.monotonic() >= self._write_after
+
+    async def _expire_all(self, moment: float) -> None:
+        """End the subscriptions whose time has come, in parts, so that others come in between."""
+        while some := list(islice(self._owners.ended(moment), PART)):
+            ends = (self._expire(id, owned) for id, owned in some)
+            for ended in await asyncio.gather(*ends, return_exceptions=True):
+                if isinstance(ended, BaseException) and not isinstance(ended, ConflictError):
+                    raise ended
 
     async def _expire(self, id: int, owned: Owned) -> None:
         change = removal_of(id, owned.filter, owned.user, "expired", self._clock(), time.perf_counter())

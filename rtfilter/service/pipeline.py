@@ -37,7 +37,7 @@ from rtfilter.service import reading, snapshots, status
 from rtfilter.service.authenticate import Authenticate, Open
 from rtfilter.service.backlog import Bounds, Policy
 from rtfilter.service.clock import Clock
-from rtfilter.service.deliver import Deliver
+from rtfilter.service.deliver import Deliver, Owned
 from rtfilter.service.errors import (
     BusyError,
     ConflictError,
@@ -72,8 +72,8 @@ MOST_UNMATCHED: Final = 200_000
 """Entries that may wait to be matched."""
 MOST_UNMADE: Final = 20_000
 """Changes that may wait to be made; who subscribes waits for them. A start would have to make them again."""
-PART: Final = 2000
-"""Subscriptions of one request that are put in together."""
+PART: Final = 500
+"""Subscriptions that are put in, or ended, together."""
 MOST_KEY: Final = 200
 """Characters of an idempotency key."""
 MOST_FILTERS: Final = 1000
@@ -158,7 +158,7 @@ class Pipeline:
         self._one_filter = asyncio.Lock()  # is added or removed at a time
         self.deliver = Deliver(self._owners, bounds, log.marks())
         self.measures, self.rounds = Measures(), Rounds()
-        self._match = Match(self._indexes, self.deliver.tell, self.measures)
+        self._match = Match(self._indexes, self.deliver.tell, self.measures, self.rounds)
         self._store = Store(
             log, self._stored, self._progress, self.deliver.owes, self._not_written, self.measures
         )
@@ -214,7 +214,7 @@ class Pipeline:
         for id, filter, user, expires, manner in log.owners():
             if filter not in self._indexes or id < self._indexes[filter].info.since:
                 continue  # asked for while its filter was removed
-            owned = owned_of(filter, user, expires, manner)
+            owned = owned_of(id, filter, user, expires, manner)
             self._owners.put(id, owned)
             if owned.ordered:
                 self._indexes[filter].ordered += 1
@@ -282,11 +282,8 @@ class Pipeline:
         """Remove all subscriptions and deliveries of a user: another one may get the name."""
         for forget in self.forgets:
             await forget(user)
-        mine = [(id, owned.filter) for id, owned in self._owners.items() if owned.user == user]
-        ends = (self.remove(id, filter, user, "its user was removed") for id, filter in mine)
-        for ended in await asyncio.gather(*ends, return_exceptions=True):
-            if isinstance(ended, Exception) and not isinstance(ended, ConflictError):
-                raise ended
+        mine = [owned for owned in self._owners.values() if owned.user == user]
+        await self._remove_all(mine, "its user was removed")
         await self.settled(max(self._begun, self._changed))  # not the head: it may be that of a filter
         self.deliver.leave(user)
         await self._store.flush()
@@ -337,6 +334,7 @@ class Pipeline:
         """Take note of what the log has."""
         if logged:
             self._last = logged[-1].position
+        removed: dict[str, list[int]] = {}
         for position, entry in logged:
             if entry.kind is Kind.EVENT:
                 self.measures.published += 1
@@ -345,14 +343,19 @@ class Pipeline:
             id = position if entry.subscription is None else entry.subscription
             if entry.kind == Kind.UNSUBSCRIBE:
                 before = self._owners.drop(id)
-                self.deliver.forget(entry.user, id)
-                self._tell_end(position, entry)
+                removed.setdefault(entry.user, []).append(id)
                 ordered = False
             else:
-                owned = owned_of(entry.filter, entry.user, entry.expires, entry.manner)
+                owned = owned_of(id, entry.filter, entry.user, entry.expires, entry.manner)
                 before, ordered = self._owners.put(id, owned), owned.ordered
             if entry.filter in self._indexes:
                 self._indexes[entry.filter].ordered += ordered - (before is not None and before.ordered)
+        for user, ids in removed.items():
+            self.deliver.forget(user, ids)
+        if removed:
+            for position, entry in logged:
+                if entry.kind == Kind.UNSUBSCRIBE:
+                    self._tell_end(position, entry)
         self._match.put(logged)
 
     def _tell_end(self, position: int, entry: Entry) -> None:
@@ -452,9 +455,8 @@ class Pipeline:
             self._leaving.add(name)
             try:
                 await self._store.put([])  # after this, those that were being put in are known
-                mine = [(id, owned.user) for id, owned in self._owners.items() if owned.filter == name]
-                ends = (self.remove(id, name, user, "its filter was removed") for id, user in mine)
-                await asyncio.gather(*ends)
+                mine = [owned for owned in self._owners.values() if owned.filter == name]
+                await self._remove_all(mine, "its filter was removed")
             except RTFilterError:
                 self._leaving.discard(name)  # it is there as before: its index has missed nothing
                 raise
@@ -708,6 +710,15 @@ class Pipeline:
     async def remove(self, id: int, filter: str, user: str, reason: str) -> None:
         """End a subscription, for a reason that its user is told."""
         await self._store.put([removal_of(id, filter, user, reason, self._clock(), time.perf_counter())])
+
+    async def _remove_all(self, mine: Sequence[Owned], reason: str) -> None:
+        """End subscriptions, in parts, so that others come in between. What has ended is left alone."""
+        for first in range(0, len(mine), PART):
+            some = mine[first : first + PART]
+            ends = (self.remove(one.id, one.filter, one.user, reason) for one in some)
+            for ended in await asyncio.gather(*ends, return_exceptions=True):
+                if isinstance(ended, Exception) and not isinstance(ended, ConflictError):
+                    raise ended
 
     # -- deliveries ------------------------------------------------------------------------------------------
 

@@ -998,8 +998,8 @@ def test_a_ttl_that_is_renewed_often_takes_little_memory(monkeypatch):
     monkeypatch.setattr("rtfilter.service.subscriptions.FEW", 10)
     owners = Owners()
     for moment in range(1000):
-        owners.put(1, Owned("ann", "default", 1000.0 + moment))
-        owners.put(2, Owned("ann", "default", 5.0))
+        owners.put(1, Owned(1, "ann", "default", 1000.0 + moment))
+        owners.put(2, Owned(2, "ann", "default", 5.0))
     assert len(owners._ends) < 30
     assert [id for id, _ in owners.ended(5.0)] == [2]
     assert [id for id, _ in owners.ended(3000.0)] == [1]
@@ -1047,24 +1047,30 @@ def test_an_event_with_a_list_as_its_key_is_of_no_one_key(tmp_path):
     assert served(tmp_path, script) == [True]
 
 
+def tell(deliver, *found):
+    """Tell all, in all steps."""
+    for _ in deliver.tell(found):
+        pass
+
+
 def test_who_no_longer_asks_for_order_between_two_parts_loses_nothing():
-    owners = {1: Owned("ann", "default", ordered=True), 2: Owned("ann", "default")}
+    owners = {1: Owned(1, "ann", "default", ordered=True), 2: Owned(2, "ann", "default")}
     deliver = Deliver(owners)
     event = Logged(7, Entry(Kind.EVENT, "default", "carl", b"{}"))
-    deliver.tell([Found(event, [1, 2], None, Part.AT_ONCE)])
+    tell(deliver, Found(event, [1, 2], None, Part.AT_ONCE))
     del owners[1]
-    deliver.tell([Found(event, [1, 2], None, Part.IN_TURN)])
+    tell(deliver, Found(event, [1, 2], None, Part.IN_TURN))
     assert [(one.position, one.subscriptions) for one in deliver.pending("ann")] == [(7, (2,))]
     deliver.acknowledge("ann", [7])
-    deliver.tell([Found(event, [1, 2], None, Part.IN_TURN)])
+    tell(deliver, Found(event, [1, 2], None, Part.IN_TURN))
     assert not deliver.pending("ann")
 
 
 def test_an_event_that_is_told_at_once_and_in_turn_is_kept_once():
-    deliver, sent = Deliver({1: Owned("ann", "default")}), []
+    deliver, sent = Deliver({1: Owned(1, "ann", "default")}), []
     deliver.begin("ann", SimpleNamespace(send=sent.extend))
     event = Logged(7, Entry(Kind.EVENT, "default", "carl", b"{}"))
-    deliver.tell([Found(event, [1], None, part) for part in (Part.AT_ONCE, Part.IN_TURN)])
+    tell(deliver, *(Found(event, [1], None, part) for part in (Part.AT_ONCE, Part.IN_TURN)))
     assert sent == [7]
     bytes = deliver.waiting.bytes
     deliver.acknowledge("ann", [7])
@@ -1249,3 +1255,35 @@ def test_who_gets_the_name_of_a_user_is_not_told_what_was_dropped(tmp_path):
         assert sending == (0, 0)
 
     served(tmp_path, script, bounds=Bounds(most=2))
+
+
+@pytest.mark.parametrize("how", ["filter", "user", "time"])
+def test_what_ends_together_ends_in_parts(tmp_path, monkeypatch, how):
+    """So that others come in between."""
+    for module in ("pipeline", "minding"):
+        monkeypatch.setattr(f"rtfilter.service.{module}.PART", 2)
+    at_once = []
+
+    async def script(pipeline):
+        ttl = 0.01 if how == "time" else None
+        made = await pipeline.subscribe_many(ANN, "default", [Wish("price > 0", ttl=ttl)] * 7)
+        plain, waiting = pipeline._store.put, []
+
+        async def put(entries, key=None):
+            waiting.append(None)
+            at_once.append(len(waiting))
+            try:
+                return await plain(entries, key)
+            finally:
+                waiting.pop()
+
+        pipeline._store.put = put
+        if how == "filter":
+            await pipeline.remove_filter(ADMIN, "default")
+        elif how == "user":
+            await pipeline._forget("ann")
+        while any(id in pipeline._owners for id in made):
+            await asyncio.sleep(0.01)
+
+    served(tmp_path, script)
+    assert max(at_once) == 2
