@@ -28,6 +28,25 @@ MOST_HINTS: Final = 20
 """Most hints about the events of one request."""
 
 
+LISTED: Final = 64
+"""Events with lists that are read at once: each may stand for a thousand."""
+
+
+def parts(events: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
+    """First row, and the row after the last one, of parts that are read together. There is at least one."""
+    if len(events) <= LISTED or not any(map(_has_list, events)):
+        return [(0, len(events))]
+    return [(first, min(first + LISTED, len(events))) for first in range(0, len(events), LISTED)]
+
+
+def _has_list(event: dict[str, Any]) -> bool:
+    for value in event.values():
+        kind = type(value)
+        if kind is list or (kind is dict and _has_list(value)):
+            return True
+    return False
+
+
 class Parsed(NamedTuple):
     """Events that the filter can use."""
 

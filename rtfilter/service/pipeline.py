@@ -52,7 +52,7 @@ from rtfilter.service.minding import Keeping, Minder
 from rtfilter.service.parse import Hook, Parse
 from rtfilter.service.records import Delivery, FilterInfo, Page, Sending, Subscription, Wish, fitting
 from rtfilter.service.roles import Identity, Role
-from rtfilter.service.rounds import Rounds
+from rtfilter.service.rounds import OneEach, Rounds
 from rtfilter.service.subscriptions import (
     REMOVED,
     Owners,
@@ -164,7 +164,8 @@ class Pipeline:
         )
         self._beside = ThreadPoolExecutor(2, "rtfilter-beside")
         self._database = ThreadPoolExecutor(4, "rtfilter-database")  # apart: it may hang
-        self._queries = ThreadPoolExecutor(1, "rtfilter-query")  # they may be long, and nobody else waits
+        self._queries = ThreadPoolExecutor(1, "rtfilter-query")  # part by part, and nobody else waits
+        self._queries_of = OneEach()
         self._minder = Minder(
             log,
             self._store,
@@ -527,14 +528,17 @@ class Pipeline:
         user = None if {Role.SUBSCRIBER, Role.ADMIN} & who.roles else who.user
         info = self._index(filter).info
 
-        def look() -> Page:
+        def look() -> Iterator[Page | None]:
             first = max(after, info.since)
             events = self._log.events(filter, user=user, since=since, until=until, after=first)
-            return reading.query(info.schema, where, events, limit, self.message)
+            yield from reading.query(info.schema, where, events, limit, self.message)
 
+        parts, loop = look(), asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(QUERY):
-                return await asyncio.get_running_loop().run_in_executor(self._queries, look)
+            async with asyncio.timeout(QUERY), self._queries_of.one(who.user):
+                while (page := await loop.run_in_executor(self._queries, next, parts)) is None:
+                    pass
+                return page
         except PredicateError as error:
             raise _lone(error) from None
         except TimeoutError:

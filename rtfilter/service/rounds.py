@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from time import perf_counter
 from typing import Final
+from weakref import WeakValueDictionary
 
 TURN: Final = 0.004
 """Seconds of the event loop that work takes before it waits for its next turn."""
@@ -66,3 +67,14 @@ class Turn:
         if self.over:
             await self._rounds.wait()
             self.begin()
+
+
+class OneEach:
+    """Work that takes long, of which each user has one piece at a time; the next ones wait in order."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def one(self, user: str) -> asyncio.Lock:
+        """What a piece of work of a user holds while it is done."""
+        return self._locks.setdefault(user, asyncio.Lock())

@@ -966,7 +966,11 @@ def test_the_predicate_of_a_query_is_of_no_row(tmp_path):
 
 def test_a_long_query_keeps_nobody_waiting(tmp_path, monkeypatch):
     going = threading.Event()
-    monkeypatch.setattr(reading, "query", lambda *_: going.wait(60))
+
+    def query(*_):
+        yield going.wait(60)
+
+    monkeypatch.setattr(reading, "query", query)
 
     async def script(pipeline):
         asked = [asyncio.create_task(pipeline.query(ADMIN, "default")) for _ in range(5)]
@@ -977,6 +981,40 @@ def test_a_long_query_keeps_nobody_waiting(tmp_path, monkeypatch):
         return (await pipeline.subscription(ANN, id)).id == id, await asyncio.gather(*asked)
 
     assert served(tmp_path, script) == [(True, [True] * 5)]
+
+
+def test_a_query_comes_between_the_parts_of_another_users(tmp_path, monkeypatch):
+    may_end, under_way, most = threading.Event(), [], []
+
+    def query(schema, where, *_):
+        under_way.append(where)
+        most.append(under_way.count("long"))
+        while where == "long" and not may_end.is_set():
+            yield None
+        under_way.remove(where)
+        yield where
+
+    monkeypatch.setattr(reading, "query", query)
+
+    async def script(pipeline):
+        long = [asyncio.create_task(pipeline.query(ANN, "default", "long")) for _ in range(5)]
+        while not under_way:
+            await asyncio.sleep(0)
+        assert await pipeline.query(BOB, "default", "short") == "short"
+        assert not any(one.done() for one in long)
+        may_end.set()
+        assert await asyncio.gather(*long) == ["long"] * 5
+
+    served(tmp_path, script)
+    assert max(most) == 1
+
+
+def test_large_events_are_queried_part_by_part(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "_BYTES", 100)
+    rows = [Logged(at, Entry(Kind.EVENT, "default", "carl", b'{"price":%d}' % at)) for at in range(1, 41)]
+    (*parts, page) = reading.query(SCHEMA, "price > 38", iter(rows), 100, 2**20)
+    assert parts == [None] * 5
+    assert [one.position for one in page.events] == [39, 40]
 
 
 def test_a_repeated_subscribe_has_its_answer_also_at_a_limit(tmp_path):

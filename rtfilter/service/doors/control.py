@@ -17,11 +17,12 @@ from rtfilter.events.schema import Schema
 from rtfilter.service.doors import bodies, models, problems, routes
 from rtfilter.service.doors.bodies import JSON, LINES
 from rtfilter.service.doors.problems import MediaTypeError
-from rtfilter.service.doors.routes import After, Id, IdempotencyKey, Limit, Limits, Name, Served, Who
+from rtfilter.service.doors.routes import After, Id, IdempotencyKey, Limit, Limits, Name, Served, Who, needs
 from rtfilter.service.errors import RequestError, TooLargeError, UnknownError
 from rtfilter.service.measures import Measures
 from rtfilter.service.nesting import require_shallow
 from rtfilter.service.records import Wish
+from rtfilter.service.roles import Role
 
 _LINES: Final = '{"where": "price > 100"}\n{"where": "price < 10", "digest": 60}\n'
 _BODY: Final[dict[str, Any]] = {
@@ -79,6 +80,7 @@ async def remove_filter(name: Name, who: Who, pipeline: Served) -> None:
     await pipeline.remove_filter(who, name)
 
 
+@needs(Role.SUBSCRIBER)
 async def subscribe(
     request: Request,
     response: Response,
@@ -164,6 +166,7 @@ async def show_subscription(id: Id, who: Who, pipeline: Served) -> models.Subscr
     return models.SubscriptionShown.of(await pipeline.subscription(who, id))
 
 
+@needs(Role.SUBSCRIBER)
 async def replace(id: Id, wanted: models.SubscriptionWanted, who: Who, pipeline: Served) -> models.Replaced:
     """Replace a subscription as a whole: without `ttl` it does not end by itself any more.
 

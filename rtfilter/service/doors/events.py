@@ -11,9 +11,10 @@ from fastapi import APIRouter, Query, Request, Response
 from rtfilter.service.doors import arrow, bodies, models, routes
 from rtfilter.service.doors.bodies import ARROW, JSON, LINES
 from rtfilter.service.doors.problems import MediaTypeError
-from rtfilter.service.doors.routes import After, IdempotencyKey, Limit, Name, Served, Who
+from rtfilter.service.doors.routes import After, IdempotencyKey, Limit, Name, Served, Who, needs
 from rtfilter.service.parse import hints_of, report, with_hints
 from rtfilter.service.records import StoredEvent, pulled
+from rtfilter.service.roles import Role
 
 Moment = Annotated[float | None, Query(allow_inf_nan=False, description="Seconds since 1970.")]
 _encode: Final = msgspec.json.Encoder().encode
@@ -75,6 +76,7 @@ def _answer(content: object, status: int = 200) -> Response:
     return Response(_encode(content), status, media_type=JSON)
 
 
+@needs(Role.PUBLISHER)
 async def publish(
     request: Request, name: Name, who: Who, pipeline: Served, idempotency_key: IdempotencyKey = None
 ) -> Response:
@@ -109,6 +111,7 @@ def _stored(one: StoredEvent) -> dict[str, Any]:
     return {"position": one.position, "at": one.at, "user": one.user, "event": msgspec.Raw(one.body)}
 
 
+@needs(Role.SUBSCRIBER)
 async def match(request: Request, name: Name, who: Who, pipeline: Served) -> Response:
     """Which of the user's own subscriptions match each event; nothing is stored or delivered.
 
@@ -121,6 +124,7 @@ async def match(request: Request, name: Name, who: Who, pipeline: Served) -> Res
     return _answer(with_hints({"matches": found.lists()}, hints_of(events.odd, len(events))))
 
 
+@needs(Role.SUBSCRIBER)
 async def explain(
     request: Request, name: Name, question: models.Question, who: Who, pipeline: Served
 ) -> models.Reasons:
@@ -139,6 +143,7 @@ async def pull(
     return _answer({"deliveries": [pulled(*one) for one in found], "next": link})
 
 
+@needs(Role.SUBSCRIBER)
 async def acknowledge(request: Request, who: Who, pipeline: Served) -> Response:
     """Acknowledge deliveries by their positions: they do not come again. Others are left alone."""
     if bodies.media_type(request) != JSON:

@@ -16,6 +16,7 @@ from websockets.server import ServerProtocol
 from rtfilter.service import rounds
 from rtfilter.service.doors import admission, bodies, patience
 from rtfilter.service.doors.problems import SilentError
+from rtfilter.service.errors import BusyError
 from service.running import running
 from service.webhooks.asking import until
 
@@ -362,3 +363,37 @@ def test_a_peer_that_sends_much_is_parsed_in_turns(server, monkeypatch):
     answer = server.ask("POST", "/filters/default/events", body, kind="application/json")
     assert answer.status == 202
     assert len(joined) > 90_000 // patience.PIECE / 2
+
+
+def test_bodies_of_one_user_have_room_in_order(monkeypatch):
+    async def run():
+        rooms = bodies.Rooms(10)
+        leave = await rooms.enter("ann", 8)
+        (await rooms.enter("bob", 20))()
+        waiting = [asyncio.create_task(rooms.enter("ann", size)) for size in (5, 2, 4)]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        before = [one.done() for one in waiting]
+        waiting[1].cancel()
+        leave()
+        (await waiting[0])()
+        (await waiting[2])()
+        monkeypatch.setattr(bodies, "ROOM_WITHIN", 0.0)
+        leave = await rooms.enter("ann", 10)
+        with pytest.raises(BusyError):
+            await rooms.enter("ann", 1)
+        leave()
+        leave = await rooms.enter("ann", 10)
+        return before
+
+    assert asyncio.run(run()) == [False, False, False]
+
+
+def test_an_answered_body_leaves_its_room(server, monkeypatch):
+    """Also one that is refused: a body without a length needs all of it."""
+    for body in (b"{}", b"{", b"x" * 100_001, b'{"price": 1}'):
+        server.ask("POST", "/filters/default/events", body, kind="application/json")
+    server.ask("POST", "/filters/default/subscriptions", {"where": "price > 100"})
+    monkeypatch.setattr(bodies, "ROOM_WITHIN", 0.01)
+    head = HEAD + b"Content-Type: application/json\r\n"
+    assert asked(server, head + CHUNKED + b"1\r\n}\r\n0\r\n\r\n")[0] == b"HTTP/1.1 202 Accepted"
