@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import ExitStack
 from math import inf
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 import msgspec
@@ -73,6 +73,7 @@ _encode: Final = msgspec.json.Encoder().encode
 _log = logging.getLogger(__name__)
 
 
+_T = TypeVar("_T")
 _Due = int | Sequence[int]
 """The position of a delivery that is to be sent, or those of a digest."""
 
@@ -432,11 +433,22 @@ class Conversation:
         """The ids that each event matches."""
         _require_events(message)
         parse, several = self._pipeline.parse(message.filter), message.events
-        table = parse.row(message.event) if several is UNSET else parse.rows(several)
-        found = _encode((await self._pipeline.match(who, message.filter, table)).lists())
-        if len(found) > self._pipeline.message // 2:
-            raise TooLargeError("these events match more than one message can say; ask for fewer of them")
-        return with_hints({"matches": msgspec.Raw(found)}, hints_of(table.odd, len(table)))
+        if several is UNSET:
+            table = parse.row(message.event)
+        else:
+            table = await self._read_by(parse.rows, several)
+        found, left = list[bytes](), self._pipeline.message // 2
+        async for part in await self._pipeline.match(who, message.filter, table):
+            found.append(_encode(part.lists())[1:-1])
+            left -= len(found[-1])
+            if left < 0:
+                raise TooLargeError("these events match more than one message can say; ask for fewer of them")
+        matches = msgspec.Raw(b"[" + b",".join(found) + b"]")
+        return with_hints({"matches": matches}, hints_of(table.odd, len(table)))
+
+    async def _read_by(self, read: Callable[[Sequence[Any]], _T], events: Sequence[Any]) -> _T:
+        """Read events, many of them beside the event loop."""
+        return read(events) if len(events) < FEW else await asyncio.to_thread(read, events)
 
     async def _publish(self, who: Identity, message: Publish) -> dict[str, Any]:
         _require_events(message)
@@ -445,7 +457,10 @@ class Conversation:
             raise TooLargeError(f"a message has at most {most:,} events; send several")
         parse = self._pipeline.parse(message.filter)
         several = message.events
-        events = parse.object(message.event) if several is UNSET else parse.objects(several)
+        if several is UNSET:
+            events = parse.object(message.event)
+        else:
+            events = await self._read_by(parse.objects, several)
         self._measures.parse.add(perf_counter() - self._heard, len(events.bodies))
         positions = await self._pipeline.publish(who, message.filter, events.bodies, message.key, self._heard)
         return with_hints({"positions": positions}, events.hints)

@@ -28,6 +28,7 @@ from rtfilter.results import Matches
 from rtfilter.service.deliver import Found, Part
 from rtfilter.service.measures import Measures
 from rtfilter.service.order import Turns
+from rtfilter.service.parse import parts
 from rtfilter.service.records import FilterInfo
 from rtfilter.service.rounds import Rounds, Turn
 from rtfilter.store.tables import Kind, Logged
@@ -269,6 +270,11 @@ class Match:
         told: dict[int, float] = {}  # when it became known, by row
         try:
             events: list[Any] = [msgspec.json.decode(one.entry.body) for one in batch]
+            several = parts(events)
+            if len(several) > 1:
+                for first, after in several:
+                    self._search(index, batch[first:after], taken)
+                return
             turns = None
             if index.info.key is not None and index.ordered:
                 turns = Turns([key_of(event, index.info.key) for event in events])

@@ -15,14 +15,16 @@ import asyncio
 import hashlib
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
+import numpy as np
 from sqlalchemy.exc import SQLAlchemyError
 
 from rtfilter.definition import DEFAULT_CONTROLLER, Definition
@@ -49,7 +51,7 @@ from rtfilter.service.errors import (
 from rtfilter.service.match import Index, Match, key_of
 from rtfilter.service.measures import Measures
 from rtfilter.service.minding import Keeping, Minder
-from rtfilter.service.parse import Hook, Parse
+from rtfilter.service.parse import LISTED, Hook, Listed, Parse
 from rtfilter.service.records import Delivery, FilterInfo, Page, Sending, Subscription, Wish, fitting
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.rounds import OneEach, Rounds
@@ -74,6 +76,10 @@ MOST_UNMADE: Final = 20_000
 """Changes that may wait to be made; who subscribes waits for them. A start would have to make them again."""
 PART: Final = 500
 """Subscriptions that are put in, or ended, together."""
+MOST_MATCHES: Final = 100_000
+"""Matches that are looked up at once, about, where they are only asked for."""
+MOST_LOOKED_UP: Final = 4000
+"""Events of these at most."""
 MOST_KEY: Final = 200
 """Characters of an idempotency key."""
 MOST_FILTERS: Final = 1000
@@ -165,7 +171,7 @@ class Pipeline:
         self._beside = ThreadPoolExecutor(2, "rtfilter-beside")
         self._database = ThreadPoolExecutor(4, "rtfilter-database")  # apart: it may hang
         self._queries = ThreadPoolExecutor(1, "rtfilter-query")  # part by part, and nobody else waits
-        self._queries_of = OneEach()
+        self._queries_of, self._matches_of = OneEach(), OneEach()
         self._minder = Minder(
             log,
             self._store,
@@ -546,26 +552,44 @@ class Pipeline:
                 "other queries take long, or the database does not answer; try again", 1.0
             ) from None
 
-    async def match(self, who: Identity, filter: str, events: EventTable) -> Matches:
-        """The user's own subscriptions that each event matches; of all, for admins.
+    async def match(self, who: Identity, filter: str, events: EventTable | Listed) -> AsyncIterator[Matches]:
+        """The user's own subscriptions that each event matches; of all, for admins. In parts, in order.
 
         Parameters
         ----------
-        events : EventTable
+        events : EventTable or Listed
             As `parse` returns it.
         """
         who.require(Role.SUBSCRIBER)
         self.users.admit(who, len(events))
         await self.settled(self._changed)
-        found = await self._look_up(self._index(filter), events)
-        if Role.ADMIN in who.roles:
-            return found
-        return found.only([self._owns(who, id) for id in found.ids.tolist()])
+        return self._matches(who, self._index(filter), events)
 
-    async def _look_up(self, index: Index, events: EventTable) -> Matches:
-        if self._match.works or not index.is_quick(len(events)):
-            return await self.beside(index.look_up, events)
-        return index.look_up(events)
+    async def _matches(
+        self, who: Identity, index: Index, events: EventTable | Listed
+    ) -> AsyncIterator[Matches]:
+        """Look up as many at once as have about `MOST_MATCHES` matches; others may come in between."""
+        most = LISTED if isinstance(events, Listed) else MOST_LOOKED_UP
+        first, count = 0, MOST_MATCHES // max(len(index.filter), 1)
+        while first < len(events):
+            rows = range(first, min(first + max(1, min(count, most)), len(events)))
+            slow = self._match.works or isinstance(events, Listed) or not index.is_quick(len(rows))
+            async with self._matches_of.one(who.user):
+                look_up = partial(self._look_up, who, index, events, rows)
+                found, all = await self.beside(look_up) if slow else look_up()
+            yield found
+            first, count = rows.stop, min(4 * len(rows), len(rows) * MOST_MATCHES // max(all, 1))
+
+    def _look_up(
+        self, who: Identity, index: Index, events: EventTable | Listed, rows: range
+    ) -> tuple[Matches, int]:
+        """What some events match of the user's subscriptions, and how many matches they have in all."""
+        table = events if isinstance(events, EventTable) and len(rows) == len(events) else events.rows(rows)
+        found = index.look_up(table)
+        if Role.ADMIN in who.roles:
+            return found, len(found.ids)
+        own = [id for id in np.unique(found.ids).tolist() if self._owns(who, id)]
+        return found.only(np.isin(found.ids, own)), len(found.ids)
 
     async def explain(self, who: Identity, filter: str, event: bytes, id: int) -> Explanation:
         """Why a subscription of the user matches an event or not."""

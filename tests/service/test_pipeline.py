@@ -446,10 +446,16 @@ def test_only_a_quick_search_of_an_index_at_rest_is_done_on_the_event_loop(tmp_p
         index.look_up = noted
         for pace, works in [(0.0, False), (1.0, False), (0.0, True)]:
             index.pace, pipeline._match.works = pace, works
-            assert (await pipeline.match(ANN, "default", table)).lists() == [[mine]]
+            assert (await matched(pipeline, ANN, table)) == [[mine]]
         assert places == [True, False, False]
 
     served(tmp_path, script)
+
+
+async def matched(pipeline, who, table):
+    """The ids of each event."""
+    parts = await pipeline.match(who, "default", table)
+    return [ids async for part in parts for ids in part.lists()]
 
 
 def test_match_and_explain_tell_of_ones_own(tmp_path):
@@ -458,9 +464,9 @@ def test_match_and_explain_tell_of_ones_own(tmp_path):
         await publish(pipeline, 0)
         five = events(pipeline, 5, 1)
         read = pipeline.parse("default").table_of_lines(b"\n".join(five))
-        assert (await pipeline.match(ANN, "default", read)).lists() == [[mine], ()]
-        both = await pipeline.match(ADMIN, "default", read)
-        assert [sorted(ids) for ids in both.lists()] == [[mine, others], []]
+        assert (await matched(pipeline, ANN, read)) == [[mine], ()]
+        both = await matched(pipeline, ADMIN, read)
+        assert [sorted(ids) for ids in both] == [[mine, others], []]
         assert (await pipeline.explain(ANN, "default", five[0], mine)).matched
         assert pipeline.pending(ANN) == []
 
@@ -736,8 +742,7 @@ def test_nobody_waits_for_a_transaction_that_hangs_and_what_it_stored_is_matched
                 await pipeline.publish(CARL, "default", events(pipeline, 3))
             with pytest.raises(BusyError):
                 await pipeline._store.change(print)
-            found = await pipeline.match(ANN, "default", SCHEMA.read([{"price": 5.0}]))
-            assert found.ids.tolist() == [id]
+            assert await matched(pipeline, ANN, SCHEMA.read([{"price": 5.0}])) == [[id]]
             ended.set()
             while pipeline.stuck:
                 await asyncio.sleep(0.01)
@@ -1325,3 +1330,21 @@ def test_what_ends_together_ends_in_parts(tmp_path, monkeypatch, how):
 
     served(tmp_path, script)
     assert max(at_once) == 2
+
+
+def test_events_with_lists_are_matched_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr("rtfilter.service.parse.LISTED", 2)
+
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 4")
+        filter, sizes = pipeline._indexes["default"].filter, []
+        plain = filter.stream
+        filter.stream = lambda events: sizes.append(len(events)) or plain(events)
+        listed = [b'{"price":[%d,%d]}' % (row, row + 1) for row in range(7)]
+        (*_, last) = await pipeline.publish(CARL, "default", listed)
+        await pipeline.settled(last)
+        assert sum(sizes) == 7
+        assert max(sizes) == 2
+        return len(pipeline.pending(ANN))
+
+    assert served(tmp_path, script) == [3]

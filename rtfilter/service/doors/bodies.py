@@ -18,7 +18,7 @@ from rtfilter.service.doors import arrow
 from rtfilter.service.doors.problems import MediaTypeError, SilentError
 from rtfilter.service.errors import BusyError, NotJSONError, RequestError, TooLargeError
 from rtfilter.service.nesting import require_shallow, require_shallow_lines
-from rtfilter.service.parse import Parse, Parsed
+from rtfilter.service.parse import Listed, Parse, Parsed
 
 JSON: Final = "application/json"
 LINES: Final = ("application/x-ndjson", "application/jsonl", "application/ndjson")
@@ -180,7 +180,7 @@ async def events(request: Request, parse: Parse) -> Parsed:
     return await _beside_if_large(_events, request, parse)
 
 
-async def table(request: Request, parse: Parse) -> EventTable:
+async def table(request: Request, parse: Parse) -> EventTable | Listed:
     """Return the events of the body to be matched only. Raises as `events` does."""
     return await _beside_if_large(_table, request, parse)
 
@@ -199,7 +199,7 @@ def _events(kind: str, body: bytes, parse: Parse, nesting: int) -> Parsed:
     return parse.one(body)
 
 
-def _table(kind: str, body: bytes, parse: Parse, nesting: int) -> EventTable:
+def _table(kind: str, body: bytes, parse: Parse, nesting: int) -> EventTable | Listed:
     if kind == ARROW:
         found = arrow.table(body, MOST_EVENTS)
         return parse.columns(found) or parse.rows(arrow.rows(found))

@@ -29,6 +29,11 @@ PIECE: Final = 4 * 2**10
 """Bytes that are parsed at once, between two looks whether a turn is over: it may be a hundred requests."""
 FRAMES: Final = 2 * 2**10
 """The same of a session: it may be hundreds of frames."""
+MOST_OF_SESSION, LONGEST_LINE = 128, 8_000
+"""Headers of a request for a session, and bytes of each, about as many as `websockets` reads."""
+NO_SESSION: Final = (
+    f"a request for a session has no body, and at most {MOST_OF_SESSION} headers, none of them long"
+)
 MOST_LINES: Final = 256
 """Headers of a request. A short header takes twenty times its size in memory."""
 CLOSE_WITHIN: Final = 10.0
@@ -80,6 +85,7 @@ class Http(HttpToolsProtocol):
         self.flow: _Flow = _Flow(transport)
         self._rest = b""  # what is not parsed yet, while requests or others wait
         self._waits = False  # for its turn
+        self._upgrades = False  # what comes meanwhile is nobody's
         self._measures.connections["http"] += 1
         self._counted = True
         self._heard, self._before = 0, (0, 0)
@@ -95,13 +101,29 @@ class Http(HttpToolsProtocol):
         self._leave()
 
     def handle_websocket_upgrade(self) -> None:
-        """It becomes a session, unless `websockets` cannot read the request, which it does not answer."""
+        """It becomes a session at its turn, unless `websockets` cannot read the request."""
+        if self.scope["method"] != "GET" or len(self.headers) > MOST_OF_SESSION or self._has_long_line:
+            self._refuse(MalformedError(NO_SESSION))
+            return
+        self._upgrades = True
+        self.flow.pause_reading()
+        self._rounds.join(self._become_session)
+
+    @property
+    def _has_long_line(self) -> bool:
+        return max(len(self.url), *(len(name) + len(value) for name, value in self.headers)) > LONGEST_LINE
+
+    def _become_session(self) -> None:
+        if not self._counted or self.transport.is_closing():
+            return
         self._know()  # the session counts from here on
         super().handle_websocket_upgrade()
         self._leave()
         session = self.transport.get_protocol()
         if not (isinstance(session, WebSocketsSansIOProtocol) and session.handshake_initiated):
-            self._refuse(MalformedError("a request for a session has no body, and at most 128 headers"))
+            self._refuse(MalformedError(NO_SESSION))
+        else:
+            self.flow.resume_reading()
 
     def _leave(self) -> None:
         self._measures.connections["http"] -= self._counted
@@ -116,6 +138,8 @@ class Http(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse data, or keep it while requests wait."""
         self._heard += 1
+        if self._upgrades:
+            return
         if not self._headed:
             self._owe()
         self._rest += data
@@ -134,7 +158,7 @@ class Http(HttpToolsProtocol):
             super().data_received(piece)  # type: ignore[arg-type]  # httptools takes any buffer
             if self._beside > MOST_HEADERS:
                 self._refuse(HeadersError(f"headers and trailers have at most {MOST_HEADERS} bytes"))
-            if not self._counted or self.transport.is_closing():
+            if self._upgrades or self.transport.is_closing():
                 return
             if turn.over and rest:
                 self._waits = True
