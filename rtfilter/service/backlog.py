@@ -104,6 +104,7 @@ class Backlog:
         self.dropped, self._untold = 0, mark.dropped
         self._told: dict[int, int] = {}  # how many were dropped, by the delivery that says so
         self._bytes = 0
+        self._ids: tuple[int, ...] = ()  # of the last delivery
         self._unwritten: set[int] = set()
         self._row_of: dict[int, int] = {}
         self._rows: dict[int, _Row] = {}
@@ -125,6 +126,17 @@ class Backlog:
     def full(self) -> bool:
         """Whether one more would be too many."""
         return len(self.pending) >= self._bounds.most or self._bytes >= self._bounds.bytes
+
+    @property
+    def unwritten(self) -> int:
+        """How many deliveries are in no row yet."""
+        return len(self._unwritten)
+
+    def same(self, ids: tuple[int, ...]) -> tuple[int, ...]:
+        """The ids of the last delivery, where these are equal: events in a row often match alike."""
+        if ids != self._ids:
+            self._ids = ids
+        return self._ids
 
     def knows(self, position: int) -> bool:
         """Whether a position is pending, or was acknowledged."""

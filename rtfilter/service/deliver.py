@@ -23,6 +23,8 @@ FEWEST: Final = 16
 """Users of one progress at least, where there are more."""
 MOST_PARTS: Final = 8
 """Progresses until all users have been in one."""
+MOST_WRITTEN: Final = 4000
+"""Deliveries of one progress, about."""
 SWEEP: Final = 10.0
 """Seconds at most between two looks for deliveries that are too old."""
 STEP: Final = 2000
@@ -213,7 +215,7 @@ class Deliver:
                     mine = [owned for owned in mine if owned.id in self._owners]
                 if not mine or (one.part is Part.AT_ONCE and any(owned.ordered for owned in mine)):
                     continue  # in turn, all who do not know it are told: owners may have changed meanwhile
-                ids = tuple(sorted(owned.id for owned in mine))
+                ids = self._of(user).same(tuple(sorted(owned.id for owned in mine)))
                 position, entry = one.event
                 delivery = Delivery(position, ids, entry.body, entry.filter, entry.at, one.response)
                 new.setdefault(user, []).append(delivery)
@@ -444,7 +446,7 @@ class Deliver:
             self._round, self._of_round = self._round | self._changed, settled
             self._changed.clear()
             self._part = max(FEWEST, -(-len(self._round) // MOST_PARTS))
-        users = list(self._round if whole else islice(self._round, self._part))
+        users = list(self._round if whole else self._next_users())
         before, self._unwritten = self._unwritten, Progress(None)
         rows = {(row.user, row.number): row for row in before.rows}
         gone, marks = list(before.gone), {}
@@ -458,6 +460,15 @@ class Deliver:
             rows.pop(row, None)
         self._given = None if self._round else self._of_round
         return Progress(self._given, marks, list(rows.values()), gone)
+
+    def _next_users(self) -> Iterator[str]:
+        """Those of the next part: so many, but none after `MOST_WRITTEN` deliveries that are not written."""
+        count = 0
+        for user in islice(self._round, self._part):
+            yield user
+            count += self._backlogs[user].unwritten
+            if count >= MOST_WRITTEN:
+                return
 
     def owes(self, user: str) -> bool:
         """Whether what a user has acknowledged is to be in a progress to come."""

@@ -76,6 +76,8 @@ MOST_UNMADE: Final = 20_000
 """Changes that may wait to be made; who subscribes waits for them. A start would have to make them again."""
 PART: Final = 500
 """Subscriptions that are put in, or ended, together."""
+MANY: Final = 1000
+"""Events that are made ready beside the event loop."""
 MOST_MATCHES: Final = 100_000
 """Matches that are looked up at once, about, where they are only asked for."""
 MOST_LOOKED_UP: Final = 4000
@@ -166,7 +168,13 @@ class Pipeline:
         self.measures, self.rounds = Measures(), Rounds()
         self._match = Match(self._indexes, self.deliver.tell, self.measures, self.rounds)
         self._store = Store(
-            log, self._stored, self._progress, self.deliver.owes, self._not_written, self.measures
+            log,
+            self._stored,
+            self._progress,
+            self.deliver.owes,
+            self._not_written,
+            self.measures,
+            self.rounds,
         )
         self._beside = ThreadPoolExecutor(2, "rtfilter-beside")
         self._database = ThreadPoolExecutor(4, "rtfilter-database")  # apart: it may hang
@@ -505,7 +513,7 @@ class Pipeline:
         who.require(Role.PUBLISHER)
         if self.stopping:
             raise stopping()
-        self._index(filter)
+        index = self._index(filter)
         self.users.admit(who, len(events))
         if self._match.waiting > MOST_UNMATCHED:
             raise BusyError("too many events wait to be matched; try again", 1.0)
@@ -516,9 +524,16 @@ class Pipeline:
         now = time.perf_counter()
         arrived = now if arrived is None else arrived
         at = self._clock(now - arrived)
-        entries = [Entry(Kind.EVENT, filter, who.user, body, at=at, arrived=arrived) for body in events]
-        same = events if self._hook is None else [b"%d" % len(events)]  # a hook may add another time
-        return list(await self._store.put(entries, _key(who, key, [b"publish", filter.encode(), *same])))
+
+        def made() -> tuple[list[Entry], Key | None]:
+            entries = [Entry(Kind.EVENT, filter, who.user, body, at=at, arrived=arrived) for body in events]
+            same = events if self._hook is None else [b"%d" % len(events)]  # a hook may add another time
+            return entries, _key(who, key, [b"publish", filter.encode(), *same])
+
+        entries, known = made() if len(events) < MANY else await self.beside(made)
+        if self._index(filter) is not index:
+            raise UnknownError(f"the filter {filter!r} was removed")
+        return list(await self._store.put(entries, known))
 
     async def query(
         self,

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from rtfilter.service import deliver
 from rtfilter.service.deliver import FEWEST, MOST_PARTS, STEP, Deliver, Found, Owned
 from rtfilter.store.tables import Entry, Kind, Logged, Mark
 
@@ -154,3 +155,22 @@ def test_an_id_is_kept_once_for_all_deliveries():
     for position in (1, 2):
         tell(made, position, [int("1000")])
     assert all(one.subscriptions[0] is id for one in made.pending("ann"))
+
+
+def test_events_that_match_alike_share_their_ids():
+    made = Deliver({number: Owned(number, "ann", "default") for number in range(1000, 1003)})
+    tell(made, 1, [1000, 1001])
+    tell(made, 2, [1001, 1000])
+    tell(made, 3, [1000, 1002])
+    first, second, third = made.pending("ann")
+    assert first.subscriptions is second.subscriptions
+    assert third.subscriptions == (1000, 1002)
+
+
+def test_users_with_many_deliveries_are_written_in_more_parts(monkeypatch):
+    monkeypatch.setattr(deliver, "MOST_WRITTEN", 5)
+    made = deliver_to(FEWEST)
+    for position in range(2, 5):
+        tell(made, position, range(FEWEST))
+    parts = rounds(made, 4)
+    assert [sum(len(row.deliveries) for row in part.rows) for part in parts] == [8] * (FEWEST // 2)

@@ -1348,3 +1348,20 @@ def test_events_with_lists_are_matched_in_parts(tmp_path, monkeypatch):
         return len(pipeline.pending(ANN))
 
     assert served(tmp_path, script) == [3]
+
+
+def test_many_events_are_taken_note_of_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "TOLD", 10)
+    monkeypatch.setattr("rtfilter.service.pipeline.MANY", 10)
+    sizes = []
+
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 90")
+        plain = pipeline._store._stored
+        pipeline._store._stored = lambda logged: sizes.append(len(logged)) or plain(logged)
+        return await publish(pipeline, *range(95), key="k"), pairs(pipeline, ANN)
+
+    ((places, found),) = served(tmp_path, script)
+    assert places == [*range(places[0], places[0] + 95)]
+    assert {position for position, _ in found} == set(places[91:])
+    assert (sum(sizes), max(sizes)) == (95, 10)
