@@ -78,7 +78,7 @@ PART: Final = 500
 """Subscriptions that are put in, or ended, together."""
 MANY: Final = 1000
 """Events that are made ready beside the event loop."""
-MOST_MATCHES: Final = 100_000
+MOST_MATCHES: Final = 50_000
 """Matches that are looked up at once, about, where they are only asked for."""
 MOST_LOOKED_UP: Final = 4000
 """Events of these at most."""
