@@ -420,13 +420,12 @@ class Conversation:
         if message.subscription is not None:
             one = await self._pipeline.subscription(who, message.subscription)
             return {"subscriptions": [shown(one)], "next": None}
-        found = await self._pipeline.subscriptions(who, message.filter, message.after, message.limit)
+        found, more = await self._pipeline.subscriptions(who, message.filter, message.after, message.limit)
         page = [_encode(shown(one)) for one in found]
         count = fitting(map(len, page), self._pipeline.message // 2)
-        more = count < len(found) or len(found) == message.limit
         return {
             "subscriptions": list(map(msgspec.Raw, page[:count])),
-            "next": found[count - 1].id if more else None,
+            "next": found[count - 1].id if more or count < len(found) else None,
         }
 
     async def _match(self, who: Identity, message: Match) -> dict[str, Any]:

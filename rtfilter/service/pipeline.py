@@ -76,6 +76,8 @@ MOST_UNMADE: Final = 20_000
 """Changes that may wait to be made; who subscribes waits for them. A start would have to make them again."""
 PART: Final = 500
 """Subscriptions that are put in, or ended, together."""
+FEW: Final = 10
+"""Subscriptions that are read at once before their size is known."""
 MANY: Final = 1000
 """Events that are made ready beside the event loop."""
 MOST_MATCHES: Final = 50_000
@@ -709,15 +711,28 @@ class Pipeline:
         limit: int = 100,
         user: str | None = None,
         everyone: bool = False,
-    ) -> list[Subscription]:
-        """The user's subscriptions above an id, by id; for admins also another's, or all."""
+    ) -> tuple[list[Subscription], bool]:
+        """The user's subscriptions above an id, by id; for admins also another's, or all.
+
+        They are at most `limit`, and none comes after a page of bytes. Also whether there may be more.
+        """
         if user is not None or everyone:
             who.require(Role.ADMIN)
         whose = None if everyone else user or who.user
-        found = await self.ask(
-            lambda: self._log.subscriptions(user=whose, filter=filter, after=after, limit=limit)
-        )
-        return [subscription_of(one) for one in found]
+
+        def look() -> tuple[list[Subscription], bool]:
+            found, left, count, last = list[Subscription](), self.message, FEW, after
+            while left > 0 and len(found) < limit:
+                count = min(count, limit - len(found))
+                some = self._log.subscriptions(user=whose, filter=filter, after=last, limit=count)
+                found += map(subscription_of, some)
+                if len(some) < count:
+                    return found, False
+                left -= sum(len(one.entry.body) for one in some)
+                count, last = 4 * count, found[-1].id
+            return found, True
+
+        return await self.ask(look)
 
     async def replace(self, who: Identity, id: int, wish: Wish) -> float | None:
         """Replace a subscription as a whole; what it matched before is still delivered.

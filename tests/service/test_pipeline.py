@@ -317,7 +317,7 @@ def test_a_subscription_ends_at_its_time_and_says_so(tmp_path):
         (one,) = pipeline.pending(ANN)
         assert (one.ended, one.subscriptions) == ("expired", (id,))
         assert place
-        assert await pipeline.subscriptions(ANN) == []
+        assert await pipeline.subscriptions(ANN) == ([], False)
         return one.position, one.subscriptions, one.ended
 
     async def second(pipeline):
@@ -422,7 +422,7 @@ def test_filters_are_apart(tmp_path):
         await pipeline.acknowledge(ANN, [ended.position])
         info = await pipeline.add_filter(ADMIN, "other", Definition(Schema({"price": float})))
         assert (await pipeline.query(ADMIN, "other")).events == []
-        assert await pipeline.subscriptions(ANN, "other") == []
+        assert await pipeline.subscriptions(ANN, "other") == ([], False)
         return info
 
     async def at_last(pipeline):
@@ -505,7 +505,7 @@ def test_old_events_are_removed_and_nothing_else(tmp_path):
         await pipeline.acknowledge(ANN, [])
         await pipeline._minder._trim(now[0])
         assert [one.position for one in (await pipeline.query(ADMIN, "default")).events] == [place]
-        assert [one.id for one in await pipeline.subscriptions(ANN)] == [id]
+        assert [one.id for one in (await pipeline.subscriptions(ANN))[0]] == [id]
         assert len(list(pipeline._log.entries(0))) == 2
         return id
 
@@ -838,7 +838,7 @@ def test_many_are_put_in_by_parts_and_what_fails_is_made_when_it_is_asked_for_ag
         again = await pipeline.subscribe_many(ANN, "default", wishes, "k")
         with pytest.raises(ConflictError):
             await pipeline.subscribe_many(ANN, "default", [*wishes[:5], Wish("price > 9")], "k")
-        return [type(one) for one in first], first, again, len(await pipeline.subscriptions(ANN))
+        return [type(one) for one in first], first, again, len((await pipeline.subscriptions(ANN))[0])
 
     ((kinds, first, again, count),) = served(tmp_path, script)
     assert kinds == [int, PredicateError, int, BusyError, BusyError, int]
@@ -1137,7 +1137,7 @@ def test_a_subscription_on_its_way_goes_with_its_filter(tmp_path):
         id = await asked
         return id in pipeline._owners, await pipeline.subscriptions(ANN)
 
-    assert served(tmp_path, script) == [(False, [])]
+    assert served(tmp_path, script) == [(False, ([], False))]
 
 
 def test_an_end_that_could_not_be_written_is_tried_again(tmp_path, monkeypatch):
@@ -1365,3 +1365,17 @@ def test_many_events_are_taken_note_of_in_parts(tmp_path, monkeypatch):
     assert places == [*range(places[0], places[0] + 95)]
     assert {position for position, _ in found} == set(places[91:])
     assert (sum(sizes), max(sizes)) == (95, 10)
+
+
+def test_a_page_of_large_subscriptions_is_short(tmp_path):
+    async def script(pipeline):
+        wishes = [Wish("price > 1", {"more": "x" * 900})] * 25
+        made = await pipeline.subscribe_many(ANN, "default", wishes)
+        sizes, after, more = [], 0, True
+        while more:
+            found, more = await pipeline.subscriptions(ANN, after=after)
+            sizes.append(len(found))
+            after = found[-1].id
+        return after == made[-1], sizes
+
+    assert served(tmp_path, script, message=5000) == [(True, [10, 10, 5])]

@@ -158,8 +158,8 @@ async def list_subscriptions(
     limit: Limit = 100,
 ) -> models.SubscriptionsShown:
     """The user's own subscriptions, by id."""
-    found = await pipeline.subscriptions(who, filter, after, limit, user, everyone)
-    link = routes.link(request, found[-1].id) if len(found) == limit else None
+    found, more = await pipeline.subscriptions(who, filter, after, limit, user, everyone)
+    link = routes.link(request, found[-1].id) if more else None
     shown = [models.SubscriptionShown.of(one) for one in found]
     return models.SubscriptionsShown(subscriptions=shown, next=link)
 
