@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
+from rtfilter.dtypes import IntArray
 from rtfilter.events.nesting import flatten, with_composed_names
 from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
@@ -39,6 +40,8 @@ SIZE: Final = 1000
 """Entries of a batch at most."""
 QUICK: Final = 0.002
 """Seconds of a search that is done on the event loop."""
+MOST_QUICK: Final = 100_000
+"""Matches that several events have at most, where they are searched there."""
 _log = logging.getLogger(__name__)
 
 
@@ -76,8 +79,12 @@ class Index:
             self.pace += ((thread_time() - begun) / count - self.pace) / 8
 
     def is_quick(self, count: int) -> bool:
-        """Whether a search of so many events is worth no thread, which would take about as long."""
-        return count * self.pace <= QUICK
+        """Whether a search of so many events is worth no thread, which would take about as long.
+
+        Several may match much more than those before them: so they are few where there are many to match.
+        """
+        few = count == 1 or count * len(self.filter) <= MOST_QUICK
+        return few and count * self.pace <= QUICK
 
     def change(self, changes: Iterable[Logged]) -> int:
         """Make changes; returns how many there were. Those that are made already do no harm."""
@@ -336,7 +343,7 @@ class Match:
             yield from self._tell([one for found, _ in groups for one in found])
             told = perf_counter()
             for found, known in groups:
-                self._measures.deliver.add(told - known, sum(bool(one.ids) for one in found))
+                self._measures.deliver.add(told - known, sum(len(one.ids) > 0 for one in found))
 
     def close(self) -> None:
         """Wait for the batch that is being matched."""
@@ -351,12 +358,12 @@ def _found(batch: Sequence[Logged], group: CompletedGroup, turns: Turns | None, 
     """What is to be told of the events of a group."""
     found: list[Found] = []
 
-    def note(row: int, ids: Sequence[int], part: Part) -> None:
+    def note(row: int, ids: IntArray, part: Part) -> None:
         arrived = batch[row].entry.arrived
         found.append(Found(batch[row], ids, None if arrived is None else known - arrived, part))
 
     for row, (first, last) in zip(group.events, pairwise(group.offsets.tolist()), strict=True):
-        ids = group.ids[first:last].tolist() if first < last else ()  # all at once, other threads would wait
+        ids = group.ids[first:last]
         if turns is not None:
             note(row, ids, Part.AT_ONCE)
             for other, its in turns.done(row, ids):

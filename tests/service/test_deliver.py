@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import numpy as np
+
 from rtfilter.service import deliver
 from rtfilter.service.deliver import FEWEST, MOST_PARTS, STEP, Deliver, Found, Owned
 from rtfilter.store.tables import Entry, Kind, Logged, Mark
@@ -17,7 +19,7 @@ def deliver_to(users):
 
 
 def tell(made, position, ids):
-    for _ in made.tell([Found(Logged(position, EVENT), list(ids), None)]):
+    for _ in made.tell([Found(Logged(position, EVENT), np.array(ids), None)]):
         pass
 
 
@@ -121,7 +123,7 @@ def told_between(change):
     """An event with many matches, and a change of owners after the first step; what is pending then."""
     owners = {number: Owned(number, f"u{number % 2}", "default") for number in range(3 * STEP)}
     made = Deliver(owners)
-    steps = made.tell([Found(Logged(1, EVENT), range(3 * STEP), None)])
+    steps = made.tell([Found(Logged(1, EVENT), np.arange(3 * STEP), None)])
     next(steps)
     change(owners, made)
     count = 1 + sum(1 for _ in steps)

@@ -17,7 +17,7 @@ from rtfilter import EventFilter, Schema
 from rtfilter.adaptive.controllers import FixedPlan
 from rtfilter.definition import Definition
 from rtfilter.errors import EventError, PredicateError
-from rtfilter.service import minding, reading, snapshots, writing
+from rtfilter.service import match, minding, reading, snapshots, writing
 from rtfilter.service.backlog import Bounds, Policy
 from rtfilter.service.deliver import Deliver, Found, Owned, Part
 from rtfilter.service.errors import (
@@ -30,6 +30,7 @@ from rtfilter.service.errors import (
     TooManyError,
     UnknownError,
 )
+from rtfilter.service.match import Index
 from rtfilter.service.minding import Keeping
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Wish
@@ -1100,12 +1101,12 @@ def test_who_no_longer_asks_for_order_between_two_parts_loses_nothing():
     owners = {1: Owned(1, "ann", "default", ordered=True), 2: Owned(2, "ann", "default")}
     deliver = Deliver(owners)
     event = Logged(7, Entry(Kind.EVENT, "default", "carl", b"{}"))
-    tell(deliver, Found(event, [1, 2], None, Part.AT_ONCE))
+    tell(deliver, Found(event, np.array([1, 2]), None, Part.AT_ONCE))
     del owners[1]
-    tell(deliver, Found(event, [1, 2], None, Part.IN_TURN))
+    tell(deliver, Found(event, np.array([1, 2]), None, Part.IN_TURN))
     assert [(one.position, one.subscriptions) for one in deliver.pending("ann")] == [(7, (2,))]
     deliver.acknowledge("ann", [7])
-    tell(deliver, Found(event, [1, 2], None, Part.IN_TURN))
+    tell(deliver, Found(event, np.array([1, 2]), None, Part.IN_TURN))
     assert not deliver.pending("ann")
 
 
@@ -1113,7 +1114,7 @@ def test_an_event_that_is_told_at_once_and_in_turn_is_kept_once():
     deliver, sent = Deliver({1: Owned(1, "ann", "default")}), []
     deliver.begin("ann", SimpleNamespace(send=sent.extend))
     event = Logged(7, Entry(Kind.EVENT, "default", "carl", b"{}"))
-    tell(deliver, *(Found(event, [1], None, part) for part in (Part.AT_ONCE, Part.IN_TURN)))
+    tell(deliver, *(Found(event, np.array([1]), None, part) for part in (Part.AT_ONCE, Part.IN_TURN)))
     assert sent == [7]
     bytes = deliver.waiting.bytes
     deliver.acknowledge("ann", [7])
@@ -1379,3 +1380,10 @@ def test_a_page_of_large_subscriptions_is_short(tmp_path):
         return after == made[-1], sizes
 
     assert served(tmp_path, script, message=5000) == [(True, [10, 10, 5])]
+
+
+def test_several_events_are_searched_beside_the_event_loop_where_they_may_match_much():
+    index = Index(None, range(match.MOST_QUICK // 2))
+    assert [index.is_quick(count) for count in (1, 2, 3)] == [True, True, False]
+    index.pace = 1.0
+    assert not index.is_quick(1)
