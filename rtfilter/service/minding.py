@@ -30,8 +30,8 @@ CHECKPOINT: Final = 1.0
 """Seconds after which what was written since is moved into the database."""
 RETRY: Final = 1.0
 """Seconds after which the end of a subscription that could not be written is tried again."""
-PART: Final = 500
-"""Subscriptions that are ended together."""
+ENDED: Final = 250
+"""Subscriptions that end together: each part looks once through the deliveries that wait."""
 FEW: Final = 1000
 """Changes up to which no index is written when the server ends."""
 _log = logging.getLogger(__name__)
@@ -119,7 +119,7 @@ class Minder:
 
     async def _expire_all(self, moment: float) -> None:
         """End the subscriptions whose time has come, in parts, so that others come in between."""
-        while some := list(islice(self._owners.ended(moment), PART)):
+        while some := list(islice(self._owners.ended(moment), ENDED)):
             ends = (self._expire(id, owned) for id, owned in some)
             for ended in await asyncio.gather(*ends, return_exceptions=True):
                 if isinstance(ended, BaseException) and not isinstance(ended, ConflictError):

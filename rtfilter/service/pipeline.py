@@ -50,7 +50,7 @@ from rtfilter.service.errors import (
 )
 from rtfilter.service.match import Index, Match, key_of
 from rtfilter.service.measures import Measures
-from rtfilter.service.minding import Keeping, Minder
+from rtfilter.service.minding import ENDED, Keeping, Minder
 from rtfilter.service.parse import LISTED, Hook, Listed, Parse
 from rtfilter.service.records import Delivery, FilterInfo, Page, Sending, Subscription, Wish, fitting
 from rtfilter.service.roles import Identity, Role
@@ -74,8 +74,8 @@ MOST_UNMATCHED: Final = 200_000
 """Entries that may wait to be matched."""
 MOST_UNMADE: Final = 20_000
 """Changes that may wait to be made; who subscribes waits for them. A start would have to make them again."""
-PART: Final = 500
-"""Subscriptions that are put in, or ended, together."""
+PART: Final = 2000
+"""Subscriptions of one request that are put in together."""
 FEW: Final = 10
 """Subscriptions that are read at once before their size is known."""
 MANY: Final = 1000
@@ -771,8 +771,8 @@ class Pipeline:
 
     async def _remove_all(self, mine: Sequence[Owned], reason: str) -> None:
         """End subscriptions, in parts, so that others come in between. What has ended is left alone."""
-        for first in range(0, len(mine), PART):
-            some = mine[first : first + PART]
+        for first in range(0, len(mine), ENDED):
+            some = mine[first : first + ENDED]
             ends = (self.remove(one.id, one.filter, one.user, reason) for one in some)
             for ended in await asyncio.gather(*ends, return_exceptions=True):
                 if isinstance(ended, Exception) and not isinstance(ended, ConflictError):

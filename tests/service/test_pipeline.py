@@ -1305,7 +1305,7 @@ def test_who_gets_the_name_of_a_user_is_not_told_what_was_dropped(tmp_path):
 def test_what_ends_together_ends_in_parts(tmp_path, monkeypatch, how):
     """So that others come in between."""
     for module in ("pipeline", "minding"):
-        monkeypatch.setattr(f"rtfilter.service.{module}.PART", 2)
+        monkeypatch.setattr(f"rtfilter.service.{module}.ENDED", 2)
     at_once = []
 
     async def script(pipeline):
