@@ -28,7 +28,7 @@ MOST_HINTS: Final = 20
 """Most hints about the events of one request."""
 
 
-LISTED: Final = 64
+LISTED: Final = 16
 """Events with lists that are read at once: each may stand for a thousand."""
 
 
