@@ -21,7 +21,9 @@ from rtfilter.service.records import Delivery, Sending
 from rtfilter.store.tables import Held, Mark
 
 BESIDE: Final = 200
-"""Bytes that a delivery takes beside its event, about."""
+"""Bytes that a delivery takes beside its event and its ids, about."""
+OF_ID: Final = 8
+"""Bytes that an id takes: it is kept once for all deliveries."""
 SMALL: Final = 16
 """Deliveries of a row that is not written anew, however little is left of it."""
 
@@ -111,6 +113,7 @@ class Backlog:
         self.dropped, self._untold = 0, mark.dropped
         self._told: dict[int, int] = {}  # how many were dropped, by the delivery that says so
         self._bytes = 0
+        self._ids: tuple[int, ...] = ()  # of the last delivery
         self._unwritten: set[int] = set()
         self._row_of: dict[int, int] = {}
         self._rows: dict[int, _Row] = {}
@@ -132,6 +135,17 @@ class Backlog:
     def full(self) -> bool:
         """Whether one more would be too many."""
         return len(self.pending) >= self._bounds.most or self._bytes >= self._bounds.bytes
+
+    @property
+    def unwritten(self) -> int:
+        """How many deliveries are in no row yet."""
+        return len(self._unwritten)
+
+    def same(self, ids: tuple[int, ...]) -> tuple[int, ...]:
+        """The ids of the last delivery, where these are equal: events in a row often match alike."""
+        if ids != self._ids:
+            self._ids = ids
+        return self._ids
 
     def knows(self, position: int) -> bool:
         """Whether a position is pending, or was acknowledged."""
@@ -200,14 +214,14 @@ class Backlog:
 
     def _put(self, delivery: Delivery) -> None:
         self.pending[delivery.position] = delivery
-        self._bytes += len(delivery.body) + BESIDE
+        self._bytes += _size(delivery)
 
     def _take(self, position: int, arrived: bool = False) -> Taken | None:
         """Remove what is pending; it counts as acknowledged, whether it has arrived or not."""
         delivery = self.pending.pop(position, None)
         if delivery is None:
             return None
-        self._bytes -= len(delivery.body) + BESIDE
+        self._bytes -= _size(delivery)
         self._beyond.add(position)
         sent = self._sent.pop(position, 0)
         told = self._told.pop(position, 0)
@@ -252,13 +266,15 @@ class Backlog:
         self.acknowledge(list(self.pending))
         self._untold = self.dropped = 0
 
-    def forget(self, subscription: int) -> None:
-        """Drop the deliveries of a subscription that was removed."""
+    def forget(self, subscriptions: Collection[int]) -> None:
+        """Drop the deliveries of subscriptions that were removed."""
+        removed = frozenset(subscriptions)
         for position, delivery in list(self.pending.items()):
-            if subscription in delivery.subscriptions and delivery.ended is None:
-                left = tuple(one for one in delivery.subscriptions if one != subscription)
+            if delivery.ended is None and not removed.isdisjoint(delivery.subscriptions):
+                left = tuple(one for one in delivery.subscriptions if one not in removed)
                 if left:
                     self.pending[position] = replace(delivery, subscriptions=left)
+                    self._bytes -= OF_ID * (len(delivery.subscriptions) - len(left))
                 else:
                     self._take(position)
 
@@ -314,3 +330,8 @@ class Backlog:
         row_of = self._row_of
         self._beyond = {at for at in self._beyond if at > low and (at > durable or at in row_of)}
         return Mark(low, frozenset(self._beyond), self.untold)
+
+
+def _size(delivery: Delivery) -> int:
+    """Bytes that it takes, about."""
+    return len(delivery.body) + BESIDE + OF_ID * len(delivery.subscriptions)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Iterable, Sequence, Set
 from contextlib import ExitStack
 from math import inf
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 import msgspec
@@ -54,10 +54,13 @@ from rtfilter.service.parse import hints_of, report, with_hints
 from rtfilter.service.pipeline import Pipeline, stopping
 from rtfilter.service.records import BESIDE, BYTES_OF_ID, Delivery, Sending, fitting, shown
 from rtfilter.service.roles import Identity, Role
+from rtfilter.service.rounds import Turn
 from rtfilter.session import TABLE, Directive, State
 
 MOST_UNSENT: Final = 100
 """Messages that wait to be sent; beyond it, deliveries stay in the backlog until some were."""
+UNSENT_BYTES: Final = 2**20
+"""Bytes of these: one message more may wait, or as many as one delivery takes."""
 MOST_AGAIN: Final = 10
 """Times that the wait before a delivery is sent again doubles."""
 ENTRY: Final = 100
@@ -70,6 +73,7 @@ _encode: Final = msgspec.json.Encoder().encode
 _log = logging.getLogger(__name__)
 
 
+_T = TypeVar("_T")
 _Due = int | Sequence[int]
 """The position of a delivery that is to be sent, or those of a digest."""
 
@@ -88,6 +92,8 @@ class Outbox:
     def __init__(self) -> None:
         self._waiting: deque[bytes | None] = deque()
         self._some = asyncio.Event()
+        self.bytes = 0
+        """Of all that wait."""
 
     def qsize(self) -> int:
         """How many wait."""
@@ -96,20 +102,23 @@ class Outbox:
     def put_nowait(self, message: bytes | None) -> None:
         """Add one, the last."""
         self._waiting.append(message)
+        self.bytes += len(message or b"")
         self._some.set()
 
     def get_nowait(self) -> bytes | None:
         """Take the first one."""
-        return self._waiting.popleft()
+        message = self._waiting.popleft()
+        self.bytes -= len(message or b"")
+        return message
 
     async def some(self, most: int) -> list[bytes | None]:
         """Wait for messages; returns those that are there by then, but none after None."""
         while not self._waiting:
             self._some.clear()
             await self._some.wait()
-        found = [self._waiting.popleft()]
+        found = [self.get_nowait()]
         while found[-1] is not None and self._waiting and len(found) < most:
-            found.append(self._waiting.popleft())
+            found.append(self.get_nowait())
         return found
 
 
@@ -136,6 +145,8 @@ class Conversation:
     straight : callable, optional
         The door's way past the outbox: sends messages at once and returns True, or leaves them. A door that
         has one sets it.
+    turn : Turn
+        What the door does with all that comes takes no longer at once.
     """
 
     def __init__(self, pipeline: Pipeline, nesting: int = 64, door: Door = "tcp") -> None:
@@ -147,6 +158,7 @@ class Conversation:
         self.address = ""
         self.outbox = Outbox()
         self.straight: Callable[[Sequence[bytes]], bool] | None = None
+        self.turn = Turn(pipeline.rounds)
         self._due: deque[_Due] = deque()
         self._sent: dict[int, _Sent] = {}  # by position; their numbers ascend
         self._added, self._room = 0, FEW  # since both were looked through, and how many there may be
@@ -202,7 +214,8 @@ class Conversation:
         """The door has sent them."""
         self._sending = 0
         self._read.set()
-        if self._due and self.outbox.qsize() < MOST_UNSENT // 2:
+        few = self.outbox.qsize() < MOST_UNSENT // 2 and self.outbox.bytes < UNSENT_BYTES // 2
+        if self._due and few:
             self._flush()
 
     def _flush(self) -> None:
@@ -211,16 +224,19 @@ class Conversation:
         assert self.who is not None
         user, deliver, now = self.who.user, self._pipeline.deliver, self._clock()
         room, made = MOST_UNSENT - self.outbox.qsize(), list[bytes]()
-        while self._due and self._may_send and len(made) < room:
+        left = UNSENT_BYTES - self.outbox.bytes
+        while self._due and self._may_send and len(made) < room and left > 0:
             due = self._due.popleft()
             found = (deliver.get(user, position) for position in _positions(due))
             there = [one for one in found if one is not None]  # others are needed no more
             if not there:
                 continue
             if isinstance(due, Sequence) and (part := self._part(there)):
-                made.append(self._emitted_digest(part, now))
+                emitted = [self._emitted_digest(part, now)]
             else:
-                made += self._emitted(there[0], now)
+                emitted = self._emitted(there[0], now)
+            made += emitted
+            left -= sum(map(len, emitted))
         more = bool(self._due) and self._may_send  # which comes when the door has sent these
         self._say(made, straight=not more)
 
@@ -278,7 +294,7 @@ class Conversation:
 
     async def room(self) -> None:
         """Wait while a peer asks and does not read what it is answered."""
-        while self.outbox.qsize() >= 2 * MOST_UNSENT:
+        while self.outbox.qsize() >= 2 * MOST_UNSENT or self.outbox.bytes >= UNSENT_BYTES:
             self._read.clear()
             await self._read.wait()
 
@@ -416,24 +432,34 @@ class Conversation:
         if message.subscription is not None:
             one = await self._pipeline.subscription(who, message.subscription)
             return {"subscriptions": [shown(one)], "next": None}
-        found = await self._pipeline.subscriptions(who, message.filter, message.after, message.limit)
+        found, more = await self._pipeline.subscriptions(who, message.filter, message.after, message.limit)
         page = [_encode(shown(one)) for one in found]
         count = fitting(map(len, page), self._pipeline.message // 2)
-        more = count < len(found) or len(found) == message.limit
         return {
             "subscriptions": list(map(msgspec.Raw, page[:count])),
-            "next": found[count - 1].id if more else None,
+            "next": found[count - 1].id if more or count < len(found) else None,
         }
 
     async def _match(self, who: Identity, message: Match) -> dict[str, Any]:
         """The ids that each event matches."""
         _require_events(message)
         parse, several = self._pipeline.parse(message.filter), message.events
-        table = parse.row(message.event) if several is UNSET else parse.rows(several)
-        found = _encode((await self._pipeline.match(who, message.filter, table)).lists())
-        if len(found) > self._pipeline.message // 2:
-            raise TooLargeError("these events match more than one message can say; ask for fewer of them")
-        return with_hints({"matches": msgspec.Raw(found)}, hints_of(table.odd, len(table)))
+        if several is UNSET:
+            table = parse.row(message.event)
+        else:
+            table = await self._read_by(parse.rows, several)
+        found, left = list[bytes](), self._pipeline.message // 2
+        async for part in await self._pipeline.match(who, message.filter, table):
+            found.append(_encode(part.lists())[1:-1])
+            left -= len(found[-1])
+            if left < 0:
+                raise TooLargeError("these events match more than one message can say; ask for fewer of them")
+        matches = msgspec.Raw(b"[" + b",".join(found) + b"]")
+        return with_hints({"matches": matches}, hints_of(table.odd, len(table)))
+
+    async def _read_by(self, read: Callable[[Sequence[Any]], _T], events: Sequence[Any]) -> _T:
+        """Read events, many of them beside the event loop."""
+        return read(events) if len(events) < FEW else await asyncio.to_thread(read, events)
 
     async def _publish(self, who: Identity, message: Publish) -> dict[str, Any]:
         _require_events(message)
@@ -442,7 +468,10 @@ class Conversation:
             raise TooLargeError(f"a message has at most {most:,} events; send several")
         parse = self._pipeline.parse(message.filter)
         several = message.events
-        events = parse.object(message.event) if several is UNSET else parse.objects(several)
+        if several is UNSET:
+            events = parse.object(message.event)
+        else:
+            events = await self._read_by(parse.objects, several)
         self._measures.parse.add(perf_counter() - self._heard, len(events.bodies))
         positions = await self._pipeline.publish(who, message.filter, events.bodies, message.key, self._heard)
         return with_hints({"positions": positions}, events.hints)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import islice
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from rtfilter.dtypes import IntArray
 from rtfilter.service.backlog import Backlog, Bounds
 from rtfilter.service.records import Delivery, Sending
 from rtfilter.store.tables import Logged, Mark, Progress, Row
@@ -22,8 +24,12 @@ FEWEST: Final = 16
 """Users of one progress at least, where there are more."""
 MOST_PARTS: Final = 8
 """Progresses until all users have been in one."""
+MOST_WRITTEN: Final = 4000
+"""Deliveries of one progress, about."""
 SWEEP: Final = 10.0
 """Seconds at most between two looks for deliveries that are too old."""
+STEP: Final = 2000
+"""Matches that are sorted by user in one step."""
 FEW: Final = 1000
 """Positions of a digest among which none is looked for that is not needed any more."""
 
@@ -33,6 +39,8 @@ class Owned(Struct, frozen=True, gc=False):
 
     Attributes
     ----------
+    id : int
+        The same object wherever it is kept: an event for many users has millions of ids.
     user, filter : str
     expires : float or None
         In seconds since 1970.
@@ -40,6 +48,7 @@ class Owned(Struct, frozen=True, gc=False):
     ordered : bool
     """
 
+    id: int
     user: str
     filter: str
     expires: float | None = None
@@ -82,15 +91,15 @@ class Found(NamedTuple):
     Attributes
     ----------
     event : Logged
-    ids : sequence of int
-        Of subscriptions.
+    ids : int64 (n,)
+        Of subscriptions; Python's own integers would take five times as much memory.
     response : float or None
         As of `Delivery`.
     part : Part
     """
 
     event: Logged
-    ids: Sequence[int]
+    ids: IntArray
     response: float | None
     part: Part = Part.ALL
 
@@ -164,6 +173,7 @@ class Deliver:
         self._receivers: dict[str, list[Receiver]] = {}
         self._digests: dict[tuple[str, str], _Digest] = {}
         self._swept = 0.0
+        self._removals = 0  # of subscriptions, in parts
         self._changed: dict[str, None] = {}  # users whose progress is not written, the first to change first
         self._round: dict[str, None] = {}  # of those that had changed when it began, the ones yet to write
         self._of_round = self._part = 0  # what was settled then; users of each part
@@ -186,36 +196,69 @@ class Deliver:
         for position, subscriptions, ended in row.deliveries:
             there = tuple(subscriptions)
             if ended is None:
-                there = tuple(id for id in there if id in self._owners or id in self._expired)
+                there = tuple(owned.id for id in there if (owned := self._owned(id)) is not None)
             if there and position in events:
                 entry = events[position].entry
                 body = entry.body if ended is None else b"null"
                 yield Delivery(position, there, body, entry.filter, entry.at, None, ended)
 
-    def tell(self, found: Iterable[Found]) -> None:
-        """Keep and send what events match. What is known already is left alone."""
-        owners, expired, new = self._owners, self._expired, dict[str, list[Delivery]]()
-        for (position, entry), ids, response, part in found:
-            of: dict[str, list[int]] = {}
-            for id in ids:
-                owned = owners.get(id) or expired.get(id)  # or it was removed since
-                if owned is not None and (owned.expires is None or entry.at < owned.expires):
-                    of.setdefault(owned.user, []).append(id)
+    def tell(self, found: Iterable[Found]) -> Iterator[None]:
+        """Keep and send what events match, in steps. What is known already is left alone.
+
+        Other work may come between two steps; a subscription that it removes is told no more.
+        """
+        new, matches = dict[str, list[Delivery]](), 0
+        for one in found:
+            of: dict[str, list[Owned]] = {}
+            removals = self._removals
+            for first in range(0, len(one.ids), STEP):
+                self._sort(one, one.ids[first : first + STEP].tolist(), of)
+                yield
             for user, mine in of.items():
-                if part is Part.AT_ONCE and any(self._owned(id).ordered for id in mine):
+                if removals != self._removals:
+                    mine = [owned for owned in mine if self._owned(owned.id) is not None]
+                if not mine or (one.part is Part.AT_ONCE and any(owned.ordered for owned in mine)):
                     continue  # in turn, all who do not know it are told: owners may have changed meanwhile
-                mine.sort()
-                delivery = Delivery(position, tuple(mine), entry.body, entry.filter, entry.at, response)
+                ids = self._of(user).same(tuple(sorted(owned.id for owned in mine)))
+                position, entry = one.event
+                delivery = Delivery(position, ids, entry.body, entry.filter, entry.at, one.response)
                 new.setdefault(user, []).append(delivery)
+            matches += len(one.ids)
+            if matches >= STEP:
+                yield from self._take_all(new)
+                new, matches = {}, 0
+        yield from self._take_all(new)
+
+    def _sort(self, one: Found, ids: Iterable[int], of: dict[str, list[Owned]]) -> None:
+        """Sort subscriptions by user."""
+        at, owners, expired = one.event.entry.at, self._owners, self._expired
+        for id in ids:
+            owned = owners.get(id) or expired.get(id)  # or it was removed since
+            if owned is not None and (owned.expires is None or at < owned.expires):
+                of.setdefault(owned.user, []).append(owned)
+
+    def _take_all(self, new: Mapping[str, list[Delivery]]) -> Iterator[None]:
+        removals = self._removals
         for user, deliveries in new.items():
+            if removals != self._removals:
+                deliveries = list(self._left(deliveries))
             self._take(user, deliveries)
+            yield
+
+    def _left(self, deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
+        """Those whose subscriptions were not removed meanwhile."""
+        for one in deliveries:
+            ids = tuple(id for id in one.subscriptions if self._owned(id) is not None)
+            if ids:
+                yield one if len(ids) == len(one.subscriptions) else replace(one, subscriptions=ids)
 
     def end(self, position: int, at: float, filter: str, user: str, id: int, reason: str) -> None:
         """Tell a user that a subscription ended; the position is that of the change."""
         self._take(user, [Delivery(position, (id,), b"null", filter, at, None, reason)])
 
-    def _owned(self, id: int) -> Owned:
-        return self._owners.get(id) or self._expired[id]
+    def _owned(self, id: int) -> Owned | None:
+        """A subscription that is there, or whose time has come and not yet that of all its events."""
+        return self._owners.get(id) or self._expired.get(id)
 
     def _of(self, user: str) -> Backlog:
         found = self._backlogs.get(user)
@@ -282,10 +325,10 @@ class Deliver:
             return None
         shortest = inf
         for id in delivery.subscriptions:
-            period = self._owned(id).digest
-            if period is None:
+            owned = self._owned(id)
+            if owned is None or owned.digest is None:
                 return None
-            shortest = min(shortest, period)
+            shortest = min(shortest, owned.digest)
         return shortest
 
     # -- what users ask for ----------------------------------------------------------------------------------
@@ -332,11 +375,12 @@ class Deliver:
         """How many deliveries of a user were dropped since the start."""
         return self._backlogs[user].dropped if user in self._backlogs else 0
 
-    def forget(self, user: str, subscription: int) -> None:
-        """A subscription was removed; what it matched is not delivered any more."""
+    def forget(self, user: str, subscriptions: Collection[int]) -> None:
+        """Some subscriptions were removed; what they matched is not delivered any more."""
+        self._removals += 1
         backlog = self._backlogs.get(user)
         if backlog is not None:
-            backlog.forget(subscription)
+            backlog.forget(subscriptions)
             self._note(user, backlog)
 
     @property
@@ -419,7 +463,7 @@ class Deliver:
             self._round, self._of_round = self._round | self._changed, settled
             self._changed.clear()
             self._part = max(FEWEST, -(-len(self._round) // MOST_PARTS))
-        users = list(self._round if whole else islice(self._round, self._part))
+        users = list(self._round if whole else self._next_users())
         before, self._unwritten = self._unwritten, Progress(None)
         rows = {(row.user, row.number): row for row in before.rows}
         gone, marks = list(before.gone), {}
@@ -433,6 +477,15 @@ class Deliver:
             rows.pop(row, None)
         self._given = None if self._round else self._of_round
         return Progress(self._given, marks, list(rows.values()), gone)
+
+    def _next_users(self) -> Iterator[str]:
+        """Those of the next part: so many, but none after `MOST_WRITTEN` deliveries that are not written."""
+        count = 0
+        for user in islice(self._round, self._part):
+            yield user
+            count += self._backlogs[user].unwritten
+            if count >= MOST_WRITTEN:
+                return
 
     def owes(self, user: str) -> bool:
         """Whether what a user has acknowledged is to be in a progress to come."""

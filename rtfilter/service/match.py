@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
+from rtfilter.dtypes import IntArray
 from rtfilter.events.nesting import flatten, with_composed_names
 from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
@@ -28,15 +29,19 @@ from rtfilter.results import Matches
 from rtfilter.service.deliver import Found, Part
 from rtfilter.service.measures import Measures
 from rtfilter.service.order import Turns
+from rtfilter.service.parse import parts
 from rtfilter.service.records import FilterInfo
+from rtfilter.service.rounds import Rounds, Turn
 from rtfilter.store.tables import Kind, Logged
 
-Tell = Callable[[Sequence[Found]], None]
-"""Takes what some events match, on the event loop."""
+Tell = Callable[[Sequence[Found]], Iterator[None]]
+"""Takes what some events match, on the event loop, in steps."""
 SIZE: Final = 1000
 """Entries of a batch at most."""
 QUICK: Final = 0.002
 """Seconds of a search that is done on the event loop."""
+MOST_QUICK: Final = 100_000
+"""Matches that several events have at most, where they are searched there."""
 _log = logging.getLogger(__name__)
 
 
@@ -76,8 +81,12 @@ class Index:
             self.pace += ((thread_time() - begun) / count - self.pace) / 8
 
     def is_quick(self, count: int) -> bool:
-        """Whether a search of so many events is worth no thread, which would take about as long."""
-        return count * self.pace <= QUICK
+        """Whether a search of so many events is worth no thread, which would take about as long.
+
+        Several may match much more than those before them: so they are few where there are many to match.
+        """
+        few = count == 1 or count * len(self.filter) <= MOST_QUICK
+        return few and count * self.pace <= QUICK
 
     def change(self, changes: Iterable[Logged]) -> int:
         """Make changes; returns how many there were. Those that are made already do no harm."""
@@ -140,6 +149,7 @@ class Match:
     measures : Measures
     ordered : mapping of str to int
         How many subscriptions of a filter ask for order; others change it.
+    rounds : Rounds
     size : int
         Entries of a batch at most.
 
@@ -161,10 +171,11 @@ class Match:
         tell: Tell,
         measures: Measures,
         ordered: Mapping[str, int],
+        rounds: Rounds,
         size: int = SIZE,
     ) -> None:
         self._indexes, self._tell, self._measures, self._size = indexes, tell, measures, size
-        self._ordered = ordered
+        self._ordered, self._rounds = ordered, rounds
         self.settled = self.taken = self.changes = 0
         self._waiting: deque[Logged] = deque()
         self._since: deque[tuple[int, float]] = deque()  # up to which position entries wait since when
@@ -173,6 +184,8 @@ class Match:
         self._loop = asyncio.get_running_loop()
         self._known: deque[tuple[list[Found], float]] = deque()  # groups, and when each became known
         self._woken = False
+        self._steps = self._tell_known()
+        self._told = asyncio.Event()
         self._failed: BaseException | None = None
         self._moved = asyncio.Event()
         self.works = False
@@ -217,9 +230,12 @@ class Match:
                     self.works = True
                     await self._loop.run_in_executor(self._thread, self._work, batch, indexes, taken)
                     self.works = False
+                while self._woken and self._failed is None:
+                    self._told.clear()
+                    await self._told.wait()
                 if self._failed is not None:
                     raise self._failed
-                self.settled = self.taken  # after all that the thread had the loop tell
+                self.settled = self.taken  # after all that it matches is told
                 self.changes += sum(entry.kind is not Kind.EVENT for _, entry in batch)
                 self._moved.set()
 
@@ -271,6 +287,11 @@ class Match:
         told: dict[int, float] = {}  # when it became known, by row
         try:
             events: list[Any] = [msgspec.json.decode(one.entry.body) for one in batch]
+            several = parts(events)
+            if len(several) > 1:
+                for first, after in several:
+                    self._search(index, batch[first:after], taken)
+                return
             turns = None
             if index.info.key is not None and self._ordered.get(index.info.name):
                 turns = Turns([key_of(event, index.info.key) for event in events])
@@ -308,16 +329,31 @@ class Match:
                 self._loop.call_soon_threadsafe(self._drain)
 
     def _drain(self) -> None:
-        self._woken = False
-        groups = [self._known.popleft() for _ in range(len(self._known))]
+        """Tell what is known, for one turn at a time."""
+        turn = Turn(self._rounds)
         try:
-            self._tell([one for found, _ in groups for one in found])
+            for _ in self._steps:
+                if turn.over:
+                    self._rounds.join(self._drain)
+                    return
         except BaseException as error:  # or the loop would go on, and events be lost
             self._failed = error
+            self._told.set()
             raise
-        told = perf_counter()
-        for found, known in groups:
-            self._measures.deliver.add(told - known, sum(bool(one.ids) for one in found))
+        self._steps, self._woken = self._tell_known(), False
+        if self._known:  # since the last look
+            self._woken = True
+            self._rounds.join(self._drain)
+        self._told.set()
+
+    def _tell_known(self) -> Iterator[None]:
+        """Tell groups as they become known, in steps."""
+        while self._known:
+            groups = [self._known.popleft() for _ in range(len(self._known))]
+            yield from self._tell([one for found, _ in groups for one in found])
+            told = perf_counter()
+            for found, known in groups:
+                self._measures.deliver.add(told - known, sum(len(one.ids) > 0 for one in found))
 
     def close(self) -> None:
         """Wait for the batch that is being matched."""
@@ -332,18 +368,18 @@ def _found(batch: Sequence[Logged], group: CompletedGroup, turns: Turns | None, 
     """What is to be told of the events of a group."""
     found: list[Found] = []
 
-    def note(row: int, ids: Sequence[int], part: Part) -> None:
+    def note(row: int, ids: IntArray, part: Part) -> None:
         arrived = batch[row].entry.arrived
         found.append(Found(batch[row], ids, None if arrived is None else known - arrived, part))
 
-    ids = group.ids.tolist()
     for row, (first, last) in zip(group.events, pairwise(group.offsets.tolist()), strict=True):
+        ids = group.ids[first:last]
         if turns is not None:
-            note(row, ids[first:last], Part.AT_ONCE)
-            for other, its in turns.done(row, ids[first:last]):
+            note(row, ids, Part.AT_ONCE)
+            for other, its in turns.done(row, ids):
                 note(other, its, Part.IN_TURN)
         elif first < last:
-            note(row, ids[first:last], Part.ALL)
+            note(row, ids, Part.ALL)
     return found
 
 

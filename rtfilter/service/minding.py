@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -27,6 +28,8 @@ CHECKPOINT: Final = 1.0
 """Seconds after which what was written since is moved into the database."""
 RETRY: Final = 1.0
 """Seconds after which the end of a subscription that could not be written is tried again."""
+ENDED: Final = 250
+"""Subscriptions that end together: each part looks once through the deliveries that wait."""
 FEW: Final = 1000
 """Changes up to which no index is written when the server ends."""
 _log = logging.getLogger(__name__)
@@ -80,6 +83,7 @@ class Minder:
         self._keeping, self._clock, self._measures = keeping, clock, measures
         self.written = self.begun = 0
         self._background: set[asyncio.Task[None]] = set()
+        self._ends: asyncio.Task[None] | None = None  # that are being written
         self._writing = asyncio.Lock()
         self._ending = False
         self._pause, self._write_after = RETRY, 0.0
@@ -94,8 +98,8 @@ class Minder:
                 return
             moment = self._clock()
             self._deliver.tick(moment)
-            for id, owned in self._owners.ended(moment):
-                self._soon(self._expire(id, owned))
+            if self._ends is None or self._ends.done():
+                self._ends = self._soon(self._expire_all(moment))
             self._owners.settle(self._match.settled)
             if self._match.settled > self.written:
                 self._store.nudge()
@@ -111,6 +115,14 @@ class Minder:
     def _may_write(self) -> bool:
         caught_up = self._match.settled >= self.begun  # which writing would take time from
         return caught_up and not self._writing.locked() and time.monotonic() >= self._write_after
+
+    async def _expire_all(self, moment: float) -> None:
+        """End the subscriptions whose time has come, in parts, so that others come in between."""
+        while some := list(islice(self._owners.ended(moment), ENDED)):
+            ends = (self._expire(id, owned) for id, owned in some)
+            for ended in await asyncio.gather(*ends, return_exceptions=True):
+                if isinstance(ended, BaseException) and not isinstance(ended, ConflictError):
+                    raise ended
 
     async def _expire(self, id: int, owned: Owned) -> None:
         try:

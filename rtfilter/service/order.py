@@ -6,6 +6,8 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rtfilter.dtypes import IntArray
+
 
 class Turns:
     """Whose turn it is within a batch. Batches follow each other, so nothing else needs to wait.
@@ -22,9 +24,9 @@ class Turns:
         for row, key in enumerate(keys):
             if key is not None:
                 self._rows[key].append(row)
-        self._done: dict[int, Sequence[int]] = {}
+        self._done: dict[int, IntArray] = {}
 
-    def done(self, row: int, found: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
+    def done(self, row: int, found: IntArray) -> Iterator[tuple[int, IntArray]]:
         """Take what an event matches; gives the rows whose turn has come, with what they match."""
         key = self._keys[row]
         if key is None:

@@ -28,6 +28,25 @@ MOST_HINTS: Final = 20
 """Most hints about the events of one request."""
 
 
+LISTED: Final = 16
+"""Events with lists that are read at once: each may stand for a thousand."""
+
+
+def parts(events: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
+    """First row, and the row after the last one, of parts that are read together. There is at least one."""
+    if len(events) <= LISTED or not any(map(_has_list, events)):
+        return [(0, len(events))]
+    return [(first, min(first + LISTED, len(events))) for first in range(0, len(events), LISTED)]
+
+
+def _has_list(event: dict[str, Any]) -> bool:
+    for value in event.values():
+        kind = type(value)
+        if kind is list or (kind is dict and _has_list(value)):
+            return True
+    return False
+
+
 class Parsed(NamedTuple):
     """Events that the filter can use."""
 
@@ -56,6 +75,31 @@ def report(reasons: Explanation, odd: Sequence[Oddity]) -> list[str]:
     """Why a subscription matches an event or not, in lines; misspelt names of the event come last."""
     hints = (f"hint: {one}" for one in odd[:MOST_HINTS] if one.misspelt)
     return [*str(reasons).splitlines(), *hints]
+
+
+class Listed:
+    """Events of which some have lists. Their choices would take much memory: they are read part by part.
+
+    Parameters
+    ----------
+    read : callable
+        Makes a table of some events.
+    events : sequence of dict
+    odd : sequence of Oddity
+        Of all of them.
+    """
+
+    def __init__(
+        self, read: Callable[[object], EventTable], events: Sequence[dict[str, Any]], odd: Sequence[Oddity]
+    ) -> None:
+        self._read, self._events, self.odd = read, events, odd
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def rows(self, rows: range) -> EventTable:
+        """The events in consecutive rows, from 0: at most `LISTED` of them."""
+        return self._read(self._events[rows.start : rows.stop])
 
 
 class Parse:
@@ -96,21 +140,21 @@ class Parse:
 
     # -- to be matched only ----------------------------------------------------------------------------------
 
-    def table_of_one(self, body: bytes) -> EventTable:
+    def table_of_one(self, body: bytes) -> EventTable | Listed:
         """As `one`."""
         return self._read([_event(body)], lone=True)
 
-    def table_of_lines(self, body: bytes) -> EventTable:
+    def table_of_lines(self, body: bytes) -> EventTable | Listed:
         """As `lines`."""
         return self._read(_events(_lines(body)))
 
-    def rows(self, events: Sequence[Any]) -> EventTable:
+    def rows(self, events: Sequence[Any]) -> EventTable | Listed:
         """As `objects`."""
         for row, event in enumerate(events):
             _require_object(event, row)
         return self._read(events)
 
-    def row(self, event: Any) -> EventTable:
+    def row(self, event: Any) -> EventTable | Listed:
         """As `object`."""
         _require_object(event, None)
         return self._read([event], lone=True)
@@ -129,20 +173,40 @@ class Parse:
 
     # --------------------------------------------------------------------------------------------------------
 
-    def _read(self, events: Sequence[dict[str, Any]], lone: bool = False) -> EventTable:
+    def _read(self, events: Sequence[dict[str, Any]], lone: bool = False) -> EventTable | Listed:
         if self._hook is not None:
             for event in events:
                 self._hook(event)
         try:
-            return self._schema.read(events)
+            several = parts(events)
+            return self._schema.read(events) if len(several) == 1 else self._read_parts(events, several)
         except EventError as error:
             if lone:
                 error.row = None
                 error.show_row()
             raise
 
+    def _read_parts(self, events: Sequence[dict[str, Any]], several: list[tuple[int, int]]) -> Listed:
+        odd: dict[str, Oddity] = {}
+        for first, after in several:
+            try:
+                found = self._schema.read(events[first:after]).odd
+            except EventError as error:
+                if error.row is not None:
+                    error.row += first
+                    error.show_row()
+                raise
+            for one in found:
+                known = odd.get(one.name, one._replace(row=first + one.row, events=0))
+                odd[one.name] = known._replace(events=known.events + one.events)
+        return Listed(self._schema.read, events, tuple(odd.values()))
+
     def _parsed(
-        self, table: EventTable, events: Sequence[Any], bodies: list[bytes] | None = None, lone: bool = False
+        self,
+        table: EventTable | Listed,
+        events: Sequence[Any],
+        bodies: list[bytes] | None = None,
+        lone: bool = False,
     ) -> Parsed:
         if bodies is None or self._hook is not None:
             bodies = list(map(_encode, events))

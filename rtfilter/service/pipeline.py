@@ -19,11 +19,13 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
+import numpy as np
 from sqlalchemy.exc import SQLAlchemyError
 
 from rtfilter.definition import DEFAULT_CONTROLLER, Definition
@@ -38,7 +40,7 @@ from rtfilter.service import reading, snapshots, status
 from rtfilter.service.authenticate import Authenticate, Open
 from rtfilter.service.backlog import Bounds, Policy
 from rtfilter.service.clock import Clock
-from rtfilter.service.deliver import Deliver
+from rtfilter.service.deliver import Deliver, Owned
 from rtfilter.service.errors import (
     BusyError,
     ConflictError,
@@ -49,10 +51,11 @@ from rtfilter.service.errors import (
 )
 from rtfilter.service.match import Index, Match, key_of
 from rtfilter.service.measures import Measures
-from rtfilter.service.minding import Keeping, Minder
-from rtfilter.service.parse import Hook, Parse
+from rtfilter.service.minding import ENDED, Keeping, Minder
+from rtfilter.service.parse import LISTED, Hook, Listed, Parse
 from rtfilter.service.records import Delivery, FilterInfo, Page, Sending, Subscription, Wish, fitting
 from rtfilter.service.roles import Identity, Role
+from rtfilter.service.rounds import OneEach, Rounds
 from rtfilter.service.subscriptions import (
     REMOVED,
     Owners,
@@ -75,6 +78,14 @@ MOST_UNMADE: Final = 20_000
 """Changes that may wait to be made; who subscribes waits for them. A start would have to make them again."""
 PART: Final = 2000
 """Subscriptions of one request that are put in together."""
+FEW: Final = 10
+"""Subscriptions that are read at once before their size is known."""
+MANY: Final = 1000
+"""Events that are made ready beside the event loop."""
+MOST_MATCHES: Final = 50_000
+"""Matches that are looked up at once, about, where they are only asked for."""
+MOST_LOOKED_UP: Final = 4000
+"""Events of these at most."""
 MOST_KEY: Final = 200
 """Characters of an idempotency key."""
 MOST_FILTERS: Final = 1000
@@ -131,6 +142,8 @@ class Pipeline:
     ----------
     measures : Measures
         What the stages measure.
+    rounds : Rounds
+        Of the event loop.
     """
 
     def __init__(
@@ -157,14 +170,23 @@ class Pipeline:
         self._leaving: set[str] = set()  # filters that are being removed: nothing is taken in for them
         self._one_filter = asyncio.Lock()  # is added or removed at a time
         self.deliver = Deliver(self._owners, self._owners.expired, bounds, log.marks())
-        self.measures = Measures()
-        self._match = Match(self._indexes, self.deliver.tell, self.measures, self._owners.ordered)
+        self.measures, self.rounds = Measures(), Rounds()
+        self._match = Match(
+            self._indexes, self.deliver.tell, self.measures, self._owners.ordered, self.rounds
+        )
         self._store = Store(
-            log, self._stored, self._progress, self.deliver.owes, self._not_written, self.measures
+            log,
+            self._stored,
+            self._progress,
+            self.deliver.owes,
+            self._not_written,
+            self.measures,
+            self.rounds,
         )
         self._beside = ThreadPoolExecutor(2, "rtfilter-beside")
         self._database = ThreadPoolExecutor(4, "rtfilter-database")  # apart: it may hang
-        self._queries = ThreadPoolExecutor(1, "rtfilter-query")  # they may be long, and nobody else waits
+        self._queries = ThreadPoolExecutor(1, "rtfilter-query")  # part by part, and nobody else waits
+        self._queries_of, self._matches_of = OneEach(), OneEach()
         self._minder = Minder(
             log,
             self._store,
@@ -216,11 +238,11 @@ class Pipeline:
         for id, filter, user, expires, manner in log.owners():
             if filter not in self._indexes or id < self._indexes[filter].info.since:
                 continue  # asked for while its filter was removed
-            self._owners.put(id, owned_of(filter, user, expires, manner))
+            self._owners.put(id, owned_of(id, filter, user, expires, manner))
         waiting = list(log.backlog())
         lowest = min((held[0] for row in waiting for held in row.deliveries), default=settled)
         for position, (id, filter, user, expires, manner) in log.expired(min(lowest, settled)):
-            self._owners.put(id, owned_of(filter, user, expires, manner))
+            self._owners.put(id, owned_of(id, filter, user, expires, manner))
             self._owners.expire(id, position)
         events = log.bodies({position for row in waiting for position, _, _ in row.deliveries})
         for left in waiting:
@@ -286,11 +308,8 @@ class Pipeline:
         """Remove all subscriptions and deliveries of a user: another one may get the name."""
         for forget in self.forgets:
             await forget(user)
-        mine = [(id, owned.filter) for id, owned in self._owners.items() if owned.user == user]
-        ends = (self.remove(id, filter, user, "its user was removed") for id, filter in mine)
-        for ended in await asyncio.gather(*ends, return_exceptions=True):
-            if isinstance(ended, Exception) and not isinstance(ended, ConflictError):
-                raise ended
+        mine = [owned for owned in self._owners.values() if owned.user == user]
+        await self._remove_all(mine, "its user was removed")
         await self.settled(max(self._begun, self._changed))  # not the head: it may be that of a filter
         self.deliver.leave(user)
         await self._store.flush()
@@ -350,6 +369,8 @@ class Pipeline:
         """Take note of what the log has."""
         if logged:
             self._last = logged[-1].position
+        removed: dict[str, list[int]] = {}
+        ended: list[Logged] = []
         for position, entry in logged:
             if entry.kind is Kind.EVENT:
                 self.measures.published += 1
@@ -357,13 +378,17 @@ class Pipeline:
             self._changed = position
             id = position if entry.subscription is None else entry.subscription
             if entry.kind != Kind.UNSUBSCRIBE:
-                self._owners.put(id, owned_of(entry.filter, entry.user, entry.expires, entry.manner))
+                self._owners.put(id, owned_of(id, entry.filter, entry.user, entry.expires, entry.manner))
                 continue
+            ended.append(Logged(position, entry))
             if entry.expires is not None:
                 self._owners.expire(id, position)
             else:
                 self._owners.drop(id)
-                self.deliver.forget(entry.user, id)
+                removed.setdefault(entry.user, []).append(id)
+        for user, ids in removed.items():
+            self.deliver.forget(user, ids)
+        for position, entry in ended:
             self._tell_end(position, entry)
         self._match.put(logged)
 
@@ -465,9 +490,8 @@ class Pipeline:
             self._leaving.add(name)
             try:
                 await self._store.put([])  # after this, those that were being put in are known
-                mine = [(id, owned.user) for id, owned in self._owners.items() if owned.filter == name]
-                ends = (self.remove(id, name, user, "its filter was removed") for id, user in mine)
-                await asyncio.gather(*ends)
+                mine = [owned for owned in self._owners.values() if owned.filter == name]
+                await self._remove_all(mine, "its filter was removed")
             except RTFilterError:
                 self._leaving.discard(name)  # it is there as before: its index has missed nothing
                 raise
@@ -509,7 +533,7 @@ class Pipeline:
         who.require(Role.PUBLISHER)
         if self.stopping:
             raise stopping()
-        self._index(filter)
+        index = self._index(filter)
         self.users.admit(who, len(events))
         if self._match.waiting > MOST_UNMATCHED:
             raise BusyError("too many events wait to be matched; try again", 1.0)
@@ -520,9 +544,16 @@ class Pipeline:
         now = time.perf_counter()
         arrived = now if arrived is None else arrived
         at = self._clock(now - arrived)
-        entries = [Entry(Kind.EVENT, filter, who.user, body, at=at, arrived=arrived) for body in events]
-        same = events if self._hook is None else [b"%d" % len(events)]  # a hook may add another time
-        return list(await self._store.put(entries, _key(who, key, [b"publish", filter.encode(), *same])))
+
+        def made() -> tuple[list[Entry], Key | None]:
+            entries = [Entry(Kind.EVENT, filter, who.user, body, at=at, arrived=arrived) for body in events]
+            same = events if self._hook is None else [b"%d" % len(events)]  # a hook may add another time
+            return entries, _key(who, key, [b"publish", filter.encode(), *same])
+
+        entries, known = made() if len(events) < MANY else await self.beside(made)
+        if self._index(filter) is not index:
+            raise UnknownError(f"the filter {filter!r} was removed")
+        return list(await self._store.put(entries, known))
 
     async def query(
         self,
@@ -538,14 +569,17 @@ class Pipeline:
         user = None if {Role.SUBSCRIBER, Role.ADMIN} & who.roles else who.user
         info = self._index(filter).info
 
-        def look() -> Page:
+        def look() -> Iterator[Page | None]:
             first = max(after, info.since)
             events = self._log.events(filter, user=user, since=since, until=until, after=first)
-            return reading.query(info.schema, where, events, limit, self.message)
+            yield from reading.query(info.schema, where, events, limit, self.message)
 
+        parts, loop = look(), asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(QUERY):
-                return await asyncio.get_running_loop().run_in_executor(self._queries, look)
+            async with asyncio.timeout(QUERY), self._queries_of.one(who.user):
+                while (page := await loop.run_in_executor(self._queries, next, parts)) is None:
+                    pass
+                return page
         except PredicateError as error:
             raise _lone(error) from None
         except TimeoutError:
@@ -553,26 +587,44 @@ class Pipeline:
                 "other queries take long, or the database does not answer; try again", 1.0
             ) from None
 
-    async def match(self, who: Identity, filter: str, events: EventTable) -> Matches:
-        """The user's own subscriptions that each event matches; of all, for admins.
+    async def match(self, who: Identity, filter: str, events: EventTable | Listed) -> AsyncIterator[Matches]:
+        """The user's own subscriptions that each event matches; of all, for admins. In parts, in order.
 
         Parameters
         ----------
-        events : EventTable
+        events : EventTable or Listed
             As `parse` returns it.
         """
         who.require(Role.SUBSCRIBER)
         self.users.admit(who, len(events))
         await self._reached(self._changed)
-        found = await self._look_up(self._index(filter), events)
-        if Role.ADMIN in who.roles:
-            return found
-        return found.only([self._owns(who, id) for id in found.ids.tolist()])
+        return self._matches(who, self._index(filter), events)
 
-    async def _look_up(self, index: Index, events: EventTable) -> Matches:
-        if self._match.works or not index.is_quick(len(events)):
-            return await self.beside(index.look_up, events)
-        return index.look_up(events)
+    async def _matches(
+        self, who: Identity, index: Index, events: EventTable | Listed
+    ) -> AsyncIterator[Matches]:
+        """Look up as many at once as have about `MOST_MATCHES` matches; others may come in between."""
+        most = LISTED if isinstance(events, Listed) else MOST_LOOKED_UP
+        first, count = 0, MOST_MATCHES // max(len(index.filter), 1)
+        while first < len(events):
+            rows = range(first, min(first + max(1, min(count, most)), len(events)))
+            slow = self._match.works or isinstance(events, Listed) or not index.is_quick(len(rows))
+            async with self._matches_of.one(who.user):
+                look_up = partial(self._look_up, who, index, events, rows)
+                found, all = await self.beside(look_up) if slow else look_up()
+            yield found
+            first, count = rows.stop, min(4 * len(rows), len(rows) * MOST_MATCHES // max(all, 1))
+
+    def _look_up(
+        self, who: Identity, index: Index, events: EventTable | Listed, rows: range
+    ) -> tuple[Matches, int]:
+        """What some events match of the user's subscriptions, and how many matches they have in all."""
+        table = events if isinstance(events, EventTable) and len(rows) == len(events) else events.rows(rows)
+        found = index.look_up(table)
+        if Role.ADMIN in who.roles:
+            return found, len(found.ids)
+        own = [id for id in np.unique(found.ids).tolist() if self._owns(who, id)]
+        return found.only(np.isin(found.ids, own)), len(found.ids)
 
     async def explain(self, who: Identity, filter: str, event: bytes, id: int) -> Explanation:
         """Why a subscription of the user matches an event or not."""
@@ -709,17 +761,30 @@ class Pipeline:
         limit: int = 100,
         user: str | None = None,
         everyone: bool = False,
-    ) -> list[Subscription]:
-        """The user's subscriptions above an id, by id; for admins also another's, or all."""
+    ) -> tuple[list[Subscription], bool]:
+        """The user's subscriptions above an id, by id; for admins also another's, or all.
+
+        They are at most `limit`, and none comes after a page of bytes. Also whether there may be more.
+        """
         if user is not None or everyone:
             who.require(Role.ADMIN)
         for name in (user, filter):
             _require_text(name)
         whose = None if everyone else user or who.user
-        found = await self.ask(
-            lambda: self._log.subscriptions(user=whose, filter=filter, after=after, limit=limit)
-        )
-        return [subscription_of(one) for one in found]
+
+        def look() -> tuple[list[Subscription], bool]:
+            found, left, count, last = list[Subscription](), self.message, FEW, after
+            while left > 0 and len(found) < limit:
+                count = min(count, limit - len(found))
+                some = self._log.subscriptions(user=whose, filter=filter, after=last, limit=count)
+                found += map(subscription_of, some)
+                if len(some) < count:
+                    return found, False
+                left -= sum(len(one.entry.body) for one in some)
+                count, last = 4 * count, found[-1].id
+            return found, True
+
+        return await self.ask(look)
 
     async def replace(self, who: Identity, id: int, wish: Wish) -> float | None:
         """Replace a subscription as a whole; what it matched before is still delivered.
@@ -758,6 +823,15 @@ class Pipeline:
     async def remove(self, id: int, filter: str, user: str, reason: str) -> None:
         """End a subscription, for a reason that its user is told."""
         await self._store.put([removal_of(id, filter, user, reason, self._clock(), time.perf_counter())])
+
+    async def _remove_all(self, mine: Sequence[Owned], reason: str) -> None:
+        """End subscriptions, in parts, so that others come in between. What has ended is left alone."""
+        for first in range(0, len(mine), ENDED):
+            some = mine[first : first + ENDED]
+            ends = (self.remove(one.id, one.filter, one.user, reason) for one in some)
+            for ended in await asyncio.gather(*ends, return_exceptions=True):
+                if isinstance(ended, Exception) and not isinstance(ended, ConflictError):
+                    raise ended
 
     # -- deliveries ------------------------------------------------------------------------------------------
 

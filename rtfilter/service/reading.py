@@ -14,12 +14,13 @@ from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
 from rtfilter.predicates.explain import Explanation
 from rtfilter.service.errors import RequestError
+from rtfilter.service.parse import parts
 from rtfilter.service.records import Page, StoredEvent
 from rtfilter.store.tables import Logged
 
 MOST_SCANNED: Final = 100_000
 """Stored events that one query looks at."""
-_SOME: Final = 1000
+_SOME, _BYTES = 1000, 2**20
 
 
 def explain(filter: EventFilter, event: bytes, id: int) -> Explanation:
@@ -27,10 +28,13 @@ def explain(filter: EventFilter, event: bytes, id: int) -> Explanation:
     return filter.explain(msgspec.json.decode(event), id)
 
 
-def query(schema: Schema, where: Any, events: Iterator[Logged], limit: int, most_bytes: int) -> Page:
+def query(
+    schema: Schema, where: Any, events: Iterator[Logged], limit: int, most_bytes: int
+) -> Iterator[Page | None]:
     """The first events that a predicate matches, of as many as one query may look at.
 
-    They are at most `limit`, and none comes after `most_bytes` of them.
+    They are at most `limit`, and none comes after `most_bytes` of them. Before the page there is None for
+    each part that was looked at: others may come in between.
     """
     one = None
     if where is not None:
@@ -40,22 +44,35 @@ def query(schema: Schema, where: Any, events: Iterator[Logged], limit: int, most
         one.subscribe(where)
     found: list[StoredEvent] = []
     seen = last = size = 0
-    while some := list(islice(events, min(_SOME, MOST_SCANNED - seen))):
+    while some := _part(events, min(_SOME, MOST_SCANNED - seen)):
         begun = time.perf_counter()
         hits = np.ones(len(some), bool)
         if one is not None:
             decoded: list[Any] = [msgspec.json.decode(entry.body) for _, entry in some]
-            hits = one.any_match(decoded)
+            hits = np.concatenate([one.any_match(decoded[a:b]) for a, b in parts(decoded)])
         for hit, (position, entry) in zip(hits.tolist(), some, strict=True):
             last = position
             if hit:
                 found.append(StoredEvent(position, entry.at, entry.user, entry.body))
                 size += len(entry.body)
                 if len(found) == limit or size >= most_bytes:
-                    return Page(found, last)
+                    yield Page(found, last)
+                    return
         seen += len(some)
         time.sleep(time.perf_counter() - begun)  # half of the time is for others
-    return Page(found, last if seen == MOST_SCANNED else None)
+        yield None
+    yield Page(found, last if seen == MOST_SCANNED else None)
+
+
+def _part(events: Iterator[Logged], most: int) -> list[Logged]:
+    """The next events, at most so many, and none after `_BYTES` of them."""
+    found, size = list[Logged](), 0
+    for one in islice(events, most):
+        found.append(one)
+        size += len(one.entry.body)
+        if size >= _BYTES:
+            break
+    return found
 
 
 def statistics(filter: EventFilter) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from rtfilter.service.access import Access
 from rtfilter.service.access import Limits as UserLimits
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors import tcp
+from rtfilter.service.doors.admission import Strangers
 from rtfilter.service.doors.http import application
 from rtfilter.service.doors.metrics import Counts, FilterMetrics
 from rtfilter.service.doors.patience import Http, Sessions
@@ -55,6 +56,8 @@ from rtfilter.store.migrations import VersionError
 from rtfilter.store.users import Users
 from rtfilter.store.webhooks import WebhookTable
 
+CONNECTIONS: Final = 10_000
+"""For which the server has the system make room."""
 END_WITHIN: Final = 2.0
 """Seconds that connections are given when the server ends, after `Settings.drain`."""
 GARBAGE: Final = 20_000
@@ -111,6 +114,7 @@ def serve(settings: Settings, definition: Definition | None = None) -> int:
     """
     configure(settings.log_level)
     sys.setswitchinterval(SWITCH)
+    sockets.make_room(CONNECTIONS)
     os.umask(0o077)  # what is kept is nobody else's, also in a folder that others may read
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(settings, definition))
@@ -161,17 +165,18 @@ async def _serve(
         metrics.registry.register(Counts(pipeline))
         _require_users(settings, there=not pipeline.users.open)
         await _add_default(pipeline, definition)
+        strangers = Strangers()
         tcp_port, sessions = None, await stack.enter_async_context(AsyncExitStack())
         if framed is not None:
             tcp_port = framed.getsockname()[1]
-            await sessions.enter_async_context(_tcp(settings, pipeline, framed, tls))
+            await sessions.enter_async_context(_tcp(settings, pipeline, framed, strangers, tls))
         limits = Limits(settings.body, settings.nesting)
         app = application(pipeline, metrics.registry, limits, settings.loopback, webhooks)
 
         async def drain() -> None:
             await _drain(pipeline, settings.drain)
 
-        server = _Server(_config(app, settings, pipeline), drain, sessions.aclose)
+        server = _Server(_config(app, settings, pipeline, strangers), drain, sessions.aclose)
         http.listen()
         watches = [
             asyncio.create_task(_watch(pipeline, server)),
@@ -194,12 +199,18 @@ async def _serve(
 
 
 def _tcp(
-    settings: Settings, pipeline: Pipeline, bound: socket.socket, tls: ssl.SSLContext | None
+    settings: Settings,
+    pipeline: Pipeline,
+    bound: socket.socket,
+    strangers: Strangers,
+    tls: ssl.SSLContext | None,
 ) -> AbstractAsyncContextManager[None]:
     """The door of sessions over TCP."""
-    return tcp.listen(
-        lambda: Conversation(pipeline, settings.nesting, "tcp"), bound, ssl=tls, most_bytes=settings.frame
-    )
+
+    def make() -> Conversation:
+        return Conversation(pipeline, settings.nesting, "tcp")
+
+    return tcp.listen(make, bound, strangers, ssl=tls, most_bytes=settings.frame)
 
 
 @asynccontextmanager
@@ -332,11 +343,12 @@ def _bound(host: str, port: int) -> socket.socket:
         raise DataError(str(error)) from None
 
 
-def _config(app: Any, settings: Settings, pipeline: Pipeline) -> uvicorn.Config:
+def _config(app: Any, settings: Settings, pipeline: Pipeline, strangers: Strangers) -> uvicorn.Config:
+    given = pipeline.measures, pipeline.rounds, strangers
     return uvicorn.Config(
         app,
-        http=partial(Http, pipeline.measures),  # type: ignore[arg-type]  # it is called, and no more
-        ws=Sessions,
+        http=partial(Http, *given),  # type: ignore[arg-type]  # it is called, and no more
+        ws=partial(Sessions, *given),  # type: ignore[arg-type]
         ws_max_size=settings.frame,
         ws_per_message_deflate=False,
         lifespan="off",

@@ -106,13 +106,13 @@ class Owners(dict[int, Owned]):
             self._push(owned.expires, id)
 
 
-def owned_of(filter: str, user: str, expires: float | None, manner: str | None) -> Owned:
+def owned_of(id: int, filter: str, user: str, expires: float | None, manner: str | None) -> Owned:
     """What the log says of a subscription."""
     user, filter = intern(user), intern(filter)  # a million may have the same
     if manner is None:
-        return Owned(user, filter, expires)
+        return Owned(id, user, filter, expires)
     found = msgspec.json.decode(manner)
-    return Owned(user, filter, expires, found.get("digest"), found.get("order") == "key")
+    return Owned(id, user, filter, expires, found.get("digest"), found.get("order") == "key")
 
 
 def entry_of(

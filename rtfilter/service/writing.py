@@ -13,6 +13,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from rtfilter.service.errors import BusyError, ConflictError
 from rtfilter.service.measures import Measures
+from rtfilter.service.rounds import Rounds, Turn
 from rtfilter.store.log import Log, Placed, TakenError
 from rtfilter.store.tables import Entry, Key, Logged, Progress, Request
 
@@ -20,6 +21,8 @@ MOST_WAITING: Final = 64 * 2**20
 """Bytes of entries that may wait for their transaction."""
 TOGETHER: Final = 20_000
 """Entries of a transaction, about; those beyond wait for the next one."""
+TOLD: Final = 1000
+"""New entries that are told at once."""
 PACE: Final = 3e-4
 """Seconds for each row of a progress until the next one is written: several times what it took."""
 MOST_PACE: Final = 0.25
@@ -61,6 +64,7 @@ class Store:
     not_written : callable
         Takes it back where that failed.
     measures : Measures
+    rounds : Rounds
 
     Attributes
     ----------
@@ -76,8 +80,9 @@ class Store:
         owes: Callable[[str], bool],
         not_written: Callable[[Progress], None],
         measures: Measures,
+        rounds: Rounds,
     ) -> None:
-        self._log, self._stored, self._measures = log, stored, measures
+        self._log, self._stored, self._measures, self._rounds = log, stored, measures, rounds
         self._progress, self._owes, self._not_written = progress, owes, not_written
         self._waiting: list[_Asked] = []
         self._bytes = 0
@@ -231,7 +236,7 @@ class Store:
             self._works()
             missed, self._missed = self._missed, []
             self._stored(missed)
-            self._tell(asked, placed)
+            await self._tell(asked, placed)
             for one in flushes:
                 if not one.answer.done():
                     one.answer.set_result(None)
@@ -277,14 +282,22 @@ class Store:
             self._news.set()
         return asked
 
-    def _tell(self, asked: list[_Asked], placed: list[Placed]) -> None:
+    async def _tell(self, asked: list[_Asked], placed: list[Placed]) -> None:
+        """Tell of new entries, in turns, and then those who wait for them."""
+        turn, now, count = Turn(self._rounds), perf_counter(), 0
         new: list[Logged] = []
-        now = perf_counter()
         for one, place in zip(asked, placed, strict=True):
-            if place.new:
-                new += map(Logged, range(place.first, place.first + place.size), one.request.entries)
-                self._measures.store.add(now - one.since, place.size)
-        self._measures.commit_sizes.add(len(new))
+            if not place.new:
+                continue
+            count += place.size
+            self._measures.store.add(now - one.since, place.size)
+            for logged in map(Logged, range(place.first, place.first + place.size), one.request.entries):
+                new.append(logged)
+                if len(new) == TOLD:
+                    self._stored(new)
+                    new = []
+                    await turn.pause()
+        self._measures.commit_sizes.add(count)
         self._stored(new)
         for one, place in zip(asked, placed, strict=True):
             if one.answer.done():

@@ -40,6 +40,10 @@ PAGE: Final = 10_000
 """Entries that are read at once."""
 FEW: Final = 1000
 """The same, where others wait meanwhile."""
+PAGE_BYTES: Final = 4 * 2**20
+"""Bytes of these, about."""
+FIRST: Final = 20
+"""Entries that are read at once before their size is known."""
 _COLUMNS: Final = ("kind", "filter", "user", "body", "subscription", "at", "expires", "manner")
 _OF_EVENTS: Final = LOG.columns.keys()[:6]
 """All that an event has; what else there is takes as long again."""
@@ -379,16 +383,19 @@ class Log:
         )
         return self._pages(asked, since - 1)
 
-    def _pages(self, asked: sql.Select[Any], after: int, size: int = PAGE) -> Iterator[Logged]:
+    def _pages(self, asked: sql.Select[Any], after: int, most: int = PAGE) -> Iterator[Logged]:
+        """Entries, of which about `PAGE_BYTES` are read at once, by the size of those before them."""
+        size = min(FIRST, most)
         while True:
             page = asked.where(LOG.c.position > after).order_by(LOG.c.position).limit(size)
             with self._engine.connect() as connection:
-                rows = connection.execute(page).all()
-            for row in rows:
-                after = row[0]
-                yield _logged(row)
-            if len(rows) < size:
+                found = [_logged(row) for row in connection.execute(page)]
+            yield from found
+            if len(found) < size:
                 return
+            after = found[-1].position
+            mean = sum(len(one.entry.body) for one in found) / size
+            size = max(1, min(most, 10 * size, int(PAGE_BYTES / max(mean, 1))))
 
     def owners(self) -> Iterator[_Owner]:
         """Of all subscriptions that are there: id, filter, user, when it ends, and how it delivers."""

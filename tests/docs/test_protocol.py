@@ -15,6 +15,7 @@ from rtfilter import Schema
 from rtfilter.definition import Definition
 from rtfilter.service import errors
 from rtfilter.service.conversation import Conversation
+from rtfilter.service.doors.admission import Strangers
 from rtfilter.service.doors.frames import Asked, FrameError, Reader, Told, write
 from rtfilter.service.doors.tcp import Patience, listen
 from rtfilter.service.errors import ServiceError
@@ -45,7 +46,7 @@ def server(path):
         end = asyncio.Event()
         over.append((asyncio.get_running_loop(), end))
         bound = socket.create_server(("127.0.0.1", 0))
-        async with listen(lambda: Conversation(pipeline), bound, patience=Patience(end=0.1)):
+        async with listen(lambda: Conversation(pipeline), bound, Strangers(), patience=Patience(end=0.1)):
             found.append((bound.getsockname(), pipeline.settled))
             begun.set()
             await end.wait()

@@ -16,7 +16,7 @@ import forks
 import postgresql
 from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.service import authenticate, pipeline, subscriptions
-from rtfilter.service.doors import bodies, patience, routes, websocket
+from rtfilter.service.doors import admission, bodies, patience, routes, websocket
 from rtfilter.service.settings import Settings
 from service.doors.test_rights import TABLE
 
@@ -225,6 +225,11 @@ def test_the_limits_that_are_fixed_are_those_of_the_code():
     text = PAGE[PAGE.index("These are fixed:") :]
     found = dict(re.findall(r"^\| (.*?) \| ([\d,]+)", text, re.MULTILINE))
     assert {name: int(value.replace(",", "")) for name, value in found.items()} == {
+        "KiB of a session before CONNECT": patience.STRANGE // 2**10,
+        "frames of these": patience.STRANGE_FRAMES,
+        "connections of one address that have not said who they are; IPv6: of one /64 network": (
+            admission.MOST_STRANGERS
+        ),
         "events or subscriptions in a request": bodies.MOST_EVENTS,
         "JSON that is no event: a filter, a subscription, a question": bodies.MOST_DOCUMENT // 2**20,
         "a page of an answer": routes.MOST_OF_A_PAGE,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rtfilter.service.backlog import BESIDE, SMALL, Backlog, Bounds, Policy
+from rtfilter.service.backlog import BESIDE, OF_ID, SMALL, Backlog, Bounds, Policy
 from rtfilter.service.records import Delivery
 from rtfilter.store.tables import Mark
 
@@ -172,17 +172,28 @@ def test_a_removed_subscription_takes_its_deliveries_along():
     backlog.add(delivery(1, 3))
     backlog.add(delivery(2, 3, 4))
     backlog.add(replace(delivery(5, 3), ended="expired"))
-    backlog.forget(3)
+    backlog.forget({3})
     assert [one.subscriptions for one in backlog.pending.values()] == [(4,), (3,)]
+
+
+def test_ids_take_room_until_their_subscriptions_are_removed():
+    backlog = Backlog(Bounds(bytes=100 * OF_ID))
+    assert backlog.add(delivery(1, *range(60))) == []
+    assert backlog.add(delivery(2, *range(60))) == [1]
+    before = backlog.bytes
+    backlog.forget(range(50))
+    assert backlog.bytes == before - 50 * OF_ID
+    backlog.forget(range(50, 60))
+    assert backlog.bytes == 0
 
 
 @given(st.lists(st.integers(0, 400), max_size=20), st.sampled_from(Policy), st.integers(1, 5))
 def test_bounds_hold(sizes, policy, count):
-    most = 3 * BESIDE + 500
+    most = 3 * (BESIDE + OF_ID) + 500
     backlog, kept = Backlog(Bounds(count, most, policy=policy)), []
     for position, size in enumerate(sizes, 1):
         one = Delivery(position, (7,), b"x" * size)
-        full = len(kept) >= count or sum(len(one.body) + BESIDE for one in kept) >= most
+        full = len(kept) >= count or sum(len(one.body) + BESIDE + OF_ID for one in kept) >= most
         assert backlog.full == full
         dropped = backlog.add(one)
         if policy == Policy.DROP_NEWEST and full:
@@ -191,7 +202,7 @@ def test_bounds_hold(sizes, policy, count):
         kept.append(one)
         if policy == Policy.DROP_OLDEST:
             gone = []
-            while len(kept) > count or sum(len(one.body) + BESIDE for one in kept) > most:
+            while len(kept) > count or sum(len(one.body) + BESIDE + OF_ID for one in kept) > most:
                 gone.append(kept.pop(0).position)
             assert dropped == gone
         assert list(backlog.pending) == [one.position for one in kept]

@@ -7,11 +7,11 @@ import json
 import pytest
 import sqlalchemy
 from msgspec.structs import replace
-from served import ANN, BOB, events, publish, served, subscribe
+from served import ANN, BOB, CARL, events, publish, served, subscribe
 
 from rtfilter.service.access import Access, Limits
 from rtfilter.service.backlog import Bounds
-from rtfilter.service.conversation import MOST_UNSENT, Conversation
+from rtfilter.service.conversation import MOST_UNSENT, UNSENT_BYTES, Conversation
 from rtfilter.service.minding import Keeping
 from rtfilter.service.records import Wish
 from rtfilter.session import TABLE, Directive, State
@@ -412,6 +412,34 @@ def test_a_delivery_with_many_ids_comes_in_messages_that_are_short_enough(tmp_pa
         assert len(await say(session, "CREDIT", more=len(parts))) == 1 + len(parts)
 
     served(tmp_path, script, message=1000)
+
+
+def test_who_asks_and_does_not_read_waits_after_some_bytes(tmp_path):
+    async def script(pipeline):
+        session = Conversation(pipeline)
+        await session.hear(json.dumps({"directive": "READY", "tag": "x" * UNSENT_BYTES}))
+        waits = asyncio.create_task(session.room())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not waits.done()
+        await session.unsent()
+        session.sent()
+        await waits
+
+    served(tmp_path, script)
+
+
+def test_large_deliveries_wait_in_the_backlog(tmp_path):
+    async def script(pipeline):
+        session = await connected(pipeline, "ann", "READY")
+        await subscribe(pipeline, "price > 0")
+        large = [b'{"price":1,"more":"%s"}' % (b"x" * (UNSENT_BYTES // 2))] * 4
+        (*_, last) = await pipeline.publish(CARL, "default", large)
+        await pipeline.settled(last)
+        assert session.outbox.qsize() == 2
+        assert len(taken(session)) == 4
+
+    served(tmp_path, script)
 
 
 def test_an_event_of_a_digest_with_too_many_ids_comes_alone(tmp_path):

@@ -2,7 +2,10 @@
 
 from collections import Counter
 
-from rtfilter.service.deliver import FEWEST, MOST_PARTS, Deliver, Found, Owned
+import numpy as np
+
+from rtfilter.service import deliver
+from rtfilter.service.deliver import FEWEST, MOST_PARTS, STEP, Deliver, Found, Owned
 from rtfilter.service.subscriptions import Owners
 from rtfilter.store.tables import Entry, Kind, Logged, Mark
 
@@ -11,19 +14,20 @@ EVENT = Entry(Kind.EVENT, "default", "carl", b"{}", at=1.0)
 
 def deliver_to(users):
     """Each user has the subscription of their number, and has been told of an event at position 1."""
-    made = Deliver({number: Owned(f"u{number}", "default") for number in range(users)})
+    made = Deliver({number: Owned(number, f"u{number}", "default") for number in range(users)})
     tell(made, 1, range(users))
     return made
 
 
 def tell(made, position, ids):
-    made.tell([Found(Logged(position, EVENT), list(ids), None)])
+    for _ in made.tell([Found(Logged(position, EVENT), np.array(ids), None)]):
+        pass
 
 
 def test_an_event_from_before_the_end_of_a_subscription_is_told_after_it():
     owners = Owners()
     made = Deliver(owners, owners.expired)
-    owners.put(1, Owned("ann", "default", 5.0, digest=60.0, ordered=True))
+    owners.put(1, Owned(1, "ann", "default", 5.0, digest=60.0, ordered=True))
     owners.expire(1, 3)
     assert owners.ordered["default"] == 1
     made.begin("ann", None)  # it is not called before the digest is due
@@ -127,3 +131,62 @@ def test_all_users_at_once_end_the_round():
     assert whole.marks.keys() | first.marks.keys() == {f"u{id}" for id in range(FEWEST + 5)}
     assert "u0" in whole.marks
     assert made.progress(3, False) == (3, {}, [], [])
+
+
+def told_between(change):
+    """An event with many matches, and a change of owners after the first step; what is pending then."""
+    owners = {number: Owned(number, f"u{number % 2}", "default") for number in range(3 * STEP)}
+    made = Deliver(owners)
+    steps = made.tell([Found(Logged(1, EVENT), np.arange(3 * STEP), None)])
+    next(steps)
+    change(owners, made)
+    count = 1 + sum(1 for _ in steps)
+    return made, count
+
+
+def test_an_event_with_many_matches_is_told_in_steps():
+    made, count = told_between(lambda owners, made: None)
+    assert count >= 3
+    assert [len(one.subscriptions) for user in ("u0", "u1") for one in made.pending(user)] == [
+        3 * STEP / 2
+    ] * 2
+
+
+def test_what_is_removed_between_two_steps_is_not_told():
+    def remove(owners, made):
+        for id in range(0, 3 * STEP, 2):
+            del owners[id]
+        del owners[1]
+        made.forget("u0", range(0, 3 * STEP, 2))
+        made.forget("u1", [1])
+
+    made, _ = told_between(remove)
+    assert not made.pending("u0")
+    assert made.pending("u1")[0].subscriptions == tuple(range(3, 3 * STEP, 2))
+
+
+def test_an_id_is_kept_once_for_all_deliveries():
+    id = int("1000")
+    made = Deliver({id: Owned(id, "ann", "default")})
+    for position in (1, 2):
+        tell(made, position, [int("1000")])
+    assert all(one.subscriptions[0] is id for one in made.pending("ann"))
+
+
+def test_events_that_match_alike_share_their_ids():
+    made = Deliver({number: Owned(number, "ann", "default") for number in range(1000, 1003)})
+    tell(made, 1, [1000, 1001])
+    tell(made, 2, [1001, 1000])
+    tell(made, 3, [1000, 1002])
+    first, second, third = made.pending("ann")
+    assert first.subscriptions is second.subscriptions
+    assert third.subscriptions == (1000, 1002)
+
+
+def test_users_with_many_deliveries_are_written_in_more_parts(monkeypatch):
+    monkeypatch.setattr(deliver, "MOST_WRITTEN", 5)
+    made = deliver_to(FEWEST)
+    for position in range(2, 5):
+        tell(made, position, range(FEWEST))
+    parts = rounds(made, 4)
+    assert [sum(len(row.deliveries) for row in part.rows) for part in parts] == [8] * (FEWEST // 2)

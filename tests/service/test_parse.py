@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtfilter import EventError, EventFilter, Schema
-from rtfilter.service.parse import Parse
+from rtfilter.service.parse import Listed, Parse
 
 pa = pytest.importorskip("pyarrow")
 SCHEMA = Schema({"price": float, "count": int, "symbol": str, "hot": bool})
@@ -125,3 +125,25 @@ def test_no_event_is_longer_than_its_delivery_may_be(hook):
             read()
         assert error.value.row == row
     assert parse.rows([long])  # what is matched only is not delivered
+
+
+def test_events_with_lists_are_read_in_parts(monkeypatch):
+    """Their choices would take much memory."""
+    monkeypatch.setattr("rtfilter.service.parse.LISTED", 2)
+    parse, filter = Parse(SCHEMA), EventFilter(SCHEMA)
+    filter.subscribe("price = 3", 7)
+    rows = [{"price": [row, 9], "symbl": "a"} if row % 2 else {"price": row} for row in range(7)]
+    lines = b"\n".join(json.dumps(row).encode() for row in rows)
+    table = parse.table_of_lines(lines)
+    assert isinstance(table, Listed)
+    found = [filter.match_batch(table.rows(range(first, min(first + 2, 7)))) for first in range(0, 7, 2)]
+    assert [ids.tolist() for part in found for ids in part] == [[7] if row == 3 else [] for row in range(7)]
+    whole = SCHEMA.read(rows).odd
+    assert [(one.name, one.row, one.events) for one in table.odd] == [
+        (one.name, one.row, one.events) for one in whole
+    ]
+    assert parse.lines(lines).bodies == lines.split(b"\n")
+    rows[5]["price"] = [1e400]
+    with pytest.raises(EventError) as refused:
+        parse.rows(rows)
+    assert (refused.value.row, str(refused.value)[:8]) == (5, "event 5:")

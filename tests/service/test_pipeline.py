@@ -18,7 +18,7 @@ from rtfilter import EventFilter, Schema
 from rtfilter.adaptive.controllers import FixedPlan
 from rtfilter.definition import Definition
 from rtfilter.errors import EventError, PredicateError
-from rtfilter.service import minding, reading, snapshots, writing
+from rtfilter.service import match, minding, reading, snapshots, writing
 from rtfilter.service.backlog import Bounds, Policy
 from rtfilter.service.deliver import Deliver, Found, Owned, Part
 from rtfilter.service.errors import (
@@ -31,7 +31,7 @@ from rtfilter.service.errors import (
     TooManyError,
     UnknownError,
 )
-from rtfilter.service.match import Match
+from rtfilter.service.match import Index, Match
 from rtfilter.service.minding import Keeping
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Wish
@@ -374,7 +374,7 @@ def test_a_subscription_ends_at_its_time_and_says_so(tmp_path):
         before, one = pipeline.pending(ANN)
         assert (before.position, before.subscriptions) == (place, (id,))
         assert (one.ended, one.subscriptions) == ("expired", (id,))
-        assert await pipeline.subscriptions(ANN) == []
+        assert await pipeline.subscriptions(ANN) == ([], False)
         return told(pipeline)
 
     async def second(pipeline):
@@ -390,7 +390,10 @@ def test_a_subscription_ends_at_its_time_and_says_so(tmp_path):
 def test_what_an_expired_subscription_matched_is_told_also_where_a_crash_came_between(tmp_path):
     log = Log(engine(f"sqlite:///{tmp_path}/log.sqlite"))
     since = log.put_filter("default", json.dumps(Definition(SCHEMA).to_json()).encode(), "symbol").since
-    wish, owned = Wish("price > 0", ttl=10, order="key"), Owned("ann", "default", 1010.0, None, True)
+    wish, owned = (
+        Wish("price > 0", ttl=10, order="key"),
+        Owned(since + 1, "ann", "default", 1010.0, None, True),
+    )
     made = entry_of(Kind.SUBSCRIBE, "default", "ann", wish, 1000.0, 0.0)
     event = Entry(Kind.EVENT, "default", "carl", b'{"price": 1, "symbol": "a"}', at=1001.0)
     end = expiry_of(since + 1, owned, 1010.0, 0.0)
@@ -422,8 +425,8 @@ def test_what_is_asked_right_after_a_crash_is_answered_whole(tmp_path, monkeypat
 
     async def script(pipeline):
         if asked == "match":
-            found = await pipeline.match(ANN, "default", pipeline.parse("default").row({"price": 1}))
-            return found.lists() == [ids]
+            event = pipeline.parse("default").row({"price": 1})
+            return [found.lists() async for found in await pipeline.match(ANN, "default", event)] == [[ids]]
         return (await pipeline.explain(ANN, "default", b'{"price": 1}', ids[-1])).matched
 
     assert served(tmp_path, script, definition=None) == [True]
@@ -537,7 +540,7 @@ def test_filters_are_apart(tmp_path):
         await pipeline.acknowledge(ANN, [ended.position])
         info = await pipeline.add_filter(ADMIN, "other", Definition(Schema({"price": float})))
         assert (await pipeline.query(ADMIN, "other")).events == []
-        assert await pipeline.subscriptions(ANN, "other") == []
+        assert await pipeline.subscriptions(ANN, "other") == ([], False)
         return info
 
     async def at_last(pipeline):
@@ -561,10 +564,16 @@ def test_only_a_quick_search_of_an_index_at_rest_is_done_on_the_event_loop(tmp_p
         index.look_up = noted
         for pace, works in [(0.0, False), (1.0, False), (0.0, True)]:
             index.pace, pipeline._match.works = pace, works
-            assert (await pipeline.match(ANN, "default", table)).lists() == [[mine]]
+            assert (await matched(pipeline, ANN, table)) == [[mine]]
         assert places == [True, False, False]
 
     served(tmp_path, script)
+
+
+async def matched(pipeline, who, table):
+    """The ids of each event."""
+    parts = await pipeline.match(who, "default", table)
+    return [ids async for part in parts for ids in part.lists()]
 
 
 def test_match_and_explain_tell_of_ones_own(tmp_path):
@@ -573,9 +582,9 @@ def test_match_and_explain_tell_of_ones_own(tmp_path):
         await publish(pipeline, 0)
         five = events(pipeline, 5, 1)
         read = pipeline.parse("default").table_of_lines(b"\n".join(five))
-        assert (await pipeline.match(ANN, "default", read)).lists() == [[mine], ()]
-        both = await pipeline.match(ADMIN, "default", read)
-        assert [sorted(ids) for ids in both.lists()] == [[mine, others], []]
+        assert (await matched(pipeline, ANN, read)) == [[mine], ()]
+        both = await matched(pipeline, ADMIN, read)
+        assert [sorted(ids) for ids in both] == [[mine, others], []]
         assert (await pipeline.explain(ANN, "default", five[0], mine)).matched
         assert pipeline.pending(ANN) == []
 
@@ -614,7 +623,7 @@ def test_old_events_are_removed_and_nothing_else(tmp_path):
         await pipeline.acknowledge(ANN, [])
         await pipeline._minder._trim(now[0])
         assert [one.position for one in (await pipeline.query(ADMIN, "default")).events] == [place]
-        assert [one.id for one in await pipeline.subscriptions(ANN)] == [id]
+        assert [one.id for one in (await pipeline.subscriptions(ANN))[0]] == [id]
         assert len(list(pipeline._log.entries(0))) == 2
         return id
 
@@ -851,8 +860,7 @@ def test_nobody_waits_for_a_transaction_that_hangs_and_what_it_stored_is_matched
                 await pipeline.publish(CARL, "default", events(pipeline, 3))
             with pytest.raises(BusyError):
                 await pipeline._store.change(print)
-            found = await pipeline.match(ANN, "default", SCHEMA.read([{"price": 5.0}]))
-            assert found.ids.tolist() == [id]
+            assert await matched(pipeline, ANN, SCHEMA.read([{"price": 5.0}])) == [[id]]
             ended.set()
             while pipeline.stuck:
                 await asyncio.sleep(0.01)
@@ -948,7 +956,7 @@ def test_many_are_put_in_by_parts_and_what_fails_is_made_when_it_is_asked_for_ag
         again = await pipeline.subscribe_many(ANN, "default", wishes, "k")
         with pytest.raises(ConflictError):
             await pipeline.subscribe_many(ANN, "default", [*wishes[:5], Wish("price > 9")], "k")
-        return [type(one) for one in first], first, again, len(await pipeline.subscriptions(ANN))
+        return [type(one) for one in first], first, again, len((await pipeline.subscriptions(ANN))[0])
 
     ((kinds, first, again, count),) = served(tmp_path, script)
     assert kinds == [int, PredicateError, int, BusyError, BusyError, int]
@@ -1081,7 +1089,11 @@ def test_the_predicate_of_a_query_is_of_no_row(tmp_path):
 
 def test_a_long_query_keeps_nobody_waiting(tmp_path, monkeypatch):
     going = threading.Event()
-    monkeypatch.setattr(reading, "query", lambda *_: going.wait(60))
+
+    def query(*_):
+        yield going.wait(60)
+
+    monkeypatch.setattr(reading, "query", query)
 
     async def script(pipeline):
         asked = [asyncio.create_task(pipeline.query(ADMIN, "default")) for _ in range(5)]
@@ -1092,6 +1104,40 @@ def test_a_long_query_keeps_nobody_waiting(tmp_path, monkeypatch):
         return (await pipeline.subscription(ANN, id)).id == id, await asyncio.gather(*asked)
 
     assert served(tmp_path, script) == [(True, [True] * 5)]
+
+
+def test_a_query_comes_between_the_parts_of_another_users(tmp_path, monkeypatch):
+    may_end, under_way, most = threading.Event(), [], []
+
+    def query(schema, where, *_):
+        under_way.append(where)
+        most.append(under_way.count("long"))
+        while where == "long" and not may_end.is_set():
+            yield None
+        under_way.remove(where)
+        yield where
+
+    monkeypatch.setattr(reading, "query", query)
+
+    async def script(pipeline):
+        long = [asyncio.create_task(pipeline.query(ANN, "default", "long")) for _ in range(5)]
+        while not under_way:
+            await asyncio.sleep(0)
+        assert await pipeline.query(BOB, "default", "short") == "short"
+        assert not any(one.done() for one in long)
+        may_end.set()
+        assert await asyncio.gather(*long) == ["long"] * 5
+
+    served(tmp_path, script)
+    assert max(most) == 1
+
+
+def test_large_events_are_queried_part_by_part(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "_BYTES", 100)
+    rows = [Logged(at, Entry(Kind.EVENT, "default", "carl", b'{"price":%d}' % at)) for at in range(1, 41)]
+    (*parts, page) = reading.query(SCHEMA, "price > 38", iter(rows), 100, 2**20)
+    assert parts == [None] * 5
+    assert [one.position for one in page.events] == [39, 40]
 
 
 def test_a_repeated_subscribe_has_its_answer_also_at_a_limit(tmp_path):
@@ -1113,8 +1159,8 @@ def test_a_ttl_that_is_renewed_often_takes_little_memory(monkeypatch):
     monkeypatch.setattr("rtfilter.service.subscriptions.FEW", 10)
     owners = Owners()
     for moment in range(1000):
-        owners.put(1, Owned("ann", "default", 1000.0 + moment))
-        owners.put(2, Owned("ann", "default", 5.0))
+        owners.put(1, Owned(1, "ann", "default", 1000.0 + moment))
+        owners.put(2, Owned(2, "ann", "default", 5.0))
     assert len(owners._ends) < 30
     assert [id for id, _ in owners.ended(5.0)] == [2]
     assert [id for id, _ in owners.ended(3000.0)] == [1]
@@ -1162,24 +1208,30 @@ def test_an_event_with_a_list_as_its_key_is_of_no_one_key(tmp_path):
     assert served(tmp_path, script) == [True]
 
 
+def tell(deliver, *found):
+    """Tell all, in all steps."""
+    for _ in deliver.tell(found):
+        pass
+
+
 def test_who_no_longer_asks_for_order_between_two_parts_loses_nothing():
-    owners = {1: Owned("ann", "default", ordered=True), 2: Owned("ann", "default")}
+    owners = {1: Owned(1, "ann", "default", ordered=True), 2: Owned(2, "ann", "default")}
     deliver = Deliver(owners)
     event = Logged(7, Entry(Kind.EVENT, "default", "carl", b"{}"))
-    deliver.tell([Found(event, [1, 2], None, Part.AT_ONCE)])
+    tell(deliver, Found(event, np.array([1, 2]), None, Part.AT_ONCE))
     del owners[1]
-    deliver.tell([Found(event, [1, 2], None, Part.IN_TURN)])
+    tell(deliver, Found(event, np.array([1, 2]), None, Part.IN_TURN))
     assert [(one.position, one.subscriptions) for one in deliver.pending("ann")] == [(7, (2,))]
     deliver.acknowledge("ann", [7])
-    deliver.tell([Found(event, [1, 2], None, Part.IN_TURN)])
+    tell(deliver, Found(event, np.array([1, 2]), None, Part.IN_TURN))
     assert not deliver.pending("ann")
 
 
 def test_an_event_that_is_told_at_once_and_in_turn_is_kept_once():
-    deliver, sent = Deliver({1: Owned("ann", "default")}), []
+    deliver, sent = Deliver({1: Owned(1, "ann", "default")}), []
     deliver.begin("ann", SimpleNamespace(send=sent.extend))
     event = Logged(7, Entry(Kind.EVENT, "default", "carl", b"{}"))
-    deliver.tell([Found(event, [1], None, part) for part in (Part.AT_ONCE, Part.IN_TURN)])
+    tell(deliver, *(Found(event, np.array([1]), None, part) for part in (Part.AT_ONCE, Part.IN_TURN)))
     assert sent == [7]
     bytes = deliver.waiting.bytes
     deliver.acknowledge("ann", [7])
@@ -1203,7 +1255,7 @@ def test_a_subscription_on_its_way_goes_with_its_filter(tmp_path):
         id = await asked
         return id in pipeline._owners, await pipeline.subscriptions(ANN)
 
-    assert served(tmp_path, script) == [(False, [])]
+    assert served(tmp_path, script) == [(False, ([], False))]
 
 
 def test_an_end_that_could_not_be_written_is_tried_again(tmp_path, monkeypatch):
@@ -1364,3 +1416,91 @@ def test_who_gets_the_name_of_a_user_is_not_told_what_was_dropped(tmp_path):
         assert sending == (0, 0)
 
     served(tmp_path, script, bounds=Bounds(most=2))
+
+
+@pytest.mark.parametrize("how", ["filter", "user", "time"])
+def test_what_ends_together_ends_in_parts(tmp_path, monkeypatch, how):
+    """So that others come in between."""
+    for module in ("pipeline", "minding"):
+        monkeypatch.setattr(f"rtfilter.service.{module}.ENDED", 2)
+    at_once = []
+
+    async def script(pipeline):
+        ttl = 0.01 if how == "time" else None
+        made = await pipeline.subscribe_many(ANN, "default", [Wish("price > 0", ttl=ttl)] * 7)
+        plain, waiting = pipeline._store.put, []
+
+        async def put(entries, key=None):
+            waiting.append(None)
+            at_once.append(len(waiting))
+            try:
+                return await plain(entries, key)
+            finally:
+                waiting.pop()
+
+        pipeline._store.put = put
+        if how == "filter":
+            await pipeline.remove_filter(ADMIN, "default")
+        elif how == "user":
+            await pipeline._forget("ann")
+        while any(id in pipeline._owners for id in made):
+            await asyncio.sleep(0.01)
+
+    served(tmp_path, script)
+    assert max(at_once) == 2
+
+
+def test_events_with_lists_are_matched_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr("rtfilter.service.parse.LISTED", 2)
+
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 4")
+        filter, sizes = pipeline._indexes["default"].filter, []
+        plain = filter.stream
+        filter.stream = lambda events: sizes.append(len(events)) or plain(events)
+        listed = [b'{"price":[%d,%d]}' % (row, row + 1) for row in range(7)]
+        (*_, last) = await pipeline.publish(CARL, "default", listed)
+        await pipeline.settled(last)
+        assert sum(sizes) == 7
+        assert max(sizes) == 2
+        return len(pipeline.pending(ANN))
+
+    assert served(tmp_path, script) == [3]
+
+
+def test_many_events_are_taken_note_of_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "TOLD", 10)
+    monkeypatch.setattr("rtfilter.service.pipeline.MANY", 10)
+    sizes = []
+
+    async def script(pipeline):
+        await subscribe(pipeline, "price > 90")
+        plain = pipeline._store._stored
+        pipeline._store._stored = lambda logged: sizes.append(len(logged)) or plain(logged)
+        return await publish(pipeline, *range(95), key="k"), pairs(pipeline, ANN)
+
+    ((places, found),) = served(tmp_path, script)
+    assert places == [*range(places[0], places[0] + 95)]
+    assert {position for position, _ in found} == set(places[91:])
+    assert (sum(sizes), max(sizes)) == (95, 10)
+
+
+def test_a_page_of_large_subscriptions_is_short(tmp_path):
+    async def script(pipeline):
+        wishes = [Wish("price > 1", {"more": "x" * 900})] * 25
+        made = await pipeline.subscribe_many(ANN, "default", wishes)
+        sizes, after, more = [], 0, True
+        while more:
+            found, more = await pipeline.subscriptions(ANN, after=after)
+            sizes.append(len(found))
+            after = found[-1].id
+        return after == made[-1], sizes
+
+    assert served(tmp_path, script, message=5000) == [(True, [10, 10, 5])]
+
+
+def test_several_events_are_searched_beside_the_event_loop_where_they_may_match_much():
+    index = Index(None, range(match.MOST_QUICK // 2))
+    assert [index.is_quick(count) for count in (1, 2, 3)] == [True, True, False]
+    index.pace = 1.0
+    assert not index.is_quick(1)

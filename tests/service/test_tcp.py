@@ -11,7 +11,9 @@ from served import ANN, events, publish, served, subscribe
 
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors import tcp
+from rtfilter.service.doors.admission import Strangers
 from rtfilter.service.doors.frames import Asked, Reader, Told, write
+from rtfilter.service.doors.patience import STRANGE
 from rtfilter.service.doors.tcp import Patience, _Peer, listen
 from rtfilter.session import TABLE, Directive, State
 from service.running import running
@@ -62,7 +64,7 @@ async def door(pipeline, patience=QUICK, **more):
         return conversations[-1]
 
     bound = socket.create_server(("127.0.0.1", 0))
-    async with listen(make, bound, patience=patience, **more):
+    async with listen(make, bound, Strangers(), patience=patience, **more):
 
         async def connect(user=None):
             client = Client(*await asyncio.open_connection(*bound.getsockname()))
@@ -99,6 +101,21 @@ async def brought_to(state, client):
 
 
 OPEN = [state for state in State if state is not State.DISCONNECTED]
+
+
+def test_a_peer_may_send_little_before_it_says_who_it_is(tmp_path):
+    async def script(pipeline, connect, conversations):
+        for sent in (write(Asked.READY) * 101, write(Asked.READY, b" " * STRANGE) + b"x"):
+            client = await connect()
+            client.writer.write(sent)
+            while (answer := await client.hear()) is not None:
+                last = answer
+            assert (last["kind"], conversations[-1].state) == ("too-large", State.DISCONNECTED)
+        client = await connect("ann")
+        client.writer.write(write(Asked.STOP) * 101)
+        assert (await client.say("READY"))["directive"] == "ACK"
+
+    through(tmp_path, script)
 
 
 def test_every_directive_in_every_state(tmp_path):
@@ -365,7 +382,7 @@ def test_at_the_end_all_are_closed_in_order(tmp_path):
 
     async def script(pipeline):
         bound = socket.create_server(("127.0.0.1", 0))
-        async with listen(lambda: Conversation(pipeline), bound, patience=QUICK):
+        async with listen(lambda: Conversation(pipeline), bound, Strangers(), patience=QUICK):
             clients = [Client(*await asyncio.open_connection(*bound.getsockname())) for _ in range(2)]
             for directive, told in (("CONNECT", {"user": "ann"}), ("SUBSCRIBE", {"where": "price > 0"})):
                 await clients[0].say(directive, **told)
@@ -410,7 +427,7 @@ def test_who_does_not_close_at_the_end_is_no_error(tmp_path, caplog):
     async def script(pipeline):
         patience = QUICK._replace(end=0.01)
         bound = socket.create_server(("127.0.0.1", 0))
-        async with listen(lambda: Conversation(pipeline), bound, patience=patience):
+        async with listen(lambda: Conversation(pipeline), bound, Strangers(), patience=patience):
             client = Client(*await asyncio.open_connection(*bound.getsockname()))
             await client.say("CONNECT", user="ann")
         await client.close()

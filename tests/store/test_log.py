@@ -10,6 +10,7 @@ import sqlalchemy
 from msgspec.structs import replace
 
 import postgresql
+from rtfilter.store import log as module
 from rtfilter.store.database import LOCK, POSTGRESQL, engine, hold
 from rtfilter.store.log import Log, TakenError
 from rtfilter.store.migrations import VersionError
@@ -371,6 +372,27 @@ def test_pages_are_read_one_after_the_other(opened, monkeypatch):
     put(opened, *(event(b"%d" % i) for i in range(5)))
     assert [one.entry.body for one in opened.entries(0)] == [b"0", b"1", b"2", b"3", b"4"]
     assert [*opened.bodies([1, 4, 9])] == [1, 4]
+
+
+def test_pages_of_large_entries_are_short(opened, monkeypatch):
+    monkeypatch.setattr("rtfilter.store.log.PAGE_BYTES", 100)
+    monkeypatch.setattr("rtfilter.store.log.FIRST", 2)
+    bodies = [b"x" * 50] * 10 + [b""] * 30
+    put(opened, *map(event, bodies))
+    sizes, plain = [], module._logged
+
+    def counted(row):
+        sizes[-1] += 1
+        return plain(row)
+
+    monkeypatch.setattr(module, "_logged", counted)
+    statement = sqlalchemy.event.listens_for(opened._engine, "before_cursor_execute")
+    statement(lambda *_: sizes.append(0))
+    assert [one.entry.body for one in opened.entries(0)] == bodies
+    read = [size for size in sizes if size]
+    assert read[:5] == [2] * 5
+    assert sum(read) == 40
+    assert len(read) < 10
 
 
 @pytest.mark.parametrize(("power", "wanted"), [(False, 1), (True, 2)])

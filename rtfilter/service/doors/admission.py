@@ -1,10 +1,11 @@
-"""Who may come in: names and tokens of users; and no pages of other hosts, which a browser would let in."""
+"""Who may come in: names and tokens of users; no pages of other hosts; few at a time who say no name."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import ipaddress
+from collections import Counter
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -44,6 +45,42 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+MOST_STRANGERS: Final = 500
+"""Connections of one address that have not said who they are. A proxy has one address for many peers."""
+NETWORK: Final = 8
+"""Bytes of an IPv6 address that name a network, of which one peer may have all addresses."""
+
+
+class Strangers:
+    """Connections of which it is not known who they are, by address: at most `MOST_STRANGERS` of each."""
+
+    def __init__(self) -> None:
+        self._open: Counter[str] = Counter()
+
+    def come(self, host: str) -> str | None:
+        """Count a connection; returns what it counts as, or None where it is one too many."""
+        name = _network(host)
+        if self._open[name] >= MOST_STRANGERS:
+            return None
+        self._open[name] += 1
+        return name
+
+    def go(self, name: str | None) -> None:
+        """A connection, as `come` has named it, is known by now, or gone."""
+        if name is None:
+            return
+        self._open[name] -= 1
+        if not self._open[name]:  # so that old addresses take no room
+            del self._open[name]
+
+
+def _network(host: str) -> str:
+    if ":" not in host:
+        return host
+    packed = ipaddress.IPv6Address(host.partition("%")[0])
+    return str(packed.ipv4_mapped or packed.packed[:NETWORK].hex())
 
 
 class Gate:

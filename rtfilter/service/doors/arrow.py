@@ -68,18 +68,6 @@ def rows(table: Any) -> list[dict[str, Any]]:
         raise EventError(f"this is no stream of Arrow's: {error}") from None
 
 
-def stream(name: str, column: Any) -> bytes:
-    """Return a `pyarrow.Array` as a stream with one column."""
-    import pyarrow as pa
-
-    table = pa.table({name: column})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    found: bytes = sink.getvalue().to_pybytes()
-    return found
-
-
 def is_there() -> bool:
     """Whether pyarrow is installed."""
     return find_spec("pyarrow") is not None

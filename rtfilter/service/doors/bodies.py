@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from codecs import BOM_UTF8
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 from fastapi import Request
@@ -13,9 +16,9 @@ from fastapi import Request
 from rtfilter.events.table import EventTable
 from rtfilter.service.doors import arrow
 from rtfilter.service.doors.problems import MediaTypeError, SilentError
-from rtfilter.service.errors import NotJSONError, RequestError, TooLargeError
+from rtfilter.service.errors import BusyError, NotJSONError, RequestError, TooLargeError
 from rtfilter.service.nesting import require_shallow, require_shallow_lines
-from rtfilter.service.parse import Parse, Parsed
+from rtfilter.service.parse import Listed, Parse, Parsed
 
 JSON: Final = "application/json"
 LINES: Final = ("application/x-ndjson", "application/jsonl", "application/ndjson")
@@ -28,9 +31,70 @@ MOST_EVENTS: Final = 100_000
 """Of one request."""
 MOST_DOCUMENT: Final = 2**20
 """Bytes of JSON that is no event: of a filter, a subscription, a question."""
+ROOM_WITHIN: Final = 20.0
+"""Seconds that a request waits for room: a peer of which nothing is read is closed after 30."""
 LARGE: Final = 256 * 2**10
 """Bytes from which a body is read beside the event loop."""
 _T = TypeVar("_T")
+
+
+class Rooms:
+    """Room for the bodies of each user's requests, over all connections, until they are answered.
+
+    Parameters
+    ----------
+    most : int
+        Bytes of one user.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._rooms: WeakValueDictionary[str, _Room] = WeakValueDictionary()
+
+    async def enter(self, user: str, size: int) -> Callable[[], None]:
+        """Wait for room for so many bytes, in order; returns what gives it back.
+
+        Raises
+        ------
+        BusyError
+            There is none for `ROOM_WITHIN` seconds.
+        """
+        room = self._rooms.get(user)
+        if room is None:
+            room = self._rooms[user] = _Room(self._most)
+        size = min(size, self._most)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        room.waiting.append((size, turn))
+        room.give(0)
+        try:
+            async with asyncio.timeout(ROOM_WITHIN):
+                await turn
+        except BaseException as error:
+            if (size, turn) in room.waiting:
+                room.waiting.remove((size, turn))
+                size = 0
+            room.give(size)
+            if isinstance(error, TimeoutError):
+                raise BusyError("other requests of yours take all the room; wait for answers", 1.0) from None
+            raise
+        return partial(room.give, size)
+
+
+class _Room:
+    """What is left for a user, and who waits for it."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+        self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    def give(self, size: int) -> None:
+        """Give back so many bytes, and let those in for whom there is room."""
+        self._left += size
+        while self.waiting and self.waiting[0][0] <= self._left:
+            size, turn = self.waiting.popleft()
+            self._left -= size
+            if not turn.done():
+                turn.set_result(None)
 
 
 async def whole(request: Request, most: int) -> bytes:
@@ -47,9 +111,7 @@ async def whole(request: Request, most: int) -> bytes:
     """
     if request.headers.get("content-encoding", "identity") != "identity":
         raise MediaTypeError("send the body without Content-Encoding")
-    told = request.headers.get("content-length", "0")
-    if told.isdecimal():
-        require_small(int(told), most, "a body")
+    require_small(size_of(request, 0), most, "a body")
     found = bytearray()
     parts = aiter(request.stream())
     clock = asyncio.get_running_loop().time
@@ -68,6 +130,12 @@ async def whole(request: Request, most: int) -> bytes:
             return bytes(found).removeprefix(BOM_UTF8)  # Arrow's streams never begin so
         found += part
         require_small(len(found), most, "a body")
+
+
+def size_of(request: Request, otherwise: int) -> int:
+    """Bytes of a body, as its header says."""
+    told = request.headers.get("content-length", "")
+    return int(told) if told.isdecimal() else otherwise
 
 
 def require_small(size: int, most: int, what: str) -> None:
@@ -112,7 +180,7 @@ async def events(request: Request, parse: Parse) -> Parsed:
     return await _beside_if_large(_events, request, parse)
 
 
-async def table(request: Request, parse: Parse) -> EventTable:
+async def table(request: Request, parse: Parse) -> EventTable | Listed:
     """Return the events of the body to be matched only. Raises as `events` does."""
     return await _beside_if_large(_table, request, parse)
 
@@ -131,7 +199,7 @@ def _events(kind: str, body: bytes, parse: Parse, nesting: int) -> Parsed:
     return parse.one(body)
 
 
-def _table(kind: str, body: bytes, parse: Parse, nesting: int) -> EventTable:
+def _table(kind: str, body: bytes, parse: Parse, nesting: int) -> EventTable | Listed:
     if kind == ARROW:
         found = arrow.table(body, MOST_EVENTS)
         return parse.columns(found) or parse.rows(arrow.rows(found))

@@ -8,12 +8,20 @@ from typing import Annotated, Any, Final
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
-from rtfilter.service.doors import arrow, bodies, models, routes
+from rtfilter.service.doors import bodies, models, routes
 from rtfilter.service.doors.bodies import ARROW, JSON, LINES
+from rtfilter.service.doors.parts import (
+    Parts,
+    answered,
+    deliveries_as_json,
+    matches_as_arrow,
+    matches_as_json,
+)
 from rtfilter.service.doors.problems import MediaTypeError
-from rtfilter.service.doors.routes import After, IdempotencyKey, Limit, Name, Served, Who
+from rtfilter.service.doors.routes import After, IdempotencyKey, Limit, Name, Served, Who, needs
 from rtfilter.service.parse import hints_of, report, with_hints
-from rtfilter.service.records import StoredEvent, pulled
+from rtfilter.service.records import StoredEvent
+from rtfilter.service.roles import Role
 
 Moment = Annotated[float | None, Query(allow_inf_nan=False, description="Seconds since 1970.")]
 _encode: Final = msgspec.json.Encoder().encode
@@ -75,6 +83,7 @@ def _answer(content: object, status: int = 200) -> Response:
     return Response(_encode(content), status, media_type=JSON)
 
 
+@needs(Role.PUBLISHER)
 async def publish(
     request: Request, name: Name, who: Who, pipeline: Served, idempotency_key: IdempotencyKey = None
 ) -> Response:
@@ -109,6 +118,7 @@ def _stored(one: StoredEvent) -> dict[str, Any]:
     return {"position": one.position, "at": one.at, "user": one.user, "event": msgspec.Raw(one.body)}
 
 
+@needs(Role.SUBSCRIBER)
 async def match(request: Request, name: Name, who: Who, pipeline: Served) -> Response:
     """Which of the user's own subscriptions match each event; nothing is stored or delivered.
 
@@ -117,10 +127,12 @@ async def match(request: Request, name: Name, who: Who, pipeline: Served) -> Res
     events = await bodies.table(request, pipeline.parse(name))
     found = await pipeline.match(who, name, events)
     if bodies.wants_arrow(request):
-        return Response(arrow.stream("matches", found.to_arrow()), media_type=ARROW)
-    return _answer(with_hints({"matches": found.lists()}, hints_of(events.odd, len(events))))
+        return Parts(request, matches_as_arrow(found, "matches"), ARROW)
+    hints = with_hints({}, hints_of(events.odd, len(events)))
+    return await answered(request, matches_as_json(found, hints))
 
 
+@needs(Role.SUBSCRIBER)
 async def explain(
     request: Request, name: Name, question: models.Question, who: Who, pipeline: Served
 ) -> models.Reasons:
@@ -136,9 +148,10 @@ async def pull(
     """What the user has not acknowledged, by position."""
     found, following = pipeline.pull(who, limit, after)
     link = None if following is None else routes.link(request, following)
-    return _answer({"deliveries": [pulled(*one) for one in found], "next": link})
+    return await answered(request, deliveries_as_json(found, link))
 
 
+@needs(Role.SUBSCRIBER)
 async def acknowledge(request: Request, who: Who, pipeline: Served) -> Response:
     """Acknowledge deliveries by their positions: they do not come again. Others are left alone."""
     if bodies.media_type(request) != JSON:

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from rtfilter import __version__
 from rtfilter.service.doors import control, events, models, page, problems
 from rtfilter.service.doors.admission import Gate
-from rtfilter.service.doors.bodies import JSON
+from rtfilter.service.doors.bodies import JSON, Rooms
 from rtfilter.service.doors.quick import Quick
 from rtfilter.service.doors.requests import Requests
 from rtfilter.service.doors.routes import Limits, Served
@@ -49,7 +49,7 @@ def application(
         responses={"default": {"model": problems.Problem, "description": "What is wrong"}},
     )
     app.state.pipeline, app.state.limits, app.state.metrics = pipeline, limits, metrics
-    app.state.webhooks = webhooks
+    app.state.webhooks, app.state.rooms = webhooks, Rooms(limits.body)
     problems.install(app)
     routers = events.doors(), control.doors(), webhook_doors(), page.doors(), _open_doors()
     for router in routers:

@@ -1,10 +1,11 @@
-"""What uvicorn leaves open: requests have bounds before their sender is known, and idle peers are closed."""
+"""What uvicorn leaves open: peers have bounds before it is known who they are, and idle ones are closed."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 from http import HTTPStatus
+from math import inf
 from typing import Any, Final
 
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -13,9 +14,11 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.http11 import Request
 from websockets.protocol import State
 
+from rtfilter.service.doors.admission import Strangers
 from rtfilter.service.doors.problems import HeadersError, MalformedError, told
 from rtfilter.service.errors import ServiceError
 from rtfilter.service.measures import Measures
+from rtfilter.service.rounds import Rounds, Turn
 
 SILENT: Final = 30.0
 """Seconds without a byte, in either direction; seconds for all headers, and for a body after its answer."""
@@ -23,7 +26,14 @@ MOST_HEADERS: Final = 64 * 2**10
 """Bytes of a request apart from its body: target, headers, trailers, and extensions of one chunk. A request
 that begins within the data of another one may have as much again."""
 PIECE: Final = 4 * 2**10
-"""Bytes that are parsed at once where requests begin: it may be a hundred requests, and each takes 2 KB."""
+"""Bytes that are parsed at once, between two looks whether a turn is over: it may be a hundred requests."""
+FRAMES: Final = 2 * 2**10
+"""The same of a session: it may be hundreds of frames."""
+MOST_OF_SESSION, LONGEST_LINE = 128, 8_000
+"""Headers of a request for a session, and bytes of each, about as many as `websockets` reads."""
+NO_SESSION: Final = (
+    f"a request for a session has no body, and at most {MOST_OF_SESSION} headers, none of them long"
+)
 MOST_LINES: Final = 256
 """Headers of a request. A short header takes twenty times its size in memory."""
 CLOSE_WITHIN: Final = 10.0
@@ -50,19 +60,32 @@ class Http(HttpToolsProtocol):
     Parameters
     ----------
     measures : Measures
+    rounds : Rounds
+    strangers : Strangers
     given, more
         As of uvicorn.
     """
 
-    def __init__(self, measures: Measures, *given: Any, **more: Any) -> None:
+    def __init__(
+        self, measures: Measures, rounds: Rounds, strangers: Strangers, *given: Any, **more: Any
+    ) -> None:
         super().__init__(*given, **more)
-        self._measures, self._counted = measures, False
+        self._measures, self._rounds, self._strangers = measures, rounds, strangers
+        self._counted = False
+        self._stranger: str | None = None  # the address of a peer that has not said who it is
 
     def connection_made(self, transport: Any) -> None:
         """Begin to watch."""
         super().connection_made(transport)
+        if self.client is not None:  # a socket of this machine has no address
+            self._stranger = self._strangers.come(self.client[0])
+            if self._stranger is None:
+                self._measures.refuse("http", "limit")
+                transport.abort()
         self.flow: _Flow = _Flow(transport)
-        self._rest = b""  # what is not parsed yet, while requests wait
+        self._rest = b""  # what is not parsed yet, while requests or others wait
+        self._waits = False  # for its turn
+        self._upgrades = False  # what comes meanwhile is nobody's
         self._measures.connections["http"] += 1
         self._counted = True
         self._heard, self._before = 0, (0, 0)
@@ -78,38 +101,79 @@ class Http(HttpToolsProtocol):
         self._leave()
 
     def handle_websocket_upgrade(self) -> None:
-        """It becomes a session, unless `websockets` cannot read the request, which it does not answer."""
+        """It becomes a session at its turn, unless `websockets` cannot read the request."""
+        if self.scope["method"] != "GET" or len(self.headers) > MOST_OF_SESSION or self._has_long_line:
+            self._refuse(MalformedError(NO_SESSION))
+            return
+        self._upgrades = True
+        self.flow.pause_reading()
+        self._rounds.join(self._become_session)
+
+    @property
+    def _has_long_line(self) -> bool:
+        return max(len(self.url), *(len(name) + len(value) for name, value in self.headers)) > LONGEST_LINE
+
+    def _become_session(self) -> None:
+        if not self._counted or self.transport.is_closing():
+            return
+        self._know()  # the session counts from here on
         super().handle_websocket_upgrade()
         self._leave()
         session = self.transport.get_protocol()
         if not (isinstance(session, WebSocketsSansIOProtocol) and session.handshake_initiated):
-            self._refuse(MalformedError("a request for a session has no body, and at most 128 headers"))
+            self._refuse(MalformedError(NO_SESSION))
+        else:
+            self.flow.resume_reading()
 
     def _leave(self) -> None:
         self._measures.connections["http"] -= self._counted
         self._counted = False
+        self._know()
+
+    def _know(self) -> None:
+        """The peer is no stranger any more, or gone."""
+        self._strangers.go(self._stranger)
+        self._stranger = None
 
     def data_received(self, data: bytes) -> None:
         """Parse data, or keep it while requests wait."""
         self._heard += 1
+        if self._upgrades:
+            return
         if not self._headed:
             self._owe()
         self._rest += data
         self._parse()
 
     def _parse(self) -> None:
-        """Parse what is there, in pieces that cannot exceed the bounds by much."""
+        """Parse what is there, in pieces that cannot exceed the bounds by much, for one turn."""
+        if self._waits:
+            return
+        turn = Turn(self._rounds)
         rest, self._rest = memoryview(self._rest), b""
         while rest and not self.pipeline:
-            piece = rest[: MOST_HEADERS + 1 - self._beside if self._headed else PIECE]
+            piece = rest[: min(PIECE, MOST_HEADERS + 1 - self._beside)]
             rest = rest[len(piece) :]
             self._beside += len(piece)  # the callbacks below subtract the body
             super().data_received(piece)  # type: ignore[arg-type]  # httptools takes any buffer
             if self._beside > MOST_HEADERS:
                 self._refuse(HeadersError(f"headers and trailers have at most {MOST_HEADERS} bytes"))
-            if not self._counted or self.transport.is_closing():
+            if self._upgrades or self.transport.is_closing():
                 return
-        self._rest, self.flow.held = bytes(rest), bool(self.pipeline)
+            if turn.over and rest:
+                self._waits = True
+                self._rounds.join(self._go_on)
+                break
+        self._rest, self.flow.held = bytes(rest), bool(self.pipeline) or self._waits
+        if self._waits:
+            self.flow.pause_reading()
+
+    def _go_on(self) -> None:
+        """Parse more: it has its turn, or what others waited for is answered."""
+        self._waits = self.flow.held = False
+        if self._counted and not self.transport.is_closing():
+            self._parse()
+            self.flow.resume_reading()
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -150,10 +214,10 @@ class Http(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """An answer ends, perhaps before its request does."""
         super().on_response_complete()
-        if self.flow.held and not self.pipeline:
-            self.flow.held = False
-            self._parse()
-            self.flow.resume_reading()
+        if "who" in self.cycle.scope["state"]:
+            self._know()
+        if self.flow.held and not self.pipeline and not self._waits:
+            self._go_on()
         if self._headed and self.cycle.response_complete:
             self._owe()
 
@@ -209,17 +273,140 @@ class Http(HttpToolsProtocol):
 
 STRAIGHT: Final = "rtfilter.straight"
 """Of a session's scope, the extension that is `Sessions.straight`."""
+KNOWN: Final = "rtfilter.known"
+"""The same, `Sessions.know`."""
+STRANGE: Final = 64 * 2**10
+"""Bytes, with their frames, that a peer may send before it is known who it is; also over TCP."""
+STRANGE_FRAMES: Final = 100
+"""Frames of these."""
+MUCH: Final = f"before CONNECT, at most {STRANGE} bytes and {STRANGE_FRAMES} frames may come"
 
 
 class Sessions(WebSocketsSansIOProtocol):
-    """WebSocket, without waiting for ever for a peer to take the last bytes."""
+    """WebSocket, for peers that say soon who they are, and take what they are sent.
+
+    Frames are parsed in turns, and no further than the session takes messages and the peer takes answers.
+
+    Parameters
+    ----------
+    measures : Measures
+    rounds : Rounds
+    strangers : Strangers
+    given, more
+        As of uvicorn.
+    """
+
+    def __init__(
+        self, measures: Measures, rounds: Rounds, strangers: Strangers, *given: Any, **more: Any
+    ) -> None:
+        super().__init__(*given, **more)
+        self._measures, self._rounds, self._strangers = measures, rounds, strangers
+        self._stranger: str | None = None
+        self.scope: Any = {"extensions": {}}  # until there is one
+        self._rest = bytearray()  # what is not parsed yet
+        self._waits = False  # for its turn
+        self._bytes, self._frames = float(STRANGE), float(STRANGE_FRAMES)  # that may come
+
+    def connection_made(self, transport: Any) -> None:
+        """Count it."""
+        super().connection_made(transport)
+        if self.client is not None:
+            self._stranger = self._strangers.come(self.client[0])
+            if self._stranger is None:
+                self._measures.refuse("websocket", "limit")
+                transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over; what it would hold until Python looks for garbage goes now."""
+        super().connection_lost(exc)
+        self.know()
+        self._rest.clear()
+        self.frames = []
+        self.scope["extensions"].clear()
+
+    def know(self) -> None:
+        """It is known who the peer is, or it is gone."""
+        self._bytes = self._frames = inf
+        self._strangers.go(self._stranger)
+        self._stranger = None
+
+    def data_received(self, data: bytes) -> None:
+        """Parse frames, or keep them until the session and the peer can go on."""
+        self._rest += data
+        self._parse()
+
+    def _parse(self) -> None:
+        """Parse what is there for one turn, unless a message waits to be taken, or an answer."""
+        if self._waits:
+            return
+        turn = Turn(self._rounds)
+        while self._rest and self._may_parse:
+            piece = bytes(self._rest[:FRAMES] if self.handshake_initiated else self._rest)
+            del self._rest[: len(piece)]
+            self._bytes -= len(piece) * self.handshake_initiated
+            super().data_received(piece)
+            if min(self._bytes, self._frames) < 0:
+                self._refuse()
+            if self.transport.is_closing():
+                self._rest.clear()
+                return
+            if turn.over:
+                break
+        if not self._rest and self._may_parse:
+            self.transport.resume_reading()
+            return
+        self.transport.pause_reading()
+        if self._may_parse:
+            self._take_turn()
+
+    def _take_turn(self) -> None:
+        """Parse more when others had their turns."""
+        if not self._waits:
+            self._waits = True
+            self._rounds.join(self._go_on)
+
+    @property
+    def _may_parse(self) -> bool:
+        return not self.read_paused and self.writable.is_set()
+
+    def _go_on(self) -> None:
+        self._waits = False
+        if not self.transport.is_closing():
+            self._parse()
+
+    def handle_events(self) -> None:
+        """Count frames."""
+        self._frames -= len(self.conn.events)
+        super().handle_events()
+
+    def _refuse(self) -> None:
+        """Close the connection of a peer that sends much, and does not say who it is."""
+        self._measures.refuse("websocket", "too-large")
+        if self.conn.state is not State.OPEN:
+            self.transport.abort()
+        elif not self.transport.is_closing():
+            self.conn.fail(1008, MUCH)
+            self.handle_parser_exception()
+
+    async def receive(self) -> Any:
+        """A message for the session; then others may come."""
+        message = await self.queue.get()
+        if self.read_paused and self.queue.empty():
+            self.read_paused = False
+            self._take_turn()
+        return message
+
+    def resume_writing(self) -> None:
+        """The peer takes answers again."""
+        super().resume_writing()
+        self._take_turn()
 
     def handle_connect(self, event: Request) -> None:
         """A session begins, if it may."""
         super().handle_connect(event)
         if not self.close_sent:
             extensions: dict[str, Any] = self.scope["extensions"]
-            extensions[STRAIGHT] = self.straight
+            extensions[STRAIGHT], extensions[KNOWN] = self.straight, self.know
 
     def straight(self, messages: Sequence[bytes]) -> bool:
         """Send messages at once, as text, without a step of ASGI for each, which takes three times as long.
@@ -244,8 +431,15 @@ class Sessions(WebSocketsSansIOProtocol):
     async def send(self, message: Any) -> None:
         """Send, and note that an answer which refuses a session completes its handshake, too."""
         await super().send(message)
+        if message["type"] == "websocket.close":
+            self._take_turn()  # the peer's answer to it may be there
         if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
             self.handshake_complete = True
+
+    def keepalive_timeout(self) -> None:
+        """The peer answers no ping; it may take no bytes either."""
+        super().keepalive_timeout()
+        self.loop.call_later(CLOSE_WITHIN, self.transport.abort)
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
         """The session is over."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Coroutine
 from inspect import signature
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, Security
@@ -21,7 +21,10 @@ from rtfilter.service.doors.problems import MediaTypeError
 from rtfilter.service.nesting import require_shallow
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import MOST_OF_A_PAGE
-from rtfilter.service.roles import Identity
+from rtfilter.service.roles import Identity, Role
+
+_Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
+_ROLES: Final[dict[Callable[..., Any], Role]] = {}
 
 
 class Limits(NamedTuple):
@@ -40,7 +43,7 @@ class Limits(NamedTuple):
 
 
 class Door(APIRoute):
-    """Asks who comes, then reads the body within the limits, before anything looks at it."""
+    """Asks who comes and may do it, then reads the body within the limits, before anything looks at it."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """As of FastAPI."""
@@ -53,7 +56,7 @@ class Door(APIRoute):
                 _leave(request)
 
         async def answered(request: Request) -> Response:
-            body = await _enter(request, self.body_field is not None)
+            body = await _enter(request, role_of(self.endpoint), self.body_field is not None)
             if body is None:
                 return await handle(request)
             if self.body_field is not None:
@@ -79,7 +82,7 @@ class QuickDoor(Door):
 
         async def handled(request: Request) -> Response:
             try:
-                await _enter(request)
+                await _enter(request, role_of(self.endpoint))
                 more = {"idempotency_key": request.headers.get("idempotency-key")} if keyed else {}
                 name = request.path_params["filter"]
                 answer: Response = await self.endpoint(
@@ -92,14 +95,32 @@ class QuickDoor(Door):
         return handled
 
 
-async def _enter(request: Request, document: bool = False) -> bytes | None:
+def needs(role: Role) -> Callable[[_Endpoint], _Endpoint]:
+    """Have a door read no body of who may not use it. The pipeline asks again."""
+
+    def mark(endpoint: _Endpoint) -> _Endpoint:
+        _ROLES[endpoint] = role
+        return endpoint
+
+    return mark
+
+
+def role_of(endpoint: Callable[..., Any]) -> Role | None:
+    """The role that a door needs, if any."""
+    return _ROLES.get(endpoint)
+
+
+async def _enter(request: Request, role: Role | None, document: bool = False) -> bytes | None:
     """Ask who comes, and then read the body, where there may be one."""
     state, app = request.state, request.app.state
     state.arrived = time.perf_counter()
     state.who = await identity(app.pipeline.users, request)
+    if role is not None:
+        state.who.require(role)
     if request.method not in ("POST", "PUT"):
         return None
     most = min(app.limits.body, bodies.MOST_DOCUMENT) if document else app.limits.body
+    state.leave = await app.rooms.enter(state.who.user, bodies.size_of(request, most))
     state.body = body = await bodies.whole(request, most)
     state.read = time.perf_counter()
     return body
@@ -108,6 +129,9 @@ async def _enter(request: Request, document: bool = False) -> bytes | None:
 def _leave(request: Request) -> None:
     """Let go of the body: a connection that is over is in a circle of uvicorn's, and stays for a while."""
     request.state.body = None
+    leave = request.scope["state"].pop("leave", None)
+    if leave is not None:
+        leave()
 
 
 class _Scheme(SecurityBase):

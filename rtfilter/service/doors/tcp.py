@@ -10,14 +10,17 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from ssl import SSLContext
 from typing import Final, NamedTuple
 
 from structlog.contextvars import bind_contextvars
 
 from rtfilter.service.conversation import Conversation
+from rtfilter.service.doors.admission import Strangers
 from rtfilter.service.doors.frames import MOST_BYTES, FrameError, Reader, frame_of, message_of
-from rtfilter.service.errors import DirectiveError, NotAuthenticatedError, ServiceError
+from rtfilter.service.doors.patience import MUCH, STRANGE, STRANGE_FRAMES
+from rtfilter.service.errors import DirectiveError, NotAuthenticatedError, ServiceError, TooLargeError
 from rtfilter.session import State
 from rtfilter.sockets import keep_alive
 
@@ -48,6 +51,7 @@ class Patience(NamedTuple):
 async def listen(
     make_conversation: Callable[[], Conversation],
     bound: socket.socket,
+    strangers: Strangers,
     ssl: SSLContext | None = None,
     most_bytes: int = MOST_BYTES,
     patience: Patience = Patience(),  # noqa: B008  # immutable
@@ -60,6 +64,7 @@ async def listen(
         Makes the conversation of a connection.
     bound : socket.socket
         Where to listen.
+    strangers : Strangers
     ssl : SSLContext, optional
     most_bytes : int
         Of a frame.
@@ -70,8 +75,16 @@ async def listen(
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        peer = _Peer(make_conversation(), reader, writer, most_bytes, patience)
-        bind_contextvars(connection=peer.conversation.id)
+        stranger = strangers.come(writer.get_extra_info("peername")[0])
+        conversation = make_conversation()
+        if stranger is None:
+            conversation.refused("limit")
+            conversation.lost()
+            writer.transport.abort()
+            return
+        known = partial(strangers.go, stranger)
+        peer = _Peer(conversation, reader, writer, most_bytes, patience, known)
+        bind_contextvars(connection=conversation.id)
         peers[peer] = task
         try:
             with suppress(asyncio.CancelledError):  # by `listen`, at the end; asyncio would log an error
@@ -105,8 +118,10 @@ class _Peer:
         writer: asyncio.StreamWriter,
         most_bytes: int,
         patience: Patience,
+        known: Callable[[], None],
     ) -> None:
         self.conversation = conversation
+        self._turn, self._known = conversation.turn, known
         self._reader, self._writer, self._patience = reader, writer, patience
         self._frames = Reader(most=most_bytes)
         self._left, self._since = patience.connect, 0.0  # until CONNECT, at a time of the loop's clock
@@ -137,7 +152,14 @@ class _Peer:
             self._stop_clock()
             reading.cancel()
             self.conversation.lost()
+            self.conversation.straight = None  # or all that it holds stays until Python looks for garbage
+            self._know()
             self._writer.transport.abort()
+
+    def _know(self) -> None:
+        """It is known who the peer is, or it is gone."""
+        known, self._known = self._known, _nothing
+        known()
 
     def _await_connect(self) -> None:
         """Let the clock run while the peer has not said CONNECT."""
@@ -156,12 +178,18 @@ class _Peer:
         self.end(NotAuthenticatedError(f"no CONNECT within {self._patience.connect:g} seconds"))
 
     async def _read(self) -> None:
-        """Hear what comes, one frame after another."""
+        """Hear what comes, one frame after another, in turns with all others."""
         conversation, why = self.conversation, None
+        size, count = STRANGE, STRANGE_FRAMES  # that may come before it is known who the peer is
         try:
             while conversation.state is not State.DISCONNECTED and (data := await self._reader.read(2**16)):
+                self._turn.begin()
                 self._frames.feed(data)
+                size -= len(data)
                 for frame in self._frames:
+                    count -= 1
+                    self._require_few(count)
+                    await self._turn.pause()
                     await conversation.room()
                     try:
                         message = message_of(frame)
@@ -171,13 +199,21 @@ class _Peer:
                         self._stop_clock()
                         await conversation.hear(message)
                         self._await_connect()
-        except FrameError as error:
+                    if conversation.state is not State.PRE_CONNECTED:
+                        self._know()
+                self._require_few(size)
+        except (FrameError, TooLargeError) as error:
             why = error
         except OSError:
             pass
         except Exception:
             _log.exception("a connection is closed after an error of the server")
         self.end(why)
+
+    def _require_few(self, left: int) -> None:
+        """Refuse what comes beyond the bounds before CONNECT. Raises `TooLargeError`."""
+        if left < 0 and self.conversation.state is State.PRE_CONNECTED:
+            raise TooLargeError(MUCH)
 
     async def _write(self) -> None:
         """Send what is to be sent, until None."""
@@ -222,3 +258,7 @@ class _Peer:
                     pass
             self._writer.close()
             await self._writer.wait_closed()
+
+
+def _nothing() -> None:
+    """Do nothing."""

@@ -10,7 +10,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from structlog.contextvars import bind_contextvars
 
 from rtfilter.service.conversation import Conversation
-from rtfilter.service.doors.patience import STRAIGHT
+from rtfilter.service.doors.patience import KNOWN, STRAIGHT
 from rtfilter.session import State
 
 CONNECT_WITHIN: Final = 10.0
@@ -63,6 +63,7 @@ async def _end(socket: WebSocket, done: set[asyncio.Task[None]]) -> None:
 
 async def _hear(socket: WebSocket, conversation: Conversation) -> None:
     clock, left = asyncio.get_running_loop().time, CONNECT_WITHIN
+    known = socket.scope.get("extensions", {}).get(KNOWN, lambda: None)
     try:
         async with asyncio.timeout(left) as patience:
             while True:
@@ -77,6 +78,8 @@ async def _hear(socket: WebSocket, conversation: Conversation) -> None:
                 await conversation.hear(message.get("text") or message.get("bytes") or b"")
                 if conversation.state is State.PRE_CONNECTED:
                     patience.reschedule(clock() + left)
+                elif end is not None:
+                    known()
     except TimeoutError:
         conversation.refused("unauthenticated")
         raise _Closed(f"say CONNECT within {CONNECT_WITHIN:.0f} seconds", POLICY) from None

@@ -60,6 +60,31 @@ def test_matches_come_as_a_stream_where_that_is_asked_for(server):
             assert found.read_all().to_pydict() == {"matches": [[], [id], [id]]}
 
 
+@pytest.mark.parametrize("accepted", [KIND, "application/json"])
+def test_many_matches_are_looked_up_and_written_in_parts(server, monkeypatch, accepted):
+    where, user = {"where": "symbol = 'parts'"}, f"for {accepted}"
+    made = [server.ask("POST", "/filters/default/subscriptions", where, user=user).body for _ in range(3)]
+    server.settle()
+    wanted = [sorted(one["subscription"] for one in made) if row % 2 else [] for row in range(20)]
+    lines = b"".join(b'{"symbol": "%s"}\n' % (b"parts" if ids else b"none") for ids in wanted)
+    monkeypatch.setattr("rtfilter.service.pipeline.MOST_MATCHES", 6)
+    monkeypatch.setattr("rtfilter.service.doors.parts.PART", 10)
+    index, looked_up = server.pipeline._indexes["default"], []
+    plain = index.look_up
+    monkeypatch.setattr(index, "look_up", lambda events: looked_up.append(len(events)) or plain(events))
+    answer = server.ask(
+        "POST", "/filters/default/match", lines, user=user, kind="application/x-ndjson", Accept=accepted
+    )
+    if accepted == KIND:
+        with pa.ipc.open_stream(answer.bytes) as found:
+            matches = found.read_all().to_pydict()["matches"]
+    else:
+        matches = answer.body["matches"]
+    assert [sorted(one) for one in matches] == wanted
+    assert sum(looked_up) == 20
+    assert max(looked_up) < 10
+
+
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
 @pytest.mark.parametrize("encoded", [False, True])
 def test_nothing_compressed_is_unpacked(compression, encoded):

@@ -1,12 +1,17 @@
 """What the doors of HTTP answer, each with its status."""
 
+import asyncio
 import gc
 import threading
 import time
+import tracemalloc
 
 import pytest
+from fastapi import Request
 
-from rtfilter.service.doors import bodies, control
+from rtfilter.service.doors import bodies, control, parts
+from rtfilter.service.doors.routes import Limits
+from rtfilter.service.measures import Measures
 from rtfilter.service.pipeline import Pipeline
 
 EVENTS = "/filters/default/events"
@@ -292,3 +297,53 @@ def test_an_error_of_the_servers_code_is_told_and_logged(server, door, monkeypat
     end = time.monotonic() + 30
     while "ZeroDivisionError" not in caplog.text:  # it is logged after the answer
         assert time.monotonic() < end
+
+
+def test_long_deliveries_are_written_in_parts(server, monkeypatch):
+    ids = [subscribe(server, "symbol = 'long'", user="long") for _ in range(5)]
+    (first, second) = publish(server, {"symbol": "long"}, {"symbol": "long", "more": '"subscriptions":['})
+    plain = server.ask("GET", "/deliveries", user="long")
+    monkeypatch.setattr(parts, "IDS", 2)
+    monkeypatch.setattr(parts, "PART", 20)
+    found = server.ask("GET", "/deliveries", user="long")
+    assert (plain.headers["content-length"], found.headers["transfer-encoding"]) == (
+        str(len(plain.bytes)),
+        "chunked",
+    )
+    one, other = found.body["deliveries"]
+    assert (one["position"], other["position"], other["subscriptions"]) == (first, second, ids)
+    for delivery in (*plain.body["deliveries"], one, other):
+        del delivery["redelivered"]
+    assert found.body == plain.body
+
+
+def test_an_answer_in_parts_ends_where_the_peer_leaves_and_gives_its_room_back():
+    made, left = [], []
+
+    async def some():
+        for number in range(5):
+            made.append(number)
+            yield b"x"
+
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        pass
+
+    scope = {"type": "http", "headers": [], "state": {"leave": lambda: left.append(True)}}
+    answer = parts.Parts(Request(scope, receive), some(), "application/json")
+    asyncio.run(answer(scope, receive, send))
+    assert (made, left) == ([0], [True])
+
+
+def test_refused_lines_take_little_memory():
+    """Each is kept as its row of the answer, not as an error."""
+    body = b'{"where": "price > 1", "what": 1}\n' * 2_000
+    tracemalloc.start()
+    try:
+        _, wrong = control._wishes(body, Limits(), Measures())
+        assert tracemalloc.get_traced_memory()[0] < 2_000 * 1_000
+    finally:
+        tracemalloc.stop()
+    assert len(wrong) == 2_000

@@ -13,8 +13,10 @@ from fastapi import Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-from rtfilter.service.doors import bodies, patience
+from rtfilter.service import rounds
+from rtfilter.service.doors import admission, bodies, patience
 from rtfilter.service.doors.problems import SilentError
+from rtfilter.service.errors import BusyError
 from service.running import running
 from service.webhooks.asking import until
 
@@ -31,7 +33,12 @@ SIZED = NOBODY + b"Content-Length: 1000000\r\n\r\n"
 EXTENSION = NOBODY + CHUNKED + b"1;x="
 TRAILER = NOBODY + CHUNKED + b"0\r\nX: "
 SESSION = b"GET /session HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
+KEY = b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDAwMDAwMDAwMDAwMDAwMA==\r\n"
+OPENED = SESSION + KEY + b"\r\n"
 SESSION += CHUNKED + b"0\r\nX: "
+EMPTY = b"\x80" + bytes(4)
+"""The end of a frame of a client without a byte."""
+PING = b"\x89" + EMPTY
 HEAD = b"POST /filters/default/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic YW5uOg==\r\n"
 
 
@@ -190,8 +197,13 @@ def require_closed(server, begun, unit):
         (NOBODY + CHUNKED + b"0\r\n", b"x:y\r\n"),
         (HEAD + CHUNKED + b"0\r\n", b"x:y\r\n"),
         (SESSION, b"x"),
+        (OPENED, PING),
+        (OPENED + b"\x01" + EMPTY, b"\x00" + EMPTY),
     ],
-    ids=["nothing", "path", "header", "headers", "extension", "trailer", "trailers", "user", "session"],
+    ids=[
+        *("nothing", "path", "header", "headers", "extension", "trailer", "trailers", "user", "session"),
+        *("pings", "continuations"),
+    ],
 )
 def test_who_never_ends_is_closed_and_takes_no_memory(server, begun, unit):
     require_closed(server, begun, unit)
@@ -283,3 +295,105 @@ def test_a_session_that_its_peer_has_begun_to_end_ends_with_the_server(state):
     session.transport = SimpleNamespace(close=lambda: closed.append(True))
     session.shutdown()
     assert closed == [True]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        OPENED[:-2] + b"X: " + b"x" * 9_000 + b"\r\n\r\n",
+        OPENED[:-2] + b"x:y\r\n" * 140 + b"\r\n",
+        OPENED[:-2].replace(b"GET", b"POST") + b"Content-Length: 1\r\n\r\nx",
+    ],
+    ids=["long", "many", "body"],
+)
+def test_an_upgrade_that_cannot_be_read_is_answered_and_closed(server, sent):
+    first, _ = asked(server, sent)
+    assert b" 4" in first[:13]
+    until(lambda: server.pipeline.measures.connections["http"] == 0)
+
+
+def test_a_peer_of_an_address_with_many_strangers_is_closed(server, monkeypatch):
+    monkeypatch.setattr(admission, "MOST_STRANGERS", 3)
+    until(lambda: server.pipeline.measures.connections["http"] == 0)
+    with ExitStack() as links:
+
+        def link():
+            return links.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+
+        silent = [link() for _ in range(2)]
+        until(lambda: server.pipeline.measures.connections["http"] == 2)
+        known = link()
+        known.sendall(b"GET /statistics HTTP/1.1" + HEAD.partition(b" HTTP/1.1")[2] + b"\r\n")
+        assert read(known).startswith(b"HTTP/1.1 200")
+        silent.append(link())  # the one that is known does not count
+        until(lambda: server.pipeline.measures.connections["http"] == 4)
+        with suppress(ConnectionResetError):
+            assert link().recv(100) == b""
+
+
+def test_frames_wait_while_nobody_takes_their_answers(server):
+    """A peer that sends pings and reads no pong, when it is known who it is."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 10_000)
+        link.sendall(OPENED)
+        assert link.recv(10_000).startswith(b"HTTP/1.1 101")
+        said = b'{"directive":"CONNECT","user":"ann"}'
+        link.sendall(b"\x81" + bytes([128 + len(said)]) + bytes(4) + said)
+        until(lambda: any(one.who and one.who.user == "ann" for one in server.pipeline.sessions))
+        link.settimeout(0.5)
+        sent = 0
+        tracemalloc.start()
+        try:
+            with suppress(TimeoutError, ConnectionError):
+                while sent < ENDLESS:
+                    sent += link.send(PING * 100_000)
+            assert tracemalloc.get_traced_memory()[1] < 2**23
+        finally:
+            tracemalloc.stop()
+    assert sent < ENDLESS
+
+
+def test_a_peer_that_sends_much_is_parsed_in_turns(server, monkeypatch):
+    """Between two pieces others come, also where there are many connections."""
+    monkeypatch.setattr(rounds, "TURN", 0.0)
+    joined = []
+    plain = rounds.Rounds.join
+    monkeypatch.setattr(rounds.Rounds, "join", lambda self, go_on: joined.append(1) or plain(self, go_on))
+    body = b'{"symbol": "%s"}' % (b"x" * 90_000)
+    answer = server.ask("POST", "/filters/default/events", body, kind="application/json")
+    assert answer.status == 202
+    assert len(joined) > 90_000 // patience.PIECE / 2
+
+
+def test_bodies_of_one_user_have_room_in_order(monkeypatch):
+    async def run():
+        rooms = bodies.Rooms(10)
+        leave = await rooms.enter("ann", 8)
+        (await rooms.enter("bob", 20))()
+        waiting = [asyncio.create_task(rooms.enter("ann", size)) for size in (5, 2, 4)]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        before = [one.done() for one in waiting]
+        waiting[1].cancel()
+        leave()
+        (await waiting[0])()
+        (await waiting[2])()
+        monkeypatch.setattr(bodies, "ROOM_WITHIN", 0.0)
+        leave = await rooms.enter("ann", 10)
+        with pytest.raises(BusyError):
+            await rooms.enter("ann", 1)
+        leave()
+        leave = await rooms.enter("ann", 10)
+        return before
+
+    assert asyncio.run(run()) == [False, False, False]
+
+
+def test_an_answered_body_leaves_its_room(server, monkeypatch):
+    """Also one that is refused: a body without a length needs all of it."""
+    for body in (b"{}", b"{", b"x" * 100_001, b'{"price": 1}'):
+        server.ask("POST", "/filters/default/events", body, kind="application/json")
+    server.ask("POST", "/filters/default/subscriptions", {"where": "price > 100"})
+    monkeypatch.setattr(bodies, "ROOM_WITHIN", 0.01)
+    head = HEAD + b"Content-Type: application/json\r\n"
+    assert asked(server, head + CHUNKED + b"1\r\n}\r\n0\r\n\r\n")[0] == b"HTTP/1.1 202 Accepted"

@@ -243,3 +243,22 @@ def test_nobody_comes_in_without_proof(guarded, door):
             assert say({"directive": "CONNECT", **given})["directive"] == "ERROR", given
             answer = say({"directive": "GET"})
             assert (answer["directive"], answer["kind"]) == ("ERROR", "directive"), given
+
+
+@pytest.mark.parametrize(
+    ("user", "method", "path"),
+    [
+        ("ann", "POST", "/filters/default/events"),
+        ("carl", "POST", "/filters/default/match"),
+        ("carl", "POST", "/filters/default/subscriptions"),
+        ("carl", "POST", "/filters/default/explain"),
+        ("carl", "POST", "/acknowledgements"),
+        ("carl", "PUT", "/subscriptions/1"),
+    ],
+)
+def test_no_body_is_read_of_who_may_not_send_it(guarded, user, method, path):
+    with socket.create_connection(("127.0.0.1", guarded.server.port), timeout=60) as link:
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n"
+        head += f"Content-Type: application/json\r\nAuthorization: Bearer {guarded.tokens[user]}\r\n\r\n"
+        link.sendall(head.encode() + b"{" + b" " * 900)
+        assert link.recv(10_000).startswith(b"HTTP/1.1 403")

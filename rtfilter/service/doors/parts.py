@@ -1,0 +1,145 @@
+"""Answers that are written in parts, as the peer takes them, and never in memory as a whole."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, Final
+
+import msgspec
+from fastapi import Request, Response
+from starlette.types import Receive, Scope, Send
+
+from rtfilter.results import Matches
+from rtfilter.service.doors.bodies import JSON
+from rtfilter.service.records import Delivery, Sending, pulled
+
+IDS: Final = 5_000
+"""Ids of a delivery that are written at once."""
+PART: Final = 64 * 2**10
+"""Bytes that are written at once, about."""
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Parts(Response):
+    """An answer in parts. The room of its request's body stays taken until it is written.
+
+    Parameters
+    ----------
+    request : Request
+    parts : async iterator of bytes
+    media_type : str
+    """
+
+    def __init__(self, request: Request, parts: AsyncIterator[bytes], media_type: str) -> None:
+        self._request, self._parts = request, parts
+        self._leave = request.scope["state"].pop("leave", None)
+        super().__init__(media_type=media_type)
+        del self.headers["content-length"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Write them, unless the peer leaves."""
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            async for part in self._parts:
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+                if await self._request.is_disconnected():
+                    return
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            if self._leave is not None:
+                self._leave()
+
+
+async def answered(request: Request, parts: AsyncIterator[bytes]) -> Response:
+    """The answer in JSON: as a whole where it is short."""
+    first = await anext(parts)
+    second = await anext(parts, None)
+    if second is None:
+        return Response(first, media_type=JSON)
+    return Parts(request, _again([first, second], parts), JSON)
+
+
+async def _again(known: Iterable[bytes], parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    for one in known:
+        yield one
+    async for one in parts:
+        yield one
+
+
+async def matches_as_json(parts: AsyncIterator[Matches], more: dict[str, Any]) -> AsyncIterator[bytes]:
+    """Matches as `rtfilter.service.doors.models.Matches` has them, with what comes beside them."""
+    held, before = b'{"matches":[', b""
+    async for found in parts:
+        text = _encode(found.lists())[1:-1]
+        held += (before if text else b"") + text
+        before = b"," if text else before
+        if len(held) >= PART:
+            yield held
+            held = b""
+    yield held + b"]" + (b"," + _encode(more)[1:] if more else b"}")
+
+
+async def matches_as_arrow(parts: AsyncIterator[Matches], name: str) -> AsyncIterator[bytes]:
+    """Matches as a stream with one column."""
+    import pyarrow as pa
+
+    sink = _Sink()
+    schema = pa.schema([(name, pa.large_list(pa.int64()))])
+    with pa.ipc.new_stream(sink, schema) as writer:
+        async for found in parts:
+            writer.write_batch(pa.record_batch([found.to_arrow()], schema=schema))
+            yield sink.taken()
+    yield sink.taken()
+
+
+class _Sink(io.RawIOBase):
+    """Keeps what is written until it is taken."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Keep it."""
+        self._parts.append(bytes(data))
+        return len(self._parts[-1])
+
+    def taken(self) -> bytes:
+        """All that was written since."""
+        found = b"".join(self._parts)
+        self._parts.clear()
+        return found
+
+
+async def deliveries_as_json(
+    found: Iterable[tuple[Delivery, Sending]], following: str | None
+) -> AsyncIterator[bytes]:
+    """A page of deliveries as `rtfilter.service.doors.models.DeliveriesShown` has it."""
+    held, before = [b'{"deliveries":['], b""
+    size = 0
+    for one, sending in found:
+        for part in (before, *_delivery(one, sending)):
+            held.append(part)
+            size += len(part)
+            if size >= PART:
+                yield b"".join(held)
+                held.clear()
+                size = 0
+        before = b","
+    yield b"".join(held) + b'],"next":' + _encode(following) + b"}"
+
+
+def _delivery(one: Delivery, sending: Sending) -> Iterable[bytes]:
+    if one.ended is not None or len(one.subscriptions) <= IDS:
+        yield _encode(pulled(one, sending))
+        return
+    empty = b'"subscriptions":['
+    head, _, tail = _encode(pulled(msgspec.structs.replace(one, subscriptions=()), sending)).partition(empty)
+    yield head + empty
+    for first in range(0, len(one.subscriptions), IDS):
+        yield (b"," if first else b"") + _encode(one.subscriptions[first : first + IDS])[1:-1]
+    yield tail
