@@ -226,6 +226,8 @@ def test_each_user_is_told_that_acknowledgements_cannot_be_written(tmp_path, mon
 
 
 def test_a_database_that_is_away_is_logged_once_and_once_when_it_is_back(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(minding, "TICK", 3600.0)  # nothing else is written meanwhile
+
     async def script(pipeline):
         def fail(*_):
             raise sqlalchemy.exc.OperationalError("", {}, Exception("gone away"))
@@ -990,6 +992,8 @@ def test_an_event_is_held_against_the_same_ends_after_a_crash_though_the_clock_i
 
 
 def test_the_log_tells_once_that_it_cannot_be_written(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(minding, "TICK", 3600.0)  # nothing else is written meanwhile
+
     def fail(*_):
         raise sqlalchemy.exc.OperationalError("", {}, Exception("disk is full"))
 
