@@ -9,6 +9,7 @@ from proofs import (
     agreement,
     api,
     arrow_bodies,
+    attacks,
     damage,
     elections,
     faults,
@@ -100,6 +101,13 @@ PROOFS = {
         suites.run,
         tenth=False,
         rows=suites.rows,
+    ),
+    "attacks": Proof(
+        "no attack keeps a second client waiting for half a second, or takes 600 MB",
+        len(attacks.ATTACKS),
+        attacks.run,
+        tenth=False,
+        rows=attacks.rows,
     ),
     "planted": Proof(
         "each planted fault makes a test fail",
