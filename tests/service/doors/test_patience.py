@@ -16,7 +16,7 @@ from websockets.server import ServerProtocol
 from rtfilter.service import rounds
 from rtfilter.service.doors import admission, bodies, patience
 from rtfilter.service.doors.problems import SilentError
-from rtfilter.service.errors import BusyError
+from rtfilter.service.errors import BusyError, TooLargeError
 from service.running import running
 from service.webhooks.asking import until
 
@@ -283,6 +283,20 @@ def test_a_body_has_a_least_rate(size, kept):
     with asyncio.Runner(loop_factory=Ahead) as runner, slow:
         assert len(runner.run(bodies.whole(request, 10**6))) == 9 * size
     assert sent == kept
+
+
+def test_the_parts_of_a_body_are_limited_together():
+    taken = 0
+
+    async def receive():
+        nonlocal taken
+        taken += 1
+        return {"type": "http.request", "body": b"x" * 400, "more_body": taken < 9}
+
+    request = Request({"type": "http", "headers": [], "method": "POST"}, receive)
+    with pytest.raises(TooLargeError, match="a body has at most 1000 bytes"):
+        asyncio.run(bodies.whole(request, 1000))
+    assert taken == 3
 
 
 @pytest.mark.parametrize("state", [State.CLOSING, State.CLOSED])
