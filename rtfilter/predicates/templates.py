@@ -200,9 +200,10 @@ def _alike(groups: Sequence[list[Part]]) -> list[tuple[list[Part], list[Part]]]:
 
 
 def _equal(one: list[Part], two: list[Part], row: Row) -> bool:
+    """Whether groups of one shape, as `_alike` pairs them, are equal: their other parts are."""
     pairs = zip(one, two, strict=True)
     return all(
-        isinstance(a, Hole) and isinstance(b, Hole) and a.constant(row) == b.constant(row) for a, b in pairs
+        a.constant(row) == b.constant(row) for a, b in pairs if isinstance(a, Hole) and isinstance(b, Hole)
     )
 
 

@@ -281,6 +281,11 @@ def test_odd_constants_in_a_template(template):
     assert_same(sources, SCHEMA)
 
 
+def test_equal_filters_are_kept_once_where_not_all_of_their_tests_have_constants():
+    sources = [f"size = 1 AND price IS NULL OR size = {end} AND price IS NULL" for end in (1, 2)]
+    assert_same(sources * 10, SCHEMA)
+
+
 @pytest.mark.parametrize("operator", ["<", "<=", ">", ">=", "="])
 def test_the_last_numbers_of_float64_in_a_template(operator):
     ends = ["-1.7976931348623157e308", "1.7976931348623157e308", "1.5"]
