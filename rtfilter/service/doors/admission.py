@@ -6,6 +6,8 @@ import base64
 import binascii
 import ipaddress
 from collections import Counter
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -59,18 +61,18 @@ class Strangers:
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()
 
-    def come(self, host: str) -> str | None:
-        """Count a connection; returns what it counts as, or None where it is one too many."""
+    def come(self, host: str) -> Callable[[], None] | None:
+        """Count a connection; None where it is one too many.
+
+        Returns what to call once it is known who the peer is, and when it is gone: the first call counts.
+        """
         name = _network(host)
         if self._open[name] >= MOST_STRANGERS:
             return None
         self._open[name] += 1
-        return name
+        return cache(partial(self._go, name))
 
-    def go(self, name: str | None) -> None:
-        """A connection, as `come` has named it, is known by now, or gone."""
-        if name is None:
-            return
+    def _go(self, name: str) -> None:
         self._open[name] -= 1
         if not self._open[name]:  # so that old addresses take no room
             del self._open[name]

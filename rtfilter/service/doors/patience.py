@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from math import inf
 from typing import Any, Final
@@ -17,7 +17,7 @@ from websockets.protocol import State
 from rtfilter.service.doors.admission import Strangers
 from rtfilter.service.doors.problems import HeadersError, MalformedError, told
 from rtfilter.service.errors import ServiceError
-from rtfilter.service.measures import Measures
+from rtfilter.service.measures import Door, Measures
 from rtfilter.service.rounds import Rounds, Turn
 
 SILENT: Final = 30.0
@@ -72,16 +72,12 @@ class Http(HttpToolsProtocol):
         super().__init__(*given, **more)
         self._measures, self._rounds, self._strangers = measures, rounds, strangers
         self._counted = False
-        self._stranger: str | None = None  # the address of a peer that has not said who it is
+        self._know: Callable[[], object] = nobody
 
     def connection_made(self, transport: Any) -> None:
         """Begin to watch."""
         super().connection_made(transport)
-        if self.client is not None:  # a socket of this machine has no address
-            self._stranger = self._strangers.come(self.client[0])
-            if self._stranger is None:
-                self._measures.refuse("http", "limit")
-                transport.abort()
+        self._know = _admitted(self, "http")
         self.flow: _Flow = _Flow(transport)
         self._rest = b""  # what is not parsed yet, while requests or others wait
         self._waits = False  # for its turn
@@ -129,11 +125,6 @@ class Http(HttpToolsProtocol):
         self._measures.connections["http"] -= self._counted
         self._counted = False
         self._know()
-
-    def _know(self) -> None:
-        """The peer is no stranger any more, or gone."""
-        self._strangers.go(self._stranger)
-        self._stranger = None
 
     def data_received(self, data: bytes) -> None:
         """Parse data, or keep it while requests wait."""
@@ -271,6 +262,21 @@ class Http(HttpToolsProtocol):
         self.loop.call_later(SILENT, self._look)
 
 
+def nobody() -> None:
+    """Of a peer that is not counted."""
+
+
+def _admitted(peer: Http | Sessions, door: Door) -> Callable[[], object]:
+    """Count a peer; returns what to call once it is known. One too many is cut off."""
+    if peer.client is None:  # a socket of this machine has no address
+        return nobody
+    known = peer._strangers.come(peer.client[0])
+    if known is None:
+        peer._measures.refuse(door, "limit")
+        peer.transport.abort()
+    return known or nobody
+
+
 STRAIGHT: Final = "rtfilter.straight"
 """Of a session's scope, the extension that is `Sessions.straight`."""
 KNOWN: Final = "rtfilter.known"
@@ -301,7 +307,7 @@ class Sessions(WebSocketsSansIOProtocol):
     ) -> None:
         super().__init__(*given, **more)
         self._measures, self._rounds, self._strangers = measures, rounds, strangers
-        self._stranger: str | None = None
+        self._known: Callable[[], object] = nobody
         self.scope: Any = {"extensions": {}}  # until there is one
         self._rest = bytearray()  # what is not parsed yet
         self._waits = False  # for its turn
@@ -310,11 +316,7 @@ class Sessions(WebSocketsSansIOProtocol):
     def connection_made(self, transport: Any) -> None:
         """Count it."""
         super().connection_made(transport)
-        if self.client is not None:
-            self._stranger = self._strangers.come(self.client[0])
-            if self._stranger is None:
-                self._measures.refuse("websocket", "limit")
-                transport.abort()
+        self._known = _admitted(self, "websocket")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over; what it would hold until Python looks for garbage goes now."""
@@ -327,8 +329,7 @@ class Sessions(WebSocketsSansIOProtocol):
     def know(self) -> None:
         """It is known who the peer is, or it is gone."""
         self._bytes = self._frames = inf
-        self._strangers.go(self._stranger)
-        self._stranger = None
+        self._known()
 
     def data_received(self, data: bytes) -> None:
         """Parse frames, or keep them until the session and the peer can go on."""

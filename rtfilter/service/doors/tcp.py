@@ -10,7 +10,6 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from ssl import SSLContext
 from typing import Final, NamedTuple
 
@@ -75,14 +74,13 @@ async def listen(
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        stranger = strangers.come(writer.get_extra_info("peername")[0])
+        known = strangers.come(writer.get_extra_info("peername")[0])
         conversation = make_conversation()
-        if stranger is None:
+        if known is None:
             conversation.refused("limit")
             conversation.lost()
             writer.transport.abort()
             return
-        known = partial(strangers.go, stranger)
         peer = _Peer(conversation, reader, writer, most_bytes, patience, known)
         bind_contextvars(connection=conversation.id)
         peers[peer] = task
@@ -153,13 +151,8 @@ class _Peer:
             reading.cancel()
             self.conversation.lost()
             self.conversation.straight = None  # or all that it holds stays until Python looks for garbage
-            self._know()
+            self._known()
             self._writer.transport.abort()
-
-    def _know(self) -> None:
-        """It is known who the peer is, or it is gone."""
-        known, self._known = self._known, _nothing
-        known()
 
     def _await_connect(self) -> None:
         """Let the clock run while the peer has not said CONNECT."""
@@ -200,7 +193,7 @@ class _Peer:
                         await conversation.hear(message)
                         self._await_connect()
                     if conversation.state is not State.PRE_CONNECTED:
-                        self._know()
+                        self._known()
                 self._require_few(size)
         except (FrameError, TooLargeError) as error:
             why = error
@@ -258,7 +251,3 @@ class _Peer:
                     pass
             self._writer.close()
             await self._writer.wait_closed()
-
-
-def _nothing() -> None:
-    """Do nothing."""
