@@ -50,7 +50,7 @@ from rtfilter.service.messages import (
     without_mark,
 )
 from rtfilter.service.nesting import require_shallow
-from rtfilter.service.parse import hints_of, report, with_hints
+from rtfilter.service.parse import hints_of, parts, report, with_hints
 from rtfilter.service.pipeline import Pipeline, stopping
 from rtfilter.service.records import BESIDE, BYTES_OF_ID, Delivery, Sending, fitting, shown
 from rtfilter.service.roles import Identity, Role
@@ -458,8 +458,9 @@ class Conversation:
         return with_hints({"matches": matches}, hints_of(table.odd, len(table)))
 
     async def _read_by(self, read: Callable[[Sequence[Any]], _T], events: Sequence[Any]) -> _T:
-        """Read events, many of them beside the event loop."""
-        return read(events) if len(events) < FEW else await asyncio.to_thread(read, events)
+        """Read events: beside the event loop where they are many, or some have lists."""
+        quick = len(events) < FEW and len(parts(events)) == 1
+        return read(events) if quick else await asyncio.to_thread(read, events)
 
     async def _publish(self, who: Identity, message: Publish) -> dict[str, Any]:
         _require_events(message)

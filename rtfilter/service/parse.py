@@ -39,12 +39,8 @@ def parts(events: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
     return [(first, min(first + LISTED, len(events))) for first in range(0, len(events), LISTED)]
 
 
-def _has_list(event: dict[str, Any]) -> bool:
-    for value in event.values():
-        kind = type(value)
-        if kind is list or (kind is dict and _has_list(value)):
-            return True
-    return False
+def _has_list(value: object) -> bool:
+    return isinstance(value, list) or (isinstance(value, dict) and any(map(_has_list, value.values())))
 
 
 class Parsed(NamedTuple):

@@ -457,6 +457,25 @@ def test_an_event_of_a_digest_with_too_many_ids_comes_alone(tmp_path):
     served(tmp_path, script, message=1000)
 
 
+def test_many_events_with_lists_are_read_beside_the_event_loop(tmp_path, monkeypatch):
+    beside, to_thread = [], asyncio.to_thread
+
+    def noted(work, *given):
+        beside.append(work.__name__)
+        return to_thread(work, *given)
+
+    monkeypatch.setattr(asyncio, "to_thread", noted)
+
+    async def script(pipeline):
+        session = await connected(pipeline, "carl")
+        for price in (1, [1, 2]):
+            (answer,) = await say(session, "PUBLISH", events=[{"price": price}] * 20)
+            assert len(answer["positions"]) == 20
+
+    served(tmp_path, script)
+    assert beside == ["objects"]
+
+
 def test_as_many_events_are_published_at_once_as_their_positions_have_room(tmp_path):
     async def script(pipeline):
         session = await connected(pipeline)
