@@ -412,16 +412,17 @@ _VALUES: Final = {"number": _ordinal, "timestamp": _ordinal, "bool": _boolean, "
 
 def text_range(start: bytes) -> tuple[int, int]:
     """Return the first and the last `order` coordinate of the strings that begin with some bytes."""
-    code = order_code(start)
-    return code, code + 256 ** max(STRING_BYTES - len(start), 0) - 1
+    return _longer(order_code(start), len(start))
 
 
 def ending_range(folded: str) -> tuple[float, float]:
     """Return the first and the last `ending` coordinate of the strings that end with a text but for case."""
-    if not folded:
-        return -inf, inf
-    code = ending_code(folded)
-    return code, code + 256 ** max(STRING_BYTES - len(utf8(folded)), 0) - 1
+    return _longer(ending_code(folded), len(utf8(folded))) if folded else (-inf, inf)
+
+
+def _longer(code: int, size: int) -> tuple[int, int]:
+    """Return the first and the last code that has so many bytes of one first."""
+    return code, code + 256 ** max(STRING_BYTES - size, 0) - 1
 
 
 def _common(one: list[tuple[float, float]], two: list[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -94,7 +94,7 @@ def from_arrays(
     if content == "arrays":
         if not isinstance(made, Savable):
             raise SnapshotError(f"{saved!r} saved arrays of its own; open it with that matcher")
-        made = _rebuilt(made, known, arrays) if lacks else type(made).from_arrays(known, arrays)
+        made = _rebuilt(made, known, arrays, lacks) if lacks else type(made).from_arrays(known, arrays)
     # Snapshots of former versions do not say: there, all were integers.
     saved_kind = meta.get("ids", "int" if next_id else None)
     if saved_kind is not None and saved_kind not in list(KINDS):
@@ -144,9 +144,8 @@ def _with_endings(side: AnyArray, lacks: list[int], end: float) -> AnyArray:
     return found
 
 
-def _rebuilt(empty: Savable, schema: Schema, arrays: Mapping[str, AnyArray]) -> Matcher:
+def _rebuilt(empty: Savable, schema: Schema, arrays: Mapping[str, AnyArray], lacks: list[int]) -> Matcher:
     """The matcher that a former version saved, of the class of an empty one, built again."""
-    lacks = _lacking_endings(schema)
     plain = Schema({f"coordinate{place}": float for place in range(schema.dimensions - len(lacks))})
     former = type(empty).from_arrays(plain, arrays)
     ids, low, high, exact = former.content().boxes()
