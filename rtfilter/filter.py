@@ -635,7 +635,7 @@ class EventFilter:
         """
         arrival, held = perf_counter(), self._subscriptions
         moment = -inf if held.labels.deadlines is None else held.moment()
-        ids = self._road.match(_one(self._checked(_lone(event), lone=True), "match"), arrival, moment).ids
+        ids = self._road.match_one(_one(self._checked(_lone(event), lone=True), "match"), arrival, moment)
         if moment > -inf:
             self._updates.sweep(moment)
         return ids

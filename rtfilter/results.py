@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.dtypes import AnyArray, BoolArray, Flags, FloatArray, IntArray
 from rtfilter.extras import needed
 
 
@@ -22,13 +21,13 @@ class Hits(NamedTuple):
     """int64 (n + 1,): point i has ``ids[offsets[i]:offsets[i + 1]]``."""
     ids: IntArray
     """int64 (hits,), each at most once per point."""
-    exact: NDArray[np.uint8] | None
+    exact: Flags | None
     """uint8 (hits,): 0 where the box is only a superset; None when all are exact."""
     visits: IntArray
     """int64 (n,): operations per point; for the R*-tree nodes visited."""
 
     @classmethod
-    def joined(cls, parts: Sequence[Hits], ids: IntArray, exact: NDArray[np.uint8] | None) -> Hits:
+    def joined(cls, parts: Sequence[Hits], ids: IntArray, exact: Flags | None) -> Hits:
         """Of the points of several searches, in turn; `ids` and `exact` are those of all of them."""
         counts = np.concatenate([np.diff(part.offsets) for part in parts])
         visits = np.concatenate([part.visits for part in parts])

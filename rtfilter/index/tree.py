@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.dtypes import AnyArray, BoolArray, Flags, FloatArray, IntArray
 from rtfilter.index import arguments, bulk, room
 from rtfilter.index.frontier import Frontier, Parts, Version
 from rtfilter.index.kernels import changes, descend, grid, layout, nodes, pools, runs, select_box
@@ -347,7 +347,8 @@ class RStarTree:
         else:
             batch, selection = arguments.points(points, self.dimensions), select_box.POINT
             if len(batch) == 1:
-                return self._hits_of_one(batch, first_only)
+                found, flags, visits = self.one(batch, first_only)
+                return Hits(np.array((0, len(found))), found, flags, np.array((visits,)))
             arguments.require_numbers(batch)
         self._require_whole()
         size = self._chunk(len(batch))
@@ -366,8 +367,11 @@ class RStarTree:
             start += size
         return Hits.joined(parts, ids.closed(), None if exact is None else exact.closed())
 
-    def _hits_of_one(self, point: FloatArray, first_only: bool) -> Hits:
-        """`hits` of one point: its hits are together as they come, and most of the time is Python's."""
+    def one(self, point: FloatArray, first_only: bool = False) -> tuple[IntArray, Flags | None, int]:
+        """Return ids, exactness and visits of `hits` for one point, float64 (1, d), C-contiguous.
+
+        Its hits are together as they come, and most of the time is Python's.
+        """
         found, addresses = room.taken()
         visits = descend.search_one(self._where, point, first_only, addresses)
         while visits == descend.NO_ROOM:
@@ -376,16 +380,15 @@ class RStarTree:
         if visits == descend.WRONG:
             self._require_whole()
             arguments.require_numbers(point)
-        offsets, state = found.size.copy(), self._arrays.state
-        offsets[0], count = 0, offsets.item(1)
+        state, count = self._arrays.state, found.size.item(1)
         ids = found.ids[:count].copy()
         exact = None if state.item(layout.INEXACT) == 0 else found.exact[:count].copy()
         room.returned(found, addresses)
         if state.item(layout.LINKS) > state.item(layout.IDS):  # an id may be met twice
-            flags = np.empty(0, np.uint8) if exact is None else exact
+            offsets, flags = np.array((0, count)), np.empty(0, np.uint8) if exact is None else exact
             runs.distinct(offsets, ids, flags)
             ids, exact = ids[: offsets[1]], None if exact is None else exact[: offsets[1]]
-        return Hits(offsets, ids, exact, np.array([visits]))
+        return ids, exact, visits
 
     def _chunk(self, points: int) -> int:
         """How many points to search at once: the hits, if as many as lately, shall fit the room kept."""

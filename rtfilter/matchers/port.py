@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.dtypes import AnyArray, BoolArray, Flags, FloatArray, IntArray
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.events.encoding import MISSING
 from rtfilter.events.schema import Schema
@@ -172,6 +172,14 @@ class Adopting(Matcher, Protocol):
 
         The other lacks some of what this one has, or has more besides. A second time does nothing.
         """
+
+
+@runtime_checkable
+class Single(Protocol):
+    """A matcher that finds what one event matches at less cost than a batch of one."""
+
+    def match_one(self, point: FloatArray) -> tuple[IntArray, Flags | None]:
+        """Return ids, int64 (k,), and `Hits.exact` for one point, float64 (1, D), C-contiguous."""
 
 
 @runtime_checkable

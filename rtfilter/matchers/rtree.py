@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.dtypes import AnyArray, BoolArray, Flags, FloatArray, IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.selection import How, QueryBoxes
@@ -74,6 +74,11 @@ class RTreeMatcher:
     def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
         """See `Matcher`; visits are nodes."""
         return self.tree.hits(events.points, first_only=first_only)
+
+    def match_one(self, point: FloatArray) -> tuple[IntArray, Flags | None]:
+        """See `Single`."""
+        ids, exact, _ = self.tree.one(point)
+        return ids, exact
 
     def search_boxes(self, low: FloatArray, high: FloatArray, how: How) -> Hits:
         """See `SearchingBoxes`; visits are nodes."""

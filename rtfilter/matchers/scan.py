@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from rtfilter.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter.dtypes import BoolArray, Flags, FloatArray, IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.selection import How
@@ -63,7 +63,7 @@ class ScanMatcher:
         self._bounding = np.zeros(len(self._ends), np.bool_)  # ends that some box has
         self._bounding[0] = True  # which tells what is removed
         self._rows: IntArray | slice = np.flatnonzero(self._bounding)
-        self._tests: list[tuple[int, list[tuple[int, float, float]]]] | None = None  # see `_hits_of_few`
+        self._tests: list[tuple[int, list[tuple[int, float, float]]]] | None = None  # see `_few`
         self._several = False  # whether any id has several boxes
         self._all_exact = True  # all boxes that were ever added
 
@@ -130,10 +130,10 @@ class ScanMatcher:
     def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
         """See `Matcher`; visits are boxes, of which each is compared."""
         points, rows = events.points, self._rows
-        ends = len(self._ends) if isinstance(rows, slice) else len(rows)
-        self.work += len(points) * self._used * ends + CALL
         if len(points) == 1:
-            return self._hits_of_one(points[0])
+            ids, exact = self.match_one(points)
+            return Hits(np.array((0, len(ids))), ids, exact, np.array((self._used,)))
+        self._count(len(points))
         points = points.T
         if isinstance(rows, slice):
             return self._hits(np.concatenate([-points, points]), rows)
@@ -141,28 +141,33 @@ class ScanMatcher:
         upper = points[rows[first:] - self._schema.dimensions]
         return self._hits(np.concatenate([-points[rows[:first]], upper]), rows)
 
-    def _hits_of_one(self, point: FloatArray) -> Hits:
-        """The boxes that contain one point. What takes longest is to call NumPy, so this calls it little."""
+    def _count(self, points: int) -> None:
+        """Add the work of comparing so many points with all boxes."""
+        ends = len(self._ends) if isinstance(self._rows, slice) else len(self._rows)
+        self.work += points * self._used * ends + CALL
+
+    def match_one(self, point: FloatArray) -> tuple[IntArray, Flags | None]:
+        """See `Single`. Calls of NumPy take most of the time, so there are few."""
+        self._count(1)
         used, rows = self._used, self._rows
         if used <= LITTLE:
-            return self._hits_of_few(point.tolist())
-        asked = np.concatenate((-point, point))[rows]
+            return self._at(self._few(point[0].tolist()))
+        asked = np.concatenate((-point[0], point[0]))[rows]
         inside = np.logical_and.reduce(asked[:, np.newaxis] <= self._ends[rows, :used])
-        return self._hits_at(inside.nonzero()[0])
+        return self._at(inside.nonzero()[0])
 
-    def _hits_at(self, places: IntArray) -> Hits:
-        """The boxes at some places, as the hits of one point."""
-        ids = self._ids[places]
-        offsets, exact = np.array((0, len(ids))), None
+    def _at(self, places: IntArray) -> tuple[IntArray, Flags | None]:
+        """Ids and exactness of the boxes at some places, which contain one point."""
+        ids, exact = self._ids[places], None
         if not self._all_exact or self._several:
             flags = self._exact[places]
             if self._several:
-                offsets, ids, flags = distinct(offsets, ids, flags)
+                _, ids, flags = distinct(np.array((0, len(ids))), ids, flags)
             exact = None if self._all_exact else flags.astype(np.uint8)
-        return Hits(offsets, ids, exact, np.array((self._used,)))
+        return ids, exact
 
-    def _hits_of_few(self, point: list[float]) -> Hits:
-        """The same of few boxes, which Python compares sooner than it calls NumPy."""
+    def _few(self, point: list[float]) -> IntArray:
+        """The places of few boxes that contain a point: Python compares them sooner than it calls NumPy."""
         if self._tests is None:
             self._tests = self._read_tests()
         places = []
@@ -172,9 +177,7 @@ class ScanMatcher:
                     break
             else:
                 places.append(place)
-        if not places:
-            return Hits(np.zeros(2, np.int64), _NONE, None, np.array((self._used,)))
-        return self._hits_at(np.array(places))
+        return np.array(places) if places else _NONE
 
     def _read_tests(self) -> list[tuple[int, list[tuple[int, float, float]]]]:
         """The places of all boxes that are not removed, with coordinate, low and high of what they bound."""

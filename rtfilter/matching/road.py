@@ -20,11 +20,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import repeat
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
+import numpy as np
+
 from rtfilter.adaptive import WHOLE, Plan, Report, Shape, Ticket
-from rtfilter.dtypes import IntArray
+from rtfilter.dtypes import AnyArray, IntArray
 from rtfilter.events.elements import ranges
 from rtfilter.events.table import EventTable
 from rtfilter.index.kernels import counts
@@ -34,7 +36,7 @@ from rtfilter.matching.gate import Gate, Hold
 from rtfilter.matching.growing import BATCHES, VERIFIED
 from rtfilter.matching.outcome import Group, Outcome
 from rtfilter.matching.refine import refine
-from rtfilter.results import Matches
+from rtfilter.results import Hits, Matches
 from rtfilter.scheduler import Order, schedule
 from rtfilter.subscriptions.content import Subscriptions
 
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
     from rtfilter.matching.choosing import Choosing
     from rtfilter.matching.growing import Growing
     from rtfilter.watch.metrics import Metrics
+
+NO_VISITS: Final = np.empty(0, np.int64)
+"""Where nobody asks how many operations a search took."""
 
 
 class Road:
@@ -94,19 +99,8 @@ class Road:
                 begun, loads = perf_counter(), counts.loads
             held = self.subscriptions
             events = held.whole(events)
-            searched = asked = events.searched
-            now = None  # where boxes are searched, `refine` looks whether it has to be known
-            if searched is not events or not held.matcher.takes.boxes:
-                now = held.now(moment)
-                asked = held.searched(events, now)
-            if self._threads:  # a turn that nobody has to wait for takes time as well
-                hits = held.matcher.match(asked)
-            else:
-                with self.turn:
-                    hits = held.matcher.match(asked)
-            offsets, ids = refine(hits, searched, held, None, moment, now)
-            if searched is not events:
-                offsets, ids = united(offsets, ids, events, held, None, now)
+            searched = events.searched
+            offsets, ids = self._found(events, moment)
             names = held.labels.names
             if names is not None:  # before a change: then handles may stand for others
                 matches = Matches.named(offsets, names.take(ids), names.kind)
@@ -119,6 +113,51 @@ class Road:
         if self.metrics is not None and len(events):
             self.metrics.record_whole(len(events), perf_counter() - arrival, len(ids))
         return matches
+
+    def _found(self, events: EventTable, moment: float) -> tuple[IntArray, IntArray]:
+        """Search a batch, and decide what is found: offsets and handles. The index is held meanwhile."""
+        held = self.subscriptions
+        searched = asked = events.searched
+        now = None  # where boxes are searched, `refine` looks whether it has to be known
+        if searched is not events or not held.matcher.takes.boxes:
+            now = held.now(moment)
+            asked = held.searched(events, now)
+        if self._threads:  # a turn that nobody has to wait for takes time as well
+            hits = held.matcher.match(asked)
+        else:
+            with self.turn:
+                hits = held.matcher.match(asked)
+        offsets, ids = refine(hits, searched, held, None, moment, now)
+        if searched is not events:
+            offsets, ids = united(offsets, ids, events, held, None, now)
+        return offsets, ids
+
+    def match_one(self, event: EventTable, arrival: float, moment: float) -> AnyArray:
+        """Match a batch of one event as `match` does, without the arrays that only many need.
+
+        Returns ids, int64 (k,) or object (k,).
+        """
+        if next(self.untimed, True):
+            return self.match(event, arrival, moment).ids
+        with self.gate.reading():
+            held = self.subscriptions
+            event = held.whole(event)
+            ids: AnyArray
+            if held.single is None or event.choices is not None:
+                _, ids = self._found(event, moment)
+            else:
+                ids, exact = held.single.match_one(event.points)
+                if exact is not None or held.hides(moment):
+                    hits = Hits(np.array((0, len(ids))), ids, exact, NO_VISITS)
+                    _, ids = refine(hits, event, held, None, moment)
+            names = held.labels.names
+            if names is not None:  # before a change: then handles may stand for others
+                ids = names.take(ids)
+        if self.growing is not None and self._verified_much:
+            self.look()
+        if self.metrics is not None:
+            self.metrics.record_whole(1, perf_counter() - arrival, len(ids))
+        return ids
 
     @property
     def _verified_much(self) -> bool:

@@ -20,7 +20,7 @@ from rtfilter.events.table import EventTable
 from rtfilter.index import ready
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.flat import leveled
-from rtfilter.matchers.port import Adopting, Matcher, Replacing, Scannable
+from rtfilter.matchers.port import Adopting, Matcher, Replacing, Scannable, Single
 from rtfilter.matchers.registry import Factory, factory_of, name_of
 from rtfilter.matchers.scan import ScanMatcher
 from rtfilter.predicates.ends import EndStore
@@ -59,7 +59,7 @@ class Held(Handles):
     levels : Resumable or Flat
         The matcher, searched level by level.
     before : Former
-    replacing, scannable, adopting : Replacing, Scannable, Adopting, or None
+    replacing, scannable, adopting, single : Replacing, Scannable, Adopting, Single, or None
         The matcher, if it is one: to ask a protocol takes longer than a change.
     predicates : PredicateStore
         Those that the matcher's boxes do not tell.
@@ -106,6 +106,7 @@ class Held(Handles):
         self.replacing = matcher if isinstance(matcher, Replacing) else None
         self.scannable = matcher if isinstance(matcher, Scannable) else None
         self.adopting = matcher if isinstance(matcher, Adopting) else None
+        self.single = matcher if isinstance(matcher, Single) else None
 
     def whole(self, events: EventTable) -> EventTable:
         """Events with all attributes that subscriptions ask for now; they may ask for more than at first."""
