@@ -29,7 +29,7 @@ from rtfilter.results import Matches
 from rtfilter.service.deliver import Found, Part
 from rtfilter.service.measures import Measures
 from rtfilter.service.order import Turns
-from rtfilter.service.parse import parts
+from rtfilter.service.parse import parts, readable
 from rtfilter.service.records import FilterInfo
 from rtfilter.service.rounds import Rounds, Turn
 from rtfilter.store.tables import Kind, Logged
@@ -286,15 +286,14 @@ class Match:
         """Search them; where they are measured, `taken` is when their batch was taken."""
         told: dict[int, float] = {}  # when it became known, by row
         try:
-            events: list[Any] = [msgspec.json.decode(one.entry.body) for one in batch]
+            key = index.info.key if self._ordered.get(index.info.name) else None
+            events = readable([one.entry.body for one in batch], whole=key is not None)
             several = parts(events)
             if len(several) > 1:
                 for first, after in several:
                     self._search(index, batch[first:after], taken)
                 return
-            turns = None
-            if index.info.key is not None and self._ordered.get(index.info.name):
-                turns = Turns([key_of(event, index.info.key) for event in events])
+            turns = None if key is None else Turns([key_of(event, key) for event in events])
             with index.paced(len(batch)):
                 for group in index.filter.stream(events).groups():
                     known = perf_counter()

@@ -32,7 +32,17 @@ LISTED: Final = 16
 """Events with lists that are read at once: each may stand for a thousand."""
 
 
-def parts(events: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
+def readable(bodies: list[bytes], whole: bool = False) -> list[Any]:
+    """Return stored events as a filter reads them: text, or objects where some may have lists.
+
+    A filter decodes of text only the attributes that subscriptions ask for. With `whole`, all are objects.
+    """
+    if whole or any(b"[" in body for body in bodies):
+        return list(map(msgspec.json.decode, bodies))
+    return bodies
+
+
+def parts(events: Sequence[Any]) -> list[tuple[int, int]]:
     """First row, and the row after the last one, of parts that are read together. There is at least one."""
     if len(events) <= LISTED or not any(map(_has_list, events)):
         return [(0, len(events))]

@@ -632,7 +632,7 @@ class Pipeline:
         if not self._owns(who, id) or self._owners[id].filter != filter:
             raise UnknownError(f"there is no subscription {id}")
         await self._reached(self._changed)
-        return await self.beside(reading.explain, self._index(filter).filter, event, id)
+        return await self.beside(self._index(filter).filter.explain, event, id)
 
     def filter_of(self, who: Identity, id: int) -> str:
         """The filter of one of the user's subscriptions. Raises `UnknownError`. For subscribers."""

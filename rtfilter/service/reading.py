@@ -7,25 +7,18 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
-from rtfilter.predicates.explain import Explanation
 from rtfilter.service.errors import RequestError
-from rtfilter.service.parse import parts
+from rtfilter.service.parse import parts, readable
 from rtfilter.service.records import Page, StoredEvent
 from rtfilter.store.tables import Logged
 
 MOST_SCANNED: Final = 100_000
 """Stored events that one query looks at."""
 _SOME, _BYTES = 1000, 2**20
-
-
-def explain(filter: EventFilter, event: bytes, id: int) -> Explanation:
-    """Why a subscription matches an event or not."""
-    return filter.explain(msgspec.json.decode(event), id)
 
 
 def query(
@@ -48,8 +41,8 @@ def query(
         begun = time.perf_counter()
         hits = np.ones(len(some), bool)
         if one is not None:
-            decoded: list[Any] = [msgspec.json.decode(entry.body) for _, entry in some]
-            hits = np.concatenate([one.any_match(decoded[a:b]) for a, b in parts(decoded)])
+            stored = readable([entry.body for _, entry in some])
+            hits = np.concatenate([one.any_match(stored[a:b]) for a, b in parts(stored)])
         for hit, (position, entry) in zip(hits.tolist(), some, strict=True):
             last = position
             if hit:

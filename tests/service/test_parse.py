@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtfilter import EventError, EventFilter, Schema
-from rtfilter.service.parse import Listed, Parse
+from rtfilter.service.parse import Listed, Parse, readable
 
 pa = pytest.importorskip("pyarrow")
 SCHEMA = Schema({"price": float, "count": int, "symbol": str, "hot": bool})
@@ -147,3 +147,10 @@ def test_events_with_lists_are_read_in_parts(monkeypatch):
     with pytest.raises(EventError) as refused:
         parse.rows(rows)
     assert (refused.value.row, str(refused.value)[:8]) == (5, "event 5:")
+
+
+def test_stored_events_stay_text_where_none_has_a_list():
+    plain, listed = b'{"price": 1}', b'{"price": [1, 2]}'
+    assert readable([plain, plain]) == [plain, plain]
+    assert readable([plain, plain], whole=True) == [{"price": 1}] * 2
+    assert readable([plain, listed]) == [{"price": 1}, {"price": [1, 2]}]
