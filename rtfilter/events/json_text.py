@@ -59,7 +59,7 @@ class JsonReader:
     """
 
     def __init__(self, fields: Fields) -> None:
-        self._fields = fields
+        self.fields = fields
         self._narrow: _Narrow | None = None
         self._unseen, self._left = LOOKED_AT, 0
 
@@ -68,15 +68,15 @@ class JsonReader:
 
         Raises `EventError`.
         """
-        if names is None or self._fields.strict or self._looks():
-            table = read_json(self._fields, text, lone)
+        if names is None or self.fields.strict or self._looks():
+            table = read_json(self.fields, text, lone)
             self._unseen -= len(table)
             return table
         narrow = self._narrow
         if narrow is None or narrow.names is not names:
-            self._narrow = narrow = _Narrow(self._fields, names)
+            self._narrow = narrow = _Narrow(self.fields, names)
         if narrow.decoder is None:
-            return read_json(self._fields, text, lone)
+            return read_json(self.fields, text, lone)
         table = narrow.read_one(text) if lone else narrow.read_many(text)
         table.read, table.again = names, partial(self.read, text, lone=lone)
         return table

@@ -265,6 +265,17 @@ class Schema:
         self.strict: bool = strict
         self.fields.strict = strict
 
+    def extended(self, attributes: Mapping[str, Type | Mapping[str, Any] | Attribute]) -> Schema:
+        """Return a schema with further attributes behind these.
+
+        Raises `ValueError` for an attribute that is there already.
+        """
+        more = Schema(attributes)
+        known = [name for name in more.names if name in self.attributes]
+        if known:
+            raise ValueError(f"there is an attribute {known[0]!r} already, and its type cannot be changed")
+        return Schema({**self.attributes, **more.attributes}, strict=self.strict)
+
     @cached_property
     def plain(self) -> bool:
         """Whether all attributes are numbers, and so have one coordinate each."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
-from rtfilter.events.encoding import HIGHEST, LOWEST
+from rtfilter.events.encoding import HIGHEST, LOWEST, MISSING
 from rtfilter.events.exact import rest_of
 from rtfilter.events.spelling import Spelling
 
@@ -220,6 +220,16 @@ class EventTable:
         return EventTable(
             self.points[rows.start : rows.stop], SomeRows(self._rows, rows), self.fields, choices, self.now
         )
+
+    def extended(self, fields: Fields) -> EventTable:
+        """Return the same events with further attributes, behind those that they have: they lack these."""
+        width = sum(field.width for field in fields)
+        points = np.full((len(self), width), MISSING)
+        points[:, : self.points.shape[1]] = self.points
+        choices = self.choices
+        if choices is not None:
+            choices = choices._replace(table=choices.table.extended(fields))
+        return EventTable(points, self._rows, fields, choices, self.now)
 
     def at(self, now: float) -> EventTable:
         """Return the same events as a batch of a moment, in seconds since 1970."""

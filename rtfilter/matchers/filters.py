@@ -123,7 +123,7 @@ class Filters:
             return cls.of_predicates(schema, [predicates[row] for row in keep], ids[keep])
         empty = np.empty((0, schema.dimensions))
         nothing = BoxColumns(np.empty(0, np.int64), empty, empty, np.empty(0, np.bool_))
-        columns: Any = zip(nothing, *(part.boxes() for part in parts), strict=True)
+        columns: Any = zip(nothing, *(part.of(schema).boxes() for part in parts), strict=True)
         boxes = BoxColumns(*map(np.concatenate, columns))
         columns = zip(NO_ENDS, *(part.ends for part in parts), strict=True)
         ends = Ends(*map(np.concatenate, columns))
@@ -191,6 +191,20 @@ class Filters:
         named = Filters(self.schema, ids, self._predicates, self._boxes, self._rows, self._ends)
         named._unbounded = self._unbounded
         return named
+
+    def of(self, schema: Schema) -> Filters:
+        """Return the same for a schema that may have further attributes behind those of this one."""
+        more = schema.dimensions - self.schema.dimensions
+        if not more:
+            return self
+        boxes = self._boxes
+        if boxes is not None:
+            open_ends = np.full((len(boxes.low), more), np.inf)
+            low, high = np.hstack([boxes.low, -open_ends]), np.hstack([boxes.high, open_ends])
+            boxes = Boxes(low, high, boxes.exact)
+        same = Filters(schema, self.ids, self._predicates, boxes, self._rows, self._ends)
+        same._unbounded = self._unbounded
+        return same
 
     @property
     def ends(self) -> Ends:

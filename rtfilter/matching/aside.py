@@ -12,6 +12,7 @@ import numpy as np
 
 from rtfilter.changes import Changes
 from rtfilter.dtypes import IntArray
+from rtfilter.events.schema import Schema
 from rtfilter.matchers.registry import Factory
 from rtfilter.matching.gate import Gate
 from rtfilter.subscriptions.content import Subscriptions
@@ -29,7 +30,7 @@ class MovedError(Exception):
 
 
 class Copy:
-    """A copy of all subscriptions but some, newly built, by another matcher if one is named.
+    """A copy of all subscriptions but some, newly built, by another matcher or of a larger schema if named.
 
     Raises `MovedError`.
 
@@ -40,14 +41,19 @@ class Copy:
     """
 
     def __init__(
-        self, gate: Gate, source: Subscriptions, without: IntArray = NO_IDS, of: Factory | None = None
+        self,
+        gate: Gate,
+        source: Subscriptions,
+        without: IntArray = NO_IDS,
+        of: Factory | None = None,
+        schema: Schema | None = None,
     ) -> None:
         self._gate, self._source = gate, source
         self._rounds = 0
         self._changes, slices, self._places = self._begin()
         parts = [self._read(part) for part in slices]
         self._left: IntArray = _changed(self._changes)
-        self.content = source.empty(of)
+        self.content = source.empty(of, schema)
         take(self.content, parts, without=np.union1d(self._left, without))
 
     def _begin(self) -> tuple[Changes, list[range | IntArray], object]:

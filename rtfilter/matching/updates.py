@@ -17,7 +17,7 @@ it adds, so that they do not gather; and who has matched removes some, seldom, w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from time import perf_counter
 from typing import Any, TypeVar
@@ -143,6 +143,12 @@ class Updates:
             self.put_in_place(Copy(self._road.gate, self._subscriptions, of=of))
             if of is not None:
                 self._road.growing = None
+
+    def extend(self, attributes: Mapping[str, Any]) -> None:
+        """Build everything anew, aside, with further attributes; see `Schema.extended`."""
+        with self.alone():
+            schema = self._subscriptions.schema.extended(attributes)
+            self.put_in_place(Copy(self._road.gate, self._subscriptions, schema=schema))
 
     def grow(self, of: Factory) -> None:
         """Build everything anew, aside, by another matcher, unless another change has done so."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from rtfilter.changes import Change
 from rtfilter.dtypes import IntArray
+from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.registry import Factory, factory_of
 from rtfilter.predicates.many import Refused
@@ -121,7 +122,7 @@ class Subscriptions(Changing):
             change = change._replace(version=self.version)
         freed = self._freed if self.labels.names is None else [*self._freed, removed]
         before = None
-        if self.adopting is None or self.factory != copy.factory:
+        if self.adopting is None or self.factory != copy.factory or self.schema is not copy.schema:
             updates = self.updates + len(change.added.ids) + len(removed) - copy.matcher.updates
             before = Former(updates, self.packed + 1 - copy.levels.packed)
         self._undo = partial(self._end_large, _Large(change, NO_IDS, copy, freed, before))
@@ -137,6 +138,8 @@ class Subscriptions(Changing):
             else:
                 assert self.adopting is not None
                 self.adopting.adopt(copy.matcher)
+            if self.schema is not copy.schema:
+                self.schema, self.nothing, self._checks = copy.schema, copy.nothing, None
             self.predicates, self.unmatchable = copy.predicates, copy.unmatchable
             self.unbounded.handles, self.unbounded.boxes = copy.unbounded.handles, copy.unbounded.boxes
             self.labels, self.asked = copy.labels, copy.asked
@@ -150,12 +153,12 @@ class Subscriptions(Changing):
 
     # -- copies --------------------------------------------------------------------------------------------
 
-    def empty(self, of: Factory | None = None) -> Subscriptions:
-        """None, with another matcher or one of the same kind."""
+    def empty(self, of: Factory | None = None, schema: Schema | None = None) -> Subscriptions:
+        """None, with another matcher or one of the same kind, and perhaps of more attributes."""
         options = self.matcher.options if of is None else {}
-        factory = self.factory if of is None else of
-        matcher = factory_of(factory)(self.schema, **options)
-        none = Subscriptions(self.schema, factory, matcher, kind=self.kind, clock=self.clock)
+        factory, schema = self.factory if of is None else of, schema or self.schema
+        matcher = factory_of(factory)(schema, **options)
+        none = Subscriptions(schema, factory, matcher, kind=self.kind, clock=self.clock)
         none.unbounded.most = self.unbounded.most
         return none
 

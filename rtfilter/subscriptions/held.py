@@ -109,9 +109,14 @@ class Held(Handles):
         self.single = matcher if isinstance(matcher, Single) else None
 
     def whole(self, events: EventTable) -> EventTable:
-        """Events with all attributes that subscriptions ask for now; they may ask for more than at first."""
-        read = events.read
-        return events if read is None or self.asked.names <= read else events.again(self.asked.names)
+        """Return events with all attributes that subscriptions ask for now: there may be more than at first.
+
+        Those that came before the schema was extended lack what it was extended by.
+        """
+        read, fields = events.read, self.schema.fields
+        if read is not None and not self.asked.names <= read:
+            events = events.again(self.asked.names)
+        return events if len(events.fields) == len(fields) else events.extended(fields)
 
     def searched(self, events: EventTable, now: float) -> EventTable:
         """What the matcher is asked about in a batch of a moment; boxes know nothing of moments."""
@@ -158,7 +163,7 @@ class Held(Handles):
 
     def fill(self, handles: IntArray, filters: Filters) -> None:
         """Give the matcher subscriptions; those that it leaves out match nothing, and are kept beside it."""
-        before = len(self.matcher)
+        filters, before = filters.of(self.schema), len(self.matcher)
         self.unbounded.note(filters)
         self.asked.note(filters, self.matcher.takes.boxes)
         self.matcher.add(filters)

@@ -38,11 +38,11 @@ class Meanwhile:
                     self.change()
             return found
 
-        def empty_and_change(own, of=None):
+        def empty_and_change(own, of=None, schema=None):
             if not self.packed:
                 self.packed = True
                 self.change()  # after all was read, before it is packed
-            return empty(own, of)
+            return empty(own, of, schema)
 
         empty = Subscriptions.empty
         if changes:

@@ -140,6 +140,7 @@ CALLS = {
     "unsubscribe, matches nothing": lambda filter: filter.unsubscribe(4),
     "update": lambda filter: filter.update(3, "x = 3 OR s = 'a'"),
     "repack": lambda filter: filter.repack(),
+    "add_attributes": lambda filter: filter.add_attributes({f"more{len(filter.schema.names)}": str}),
     "match": lambda filter: filter.match(EVENTS[0]),
     "stream": lambda filter: list(filter.stream(EVENTS)),
     "part": lambda filter: filter.part([1, 2]),

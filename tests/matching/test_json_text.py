@@ -20,7 +20,7 @@ LOTS = Schema({"lot": str, "size": float, "at.x": float, "at.y": float, "tags": 
 
 def narrow(filter):
     """The same filter, which never reads events whole to look at their names."""
-    filter._json._unseen, filter._json._left = 0, 10**9
+    filter._reader._unseen, filter._reader._left = 0, 10**9
     return filter
 
 
