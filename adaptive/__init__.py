@@ -33,9 +33,8 @@ The package uses no clock, no files and no locks, and random numbers of a seed o
 its inputs and decisions to a log, and :func:`replay` checks a log with a new controller.
 
 Inside: `plans`, `sizes`, `recording` and `replaying` are for all controllers. `choosing` is the default one,
-with `learner`, `beliefs`, `costs` and `drift`. `wang` is the paper's. `controllers` has the others; their
-search is in `probing`, with `rule`, `loop`, `samples`, `underway`, `heights`, `spaces`, `doubt`, `stopping`
-and `student`. `matchers` chooses matchers, with `drift`.
+with `learner`, `beliefs`, `costs` and `drift`. `papers` has the controller of the paper, and the searches
+that compare a plan with its neighbours. `matchers` chooses matchers, with `drift`.
 """
 
 from typing import TYPE_CHECKING
@@ -45,26 +44,27 @@ from rtfilter.lazy import at_first_use
 
 if TYPE_CHECKING:
     from rtfilter.adaptive.choosing import CostController
-    from rtfilter.adaptive.controllers import FixedPlan, LevelController, PlanController
+    from rtfilter.adaptive.fixed import FixedPlan
     from rtfilter.adaptive.matchers import MatcherChooser
+    from rtfilter.adaptive.papers.climbing import LevelController, PlanController
+    from rtfilter.adaptive.papers.stopping import EarlyStop
+    from rtfilter.adaptive.papers.wang import WangController
     from rtfilter.adaptive.registry import CONTROLLERS, make_controller
     from rtfilter.adaptive.replaying import ReplayError, replay, replay_matchers
     from rtfilter.adaptive.sizes import GROUPS, SizeClass, exact, powers_of_two
-    from rtfilter.adaptive.stopping import EarlyStop
-    from rtfilter.adaptive.wang import WangController
 else:
     _PLACES = {
         "CONTROLLERS": "registry",
         "CostController": "choosing",
-        "EarlyStop": "stopping",
-        "FixedPlan": "controllers",
+        "EarlyStop": "papers.stopping",
+        "FixedPlan": "fixed",
         "GROUPS": "sizes",
-        "LevelController": "controllers",
+        "LevelController": "papers.climbing",
         "MatcherChooser": "matchers",
-        "PlanController": "controllers",
+        "PlanController": "papers.climbing",
         "ReplayError": "replaying",
         "SizeClass": "sizes",
-        "WangController": "wang",
+        "WangController": "papers.wang",
         "exact": "sizes",
         "make_controller": "registry",
         "powers_of_two": "sizes",

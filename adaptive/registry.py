@@ -11,10 +11,10 @@ from rtfilter.options import Named, require, split
 
 CONTROLLERS: Final[Mapping[str, str]] = {
     "cost": "rtfilter.adaptive.choosing:CostController",
-    "wang": "rtfilter.adaptive.wang:WangController",
-    "level": "rtfilter.adaptive.controllers:LevelController",
-    "plan": "rtfilter.adaptive.controllers:PlanController",
-    "fixed": "rtfilter.adaptive.controllers:FixedPlan",
+    "wang": "rtfilter.adaptive.papers.wang:WangController",
+    "level": "rtfilter.adaptive.papers.climbing:LevelController",
+    "plan": "rtfilter.adaptive.papers.climbing:PlanController",
+    "fixed": "rtfilter.adaptive.fixed:FixedPlan",
 }
 """Name to module and class; imported only when wanted."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.eventwise import Event, EventwiseMatcher
+from rtfilter.matchers.papers.eventwise import Event, EventwiseMatcher
 from rtfilter.matchers.port import Takes
 from rtfilter.predicates.model import Constraint, Filter
 

@@ -1,6 +1,6 @@
 """What the thesis discusses of counting, without numbers: sharing, keys of counters, merging, copies.
 
-Each is a switch of `rtfilter.matchers.shared_counting`, so each can be measured alone.
+Each is a switch of `rtfilter.matchers.papers.shared_counting`, so each can be measured alone.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from experiments.thesis.contestants import made, memory, repeated
 from experiments.thesis.workload import METHODS, SCHEMA, predicates
 from experiments.timing import all_cores, medians
 from rtfilter.events.table import EventTable
+from rtfilter.matchers.papers.replicated import ReplicatedMatcher
 from rtfilter.matchers.port import Matcher
-from rtfilter.matchers.replicated import ReplicatedMatcher
 from rtfilter.predicates.model import Predicate
 from rtfilter.replay.output import Row
 

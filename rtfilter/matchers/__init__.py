@@ -2,7 +2,7 @@
 
 `Matcher` is the port, `Resumable` what more the R*-tree can do; `check_matcher` tests one of your own. A
 matcher receives `Filters`, with `boxes()` and `constraints()`, and events as an `EventTable`, with `points`
-and `values(attribute)`.
+and `values(attribute)`. Those of papers, for comparison, are in `rtfilter.matchers.papers`.
 """
 
 from typing import TYPE_CHECKING

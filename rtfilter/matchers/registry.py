@@ -1,4 +1,4 @@
-"""Every matcher by its name. A new one is a module beside this, and a line here."""
+"""Every matcher by its name. A new one is a module beside this, or below `papers`, and a line here."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ MATCHERS: Final[Mapping[str, str]] = {
     "split": "rtfilter.matchers.split:SplitMatcher",
     "masks": "rtfilter.matchers.masks:MasksMatcher",
     "counting": "rtfilter.matchers.counting:CountingMatcher",
-    "rein": "rtfilter.matchers.rein:ReinMatcher",
-    "hem": "rtfilter.matchers.hem:HemMatcher",
-    "tama": "rtfilter.matchers.tama:TamaMatcher",
-    "be-tree": "rtfilter.matchers.be_tree:BETreeMatcher",
-    "shared-counting": "rtfilter.matchers.shared_counting:SharedCountingMatcher",
-    "shared-counting-filters": "rtfilter.matchers.shared_counting:CountingInFilters",
-    "shared-counting-stamped": "rtfilter.matchers.shared_counting:CountingWithStamps",
-    "matching-tree": "rtfilter.matchers.matching_tree:MatchingTreeMatcher",
-    "matching-tree-equality": "rtfilter.matchers.matching_tree:EqualityTreeMatcher",
-    "filter-nodes": "rtfilter.matchers.filter_nodes:FilterNodesMatcher",
-    "gough-smith": "rtfilter.matchers.gough_smith:GoughSmithMatcher",
-    "hashes": "rtfilter.matchers.hashes:HashesMatcher",
-    "ternary-tree": "rtfilter.matchers.ternary_tree:TernaryTreeMatcher",
-    "ternary-vectors": "rtfilter.matchers.ternary_vectors:TernaryVectorsMatcher",
-    "rapidmatch": "rtfilter.matchers.rapidmatch:RapidMatcher",
-    "rapidmatch-modified": "rtfilter.matchers.rapidmatch:ModifiedRapidMatcher",
-    "sgim": "rtfilter.matchers.sgim:SgimMatcher",
-    "naive": "rtfilter.matchers.naive:NaiveMatcher",
+    "rein": "rtfilter.matchers.papers.rein:ReinMatcher",
+    "hem": "rtfilter.matchers.papers.hem:HemMatcher",
+    "tama": "rtfilter.matchers.papers.tama:TamaMatcher",
+    "be-tree": "rtfilter.matchers.papers.be_tree:BETreeMatcher",
+    "shared-counting": "rtfilter.matchers.papers.shared_counting:SharedCountingMatcher",
+    "shared-counting-filters": "rtfilter.matchers.papers.shared_counting:CountingInFilters",
+    "shared-counting-stamped": "rtfilter.matchers.papers.shared_counting:CountingWithStamps",
+    "matching-tree": "rtfilter.matchers.papers.matching_tree:MatchingTreeMatcher",
+    "matching-tree-equality": "rtfilter.matchers.papers.matching_tree:EqualityTreeMatcher",
+    "filter-nodes": "rtfilter.matchers.papers.filter_nodes:FilterNodesMatcher",
+    "gough-smith": "rtfilter.matchers.papers.gough_smith:GoughSmithMatcher",
+    "hashes": "rtfilter.matchers.papers.hashes:HashesMatcher",
+    "ternary-tree": "rtfilter.matchers.papers.ternary_tree:TernaryTreeMatcher",
+    "ternary-vectors": "rtfilter.matchers.papers.ternary_vectors:TernaryVectorsMatcher",
+    "rapidmatch": "rtfilter.matchers.papers.rapidmatch:RapidMatcher",
+    "rapidmatch-modified": "rtfilter.matchers.papers.rapidmatch:ModifiedRapidMatcher",
+    "sgim": "rtfilter.matchers.papers.sgim:SgimMatcher",
+    "naive": "rtfilter.matchers.papers.naive:NaiveMatcher",
 }
 """Name to module and class, or what makes the matcher; imported only when wanted."""
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from rtfilter.adaptive import LevelController, PlanController, Report, Shape, exact
-from rtfilter.adaptive.doubt import Doubt, Drift
-from rtfilter.adaptive.rule import Rule
+from rtfilter.adaptive.papers.doubt import Doubt, Drift
+from rtfilter.adaptive.papers.rule import Rule
 
 BOXES = Shape(height=5, boxes=1000)
 tuning = pytest.mark.parametrize("kind", [LevelController, PlanController])

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from cases import cases
 from rtfilter.adaptive import EarlyStop, LevelController, PlanController, Report, Shape
-from rtfilter.adaptive.loop import Loop
-from rtfilter.adaptive.rule import Rule
+from rtfilter.adaptive.papers.loop import Loop
+from rtfilter.adaptive.papers.rule import Rule
 
 SHAPE = Shape(height=5)
 tuning = pytest.mark.parametrize("kind", [LevelController, PlanController])

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from cases import cases
 from rtfilter.adaptive import Shape
-from rtfilter.adaptive.probing import Counts, Mode, Outcome, Probing
-from rtfilter.adaptive.rule import Rule
-from rtfilter.adaptive.samples import compared
-from rtfilter.adaptive.stopping import EarlyStop
+from rtfilter.adaptive.papers.probing import Counts, Mode, Outcome, Probing
+from rtfilter.adaptive.papers.rule import Rule
+from rtfilter.adaptive.papers.samples import compared
+from rtfilter.adaptive.papers.stopping import EarlyStop
 
 
 def paper(**options):

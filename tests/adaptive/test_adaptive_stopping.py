@@ -11,7 +11,7 @@ from scipy.stats import ttest_ind
 from cases import cases
 from lengths import long_but
 from rtfilter.adaptive import EarlyStop, LevelController, Plan, PlanController, Report, Shape
-from rtfilter.adaptive.samples import Samples
+from rtfilter.adaptive.papers.samples import Samples
 
 numbers = st.lists(st.floats(0, 1e6), min_size=2, max_size=30)
 

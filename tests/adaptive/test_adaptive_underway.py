@@ -1,6 +1,6 @@
 """adaptive.underway: when a sample counts as lost."""
 
-from rtfilter.adaptive.underway import MOST, PATIENCE, UnderWay
+from rtfilter.adaptive.papers.underway import MOST, PATIENCE, UnderWay
 
 
 def under_way(count):

@@ -4,7 +4,7 @@ import pytest
 from scipy.special import stdtr
 
 from cases import cases
-from rtfilter.adaptive.student import lower_tail
+from rtfilter.adaptive.papers.student import lower_tail
 
 
 @cases("freedom", [0.5, 1, 1.37, 2, 5.5, 30, 1234.5, 1e6])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rtfilter.index.kernels.pools import LARGE
 from rtfilter.matchers import make_matcher
-from rtfilter.matchers.be_tree import FULL, NODES, NONE, PIECE, PIECES, BETreeMatcher
+from rtfilter.matchers.papers.be_tree import FULL, NODES, NONE, PIECE, PIECES, BETreeMatcher
 
 
 def nodes_below(tree):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from profile_cases import EVENTS, PREDICATES, add, asked, found, matcher_of, remove
 from rtfilter import EventFilter, PredicateError, Schema
-from rtfilter.matchers.filter_nodes import FilterNodesMatcher
-from rtfilter.matchers.gough_smith import GoughSmithMatcher
+from rtfilter.matchers.papers.filter_nodes import FilterNodesMatcher
+from rtfilter.matchers.papers.gough_smith import GoughSmithMatcher
 
 XY = Schema({"x": int, "y": int})
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtfilter.matchers.interval_tree import IntervalTree
+from rtfilter.matchers.papers.interval_tree import IntervalTree
 
 ENDS = st.integers(-4, 12)
 

@@ -14,8 +14,8 @@ from rtfilter import Attribute, EventError, EventFilter, PredicateError, Schema,
 from rtfilter.cli import main
 from rtfilter.matchers import MATCHERS, BoxColumns, Filters, Takes, check_matcher, make_matcher
 from rtfilter.matchers.flat import Flat, leveled
-from rtfilter.matchers.hashes import HashesMatcher
 from rtfilter.matchers.masks import MasksMatcher
+from rtfilter.matchers.papers.hashes import HashesMatcher
 from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.results import Hits
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import rtfilter.matchers.matching_tree
+import rtfilter.matchers.papers.matching_tree
 from interrupts import twice
 from lengths import long_but
 from rtfilter import Schema
 from rtfilter.matchers import Filters, make_matcher
-from rtfilter.matchers.matching_tree import STAR, Compare, Examine, Leaf, Try
+from rtfilter.matchers.papers.matching_tree import STAR, Compare, Examine, Leaf, Try
 from rtfilter.predicates.model import Constraint, Filter, Predicate
 
 NAMES = ("matching-tree", "matching-tree-equality")
@@ -122,7 +122,7 @@ ASKED = [(operator, value) for operator in ("=", "<", "<=", ">", ">=") for value
 
 
 def step_of(operator, value):
-    return rtfilter.matchers.matching_tree._step(Constraint("x", operator, value))
+    return rtfilter.matchers.papers.matching_tree._step(Constraint("x", operator, value))
 
 
 @pytest.mark.parametrize("operator", ["<", "<=", ">", ">="])
@@ -330,7 +330,7 @@ def test_any_changes_leave_a_sound_tree_that_finds_what_matches(name, data):
 
 # -- interrupts ----------------------------------------------------------------------------------------------
 
-MODULES = [rtfilter.matchers.matching_tree]
+MODULES = [rtfilter.matchers.papers.matching_tree]
 OTHERS = {1: "x > 1", 2: "x > 1 AND x > 9", 3: "x = 5 OR severity = 2 AND x > 1"}
 WANTED = "x > 1 AND x < 5 OR x > 1 OR x >= 3 OR x = 5 AND severity = 1"
 SOME = [{"x": 3}, {"x": 5, "severity": 1}, {"x": 10, "severity": 2}]

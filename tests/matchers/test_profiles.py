@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import rtfilter.matchers.filter_nodes
-import rtfilter.matchers.gough_smith
-import rtfilter.matchers.leaf_sets
-import rtfilter.matchers.profiles
+import rtfilter.matchers.papers.filter_nodes
+import rtfilter.matchers.papers.gough_smith
+import rtfilter.matchers.papers.leaf_sets
+import rtfilter.matchers.papers.profiles
 from cases import cases
 from interrupts import twice
 from lengths import long_but
 from profile_cases import EVENTS, PREDICATES, SCHEMA, add, found, matcher_of, remove
 from rtfilter import Attribute, Predicate, Schema
-from rtfilter.matchers.filter_nodes import FilterNodesMatcher
-from rtfilter.matchers.gough_smith import GoughSmithMatcher
-from rtfilter.matchers.profiles import FIRST, Profiles, bounds_of, places_in
+from rtfilter.matchers.papers.filter_nodes import FilterNodesMatcher
+from rtfilter.matchers.papers.gough_smith import GoughSmithMatcher
+from rtfilter.matchers.papers.profiles import FIRST, Profiles, bounds_of, places_in
 
 MADE = {
     "mixed": FilterNodesMatcher,
@@ -40,7 +40,7 @@ def shape(matcher):
         name: (
             node.bounds,
             [
-                sorted(id_of[one] for one in rtfilter.matchers.leaf_sets.numbers_of(leaf))
+                sorted(id_of[one] for one in rtfilter.matchers.papers.leaf_sets.numbers_of(leaf))
                 for leaf in node.leaves
             ],
             {bound: sorted(map(id_of.get, users)) for bound, users in node.users.items()},
@@ -255,10 +255,10 @@ def test_a_filter_that_nothing_satisfies_is_nowhere(made):
 # -- interrupts ----------------------------------------------------------------------------------------------
 
 MODULES = [
-    rtfilter.matchers.filter_nodes,
-    rtfilter.matchers.gough_smith,
-    rtfilter.matchers.leaf_sets,
-    rtfilter.matchers.profiles,
+    rtfilter.matchers.papers.filter_nodes,
+    rtfilter.matchers.papers.gough_smith,
+    rtfilter.matchers.papers.leaf_sets,
+    rtfilter.matchers.papers.profiles,
 ]
 OTHERS = ["x = 1 AND y < 2", "s LIKE 'ab%' OR x >= 1 AND x <= 3", "TRUE"]
 WANTED = "x = 1 AND y < 2 OR s LIKE 'ab%' AND x <= 3 OR b OR TRUE"

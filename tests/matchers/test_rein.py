@@ -6,8 +6,8 @@ from box_cases import containing, crowded, drawn
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtfilter.matchers.hem import HemIndex
-from rtfilter.matchers.rein import ReinIndex, Sides
+from rtfilter.matchers.papers.hem import HemIndex
+from rtfilter.matchers.papers.rein import ReinIndex, Sides
 
 
 def split(found):

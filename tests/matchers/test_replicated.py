@@ -10,8 +10,8 @@ import pytest
 from lengths import long_but
 from rtfilter import EventFilter, Schema
 from rtfilter.matchers import Filters, check_matcher
-from rtfilter.matchers.replicated import ReplicatedMatcher
-from rtfilter.matchers.shared_counting import SharedCountingMatcher
+from rtfilter.matchers.papers.replicated import ReplicatedMatcher
+from rtfilter.matchers.papers.shared_counting import SharedCountingMatcher
 from rtfilter.predicates.model import Predicate
 
 SCHEMA = Schema({"x": int})

@@ -6,13 +6,13 @@ from functools import partial
 import numpy as np
 import pytest
 
-import rtfilter.matchers.sgim
+import rtfilter.matchers.papers.sgim
 from interrupts import twice
 from lengths import long_but
 from rtfilter import EventFilter, Predicate, Schema
 from rtfilter.matchers import Filters, check_matcher
-from rtfilter.matchers.eventwise import Event
-from rtfilter.matchers.sgim import Classes, SgimMatcher
+from rtfilter.matchers.papers.eventwise import Event
+from rtfilter.matchers.papers.sgim import Classes, SgimMatcher
 
 SCHEMA = Schema({"x": float, "y": float, "b": bool})
 
@@ -164,7 +164,7 @@ def test_making_groups_anew_may_be_cut_short(change, every):
     call(matcher)
     assert matcher.details() != before
     left = [0, 1, 3, 4, 5, 6] if change == "add" else [0, 1]
-    for matcher, lines in twice([rtfilter.matchers.sgim], made, call, undo, every):
+    for matcher, lines in twice([rtfilter.matchers.papers.sgim], made, call, undo, every):
         assert asked(matcher, event) == [left], lines
         assert sum(map(len, matcher._groups.groups.values())) == len(left), lines
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import rtfilter.matchers.interval_tree
-import rtfilter.matchers.operator_indexes
-import rtfilter.matchers.relations
-import rtfilter.matchers.ternary_search_tree
+import rtfilter.matchers.papers.interval_tree
+import rtfilter.matchers.papers.operator_indexes
+import rtfilter.matchers.papers.relations
+import rtfilter.matchers.papers.ternary_search_tree
 from interrupts import Interrupt, Lines, twice
 from lengths import long_but
 from rtfilter import EventFilter, PredicateError, Schema
 from rtfilter.matchers import Filters, check_matcher, make_matcher
-from rtfilter.matchers.shared_counting import SharedCountingMatcher
+from rtfilter.matchers.papers.shared_counting import SharedCountingMatcher
 from rtfilter.predicates.model import Constraint, Filter, Predicate
 
 LAYOUTS = ("map", "filters", "stamped")
@@ -379,11 +379,11 @@ def test_a_match_that_was_interrupted_disturbs_no_other(counters):
     matcher = matcher_of(["x = 1 AND y = 1", "x = 1 AND y = 2", "x = 1"], counters=counters)
     event = {"x": 1, "y": 1}
     expected = asked(matcher, event)
-    with Lines([rtfilter.matchers.counters]) as lines:
+    with Lines([rtfilter.matchers.papers.counters]) as lines:
         asked(matcher, event)
     assert lines.count > 10
     for at in range(lines.count):
-        with Lines([rtfilter.matchers.counters], at), pytest.raises(Interrupt):
+        with Lines([rtfilter.matchers.papers.counters], at), pytest.raises(Interrupt):
             asked(matcher, event)
         assert asked(matcher, event) == expected
 
@@ -435,10 +435,10 @@ def test_a_wrong_subscription_leaves_nothing():
 # -- interrupts ----------------------------------------------------------------------------------------------
 
 MODULES = [
-    rtfilter.matchers.interval_tree,
-    rtfilter.matchers.operator_indexes,
-    rtfilter.matchers.relations,
-    rtfilter.matchers.ternary_search_tree,
+    rtfilter.matchers.papers.interval_tree,
+    rtfilter.matchers.papers.operator_indexes,
+    rtfilter.matchers.papers.relations,
+    rtfilter.matchers.papers.ternary_search_tree,
 ]
 OTHERS = ["x = 1 AND y < 2", "s LIKE 'ab%' OR x >= 1 AND x <= 3", "s LIKE 'b%' OR TRUE"]
 WANTED = "x = 1 AND y < 2 OR s LIKE 'a%' AND x >= 1 AND x <= 3 OR y IN (1, 2) AND s <> 'a' OR x > 3 OR TRUE"

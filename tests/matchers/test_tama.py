@@ -6,7 +6,7 @@ from box_cases import containing, drawn
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtfilter.matchers.tama import TamaIndex
+from rtfilter.matchers.papers.tama import TamaIndex
 
 
 def split(found):

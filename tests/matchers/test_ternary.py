@@ -18,15 +18,15 @@ from ternary_cases import (
     worlds,
 )
 
-import rtfilter.matchers.rapidmatch
-import rtfilter.matchers.ternary_tree
-import rtfilter.matchers.ternary_trie
-import rtfilter.matchers.ternary_vectors
+import rtfilter.matchers.papers.rapidmatch
+import rtfilter.matchers.papers.ternary_tree
+import rtfilter.matchers.papers.ternary_trie
+import rtfilter.matchers.papers.ternary_vectors
 from interrupts import Interrupt, Lines
 from lengths import long_but
 from rtfilter import EventFilter, PredicateError
-from rtfilter.matchers.ternary import ABSENT, ALIEN, ONE, ZERO
-from rtfilter.matchers.ternary_vectors import ROOM
+from rtfilter.matchers.papers.ternary import ABSENT, ALIEN, ONE, ZERO
+from rtfilter.matchers.papers.ternary_vectors import ROOM
 
 EXAMPLE = {
     1: "00111", 2: "01101", 3: "*11*1", 4: "00000", 5: "01*01", 6: "01000", 7: "10*01",
@@ -135,7 +135,7 @@ def test_events_of_up_to_c_ones_have_a_block_and_others_none(c):
 
 def test_blocks_are_of_nearly_equal_length_and_end_where_the_next_begins():
     for width in (1, 5, 50):
-        for t, level in enumerate(rtfilter.matchers.rapidmatch.partitions(width, width - 1, 1)):
+        for t, level in enumerate(rtfilter.matchers.papers.rapidmatch.partitions(width, width - 1, 1)):
             lengths = [one.last - one.first for one in level]
             assert (len(lengths), sum(lengths)) == (t + 1, width)
             assert max(lengths) - min(lengths) <= 1
@@ -281,8 +281,8 @@ def test_rows_are_used_again_and_move_together():
 
 
 MODULES = [
-    rtfilter.matchers.rapidmatch, rtfilter.matchers.ternary_tree,
-    rtfilter.matchers.ternary_trie, rtfilter.matchers.ternary_vectors,
+    rtfilter.matchers.papers.rapidmatch, rtfilter.matchers.papers.ternary_tree,
+    rtfilter.matchers.papers.ternary_trie, rtfilter.matchers.papers.ternary_vectors,
 ]  # fmt: skip
 HELD = {0: ("0*1",), 1: ("01*", "0**"), 2: ("***",)}
 CALLS = {

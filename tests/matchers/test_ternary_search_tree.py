@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtfilter.matchers.ternary_search_tree import TernarySearchTree
+from rtfilter.matchers.papers.ternary_search_tree import TernarySearchTree
 
 TEXTS = st.text("abcé\U0001f600", max_size=4)
 

@@ -8,18 +8,18 @@ import pytest
 import rtfilter.changes
 import rtfilter.filter
 import rtfilter.index.tree
-import rtfilter.matchers.be_tree
-import rtfilter.matchers.eventwise
-import rtfilter.matchers.filter_nodes
-import rtfilter.matchers.hashes
 import rtfilter.matchers.layers
-import rtfilter.matchers.leaf_sets
-import rtfilter.matchers.matching_tree
-import rtfilter.matchers.profiles
+import rtfilter.matchers.papers.be_tree
+import rtfilter.matchers.papers.eventwise
+import rtfilter.matchers.papers.filter_nodes
+import rtfilter.matchers.papers.hashes
+import rtfilter.matchers.papers.leaf_sets
+import rtfilter.matchers.papers.matching_tree
+import rtfilter.matchers.papers.profiles
+import rtfilter.matchers.papers.sgim
 import rtfilter.matchers.rows
 import rtfilter.matchers.rtree
 import rtfilter.matchers.scan
-import rtfilter.matchers.sgim
 import rtfilter.matching.aside
 import rtfilter.matching.control
 import rtfilter.matching.gate
@@ -53,18 +53,18 @@ MODULES = [
     rtfilter.changes,
     rtfilter.filter,
     rtfilter.index.tree,
-    rtfilter.matchers.be_tree,
-    rtfilter.matchers.eventwise,
-    rtfilter.matchers.filter_nodes,
-    rtfilter.matchers.hashes,
+    rtfilter.matchers.papers.be_tree,
+    rtfilter.matchers.papers.eventwise,
+    rtfilter.matchers.papers.filter_nodes,
+    rtfilter.matchers.papers.hashes,
     rtfilter.matchers.layers,
-    rtfilter.matchers.leaf_sets,
-    rtfilter.matchers.matching_tree,
-    rtfilter.matchers.profiles,
+    rtfilter.matchers.papers.leaf_sets,
+    rtfilter.matchers.papers.matching_tree,
+    rtfilter.matchers.papers.profiles,
     rtfilter.matchers.rows,
     rtfilter.matchers.rtree,
     rtfilter.matchers.scan,
-    rtfilter.matchers.sgim,
+    rtfilter.matchers.papers.sgim,
     rtfilter.matching.aside,
     rtfilter.matching.control,
     rtfilter.matching.gate,

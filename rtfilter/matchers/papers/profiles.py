@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from rtfilter.events.encoding import is_missing
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.eventwise import Event, EventwiseMatcher
+from rtfilter.matchers.papers.eventwise import Event, EventwiseMatcher
 from rtfilter.matchers.port import Takes
 from rtfilter.predicates.cells import Space, asks_for_aspects
 from rtfilter.predicates.model import Filter, Predicate, Test

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.eventwise import Event, EventwiseMatcher
+from rtfilter.matchers.papers.eventwise import Event, EventwiseMatcher
 from rtfilter.matchers.port import Takes
 from rtfilter.predicates import model
 from rtfilter.predicates.model import Constraint, Filter

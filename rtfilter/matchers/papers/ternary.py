@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Final
 
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.eventwise import Event
+from rtfilter.matchers.papers.eventwise import Event
 from rtfilter.matchers.port import Takes
 from rtfilter.predicates.constraints import OPERATORS_OF, PRESENCE
 from rtfilter.predicates.model import Constraint, Filter

@@ -1,11 +1,15 @@
-"""The controllers: a fixed plan, the search for the level, and that for level and group."""
+"""The search for the best level (after Wang et al.), and that for level and group size together."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Generic
 
-from rtfilter.adaptive.heights import Heights
+from rtfilter.adaptive.papers.heights import Heights
+from rtfilter.adaptive.papers.probing import Decision
+from rtfilter.adaptive.papers.rule import Rule
+from rtfilter.adaptive.papers.samples import P, compared
+from rtfilter.adaptive.papers.spaces import Levels, Plans, Space
+from rtfilter.adaptive.papers.stopping import EarlyStop
 from rtfilter.adaptive.plans import Entry, Plan, Report, Shape, Sink, Ticket
-from rtfilter.adaptive.probing import Decision
 from rtfilter.adaptive.recording import (
     Recorder,
     checked,
@@ -16,62 +20,11 @@ from rtfilter.adaptive.recording import (
     ticket_fields,
 )
 from rtfilter.adaptive.recording import count as counted
-from rtfilter.adaptive.rule import Rule
-from rtfilter.adaptive.samples import P, compared
 from rtfilter.adaptive.sizes import GROUPS, SizeClass, as_smallest, ladder, powers_of_two
-from rtfilter.adaptive.spaces import Levels, Plans, Space
-from rtfilter.adaptive.stopping import EarlyStop
-
-
-class FixedPlan(Recorder):
-    """Gives every batch the same plan.
-
-    Parameters
-    ----------
-    level : int
-        At least 0. An index with fewer levels gets its last level instead.
-    group : int or None
-        Events per group, at least 1; None for the whole batch.
-    log : callable, optional
-        See :class:`Controller`.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of its range.
-    """
-
-    def __init__(self, level: int, group: int | None, log: Sink | None = None) -> None:
-        super().__init__(log)
-        self._plan = Plan(level, group)
-
-    def plan(self, size: int, shape: Shape) -> Ticket:
-        """See :meth:`Controller.plan`."""
-        size, shape = positive("size", size), checked(shape)
-        ticket = Ticket(Plan(min(self._plan.level, shape.height - 1), self._plan.group), powers_of_two(size))
-        self._record("plan", size=size, **shape._asdict(), **ticket_fields(ticket))
-        return ticket
-
-    def report(self, ticket: Ticket, report: Report) -> None:
-        """Logs the report, and ignores it."""
-        require_report(report)
-        self._record("report", **ticket_fields(ticket), **report_fields(report), used=False)
-
-    def drop(self, ticket: Ticket) -> None:
-        """Logs the call, and ignores it."""
-        self._record("drop", **ticket_fields(ticket))
-
-    def on_update(self, count: int = 1) -> None:
-        """Checks and logs the update, and ignores it."""
-        self._record("update", count=counted(count))
-
-    def snapshot(self) -> dict[str, Any]:
-        """See :meth:`Controller.snapshot`."""
-        return {"controller": "FixedPlan", **plan_fields(self._plan), "stale_reports": 0, "classes": {}}
 
 
 class _Climber(Recorder, Generic[P]):
-    """One :class:`~rtfilter.adaptive.heights.Heights` per class of batch sizes.
+    """One :class:`~rtfilter.adaptive.papers.heights.Heights` per class of batch sizes.
 
     Subclasses define what a position is, and the plan that belongs to it.
     """
@@ -238,7 +191,7 @@ class LevelController(_Climber[int]):
         whole (``shape.packed``). With None only `threshold` counts, as in the paper.
     drift : bool
         Whether the level is compared again when its response drifts from what it settled at
-        (:mod:`rtfilter.adaptive.doubt`). The paper has no such rule.
+        (:mod:`~rtfilter.adaptive.papers.doubt`). The paper has no such rule.
     seed : int or None
         Seed of the order in which the levels of a round take turns. It is drawn anew for each round, so that
         sizes that come in a rhythm cannot favour a level. With None it never changes, as in the paper.

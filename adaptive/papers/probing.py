@@ -1,12 +1,12 @@
 """The state machine that searches for the best position (Wang et al., the adaptive level).
 
 A position is what is tuned: a level, or a level and a group size. Each class of batch sizes has a machine for
-each height of the index (:mod:`rtfilter.adaptive.heights`). A machine is in one of two modes:
+each height of the index (`heights`). A machine is in one of two modes:
 
 * **STABLE**: every batch runs at the current position, and what gives reason to doubt it is watched
-  (:mod:`rtfilter.adaptive.doubt`). Then a new *episode* begins.
+  (`doubt`). Then a new *episode* begins.
 * **UNSTABLE**: successive batches run at the current position c and at its neighbours, in rounds
-  (:mod:`rtfilter.adaptive.loop`). After a *loop* of `rounds` rounds the machine either settles, or moves to
+  (`loop`). After a *loop* of `rounds` rounds the machine either settles, or moves to
   the best neighbour and starts the next loop.
 
 The paper leaves some cases open. This machine decides them so:
@@ -20,7 +20,7 @@ The paper leaves some cases open. This machine decides them so:
 * Oscillation: when, for the second time in an episode, a move would undo the direction of an earlier one,
   the machine settles at the position with the smallest mean of the whole episode. Between reversals the
   machine moves in one direction along each axis. So an episode ends after a bounded number of loops.
-* A batch that never reports counts as lost (:mod:`rtfilter.adaptive.underway`), so a loop never waits for a
+* A batch that never reports counts as lost (`underway`), so a loop never waits for a
   certain batch. A report that comes after its loop counts in the next one, if its position is there.
 * If the index is built as a whole during a loop, the loop goes on: in rounds all positions meet the old index
   and the new one equally often. But where it settles then, a new episode begins at once.
@@ -33,13 +33,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, NamedTuple
 
-from rtfilter.adaptive.doubt import Doubt
-from rtfilter.adaptive.loop import Loop
+from rtfilter.adaptive.papers.doubt import Doubt
+from rtfilter.adaptive.papers.loop import Loop
+from rtfilter.adaptive.papers.rule import Rule
+from rtfilter.adaptive.papers.samples import P, Tally, smallest
+from rtfilter.adaptive.papers.spaces import Space
+from rtfilter.adaptive.papers.underway import UnderWay
 from rtfilter.adaptive.plans import Shape
-from rtfilter.adaptive.rule import Rule
-from rtfilter.adaptive.samples import P, Tally, smallest
-from rtfilter.adaptive.spaces import Space
-from rtfilter.adaptive.underway import UnderWay
 
 
 class Mode(StrEnum):

@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
+from rtfilter.adaptive.papers.samples import P
 from rtfilter.adaptive.plans import Plan
-from rtfilter.adaptive.samples import P
 
 
 class Space(Protocol[P]):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.eventwise import Event, EventwiseMatcher
-from rtfilter.matchers.ternary import TAKES, Vectors
-from rtfilter.matchers.ternary_trie import TernaryTrie
+from rtfilter.matchers.papers.eventwise import Event, EventwiseMatcher
+from rtfilter.matchers.papers.ternary import TAKES, Vectors
+from rtfilter.matchers.papers.ternary_trie import TernaryTrie
 from rtfilter.predicates.model import Filter
 
 

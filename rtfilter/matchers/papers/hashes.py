@@ -13,7 +13,7 @@ import numpy as np
 from rtfilter.dtypes import IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
-from rtfilter.matchers.eventwise import PredicateMatcher
+from rtfilter.matchers.papers.eventwise import PredicateMatcher
 from rtfilter.matchers.port import Takes
 from rtfilter.predicates.model import Constraint, Filter, Test
 from rtfilter.results import Hits

@@ -12,8 +12,8 @@ from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.eventwise import Event
-from rtfilter.matchers.profiles import (
+from rtfilter.matchers.papers.eventwise import Event
+from rtfilter.matchers.papers.profiles import (
     FIRST,
     Profile,
     ProfileMatcher,

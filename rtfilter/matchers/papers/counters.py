@@ -6,8 +6,8 @@ import threading
 from collections.abc import Hashable
 from typing import ClassVar, Final, Protocol
 
-from rtfilter.matchers.operator_indexes import Collections
-from rtfilter.matchers.relations import StoredFilter
+from rtfilter.matchers.papers.operator_indexes import Collections
+from rtfilter.matchers.papers.relations import StoredFilter
 
 
 class Counters(Protocol):

@@ -23,7 +23,7 @@ from rtfilter.index.kernels.bits import others, put, take, with_room, write_othe
 from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.matchers.layers import LayeredMatcher
-from rtfilter.matchers.rein import Sides
+from rtfilter.matchers.papers.rein import Sides
 from rtfilter.matchers.rows import Found
 
 #: Groups of a side at most, and boxes for each. More take more memory, and less time up to some number.

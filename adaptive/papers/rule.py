@@ -4,7 +4,7 @@ import math
 import operator
 from dataclasses import dataclass
 
-from rtfilter.adaptive.stopping import EarlyStop
+from rtfilter.adaptive.papers.stopping import EarlyStop
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtfilter.matchers.eventwise import Event, EventwiseMatcher
+from rtfilter.matchers.papers.eventwise import Event, EventwiseMatcher
 from rtfilter.matchers.port import Takes
 from rtfilter.predicates.model import Filter
 

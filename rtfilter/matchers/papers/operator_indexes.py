@@ -13,10 +13,10 @@ from math import inf
 from operator import attrgetter
 from typing import Any, Final, Protocol, TypeAlias
 
-from rtfilter.matchers.eventwise import Event
-from rtfilter.matchers.interval_tree import IntervalTree
-from rtfilter.matchers.relations import StoredConstraint
-from rtfilter.matchers.ternary_search_tree import TernarySearchTree
+from rtfilter.matchers.papers.eventwise import Event
+from rtfilter.matchers.papers.interval_tree import IntervalTree
+from rtfilter.matchers.papers.relations import StoredConstraint
+from rtfilter.matchers.papers.ternary_search_tree import TernarySearchTree
 
 Collections: TypeAlias = list[Collection[StoredConstraint]]
 _Same: TypeAlias = dict[

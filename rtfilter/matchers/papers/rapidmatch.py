@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.eventwise import Event, EventwiseMatcher
-from rtfilter.matchers.ternary import ONE, TAKES, ZERO, Vectors, refused
-from rtfilter.matchers.ternary_trie import TernaryTrie
+from rtfilter.matchers.papers.eventwise import Event, EventwiseMatcher
+from rtfilter.matchers.papers.ternary import ONE, TAKES, ZERO, Vectors, refused
+from rtfilter.matchers.papers.ternary_trie import TernaryTrie
 from rtfilter.predicates.model import Filter
 
 MOST: Final = 4

@@ -13,11 +13,11 @@ from itertools import chain
 from typing import Any, Final, Literal
 
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.counters import COUNTERS, Counters
-from rtfilter.matchers.eventwise import Event, EventwiseMatcher
-from rtfilter.matchers.operator_indexes import Collections, ConstraintIndex
+from rtfilter.matchers.papers.counters import COUNTERS, Counters
+from rtfilter.matchers.papers.eventwise import Event, EventwiseMatcher
+from rtfilter.matchers.papers.operator_indexes import Collections, ConstraintIndex
+from rtfilter.matchers.papers.relations import Relations, StoredConstraint
 from rtfilter.matchers.port import Takes
-from rtfilter.matchers.relations import Relations, StoredConstraint
 from rtfilter.predicates.model import Filter
 
 
@@ -33,7 +33,7 @@ class SharedCountingMatcher(EventwiseMatcher):
     counters : {"map", "filters", "stamped"}
         Where counters lie. In a map of each match, which any number of threads may do at once; in the
         filters, which one thread may use, and which the thesis found to take 2/3 of the time; or in arrays
-        with stamps, of each thread. See `rtfilter.matchers.counters`.
+        with stamps, of each thread. See `rtfilter.matchers.papers.counters`.
     share : bool
         Whether equal predicates, filters and constraints are stored once. The thesis expects less memory
         and a small gain of speed. Without it, equal subscriptions count each for itself.

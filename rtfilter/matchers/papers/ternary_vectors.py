@@ -18,8 +18,8 @@ from rtfilter.dtypes import BoolArray, IntArray
 from rtfilter.events.encoding import ALIEN, MISSING
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
-from rtfilter.matchers.eventwise import PredicateMatcher
-from rtfilter.matchers.ternary import STATES, TAKES, Vectors
+from rtfilter.matchers.papers.eventwise import PredicateMatcher
+from rtfilter.matchers.papers.ternary import STATES, TAKES, Vectors
 from rtfilter.predicates.model import Filter
 from rtfilter.results import Hits
 

@@ -13,8 +13,8 @@ from itertools import chain
 from typing import Any, Final
 
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.eventwise import Event
-from rtfilter.matchers.leaf_sets import (
+from rtfilter.matchers.papers.eventwise import Event
+from rtfilter.matchers.papers.leaf_sets import (
     Leaf,
     bits_of,
     common,
@@ -25,7 +25,7 @@ from rtfilter.matchers.leaf_sets import (
     with_number,
     without_number,
 )
-from rtfilter.matchers.profiles import (
+from rtfilter.matchers.papers.profiles import (
     FIRST,
     Profile,
     ProfileMatcher,
@@ -78,7 +78,7 @@ class FilterNode:
 
     @property
     def leaves(self) -> list[Leaf]:
-        """The profiles of each place: of two, and then of the intervals; see `rtfilter.matchers.profiles`."""
+        """The profiles of each place: of two, and then of the intervals; see `profiles`."""
         return self._intervals[1]
 
     def put(self, number: int, values: Values | None, most: float) -> None:

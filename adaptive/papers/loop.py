@@ -2,7 +2,7 @@
 
 **Rounds.** In a round each position is handed out once. Rounds follow each other until the loop ends, also
 while samples are waited for. So no position gets more than its share of the batches, whatever becomes of
-them. A neighbour that is shown to be no better (:mod:`rtfilter.adaptive.stopping`) is left out from then on.
+them. A neighbour that is shown to be no better (`stopping`) is left out from then on.
 
 **Order.** Batch sizes may come in a rhythm, such as 96, 127, 64, 96, ... If the order within a round never
 changed, each position could meet always the same size. So the order is drawn anew for each round. The paper
@@ -10,7 +10,7 @@ changed, each position could meet always the same size. So the order is drawn an
 
 **The end.** A loop ends when no position lacks samples, or earlier by a test. A sample that is lost counts as
 one, but it has no value. A batch that was given up gives a lower bound: see
-:func:`rtfilter.adaptive.samples.compared`. A neighbour without a value of a finished batch is never better,
+`samples.compared`. A neighbour without a value of a finished batch is never better,
 with one exception: if nothing is known of the position itself, the best neighbour of which something is
 known is better.
 """
@@ -19,9 +19,9 @@ import random
 from collections.abc import Mapping
 from typing import Generic, NamedTuple
 
-from rtfilter.adaptive.rule import Rule
-from rtfilter.adaptive.samples import P, Tally, compared
-from rtfilter.adaptive.stopping import EarlyStop
+from rtfilter.adaptive.papers.rule import Rule
+from rtfilter.adaptive.papers.samples import P, Tally, compared
+from rtfilter.adaptive.papers.stopping import EarlyStop
 
 
 class Verdict(NamedTuple):

@@ -9,18 +9,18 @@ import random
 from collections.abc import Callable
 from typing import Generic
 
+from rtfilter.adaptive.papers.probing import Counts, Decision, Probing
+from rtfilter.adaptive.papers.rule import Rule
+from rtfilter.adaptive.papers.samples import P
+from rtfilter.adaptive.papers.spaces import Space
 from rtfilter.adaptive.plans import Shape
-from rtfilter.adaptive.probing import Counts, Decision, Probing
-from rtfilter.adaptive.rule import Rule
-from rtfilter.adaptive.samples import P
-from rtfilter.adaptive.spaces import Space
 
 KEPT = 8
 """Heights of a class whose search is kept; beyond, the one that was not used for longest is forgotten."""
 
 
 class Heights(Generic[P]):
-    """One :class:`~rtfilter.adaptive.probing.Probing` per height, begun when the height is first seen.
+    """One :class:`~rtfilter.adaptive.papers.probing.Probing` per height, begun when the height is first seen.
 
     Parameters
     ----------

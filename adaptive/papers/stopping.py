@@ -37,8 +37,8 @@ level x group, n=256 (in the tests)    688 / 109 / 1.1 %        560 / 64 / 1.3 %
 
 from dataclasses import dataclass
 
-from rtfilter.adaptive.samples import Samples
-from rtfilter.adaptive.student import lower_tail
+from rtfilter.adaptive.papers.samples import Samples
+from rtfilter.adaptive.papers.student import lower_tail
 
 
 @dataclass(frozen=True, slots=True)

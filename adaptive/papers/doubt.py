@@ -22,8 +22,8 @@ from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar
 
 from rtfilter.adaptive.drift import summed
-from rtfilter.adaptive.rule import Rule
-from rtfilter.adaptive.samples import Samples
+from rtfilter.adaptive.papers.rule import Rule
+from rtfilter.adaptive.papers.samples import Samples
 
 P = TypeVar("P", bound=Hashable)
 
