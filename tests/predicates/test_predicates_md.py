@@ -1,4 +1,4 @@
-"""The normative page: every example in it is run, in both notations and through the boxes."""
+"""The normative page: each example of it and of `examples.md` is run, in both notations and through boxes."""
 
 import json
 import re
@@ -17,17 +17,19 @@ from rtfilter.predicates.elements import Elements
 from rtfilter.predicates.parse import parse
 
 PAGE = (Path(__file__).parents[2] / "docs" / "predicates.md").read_text(encoding="utf-8")
+MORE = (Path(__file__).parent / "examples.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```([a-z-]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(kind):
     """Blocks of one kind as lists of (key, text), with the line they are on."""
     params = []
-    for found in BLOCK.finditer(PAGE):
-        if found[1] == kind:
-            line = PAGE.count("\n", 0, found.start()) + 1
-            entries = [tuple(entry.split(": ", 1)) for entry in found[2].splitlines()]
-            params.append(pytest.param(entries, id=f"line {line}"))
+    for name, page in (("page", PAGE), ("examples", MORE)):
+        for found in BLOCK.finditer(page):
+            if found[1] == kind:
+                line = page.count("\n", 0, found.start()) + 1
+                entries = [tuple(entry.split(": ", 1)) for entry in found[2].splitlines()]
+                params.append(pytest.param(entries, id=f"{name}, line {line}"))
     return params
 
 
@@ -160,9 +162,9 @@ def test_every_operator_is_in_the_table():
 
 
 def test_every_block_is_run():
-    kinds = [found[1] for found in BLOCK.finditer(PAGE)]
+    kinds = [found[1] for found in BLOCK.finditer(PAGE + MORE)]
     assert set(kinds) == {"schema", "example", "error", "event-error"}
-    assert len(kinds) == PAGE.count("```") // 2
+    assert len(kinds) == (PAGE + MORE).count("```") // 2
     known = {"schema", "sql", "pattern", "match", "no match", "event", "message"}
     for kind in ("example", "error", "event-error"):
         for block in blocks(kind):
