@@ -222,14 +222,12 @@ def test_the_table_of_limits_has_all_settings_with_their_defaults():
 
 
 def test_the_limits_that_are_fixed_are_those_of_the_code():
-    text = PAGE[PAGE.index("These are fixed:") :]
+    text = PAGE[PAGE.index("These limits are fixed:") :]
     found = dict(re.findall(r"^\| (.*?) \| ([\d,]+)", text, re.MULTILINE))
     assert {name: int(value.replace(",", "")) for name, value in found.items()} == {
         "KiB of a session before CONNECT": patience.STRANGE // 2**10,
-        "frames of these": patience.STRANGE_FRAMES,
-        "connections of one address that have not said who they are; IPv6: of one /64 network": (
-            admission.MOST_STRANGERS
-        ),
+        "frames of a session before CONNECT": patience.STRANGE_FRAMES,
+        "unauthenticated connections of one address, or of one /64 network of IPv6": admission.MOST_STRANGERS,
         "events or subscriptions in a request": bodies.MOST_EVENTS,
         "JSON that is no event: a filter, a subscription, a question": bodies.MOST_DOCUMENT // 2**20,
         "a page of an answer": routes.MOST_OF_A_PAGE,
@@ -239,11 +237,9 @@ def test_the_limits_that_are_fixed_are_those_of_the_code():
         "an idempotency key": pipeline.MOST_KEY,
         "a user's name": authenticate.MOST,
         "filters": pipeline.MOST_FILTERS,
-        "subscriptions of a filter that no box bounds, where `max_unbounded` says no other number": (
-            MAX_UNBOUNDED
-        ),
+        "unbounded subscriptions of a filter, unless `max_unbounded` says another number": MAX_UNBOUNDED,
         "seconds until CONNECT, without the look-up of the user": websocket.CONNECT_WITHIN,
-        "seconds in which a peer takes or sends nothing that it owes": bodies.SILENT,
+        "seconds in which a peer sends or reads nothing that it owes": bodies.SILENT,
     }
     assert f"one second more for each {bodies.SLOWEST:,} bytes" in text
 
