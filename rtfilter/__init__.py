@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from rtfilter.reading import infer_schema, read_events
     from rtfilter.results import Matches, Related
     from rtfilter.subscriptions.loading import BadRule
+    from rtfilter.subscriptions.subscription import Subscription
 else:
     _PLACES = {
         "AsyncFilter": "asynchronous.filter",
@@ -54,6 +55,7 @@ else:
         "Related": "results",
         "Schema": "events.schema",
         "Stream": "matching.stream",
+        "Subscription": "subscriptions.subscription",
         "Tracker": "matching.tracker",
         "Transition": "matching.transitions",
         "Transitions": "matching.transitions",
@@ -86,6 +88,7 @@ __all__ = [
     "Schema",
     "SnapshotError",
     "Stream",
+    "Subscription",
     "Tracker",
     "Transition",
     "Transitions",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf, isnan
 from numbers import Real
 from os import PathLike
@@ -51,6 +51,7 @@ from rtfilter.subscriptions.ids import Name, asked_ids, kind_of, new_ids, one_id
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
 from rtfilter.subscriptions.loading import Load, OnError, require_on_error
 from rtfilter.subscriptions.saved import from_arrays, to_arrays
+from rtfilter.subscriptions.subscription import Subscription
 from rtfilter.subscriptions.tables import Rules, no_list, read_rules, refuse_rows, refuse_twice
 from rtfilter.watch.off import OFF, Off
 
@@ -840,7 +841,7 @@ class EventFilter:
 
         held = self._subscriptions
         (one,) = events_of(_one(self.schema.read(_lone(event)), "explain").at(held.now(held.moment())))
-        return explain(self.predicate(id), one)
+        return explain(self[id].predicate, one)
 
     def explain_batch(
         self, events: object, ids: Id | ArrayLike | Sequence[Name] | None = None, *, limit: int | None = None
@@ -897,7 +898,7 @@ class EventFilter:
         rows = events_of(table.at(self._subscriptions.now(self._subscriptions.moment())))
         for id in wanted:
             try:
-                predicate = self.predicate(id)
+                predicate = self[id].predicate
             except UnknownSubscriptionError:
                 if ids is None:  # removed meanwhile
                     continue
@@ -905,33 +906,25 @@ class EventFilter:
             found.look(id, predicate, rows)
         return found.misses(self.id_type or int)
 
-    def predicate(self, id: Id) -> Predicate:
-        """The predicate of a subscription. Raises `UnknownSubscriptionError`."""
-        with self._road.gate.reading():
-            found = self._subscriptions.predicate(id, self._subscriptions.moment())
-        return Predicate.checked(found.filters, self.schema)
-
-    def metadata(self, id: Id) -> dict[str, Any] | None:
-        """What was given as metadata of a subscription, a new dict; None for none.
+    def __getitem__(self, id: Id) -> Subscription:
+        """Return a subscription: predicate, metadata (a new dict) and expiry.
 
         Raises
         ------
         UnknownSubscriptionError
         """
+        held = self._subscriptions
         with self._road.gate.reading():
-            text = self._subscriptions.metadata(id, self._subscriptions.moment())
-        return None if text is None else json.loads(text)
+            moment = held.moment()
+            predicate, text = held.predicate(id, moment), held.metadata(id, moment)
+            expires = held.deadline(id, moment)
+        metadata = None if text is None else json.loads(text)
+        checked = Predicate.checked(predicate.filters, self.schema)
+        return Subscription(checked, metadata, None if expires == inf else expires)
 
-    def deadline(self, id: Id) -> float | None:
-        """The moment from which on a subscription is gone, in seconds of the clock; None if it stays.
-
-        Raises
-        ------
-        UnknownSubscriptionError
-        """
-        with self._road.gate.reading():
-            deadline = self._subscriptions.deadline(id, self._subscriptions.moment())
-        return None if deadline == inf else deadline
+    def __iter__(self) -> Iterator[Id]:
+        """Iterate over the ids, ascending, of one moment."""
+        return iter(self.ids().tolist())
 
     def stats(self) -> dict[str, Any]:
         """Statistics of the index and its use, JSON-able."""

@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.id is not None:
         arguments.id = asked(arguments.id, target.id_type)
         try:
-            target.predicate(arguments.id)
+            _ = target[arguments.id]
         except UnknownSubscriptionError:
             raise CommandError(
                 f"{arguments.subscriptions}: there is no subscription with the id {arguments.id}"
@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     for number, event in numbers:
         explanation = target.explain(tables.read(event), arguments.id)
-        predicate = target.predicate(arguments.id)
+        predicate = target[arguments.id].predicate
         show(f"event {number} ({event.place(0)}) and subscription {arguments.id}: {predicate}")
         show(str(explanation))
     return 0
@@ -109,7 +109,7 @@ def _table(
     ids = target.ids().tolist() if given.id is None else [given.id]
     if len(ids) > MAX_PAIRS:
         raise CommandError(f"{len(ids):,} subscriptions are more than {MAX_PAIRS:,}; name one with --id")
-    subscriptions = [(id, target.predicate(id)) for id in ids]
+    subscriptions = [(id, target[id].predicate) for id in ids]
     search = MissSearch(given.limit)
     left = MAX_PAIRS // max(len(ids), 1)  # events, or choices of elements
     with progress_bar("pairs", given.progress) as bar:

@@ -286,7 +286,7 @@ def _from_files(arguments: argparse.Namespace) -> tuple[Workload, int]:
     predicates = []
     for id in known.ids().tolist():
         with contextlib.suppress(UnknownSubscriptionError):  # its time to live may end just now
-            predicates.append(known.predicate(id))
+            predicates.append(known[id].predicate)
     rows = []
     for batch in batches:
         table = tables.read(batch)

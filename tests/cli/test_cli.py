@@ -584,9 +584,9 @@ def test_times_to_live_and_metadata_are_in_the_index(files, capsys, form):
     began = time.time()
     assert main(["index", "build", path, "--schema", "schema.json", "--out", "labels.index"]) == 0
     index = EventFilter.load("labels.index")
-    assert began + 3600 <= index.deadline(0) <= time.time() + 3600
-    assert [index.metadata(id) for id in (0, 2, 3)] == [{"to": "a"}, {"to": ["b"]}, None]
-    assert [index.deadline(id) for id in (2, 3)] == [None, None]
+    assert began + 3600 <= index[0].expires <= time.time() + 3600
+    assert [index[id].metadata for id in (0, 2, 3)] == [{"to": "a"}, {"to": ["b"]}, None]
+    assert [index[id].expires for id in (2, 3)] == [None, None]
     time.sleep(max(0.0, began + 0.1 - time.time()))
     assert sorted(index.match({"price": 9.0}).tolist()) == [0, 2, 3]
 

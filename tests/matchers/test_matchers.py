@@ -186,7 +186,7 @@ def test_a_saved_filter_can_be_opened_with_another_matcher(name, other, tmp_path
     events = [{"price": 1.0}, {"price": 5.0, "symbol": "abcdefghij"}, {"symbol": "abcdefghx"}]
     assert [sorted(ids) for ids in loaded.match_batch(events)] == [[0], [1, 3], []]
     assert len(loaded) == 4
-    assert [str(loaded.predicate(id)) for id in (0, 3)] == ["price < 3", "price >= 4.0 AND price <= 6.0"]
+    assert [str(loaded[id].predicate) for id in (0, 3)] == ["price < 3", "price >= 4.0 AND price <= 6.0"]
     loaded.save(tmp_path / "again")
     assert [sorted(ids) for ids in EventFilter.load(tmp_path / "again").match_batch(events)] == [
         [0],
@@ -220,7 +220,7 @@ def test_bounds_reach_matchers_of_constraints():
     )
     events = [{"x": 2.0}, {"x": 7.0, "b": True}, {"b": False}]
     assert [sorted(ids) for ids in filter.match_batch(events)] == [[0, 2, 3], [1, 2], [2]]
-    assert str(filter.predicate(0)) == "x >= 1.0 AND x <= 5.0"
+    assert str(filter[0].predicate) == "x >= 1.0 AND x <= 5.0"
     assert filter.workload(events).tolist() == [2 + 1, 2 + 1, 2]
 
 
@@ -286,7 +286,7 @@ def test_what_a_matcher_leaves_out_is_still_a_subscription(tmp_path):
     other = filter.subscribe("x > 20")
     assert [id in filter for id in (*ids, other)] == [True] * 3
     assert filter.match({"x": 1.5}).tolist() == [1]  # not exact, and no predicate but the box
-    assert str(filter.predicate(0)) == "x >= 20.0 AND x <= 30.0"
+    assert str(filter[0].predicate) == "x >= 20.0 AND x <= 30.0"
     filter.save(tmp_path / "index")
     for matcher in (Inside, "rtree", "hashes", "counting"):
         loaded = EventFilter.load(tmp_path / "index", matcher=matcher)

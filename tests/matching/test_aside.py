@@ -65,7 +65,7 @@ class Meanwhile:
 
 
 def content(filter):
-    predicates = {id: filter.predicate(id) for id in filter.ids().tolist()}
+    predicates = {id: filter[id].predicate for id in filter.ids().tolist()}
     events = random_events(np.random.default_rng(5), 30)
     matches = as_sets(filter.match_batch(events))
     assert matches == subscribers(predicates, [SCHEMA.read(event).row(0) for event in events])

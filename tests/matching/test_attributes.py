@@ -32,7 +32,7 @@ def predicates_of(schema, rng, count):
 
 def require_right(filter, rng):
     events = random_events(rng, 40)
-    predicates = {id: filter.predicate(id) for id in filter.ids().tolist()}
+    predicates = {id: filter[id].predicate for id in filter.ids().tolist()}
     expected = subscribers(predicates, [SCHEMA.read(event).row(0) for event in events])
     assert as_sets(filter.match_batch(events)) == expected
     assert as_sets(filter.stream(events).matches()) == expected

@@ -168,7 +168,7 @@ def test_a_copy_answers_the_same_and_lives_on(copy, matcher, tmp_path):
     expected = {id: parse("x > 0", SCHEMA)} | dict(list(predicates.items())[1:])
     assert batched(events, third) == subscribers(expected, rows)
     assert batched(events, original) == subscribers(predicates, rows)
-    assert str(third.predicate(id)) == "x > 0"
+    assert str(third[id].predicate) == "x > 0"
 
 
 @pytest.mark.parametrize("matcher", EACH)

@@ -67,7 +67,7 @@ def made(rng, count=100, **options):
 
 
 def require_right(filter, seed=5):
-    predicates = {id: filter.predicate(id) for id in filter.ids().tolist()}
+    predicates = {id: filter[id].predicate for id in filter.ids().tolist()}
     events = random_events(np.random.default_rng(seed), 30)
     expected = subscribers(predicates, [SCHEMA.read(event).row(0) for event in events])
     assert as_sets(filter.match_batch(events)) == expected
@@ -102,7 +102,7 @@ def test_moves_between_changes_lose_nothing(seed, controller):
     rng = np.random.default_rng(seed)
     filter = made(rng, controller=controller(), metrics=True)
     labelled = filter.subscribe("x > 1", ttl=1e6, metadata={"a": 1})
-    deadline, version, updates = filter.deadline(labelled), filter.version, 0
+    deadline, version, updates = filter[labelled].expires, filter.version, 0
     for _ in range(3):
         for name in rng.permutation(CANDIDATES):
             moved(filter, str(name))
@@ -115,8 +115,8 @@ def test_moves_between_changes_lose_nothing(seed, controller):
                 change(filter, rng)
             require_right(filter)
             version, updates = filter.version, now
-            if filter.__contains__(labelled) and filter.deadline(labelled) == deadline:
-                assert filter.metadata(labelled) == {"a": 1}
+            if filter.__contains__(labelled) and filter[labelled].expires == deadline:
+                assert filter[labelled].metadata == {"a": 1}
     assert filter._road.control.controller is filter.controller
 
 

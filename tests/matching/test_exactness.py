@@ -205,7 +205,7 @@ def test_copies_keep_exact_ends_and_live_on(matcher, copy, tmp_path):
     events = np.stack([nanoseconds(200, 4)[0], np.zeros(200, np.int64)], axis=1)
     wanted = between(low, high, events[:, 0])
     assert as_sets(filter.match_batch(events)) == wanted
-    assert str(filter.predicate(5)) == f"t >= {low[5]} AND t <= {high[5]}"
+    assert str(filter[5].predicate) == f"t >= {low[5]} AND t <= {high[5]}"
 
     gone = np.arange(0, 150, 3)
     assert filter.unsubscribe_many(gone).all()
@@ -279,7 +279,7 @@ def test_another_matcher_of_boxes_takes_them_as_they_are(monkeypatch, other, tmp
     loaded = EventFilter.load(tmp_path / "saved", matcher=other)
     events = [{"x": x, "s": s} for x in (-6.0, 0.0, 2.0, 6.0) for s in ("a", "ab")]
     assert as_sets(loaded.match_batch(events)) == as_sets(filter.match_batch(events))
-    assert [str(loaded.predicate(id)) for id in range(6)] == [str(filter.predicate(id)) for id in range(6)]
+    assert [str(loaded[id].predicate) for id in range(6)] == [str(filter[id].predicate) for id in range(6)]
 
 
 @pytest.mark.parametrize("other", [None, "split"])

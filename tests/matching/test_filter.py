@@ -91,9 +91,9 @@ def test_arrays_of_bounds():
     assert sorted(filter.match({"a": 1, "b": 9}).tolist()) == [0, 2, 3]
     assert sorted(filter.match({"a": -5, "b": 5}).tolist()) == [1, 2]
     assert filter.match({"b": 5}).tolist() == [2]  # open ends want the attribute, don't care does not
-    assert str(filter.predicate(0)) == "a >= 0.0 AND a <= 1.0 AND b >= 0.0 AND b <= 9.0"
-    assert str(filter.predicate(1)) == "a <= 0.5 AND b >= 5.0"
-    assert str(filter.predicate(2)) == "TRUE"
+    assert str(filter[0].predicate) == "a >= 0.0 AND a <= 1.0 AND b >= 0.0 AND b <= 9.0"
+    assert str(filter[1].predicate) == "a <= 0.5 AND b >= 5.0"
+    assert str(filter[2].predicate) == "TRUE"
     assert "too high by 0.5" in str(filter.explain({"a": 1, "b": 9}, 1))
 
 
@@ -528,7 +528,7 @@ test_any_interleaving = FilterMachine.TestCase
         (lambda f: f.unsubscribe_many([0, 1.5]), TypeError, "integers"),
         (lambda f: f.unsubscribe_many([[0]]), ValueError, "one dimension"),
         (lambda f: f.part(["a"]), TypeError, "integers"),
-        (lambda f: f.predicate(None), UnknownSubscriptionError, "None"),
+        (lambda f: f[None].predicate, UnknownSubscriptionError, "None"),
         (lambda f: f.match(Schema({"x": float, "y": float}).read({"x": 1})), EventError, "another schema"),
         (lambda f: f.stream(Schema({"x": float}).read({"x": 1})), EventError, "another schema"),
         (lambda f: f.match(np.zeros(3)), EventError, "shape"),
@@ -653,7 +653,7 @@ def test_ids_beyond_what_is_given_are_unknown(prices, id):
     assert id not in prices
     assert len(prices.part([id])) == 0
     with pytest.raises(UnknownSubscriptionError):
-        prices.predicate(id)
+        _ = prices[id]
 
 
 def test_when_ids_are_used_up_nothing_changes(prices, tmp_path):

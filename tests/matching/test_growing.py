@@ -299,7 +299,7 @@ class Model:
             self.filter.subscribe_many(sources, ids=ids, ttl=ttl, metadata=notes)
         for id, own, note in zip(ids, ttl, notes, strict=True):
             deadline = None if own is None else self.now + own
-            self.held[id] = self.filter.predicate(id), deadline, note
+            self.held[id] = self.filter[id].predicate, deadline, note
 
     def step(self, what):
         known = sorted(self.held)
@@ -321,7 +321,7 @@ class Model:
                 del self.held[id]
             else:
                 self.filter.update(id, random_predicate(self.rng), ttl=50, metadata={"m": 2})
-                self.held[id] = self.filter.predicate(id), self.now + 50, {"m": 2}
+                self.held[id] = self.filter[id].predicate, self.now + 50, {"m": 2}
 
     def check(self):
         events = random_events(self.rng, 8)
@@ -336,8 +336,8 @@ class Model:
         assert filter.ids().tolist() == sorted(self.held)
         assert len(filter) == len(self.held)
         for id, (predicate, deadline, note) in self.held.items():
-            assert (filter.deadline(id), filter.metadata(id)) == (deadline, note)
-            assert filter.predicate(id) == predicate
+            assert (filter[id].expires, filter[id].metadata) == (deadline, note)
+            assert filter[id].predicate == predicate
             assert filter.explain(events[0], id).matched is (id in expected[0])
 
 

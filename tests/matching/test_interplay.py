@@ -119,7 +119,7 @@ class Interplay(RuleBasedStateMachine):
         self.held = {id: one for id, one in self.held.items() if id not in ended}
         for id in sorted(ended)[:1]:
             try:
-                self.filter.predicate(id)
+                _ = self.filter[id]
             except UnknownSubscriptionError:
                 continue
             raise AssertionError(id)
@@ -138,7 +138,7 @@ class Interplay(RuleBasedStateMachine):
         found = filter.explain_batch(batch, limit=5)
         assert (found.pairs, found.matched) == (len(batch) * len(self.held), sum(map(len, wanted)))
         for id, (predicate, _, metadata) in self.held.items():
-            assert filter.metadata(id) == metadata
+            assert filter[id].metadata == metadata
             for event, ids in zip(batch, wanted, strict=True):
                 assert predicate.matches(event) is (id in ids)
             assert filter.explain(batch[0], id).matched is (id in wanted[0])
@@ -183,7 +183,7 @@ class Interplay(RuleBasedStateMachine):
             loaded = EventFilter.load(place / "filter", clock=lambda: self.now)
             assert as_sets(loaded.match_batch(batch)) == self.wanted(batch)
             for id, (_, deadline, metadata) in self.held.items():
-                assert (loaded.deadline(id), loaded.metadata(id)) == (deadline, metadata)
+                assert (loaded[id].expires, loaded[id].metadata) == (deadline, metadata)
         finally:
             shutil.rmtree(place)
 

@@ -116,8 +116,8 @@ def answers(filter):
     assert len(filter) == len(ids)
     return {
         "ids": ids,
-        "predicates": [str(filter.predicate(id)) for id in ids],
-        "labels": [(filter.deadline(id), filter.metadata(id)) for id in ids],
+        "predicates": [str(filter[id].predicate) for id in ids],
+        "labels": [(filter[id].expires, filter[id].metadata) for id in ids],
         "batch": [sorted(own.tolist()) for own in filter.match_batch(EVENTS)],
         "stream": sorted((row, sorted(own.tolist())) for row, own, _ in filter.stream(EVENTS)),
     }

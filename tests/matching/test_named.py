@@ -96,7 +96,7 @@ def test_another_matcher_takes_the_place_of_one_with_all_subscriptions():
         filter.repack(matcher)
         assert (of(filter)[0], found(filter)) == (matcher["name"], expected)
         assert (len(filter), filter.ids().tolist()) == (5, [0, 1, 2, 3, 9])
-        assert filter.predicate(9) == filled().predicate(9)
+        assert filter[9].predicate == filled()[9].predicate
     assert filter.tree.capacity == (4, 8)
     filter.unsubscribe_many([0, 9])
     assert len(filter) == 3

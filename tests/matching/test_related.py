@@ -87,7 +87,7 @@ def test_many_subscriptions():
     filter = EventFilter(SCHEMA, capacity=(4, 8))
     texts = intervals(150)
     filter.subscribe_many(texts)
-    predicates = {id: filter.predicate(id) for id in range(len(texts))}
+    predicates = {id: filter[id].predicate for id in range(len(texts))}
     for text in [*texts[:12], "x > 3 AND y > 3", "x IN (4, 5) AND y = 9", "x BETWEEN 2 AND 22 AND y > 0"]:
         predicate = Predicate.parse(text, SCHEMA)
         require_right(filter, predicates, predicate)
@@ -245,9 +245,9 @@ def test_patterns_and_predicates_are_taken():
     filter = EventFilter(SCHEMA)
     filter.subscribe({"s": [{"prefix": "a"}]}, id=5)
     assert filter.covering({"s": ["abc"]}).ids.tolist() == [5]
-    assert filter.equal(filter.predicate(5)).ids.tolist() == [5]
-    assert json.loads(json.dumps(filter.predicate(5).to_pattern())) == {"s": [{"prefix": "a"}]}
-    assert filter.predicate(5).cost.boxes == 1
+    assert filter.equal(filter[5].predicate).ids.tolist() == [5]
+    assert json.loads(json.dumps(filter[5].predicate.to_pattern())) == {"s": [{"prefix": "a"}]}
+    assert filter[5].predicate.cost.boxes == 1
     with pytest.raises(PredicateError, match="did you mean 'x'"):
         filter.covering("X < 5")
 

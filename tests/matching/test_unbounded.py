@@ -108,7 +108,7 @@ def test_an_update_counts_what_it_replaces(matcher):
     filter.update(a, "bid < ask")
     with pytest.raises(PredicateError, match="nothing bounds"):
         filter.update(b, "bid < ask")
-    assert str(filter.predicate(b)) == "bid > 1"
+    assert str(filter[b].predicate) == "bid > 1"
     filter.update(a, "bid > 1")
     filter.update(b, "bid < ask")
     assert unbounded(filter) == 1

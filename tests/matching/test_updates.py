@@ -52,7 +52,7 @@ class Model:
         sources = self.drawn(count)
         ids = None if first is None else self.rng.permutation(np.arange(first, first + count))
         names = self.filter.subscribe_many(sources, ids=ids)
-        self.held |= {id: self.filter.predicate(id) for id in names.tolist()}
+        self.held |= {id: self.filter[id].predicate for id in names.tolist()}
 
     def remove(self, ids):
         known = self.filter.unsubscribe_many(ids)
@@ -77,10 +77,10 @@ class Model:
         for id in range(60):
             assert (id in self.filter) == (id in self.held)
             if id in self.held:
-                assert self.filter.predicate(id) == self.held[id]
+                assert self.filter[id].predicate == self.held[id]
             else:
                 with pytest.raises(UnknownSubscriptionError):
-                    self.filter.predicate(id)
+                    _ = self.filter[id]
 
     def settled(self):
         """Nothing is left of a large change."""
@@ -164,10 +164,10 @@ def test_others_change_meanwhile(monkeypatch, tmp_path, matcher, way):
             id = next(ids)
             source = model.drawn(1)[0]
             model.filter.subscribe(source, id)
-            meanwhile[id] = model.filter.predicate(id)
+            meanwhile[id] = model.filter[id].predicate
             if id % 2:
                 model.filter.update(id, "n > 2")
-                meanwhile[id] = model.filter.predicate(id)
+                meanwhile[id] = model.filter[id].predicate
             if id % 3 == 0:
                 assert model.filter.unsubscribe(id)
                 del meanwhile[id]

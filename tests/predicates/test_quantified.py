@@ -372,7 +372,7 @@ def test_a_snapshot_keeps_quantifiers(tmp_path, matcher):
     for again in (EventFilter.load(tmp_path / "snapshot"), filter.part([0, 1, 2])):
         assert sorted(again.match({"tags": ["b", "a"], "x": [6, 7]}).tolist()) == [0, 1]
         assert sorted(again.match({"tags": "b", "x": [6, 4]}).tolist()) == [2]
-        assert str(again.predicate(0)) == "ANY tags = 'a' AND ANY tags = 'b'"
+        assert str(again[0].predicate) == "ANY tags = 'a' AND ANY tags = 'b'"
         again.update(1, "x > 5")
         again.unsubscribe(2)
         assert again.match({"x": [6, 4]}).tolist() == [1]

@@ -21,7 +21,7 @@ def test_only_predicates_that_matching_asks_for_are_kept_as_objects():
     target = EventFilter(PRICES)
     sources = ["price > 1", "symbol LIKE 'a long prefix%'", "symbol LIKE 'another long prefix%'"]
     ids = [target.subscribe(source) for source in sources]
-    assert [target.predicate(id) for id in ids] == [parse(source, PRICES) for source in sources]
+    assert [target[id].predicate for id in ids] == [parse(source, PRICES) for source in sources]
     assert target.match({"price": 2, "symbol": "a long prefix, and more"}).tolist() == ids[:2]
     predicates = target._subscriptions.predicates
     assert not any(gc.is_tracked(predicates.kept(id)) for id in ids)
@@ -109,7 +109,7 @@ def test_two_surrogates_stay_two_characters(source, together, tmp_path):
         rules.subscribe(source, id=1)
     rules.save(tmp_path / "rules")
     for each in (rules, EventFilter.load(tmp_path / "rules")):
-        assert each.predicate(1) == parse(source, PRICES)
+        assert each[1].predicate == parse(source, PRICES)
         for tail in ("", " of more than six bytes"):
             for symbol in (PAIR + tail, "\U00010000" + tail, "\ufb01" + tail):
                 event = {"symbol": symbol, "price": 2.0}

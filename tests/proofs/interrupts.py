@@ -152,7 +152,7 @@ def _state(filter: EventFilter, before: Model, after: Model, interrupted: bool, 
         assert ids == sorted(after), f"{what}: a change was made by half"
         return after
     changed = [id for id in after if id in before and after[id] is not before[id]]
-    made = bool(changed) and str(filter.predicate(changed[0])) == str(after[changed[0]])
+    made = bool(changed) and str(filter[changed[0]].predicate) == str(after[changed[0]])
     return after if made else before
 
 

@@ -18,6 +18,7 @@ from rtfilter.definition import Definition
 from rtfilter.errors import RTFilterError
 from rtfilter.service.backlog import Bounds
 from rtfilter.service.conversation import Conversation, Outbox
+from rtfilter.service.errors import BusyError
 from rtfilter.service.minding import Keeping
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Wish
@@ -298,7 +299,11 @@ class World:
 
     async def check(self):
         self.log.failures.clear()
-        await self.pipeline._store.flush()
+        while True:
+            with suppress(BusyError):  # a commit that was under way may have failed still
+                await self.pipeline._store.flush()
+                break
+            await asyncio.sleep(0)
         truth, deliver = self.truth, self.pipeline.deliver
         truth.read(self.log)
         await self.pipeline.settled(truth.last)

@@ -35,7 +35,7 @@ def test_a_filter_of_0_1_0_answers_and_lives_on(old, tmp_path):
     assert removed.tolist() == [False, False]
     assert old.ids().tolist() == [0, 10, 12, 13, 14, 15]
     assert as_sets(old.match_batch(EVENTS)) == as_sets(old.stream(EVENTS).matches()) == EXPECTED
-    assert {id: str(old.predicate(id)) for id in PREDICATES} == PREDICATES
+    assert {id: str(old[id].predicate) for id in PREDICATES} == PREDICATES
     old.tree.check()
     assert old.tree.capacity == (4, 4)
     assert old.subscribe("price = 2") == 16

@@ -168,7 +168,7 @@ def test_partitions_have_the_same_work(spark, built):
 
 def test_conditions_and_structs_are_read_too(spark, alerts, rows, tmp_path):
     """Strings, disjunctions, and predicates that no box bounds exactly."""
-    conditions = [(id, str(alerts.predicate(id))) for id in alerts.ids().tolist()]
+    conditions = [(id, str(alerts[id].predicate)) for id in alerts.ids().tolist()]
     given = spark.createDataFrame([*conditions, (1000, "price < 1 AND price > 2")], "id int, where string")
     index = build_sharded(given, tmp_path / "index", alerts.schema, shards=3)
     assert len(index) == len(alerts) + 1
@@ -369,7 +369,7 @@ def test_shards_keep_times_to_live_and_metadata(spark, tmp_path):
     found = {}
     for lease in index.route().leases:
         shard = lease.open()
-        found |= {id: (shard.deadline(id), shard.metadata(id)) for id in shard.ids().tolist()}
+        found |= {id: (shard[id].expires, shard[id].metadata) for id in shard.ids().tolist()}
     assert sorted(found) == list(range(31))  # by now the last one is gone
     for id, (deadline, metadata) in found.items():
         assert metadata == ({"n": id} if id % 3 and id < 30 else None)

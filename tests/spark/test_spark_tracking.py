@@ -117,7 +117,7 @@ def test_a_stream_that_goes_on_with_other_subscriptions(spark, folder, tmp_path)
 @pytest.mark.long
 def test_an_index_in_shards_and_what_stays_inside(spark, folder, tmp_path):
     filter, given = line(), list(enumerate(batches(1, seed=4)))
-    rules = [(int(id), str(filter.predicate(id))) for id in filter.ids()]
+    rules = [(int(id), str(filter[id].predicate)) for id in filter.ids()]
     build_sharded(spark.createDataFrame(rules, "id long, where string"), tmp_path / "index", SCHEMA, shards=3)
     tracker = filter.track("vehicle")
     rows = [row for _, batch in given for row in expected(tracker, batch, inside=True)]

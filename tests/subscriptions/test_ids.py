@@ -36,7 +36,7 @@ def test_every_call_takes_and_gives_the_ids_that_were_given(kind, matcher):
     filter, a, b, c = three(kind, matcher=matcher)
     assert filter.ids().tolist() == [a, b, c]
     assert [a in filter, id_of(kind, 9) in filter, len(filter)] == [True, False, 3]
-    assert str(filter.predicate(b)) == "x >= 2"
+    assert str(filter[b].predicate) == "x >= 2"
     assert filter.explain({"x": 1.0}, a).matched
     assert set(filter.match({"x": 2.0}).tolist()) == {a, b}
     events = [{"x": 1.0}, {"x": 0.0}, {"x": 3.0}]
@@ -156,7 +156,7 @@ def test_an_id_of_another_type_is_refused(kind, count):
         with pytest.raises(TypeError):
             filter.part(ids)
         assert ids[0] not in filter
-        for call in (filter.predicate, filter.metadata, lambda id, own=filter: own.update(id, "x > 1")):
+        for call in (filter.__getitem__, lambda id, own=filter: own.update(id, "x > 1")):
             with pytest.raises(UnknownSubscriptionError):
                 call(ids[0])
         assert len(filter) == 3
@@ -211,7 +211,7 @@ def test_a_boolean_is_no_id(boolean):
         with pytest.raises(TypeError, match="ids must be integers, not bool"):
             filter.unsubscribe_many(ids)
     assert boolean not in filter
-    for call in (filter.predicate, filter.metadata, filter.deadline, lambda id: filter.update(id, "x > 1")):
+    for call in (filter.__getitem__, lambda id: filter.update(id, "x > 1")):
         with pytest.raises(UnknownSubscriptionError):
             call(boolean)
     assert filter.version == 1
@@ -264,7 +264,7 @@ def test_the_type_stays_when_all_are_gone(kind, tmp_path):
 def test_an_unknown_text_is_quoted():
     filter, *_ = three(str)
     with pytest.raises(UnknownSubscriptionError, match=r"^there is no subscription 'x'$"):
-        filter.predicate("x")
+        _ = filter["x"]
 
 
 # -- handles ---------------------------------------------------------------------------------------------
@@ -347,7 +347,7 @@ def test_a_part_does_not_keep_room_for_the_handles_of_others():
     assert part._subscriptions.next_id == 2
     assert part.ids().tolist() == ["399", "400"]
     assert part.match({"x": 2.0}).tolist() == ["399"]
-    assert str(part.predicate("400")) == "FALSE"
+    assert str(part["400"].predicate) == "FALSE"
     require_sound(part)
 
 

@@ -63,7 +63,7 @@ def test_who_is_beyond_its_deadline_is_gone_for_all_who_ask(clock, kind, matcher
             assert filter.count([EVENT]).tolist() == [len(matching)]
             assert filter.part([a, b]).ids().tolist() == [id for id in ids if id != c]
             assert held(filter) == 3
-    for call in (filter.predicate, filter.metadata, filter.deadline, lambda id: filter.explain(EVENT, id)):
+    for call in (filter.__getitem__, lambda id: filter.explain(EVENT, id)):
         with pytest.raises(UnknownSubscriptionError):
             call(b)
     for change in ({"predicate": "x > 5"}, {"ttl": 5}, {"metadata": {}}):
@@ -141,7 +141,7 @@ def test_nothing_is_counted_from_a_moment_that_is_none(clock, now):
     for change in (lambda: filter.subscribe("x > 0", ttl=5), lambda: filter.update(id, ttl=5)):
         with pytest.raises(ValueError, match="the clock tells"):
             change()
-    assert (filter.version, filter.deadline(id)) == (1, None)
+    assert (filter.version, filter[id].expires) == (1, None)
 
 
 @pytest.mark.slow
@@ -156,7 +156,7 @@ def test_all_who_ask_hear_the_same_when_a_clock_goes_backwards(clock, kind, seed
         present = set(filter.ids().tolist())
         assert len(filter) == len(present)
         assert {id for id in ids if id in filter} == present
-        assert all(filter.deadline(id) > clock.now for id in present)
+        assert all(filter[id].expires > clock.now for id in present)
         assert set(filter.part(ids).ids().tolist()) == present
         id = ids[rng.integers(30)]
         if id not in present:
@@ -189,7 +189,7 @@ def test_who_is_gone_can_be_subscribed_anew(clock, kind, count, aside, monkeypat
     assert sum(removed for _, removed in told) == count
     assert filter.match(EVENT).tolist() == []
     assert set(filter.match({"x": 6.0}).tolist()) == set(ids)
-    assert filter.deadline(ids[0]) is filter.metadata(ids[0]) is None
+    assert filter[ids[0]].expires is filter[ids[0]].metadata is None
     clock.now += 10**6
     assert len(filter) == held(filter) == count
     require_sound(filter)
@@ -203,12 +203,12 @@ def test_a_subscription_is_renewed_without_touching_the_index(clock, kind):
     for _ in range(5):
         clock.now += 9
         filter.update(id, ttl=10)
-    assert filter.deadline(id) == clock.now + 10
+    assert filter[id].expires == clock.now + 10
     assert filter.match(EVENT).tolist() == [id]
     assert filter.stats()["updates"] == boxes
     assert filter.version == version + 5
     filter.update(id, ttl=None)
-    assert filter.deadline(id) is None
+    assert filter[id].expires is None
     clock.now += 10**9
     assert id in filter
 
@@ -217,14 +217,14 @@ def test_an_update_keeps_what_it_does_not_name(clock):
     filter = EventFilter(SCHEMA, clock=clock)
     id = filter.subscribe("x > 0", ttl=10, metadata={"a": 1})
     filter.update(id, "x > 5")
-    assert (filter.deadline(id), filter.metadata(id)) == (1010.0, {"a": 1})
+    assert (filter[id].expires, filter[id].metadata) == (1010.0, {"a": 1})
     filter.update(id, "FALSE", metadata={"b": 2})
-    assert (filter.deadline(id), filter.metadata(id)) == (1010.0, {"b": 2})
+    assert (filter[id].expires, filter[id].metadata) == (1010.0, {"b": 2})
     filter.update(id, ttl=20)
-    assert (filter.deadline(id), filter.metadata(id)) == (1020.0, {"b": 2})
-    assert str(filter.predicate(id)) == "FALSE"
+    assert (filter[id].expires, filter[id].metadata) == (1020.0, {"b": 2})
+    assert str(filter[id].predicate) == "FALSE"
     filter.update(id, "x > 7", ttl=None, metadata=None)
-    assert (filter.deadline(id), filter.metadata(id)) == (None, None)
+    assert (filter[id].expires, filter[id].metadata) == (None, None)
     with pytest.raises(TypeError, match="nothing to update"):
         filter.update(id)
 
@@ -253,7 +253,7 @@ def test_each_may_have_a_time_of_its_own(clock):
     filter = EventFilter(SCHEMA, clock=clock)
     times = [5, None, timedelta(minutes=1), np.timedelta64(1500, "ms"), np.int64(3), 2.5]
     ids = filter.subscribe_many([[0.0]] * 6, [[9.0]] * 6, ttl=times)
-    assert [filter.deadline(id) for id in ids.tolist()] == [1005.0, None, 1060.0, 1001.5, 1003.0, 1002.5]
+    assert [filter[id].expires for id in ids.tolist()] == [1005.0, None, 1060.0, 1001.5, 1003.0, 1002.5]
 
 
 @pytest.mark.parametrize("copy", ["pickle", "snapshot"])
@@ -272,7 +272,7 @@ def test_copies_keep_the_deadlines(clock, kind, copy, matcher, tmp_path):
     assert set(again.match(EVENT).tolist()) == set(again.ids().tolist()) == set(ids[10:])
     clock.now += 10
     assert set(again.match(EVENT).tolist()) == set(ids[20:])
-    assert again.deadline(ids[30]) == 1031.0
+    assert again[ids[30]].expires == 1031.0
     again.subscribe("x > 0", id=ids[0])
     clock.now += 10**6
     assert len(again) == 2

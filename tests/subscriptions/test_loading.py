@@ -76,10 +76,10 @@ def test_a_load_is_as_if_each_was_added_alone(rows):
     added = together.subscribe_many(sources, ids=ids, ttl=lives, metadata=notes, on_error=bad.append)
     assert [one.row for one in bad] == list(errors)
     assert added.tolist() == [id for row, id in enumerate(ids) if row not in errors]
-    assert {id: together.predicate(id) for id in together.ids()} == {
-        id: alone.predicate(id) for id in alone.ids()
+    assert {id: together[id].predicate for id in together.ids()} == {
+        id: alone[id].predicate for id in alone.ids()
     }
-    assert {id: together.metadata(id) for id in added} == {id: alone.metadata(id) for id in added}
+    assert {id: together[id].metadata for id in added} == {id: alone[id].metadata for id in added}
 
 
 def test_raise_tells_the_first_and_how_many_there_are(rules):
@@ -186,17 +186,17 @@ def test_rules_come_from_tables(kind, rules):
     bad = []
     assert rules.subscribe_many(TABLES[kind](ROWS), on_error=bad.append).tolist() == ["a", "b"]
     assert [(one.row, one.id) for one in bad] == [(2, "c")]
-    assert rules.deadline("a") == 1005.0
-    assert rules.deadline("b") is None
-    assert rules.metadata("a") == {"owner": "ann"}
-    assert rules.metadata("b") is None
+    assert rules["a"].expires == 1005.0
+    assert rules["b"].expires is None
+    assert rules["a"].metadata == {"owner": "ann"}
+    assert rules["b"].metadata is None
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
 def test_rules_expire_at_moments(kind, rules):
     moments = [datetime.fromtimestamp(2000, UTC), None]
     rules.subscribe_many(TABLES[kind]({"rule": ["price > 1", "price > 2"], "expires": moments, "id": [1, 2]}))
-    assert (rules.deadline(1), rules.deadline(2)) == (2000.0, None)
+    assert (rules[1].expires, rules[2].expires) == (2000.0, None)
 
 
 def test_moments_may_be_text_or_seconds_and_past_ones_are_gone(rules):
@@ -207,7 +207,7 @@ def test_moments_may_be_text_or_seconds_and_past_ones_are_gone(rules):
         on_error=bad.append,
     )
     assert [one.row for one in bad] == [3, 4]
-    assert [rules.deadline(id) for id in (0, 1)] == [1200.0, 1300.0]
+    assert [rules[id].expires for id in (0, 1)] == [1200.0, 1300.0]
     assert rules.ids().tolist() == [0, 1]
 
 

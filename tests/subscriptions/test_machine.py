@@ -172,8 +172,8 @@ class LabelMachine(RuleBasedStateMachine):
         assert len(self.filter) == len(alive)
         assert set(self.filter.ids().tolist()) == alive.keys()
         for id, own in alive.items():
-            assert self.filter.predicate(id) == own.predicate
-            assert (self.filter.deadline(id), self.filter.metadata(id)) == (own.deadline, own.note)
+            assert self.filter[id].predicate == own.predicate
+            assert (self.filter[id].expires, self.filter[id].metadata) == (own.deadline, own.note)
         for id in self.model.keys() - alive.keys():
             assert id not in self.filter
         require_sound(self.filter)

@@ -31,15 +31,15 @@ def test_metadata_is_kept_and_saved(kind, matcher, tmp_path):
         filter.part(ids),
         EventFilter.load(tmp_path / "filter", matcher="hashes"),
     ):
-        assert [own.metadata(id) for id in ids] == expected
+        assert [own[id].metadata for id in ids] == expected
         own.update(ids[0], metadata={"x": 2})
         own.update(ids[2], metadata=None)
         own.unsubscribe(ids[3])
         own.subscribe("x > 0", id=ids[3])
-        assert [own.metadata(id) for id in ids] == [{"x": 2}, None, None, None, None, None]
+        assert [own[id].metadata for id in ids] == [{"x": 2}, None, None, None, None, None]
         own.save(tmp_path / "again")
         again = EventFilter.load(tmp_path / "again")
-        assert [again.metadata(id) for id in ids] == [{"x": 2}, None, None, None, None, None]
+        assert [again[id].metadata for id in ids] == [{"x": 2}, None, None, None, None, None]
         own.update(ids[0], metadata=NOTE)
         own.update(ids[2], metadata={"n": 1})
         own.update(ids[3], metadata={"n": 3})
@@ -49,13 +49,13 @@ def test_what_is_given_back_is_a_copy():
     filter, note = EventFilter(SCHEMA), {"a": [1]}
     id = filter.subscribe("x > 0", metadata=note)
     note["a"].append(2)
-    filter.metadata(id)["a"].append(3)
-    assert filter.metadata(id) == {"a": [1]}
+    filter[id].metadata["a"].append(3)
+    assert filter[id].metadata == {"a": [1]}
 
 
 def test_an_unknown_subscription_has_none():
     with pytest.raises(UnknownSubscriptionError):
-        EventFilter(SCHEMA).metadata(3)
+        _ = EventFilter(SCHEMA)[3]
 
 
 @cases(
@@ -82,7 +82,7 @@ def test_what_cannot_be_kept_is_refused(note, error, message):
             call()
     with pytest.raises(error, match=r"^row 1, "):
         filter.subscribe_many(["x > 0"] * 2, metadata=[None, note])
-    assert (len(filter), filter.version, filter.metadata(0)) == (1, 1, {"a": 1})
+    assert (len(filter), filter.version, filter[0].metadata) == (1, 1, {"a": 1})
 
 
 def test_there_is_one_for_each():
@@ -90,3 +90,11 @@ def test_there_is_one_for_each():
         EventFilter(SCHEMA).subscribe_many(["x > 0"] * 2, metadata=[{}])
     with pytest.raises(TypeError, match="metadata has a row for each subscription"):
         EventFilter(SCHEMA).subscribe_many(["x > 0"] * 2, metadata={"a": 1})
+
+
+def test_a_filter_iterates_over_its_ids_and_shows_each_subscription():
+    filter = EventFilter(SCHEMA, ids=str, clock=lambda: 100.0)
+    filter.subscribe("x > 1", "a", ttl=5, metadata={"k": 1})
+    filter.subscribe("x > 2", "b")
+    shown = {id: (str(filter[id].predicate), filter[id].metadata, filter[id].expires) for id in filter}
+    assert shown == {"a": ("x > 1", {"k": 1}, 105.0), "b": ("x > 2", None, None)}
