@@ -943,8 +943,17 @@ class EventFilter:
                 "in_flight_batches": self._road.gate.readers - 1,
                 "misspelt": self._odd.misspelt,
                 "ill_typed": self._odd.ill_typed,
-                "verified": held.verified.stats(),
+                "verified": {**held.verified.stats(), "dearest": self._dearest()},
             }
+
+    def _dearest(self) -> list[dict[str, Any]]:
+        """Return the subscriptions that were verified most often, each with its share of a sample."""
+        held, found = self._subscriptions, []
+        for handle, share in held.verified.dearest():
+            if handle in held:
+                (id,) = held.labels.ids(np.array([handle])).tolist()
+                found.append({"id": id if isinstance(id, int) else str(id), "share": round(share, 3)})
+        return found
 
     # -- keeping -------------------------------------------------------------------------------------
 

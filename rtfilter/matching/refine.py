@@ -27,6 +27,7 @@ from rtfilter.predicates.model import Constraint, Predicate, Quantified, Test
 from rtfilter.predicates.verdicts import places_of, verdicts
 from rtfilter.results import Hits
 from rtfilter.subscriptions.verdict import ASK, NO
+from rtfilter.subscriptions.verified import SAMPLE
 
 if TYPE_CHECKING:
     from rtfilter.subscriptions.checks import Checks
@@ -105,7 +106,7 @@ def refine(
     if hits.exact is None:
         return hits.offsets, hits.ids
     doubtful = (hits.exact == 0).nonzero()[0]
-    candidates = len(doubtful)
+    candidates, slow, ids = len(doubtful), doubtful, hits.ids
     if not candidates:
         return hits.offsets, hits.ids
     begun = perf_counter()
@@ -120,6 +121,8 @@ def refine(
         keep[doubtful] = verdicts != NO
         doubtful = doubtful[verdicts == ASK]
     by_python = len(doubtful)
+    if by_python:
+        slow = doubtful
     if len(doubtful) >= MANY:
         doubtful = _decide_together(hits.ids, owner, doubtful, events, predicates, rows, keep)
     seen, event = -1, {}
@@ -131,7 +134,8 @@ def refine(
         keep[hit] = predicate is not None and predicate.satisfied_by(event)
     hits = hits.only(keep)
     refused = len(keep) - len(hits.ids)
-    predicates.verified.add(candidates, refused, by_python, perf_counter() - begun)
+    some = ids[slow[:: len(slow) // SAMPLE + 1]]
+    predicates.verified.add(candidates, refused, by_python, perf_counter() - begun, some)
     return hits.offsets, hits.ids
 
 

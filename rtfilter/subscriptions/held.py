@@ -184,6 +184,7 @@ class Held(Handles):
             self._checks.forget(handles)
         for handle in handles.tolist():
             self.unmatchable.discard(handle)
+            self.verified.forget(handle)
             self.unbounded.handles.discard(handle)
             self.predicates.remove(handle)
 
