@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BATCH = 10_000
 RANDOM = ("wide", "narrow", "clustered", "dense", "sparse", "equal", "nested", "geo")
-OTHERS = ("bits", "strings")
+OTHERS = ("bits", "strings", "suffixes")
 REAL = ("flights", "weather")
 """With `RANDOM` and `OTHERS`, the names in `rtfilter.replay.workloads.registry`, which is slow to load."""
 EXAMPLES = """\
