@@ -38,7 +38,7 @@ CLAIMED = 0.868
 TENFOLD = 10.0
 """An order of magnitude."""
 FOURFOLD = 4.0
-"""The factor that counts as part of an order of magnitude."""
+"""The factor that counts partly as an order of magnitude."""
 
 OTHER_UNITS = Finding("other units", verdicts.DOES_NOT_APPLY)
 NOT_MEASURED = Finding("not measured", verdicts.DOES_NOT_APPLY)
