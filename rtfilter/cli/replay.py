@@ -124,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rtfilter.predicates.boxes import MAX_UNBOUNDED
     from rtfilter.replay.workloads import WORKLOADS, workload
 
-    # What cannot be is said before the replay, which takes minutes.
+    # Report errors before the replay, which takes minutes.
     if arguments.figure is not None:
         with needed("replay", "--figure"):
             import matplotlib  # noqa: F401
