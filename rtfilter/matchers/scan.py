@@ -26,7 +26,7 @@ from rtfilter.results import Hits
 PAIRS: Final = 1 << 17
 """Pairs of an event and a box that are compared together: one byte each, so that they stay in the cache."""
 FEW: Final = 64
-"""Where one pair in so many is left, the other ends are compared for these pairs alone."""
+"""Pairs per remaining pair from which on the other ends are compared for the remaining pairs alone."""
 STEP: Final = 4
 """Ends after which is counted what is left."""
 BOXES: Final = 4096

@@ -183,7 +183,7 @@ class SplitMatcher:
         assert isinstance(other, SplitMatcher)
         if other._equal is not self._equal:
             updates = self.updates + abs(len(other._equal) - len(self._equal))
-            # Those of the tree are counted there, when it is adopted.
+            # The tree counts its own changes when it is adopted.
             other._updates = updates - self._tree.updates
         self._ids, self._exact, self._several = other._ids, other._exact, other._several
         self._rows, self._updates = other._rows, other._updates

@@ -77,7 +77,7 @@ class TernaryVectorsMatcher(PredicateMatcher):
         rows = len(self._ids)
         self._words = np.concatenate([self._words, np.zeros_like(self._words)], axis=1)
         self._ids = np.concatenate([self._ids, np.full(rows, FREE)])
-        # Those that an interrupt has lost come back.
+        # Rows that an interrupt has lost become free again.
         self._free = np.flatnonzero(self._ids == FREE)[::-1].tolist()
 
     def delete(self, id: int, filter: Filter) -> None:
