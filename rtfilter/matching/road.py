@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from rtfilter.watch.metrics import Metrics
 
 NO_VISITS: Final = np.empty(0, np.int64)
-"""Where nobody asks how many operations a search took."""
+"""The visits of a search whose operations need not be counted."""
 
 
 class Road:
-    """What all batches of a filter share.
+    """The common state of all batches of a filter.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ class Road:
 
     @property
     def _verified_much(self) -> bool:
-        """Whether a filter that grows has verified so many candidates by Python that it looks at once."""
+        """True if a growing filter has verified so many candidates in Python that it may move at once."""
         return self.growing is not None and self.subscriptions.verified.by_python >= VERIFIED
 
     def look(self) -> None:
@@ -243,7 +243,7 @@ def _nothing(moment: float) -> None:
 
 
 class Account:
-    """What the controller will be told of a batch.
+    """The data of a batch that its controller receives.
 
     It is apart from the batch, whose frames, where it was cut short, hold the stream.
 
@@ -273,7 +273,7 @@ class Account:
 
 
 class Batch:
-    """One batch of n events on its road; any thread may step it.
+    """A batch of n events on its road; any thread may step it.
 
     Attributes
     ----------
@@ -293,7 +293,7 @@ class Batch:
         Of its stream, see `Road.watch`, until it is reported.
     """
 
-    # What a batch has that is searched as a whole; `_estimate` sets them for all others.
+    # The values of a batch that is searched as a whole; `_estimate` sets them for all others.
     workload: IntArray | None = None
     order: IntArray | None = None
     cuts: IntArray | None = None
@@ -419,7 +419,7 @@ class Batch:
 
     @property
     def done(self) -> bool:
-        """Whether all groups are done."""
+        """True if all groups are done."""
         return len(self.outcome.groups) == self.group_count
 
 

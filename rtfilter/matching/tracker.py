@@ -42,18 +42,18 @@ if TYPE_CHECKING:
 
 KIND = "rtfilter.tracker"
 MAX_KEYS, MAX_MATCHES = 1_000_000, 100_000_000
-"""What is kept unless more or less is asked for: up to 1 GB."""
+"""The default limits of keys and matches that are kept: up to 1 GB."""
 
 Key = str | Callable[[Any], Hashable] | None
-"""What gives the keys of events: the name of an attribute, a function of an event, or nothing."""
+"""The source of the keys of events: the name of an attribute, a function of an event, or none."""
 
 
 class _Undo(NamedTuple):
-    """How to take back a change of what is kept."""
+    """The data to undo a change of the kept matches."""
 
     keys: Sequence[Hashable]
     lists: Sequence[bytes]
-    """What these keys had before."""
+    """The matches of these keys before the change."""
     gone: list[tuple[Hashable, bytes]]
     """Keys that are dropped, least recently seen first."""
     batches: int
@@ -73,7 +73,7 @@ class _State(NamedTuple):
 
 
 class Tracker:
-    """What events enter, stay inside and leave, key by key; `EventFilter.track` makes one.
+    """The subscriptions that events enter, stay inside and leave, by key; `EventFilter.track` makes one.
 
     Each event is compared with the one of the same key before it, in this batch or an earlier one. A
     subscription is *entered* where it matches and did not match then, *inside* where it matched then, too,

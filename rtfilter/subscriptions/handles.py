@@ -126,7 +126,7 @@ class Handles:
 
     @property
     def claims(self) -> bool:
-        """Whether anything is claimed."""
+        """True if any handle or name is claimed."""
         return len(self.claimed) > 0 or len(self.claimed_names) > 0
 
     def claim(self, handles: IntArray) -> None:

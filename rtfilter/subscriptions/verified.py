@@ -6,7 +6,7 @@ import threading
 
 
 class Verified:
-    """What verifying took so far. Threads may share it.
+    """The work of verification so far. Threads may share it.
 
     Attributes
     ----------
