@@ -192,7 +192,7 @@ class EventFilter:
 
     @property
     def _reader(self) -> JsonReader:
-        """What reads JSON text for the attributes that there are now."""
+        """The reader of JSON text for the present attributes."""
         if self._json is None or self._json.fields is not self.schema.fields:
             from rtfilter.events.json_text import JsonReader
 
@@ -213,7 +213,7 @@ class EventFilter:
 
     @property
     def controller(self) -> Controller:
-        """What chooses the plan of each `stream`."""
+        """The controller that chooses the plan of each `stream`."""
         return self._road.control.controller
 
     @controller.setter
@@ -222,7 +222,7 @@ class EventFilter:
 
     @property
     def metrics(self) -> Metrics | Off:
-        """What is observed; without ``metrics=True``, one that is false and says so when used."""
+        """The metrics; without ``metrics=True``, an object that is false and raises an error when used."""
         return OFF if self._road.metrics is None else self._road.metrics
 
     @metrics.setter
@@ -231,7 +231,7 @@ class EventFilter:
 
     @property
     def takes(self) -> Takes:
-        """What the matcher takes: all subscriptions and events, or some."""
+        """The subscriptions and events that the matcher takes: all, or some."""
         return self._subscriptions.matcher.takes
 
     @property
@@ -726,7 +726,7 @@ class EventFilter:
         return Stream(self._road, *self._road.stream(table, begun, begun if arrival is None else arrival))
 
     def any_match(self, events: object) -> BoolArray:
-        """Whether each event matches any subscription, bool (n,). Cheaper than `match_batch`; no metrics."""
+        """Return whether each event matches any, bool (n,). Faster than `match_batch`; without metrics."""
         moment = self._subscriptions.moment()
         table = self._read(events)
         with self._road.gate.reading(), self._road.turn:
@@ -756,7 +756,7 @@ class EventFilter:
         return workload if table.choices is None else table.choices.sums(workload)
 
     def track(self, key: Key = None, max_keys: int = MAX_KEYS, max_matches: int = MAX_MATCHES) -> Tracker:
-        """What begins and stops to match, key by key: a `Tracker`, whose first events enter all they match.
+        """Return a `Tracker` of what begins and stops to match, by key; the first event of a key enters all.
 
         Parameters
         ----------
@@ -825,7 +825,7 @@ class EventFilter:
     # -- looking inside ------------------------------------------------------------------------------
 
     def explain(self, event: object, id: Id) -> Explanation:
-        """Why an event does or does not match a subscription: each constraint, and by how much it fails.
+        """Explain why an event matches a subscription or not: each constraint, and by how much it fails.
 
         Of lists each filter is told by the elements that satisfy it, or else by those with which the fewest
         constraints fail, and among them those that miss by the least.
@@ -845,7 +845,7 @@ class EventFilter:
     def explain_batch(
         self, events: object, ids: Id | ArrayLike | Sequence[Name] | None = None, *, limit: int | None = None
     ) -> Misses:
-        """Why events do not match subscriptions: a table of the nearest misses.
+        """Explain why events do not match subscriptions, in a table of the nearest misses.
 
         Each pair of an event and a subscription is held against the predicate by itself, without the index,
         which takes about 7 us a pair; other threads match meanwhile.
@@ -912,7 +912,7 @@ class EventFilter:
         return Predicate.checked(found.filters, self.schema)
 
     def metadata(self, id: Id) -> dict[str, Any] | None:
-        """What was given as metadata of a subscription, a new dict; None for none.
+        """Return the metadata of a subscription as a new dict; None if it has none.
 
         Raises
         ------
@@ -964,7 +964,7 @@ class EventFilter:
         snapshot.write(path, KIND, *self._saved())
 
     def _saved(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
-        # Who opens it has a small filter at once as well.
+        # The snapshot of a small filter has a scan: it loads at once, without compiled code.
         small = self._grows and len(self._subscriptions) < WAITED
         meta, arrays = to_arrays(self._updates.copy(SMALL if small else None))
         if self._chooser is not None:
@@ -1025,7 +1025,7 @@ class EventFilter:
         factory = name if name in MATCHERS else state["matcher"]
         held = from_arrays(state["meta"], state["arrays"], factory, state["schema"])
         chooser = _saved_chooser(state["meta"])
-        # What was learnt stays behind.
+        # A copy begins without what the controller has learnt.
         controller = _saved_controller(state["meta"])
         self._configure(held, state["policy"], controller, False, chooser, bool(state["meta"].get("grows")))
 
@@ -1076,7 +1076,7 @@ def _moment(at: Any) -> float:
 
 
 def _lone(event: object) -> object:
-    """One event as a batch, where it is the row of an array."""
+    """Return an event as a batch, if it is the row of an array."""
     return event[np.newaxis] if isinstance(event, np.ndarray) and event.ndim == 1 else event
 
 
@@ -1087,7 +1087,7 @@ def _one(table: EventTable, way: str) -> EventTable:
 
 
 def _count(given: Any) -> int:
-    """How many events or subscriptions were meant by what could not be read: one, if nobody knows."""
+    """Return the number of events or subscriptions in unreadable input: 1 if that is not known."""
     if isinstance(given, str | bytes | Mapping):
         return 1
     with contextlib.suppress(TypeError):

@@ -76,7 +76,7 @@ Constant = bool | int | float | str | Timestamp
 
 
 def is_missing(value: object) -> bool:
-    """Whether a value stands for an absent attribute: None, NaT, pandas NA, or a nested object (a path)."""
+    """Return whether a value means an absent attribute: None, NaT, pandas NA, or a nested object (a path)."""
     if value is None:
         return True
     if type(value) in _ATOMS:
@@ -112,7 +112,7 @@ def number(value: object) -> int | float | None:
 
 
 def is_scalar(value: object) -> TypeGuard[np.ndarray[Any, Any]]:
-    """Whether an array is a single value."""
+    """Return whether an array is a single value."""
     return isinstance(value, np.ndarray) and value.ndim == 0
 
 
@@ -180,7 +180,7 @@ READERS: Final[dict[type, Callable[[object], Constant | None]]] = {
     str: string,
     Timestamp: microseconds,
 }
-"""How to read an event's value for a comparison with a constant of the given exact type."""
+"""The function that reads an event's value for comparison with a constant, by the constant's exact type."""
 
 
 def canonical(value: object) -> Constant | None:
