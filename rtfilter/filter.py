@@ -726,11 +726,11 @@ class EventFilter:
         return Stream(self._road, *self._road.stream(table, begun, begun if arrival is None else arrival))
 
     def any_match(self, events: object) -> BoolArray:
-        """Return whether each event matches any, bool (n,). Faster than `match_batch`; without metrics."""
+        """Return whether each event has a match, bool (n,). Faster than `match_batch`; without metrics."""
         moment = self._subscriptions.moment()
         table = self._read(events)
         with self._road.gate.reading(), self._road.turn:
-            # The first hit might be one that nobody may see.
+            # The first match might be hidden or expired.
             held, now = self._subscriptions, self._subscriptions.now(moment)
             table = held.whole(table)
             unsure = table.choices is not None and (table.choices.partial is not None or held.listed)
@@ -756,7 +756,7 @@ class EventFilter:
         return workload if table.choices is None else table.choices.sums(workload)
 
     def track(self, key: Key = None, max_keys: int = MAX_KEYS, max_matches: int = MAX_MATCHES) -> Tracker:
-        """Return a `Tracker` of what begins and stops to match, by key; the first event of a key enters all.
+        """Return a `Tracker`: it reports by key which matches begin and end; a key's first event enters all.
 
         Parameters
         ----------

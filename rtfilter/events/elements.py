@@ -219,7 +219,7 @@ class _Reader:
             else:
                 continue
             for values, places in inside:
-                if values:  # where nothing of interest is, nothing is chosen
+                if values:  # an element without these attributes gives no choice
                     found.append(Choice(values, {**places, own: index} if self._placed else places))
         if self._distinct and len(found) > 1:
             found = _distinct(found)

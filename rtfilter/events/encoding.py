@@ -46,7 +46,7 @@ IDENTITY_MAX: Final = 2 ** (_SHORT_BITS + 1) - 1
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
-_YEARS: Final = 290_000  # what int64 microseconds can hold, nearly
+_YEARS: Final = 290_000  # nearly the range of int64 microseconds
 _YEAR: Final = re.compile(r"(-?[0-9]+)(-.*)")
 _FAR: Final = re.compile(
     r"([+-][0-9]{6})(-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)Z", re.ASCII

@@ -15,7 +15,7 @@ from rtfilter.index.kernels.select_box import POINT
 
 
 class Version(NamedTuple):
-    """The mark of one content of one tree, different from any other."""
+    """The identity of one content of one tree; no other content has the same."""
 
     state: IntArray  # compared by identity: repacking makes another
     updates: int

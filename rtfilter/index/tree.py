@@ -209,7 +209,7 @@ class RStarTree:
         """
         if other._tree is self._tree:
             return
-        other._former = self._tree  # which takes long to free: that is done where `other` ends
+        other._former = self._tree  # slow to free, so `other` does it when it ends
         changed = abs(int(other._tree.state[layout.LINKS] - self._tree.state[layout.LINKS]))
         other._tree.state[layout.UPDATES] = self.updates + changed
         self._tree = other._tree

@@ -75,7 +75,7 @@ class BoxMatcher(ABC):
         self._rows = Rows.room(64, schema.dimensions)
         self._first: dict[int, int] = {}  # the first row of each id
         self._updates = 0
-        self._several = False  # whether any id has several boxes
+        self._several = False  # True if any id has several boxes
 
     @abstractmethod
     def _alive(self) -> IntArray:

@@ -46,7 +46,7 @@ class SplitMatcher:
         self._tree, self._equal = RTreeMatcher(schema), EqualSides(schema.dimensions)
         self._rows: dict[int, list[int]] = {}  # of the boxes with equalities, by id
         self._ids, self._exact = np.empty(16, np.int64), np.empty(16, np.bool_)  # by row
-        self._several = False  # whether any id has several such boxes
+        self._several = False  # True if any id has several such boxes
         self._updates = 0  # of these boxes
 
     def add(self, filters: Filters) -> None:

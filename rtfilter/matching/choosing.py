@@ -110,7 +110,7 @@ class Choosing:
                 self._keep(searched, streamed)
                 if not self.chooser.observe(len(searched), seconds, batches, streamed) or self.busy:
                     return
-                # A thread that ends with the program: nobody waits for a trial.
+                # A daemon thread: the program does not wait for a trial at its end.
                 self._thread = threading.Thread(target=self.run, name="rtfilter matcher", daemon=True)
                 self._thread.start()
         except RuntimeError:  # a signal handler that came in between, or no more threads

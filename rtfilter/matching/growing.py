@@ -50,7 +50,7 @@ class Growing:
         if self._given_up or self.moving or not self._pays():
             return
         try:
-            # The thread does not keep alive a filter that nobody uses any more.
+            # The thread does not keep alive a filter that is no longer used.
             thread = threading.Thread(target=_move, args=(ref(self),), name="rtfilter grows", daemon=True)
             thread.start()
             self._thread = thread

@@ -118,11 +118,11 @@ class Road:
         """Search a batch, and decide what is found: offsets and handles. The index is held meanwhile."""
         held = self.subscriptions
         searched = asked = events.searched
-        now = None  # where boxes are searched, `refine` looks whether it has to be known
+        now = None  # for a search of boxes, `refine` finds out whether it is needed
         if searched is not events or not held.matcher.takes.boxes:
             now = held.now(moment)
             asked = held.searched(events, now)
-        if self._threads:  # a turn that nobody has to wait for takes time as well
+        if self._threads:  # even a free lock takes time
             hits = held.matcher.match(asked)
         else:
             with self.turn:
@@ -299,7 +299,7 @@ class Batch:
     cuts: IntArray | None = None
     group_count = 1
     end: _End | None = None
-    _groups: Any = None  # what `resume_part` of the matcher takes
+    _groups: Any = None  # the argument of the matcher's `resume_part`
     _error: Exception | None = None
     _closed = False
 

@@ -135,7 +135,7 @@ class Tracker:
         self._apart = None if self._name in (None, *filter.schema.names) else Schema({str(key): str})
         self._lists: OrderedDict[Hashable, bytes] = OrderedDict()  # least recently seen first; see `packed`
         self._held = 0  # matches in all lists
-        self._codes: Codes | None = None  # what lists have in the place of ids that are no integers
+        self._codes: Codes | None = None  # codes in the lists instead of ids that are no integers
         self._undo: _Undo | None = None
         self._gate = Gate(self._recover)
 

@@ -156,7 +156,7 @@ def boxes_of(found: Distinct | Distincts, schema: Schema) -> Boxes:
 
 
 def unbounded(boxes: Boxes, schema: Schema) -> BoolArray:
-    """Return which boxes bound nothing and decide nothing, bool (m,): nearly every event is their candidate.
+    """Return which boxes bound nothing and decide nothing, bool (m,): nearly every event must be verified.
 
     A box that asks for nothing but the presence of attributes is one of them.
     """
@@ -226,7 +226,7 @@ def _filter_boxes(constraints: Iterable[Test], schema: Schema) -> Iterable[Piece
         if isinstance(test, Comparison):
             sharp, follow = False, implied(test)
         else:
-            assert isinstance(test, Constraint)  # what is quantified was lowered
+            assert isinstance(test, Constraint)  # `lowered` leaves no other constraints
             follow = [test]
         for constraint in follow:
             by_name.setdefault(constraint.attribute, []).append(constraint)

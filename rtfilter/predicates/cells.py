@@ -207,7 +207,7 @@ class Space:
 
     def anything(self, key: Key) -> Values:
         """Return all that an attribute or an aspect may be."""
-        if isinstance(key, Aspect):  # who asks about one of texts asks for a text as well
+        if isinstance(key, Aspect):  # an aspect of texts implies that the value is a text
             return Values(self.line(key).all, alien=key.is_partial)
         return Values(self.line(key).all, alien=True, missing=True)
 

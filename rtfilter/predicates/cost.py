@@ -19,7 +19,7 @@ class Cost(NamedTuple):
     checked: bool
     """True if the index finds candidates for it that must be verified."""
     unbounded: bool
-    """True if nothing bounds it, so that nearly every event is a candidate; a filter limits their number."""
+    """True if nothing bounds it: nearly every event must be verified. A filter limits such subscriptions."""
 
 
 def cost_of(predicate: Predicate, schema: Schema) -> Cost:

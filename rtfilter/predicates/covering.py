@@ -151,7 +151,7 @@ def _follows(test: Quantified, own: Filter, of: Predicate, schema: Schema | None
     if test in given:
         return True
     every = [_of_one(one) for one in given if one.quantifier == "all"]
-    known = [all_of(every)] if every else []  # what some element satisfies; of `all` each one
+    known = [all_of(every)] if every else []  # filters that some element satisfies; of `all`, each one
     if test.quantifier == "any":
         known += [all_of([_of_one(one), *every]) for one in given if one.quantifier == "any"]
         known.append(tuple(lowered(own).filters))

@@ -108,7 +108,7 @@ class Elements:
         needed = {name for test in tests if not _is_null(test) for name in test.attributes}
         inside = frozenset(below(self._lists, names))
         fixed = {name: self._row[name] for name in (NOW, *names) if name not in inside and name in self._row}
-        if not nulls & inside:  # what has equal values is one
+        if not nulls & inside:  # choices with equal values count as one
             for one in self._choices(inside, distinct=True):
                 row = Chosen(fixed | one.values, self.every)
                 yield View(row, dict.fromkeys(one.values, one), self)

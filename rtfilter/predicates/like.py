@@ -237,7 +237,7 @@ def _joined(wildcards: list[str]) -> list[str]:
 def _pieces(pattern: str) -> _Pieces:
     found: list[_Piece] = []
     parts: list[tuple[int, list[str]]] = []
-    length, follows = 0, False  # whether a character belongs to the part before it
+    length, follows = 0, False  # follows: a character belongs to the part before it
     for token in _tokens(pattern, "\\"):
         if token is None:
             found.append(_piece(length, parts))

@@ -47,7 +47,7 @@ def lowered(filter: Filter) -> Lowered:
             parts = [[*one, test] for one in parts for test in side] or parts
     used: set[Quantified] = set()
     for test in sorted(quantified, key=_promise):
-        if _root(test.attribute) in taken:  # which element is chosen may depend on the other test
+        if _root(test.attribute) in taken:  # the other test may decide the choice of the element
             continue
         taken.add(_root(test.attribute))
         part: list[list[Test]] = [[own] for own in test.tests]

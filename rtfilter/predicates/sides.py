@@ -60,7 +60,7 @@ def read_side(given: Any, schema: Schema, name: Name) -> Side:
         and given.ndim == 2
         and given.shape[1:] == shape
     ):
-        return Side(given, None)  # what is given most often
+        return Side(given, None)  # the usual case
     columns = _columns(given, name)
     if columns is None:
         array, lost = _array(given, schema, name)

@@ -100,7 +100,7 @@ class PredicateStore:
     def __init__(self) -> None:
         self.ends = EndStore()
         self._changed: dict[int, Kept | None] = {}  # None: removed from what was loaded
-        self._parsed: dict[int, Predicate] = {}  # what matching has asked for
+        self._parsed: dict[int, Predicate] = {}  # those that matching has read
         self.listed: set[int] = set()
         self._loaded = NO_TEXTS
 

@@ -60,7 +60,7 @@ class Changing(Held):
     def change_of(self, added: Filters, removed: IntArray, names: Names | None = None) -> Change:
         """Return the report of a change of handles; added handles stand for `names`, if these differ."""
         own = self.labels.names
-        if own is None or not self._listeners:  # nobody will hear of it: names take long where they are many
+        if own is None or not self._listeners:  # no listener needs the names, which are slow
             return Change(self.version + 1, added, removed)
         new = (own if names is None else names).take(added.ids)
         handles = np.concatenate([added.ids, removed])

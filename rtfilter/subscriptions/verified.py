@@ -20,7 +20,7 @@ class Verified:
     def __init__(self) -> None:
         self.candidates = self.refused = self.by_python = 0
         self.seconds = 0.0
-        self._lock = threading.RLock()  # which a signal handler that matches may take again
+        self._lock = threading.RLock()  # reentrant, because a signal handler may match
 
     def add(self, candidates: int, refused: int, by_python: int, seconds: float) -> None:
         """Count the candidates of a batch, or of a group of a stream."""

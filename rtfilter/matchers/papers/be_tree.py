@@ -47,10 +47,10 @@ NONE: Final = -1
 
 NODE: Final = np.dtype(
     [
-        ("attribute", np.int64),  # whose interval it is; NONE at the root of all
+        ("attribute", np.int64),  # the attribute of the interval; NONE at the root of all
         ("low", np.float64),  # the interval, closed below and open above
         ("high", np.float64),
-        ("cut", np.float64),  # where its halves meet
+        ("cut", np.float64),  # the point at which its halves meet
         ("left", np.int64),  # half, or NONE where it was not cut
         ("right", np.int64),
         ("parent", np.int64),  # the node that it is a half or a partition of

@@ -105,7 +105,7 @@ class OrderedIndex:
 
     def satisfied(self, value: Any) -> Collections:
         """See `OperatorIndex`."""
-        past = self._after != self._equal  # whether constants equal to the value lie before the cut
+        past = self._after != self._equal  # True if constants equal to the value lie before the cut
         cut = bisect_right(self._sorted, (value, inf if past else -inf), key=_PLACE)
         found = self._sorted[cut:] if self._after else self._sorted[:cut]
         return [found] if found else []

@@ -56,7 +56,7 @@ class TernaryVectorsMatcher(PredicateMatcher):
         self._free = list(range(ROOM))[::-1]
         self._used = 0  # no filter was ever in a row from this on
         self._rows: dict[int, list[int]] = {}  # of each id
-        self._several = False  # whether any id has several rows
+        self._several = False  # True if any id has several rows
 
     def insert(self, id: int, filter: Filter) -> None:
         """Put a filter into a free row; it is found once its id is there."""
