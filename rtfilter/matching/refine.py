@@ -40,10 +40,10 @@ MANY: Final = 16
 
 
 class Predicates(Protocol):
-    """What boxes do not tell, by id."""
+    """The data of subscriptions that boxes do not have, by id."""
 
     def visible(self, ids: IntArray, moment: float) -> BoolArray | None:
-        """Which of some ids may be seen at a moment, bool (n,); None for all."""
+        """Return which of some ids are visible at a moment, bool (n,); None for all."""
 
     def now(self, moment: float) -> float:
         """The moment of a batch whose deadlines are held against `moment`."""
@@ -58,7 +58,7 @@ class Predicates(Protocol):
 
     @property
     def checks(self) -> Checks | None:
-        """What is written down of predicates; None where nothing is compiled."""
+        """The compiled constraints of predicates; None if nothing is compiled."""
 
     verified: Verified
     """Counts what is verified."""
@@ -194,7 +194,7 @@ class _Asked:
         self._rows: dict[int, dict[str, object]] = {}
 
     def holds(self, test: Test, rows: IntArray) -> BoolArray:
-        """Whether each of some events satisfies a test, bool (k,)."""
+        """Return whether each of some events satisfies a constraint, bool (k,)."""
         if isinstance(test, Quantified):
             return self._quantified(test, rows)
         if isinstance(test, Comparison) and isinstance(test.right, Now) and self._events.now is not None:
@@ -219,7 +219,7 @@ class _Asked:
         return found
 
     def _accepted(self, test: Constraint, rows: list[int]) -> list[bool]:
-        """Whether a constraint accepts the values in some rows; each different string is asked about once."""
+        """Return whether a constraint accepts the values in some rows; check each different string once."""
         known: dict[object, bool] = {}
         found = []
         for value in self._events.values(test.attribute, rows):

@@ -17,7 +17,7 @@ DEAREST: Final = 10
 
 
 class Verified:
-    """What verifying took so far. Threads may share it.
+    """The work of verification so far. Threads may share it.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Verified:
         self.candidates = self.refused = self.by_python = 0
         self.seconds = 0.0
         self._sampled: Counter[int] = Counter()
-        self._lock = threading.RLock()  # which a signal handler that matches may take again
+        self._lock = threading.RLock()  # reentrant, because a signal handler may match
 
     def add(self, candidates: int, refused: int, by_python: int, seconds: float, some: IntArray) -> None:
         """Count the candidates of a batch, or of a group of a stream; `some` are handles of the slowest."""
