@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.description = (
         "Replay bursts of events against subscriptions that come and go, and report mean response times.\n"
-        f"Workloads of random subscriptions: {', '.join(RANDOM)}, {', '.join(OTHERS)};\n"
+        f"Workloads of random subscriptions: {', '.join(RANDOM)},\n{', '.join(OTHERS)};\n"
         f"of data about New York in 2013, which need the extra replay: {', '.join(REAL)}.\n"
         "Interrupted, it writes the results of the bursts so far."
     )

@@ -21,7 +21,7 @@ SCHEMA = Schema({"host": str, "file": str})
 NODES, SITES, DOMAINS, FILES = 200, 500, 40, 100_000
 ENDINGS = ("jpg", "png", "parquet", "csv", "JSON")
 KINDS = (0.3, 0.5, 0.2)
-"""Shares of the rules on the site and domain of a host, the end of a file, and a whole host in either case."""
+"""Shares of the rules on the site and domain of a host, the end of a file, and a host in either case."""
 
 
 @dataclass(frozen=True)
