@@ -15,7 +15,7 @@ import sqlalchemy
 from served import ADMIN, ANN, BOB, CARL, SCHEMA, events, pairs, publish, served, subscribe
 
 from rtfilter import EventFilter, Schema
-from rtfilter.adaptive.papers.climbing import FixedPlan
+from rtfilter.adaptive import FixedPlan
 from rtfilter.definition import Definition
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.service import match, minding, reading, snapshots, writing
