@@ -286,15 +286,16 @@ def test_a_body_has_a_least_rate(size, kept):
 
 
 @pytest.mark.parametrize(
-    ("event", "count", "beside"),
+    ("kind", "body", "beside"),
     [
-        (b'{"price": 1}\n', 5_000, False),
-        (b'{"price": 1}\n', 50_000, True),
-        (b'{"price": [1, 2]}\n', 1_000, True),
+        (bodies.JSON, b'{"price": 1}\n' * 5_000, False),
+        (bodies.JSON, b'{"price": 1}\n' * 50_000, True),
+        (bodies.JSON, b'{"price": [1, 2]}', True),
+        (bodies.ARROW, b"\xff", True),
     ],
 )
-def test_bodies_that_take_long_are_read_beside_the_loop(event, count, beside):
-    assert bodies.takes_long(event * count) == beside
+def test_bodies_that_take_long_are_read_beside_the_loop(kind, body, beside):
+    assert bodies.takes_long(kind, body) == beside
 
 
 def test_the_parts_of_a_body_are_limited_together():
