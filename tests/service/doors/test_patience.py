@@ -385,11 +385,36 @@ def test_a_peer_that_sends_much_is_parsed_in_turns(server, monkeypatch):
     monkeypatch.setattr(rounds, "TURN", 0.0)
     joined = []
     plain = rounds.Rounds.join
-    monkeypatch.setattr(rounds.Rounds, "join", lambda self, go_on: joined.append(1) or plain(self, go_on))
+    monkeypatch.setattr(rounds.Rounds, "join", lambda *given: joined.append(1) or plain(*given))
     body = b'{"symbol": "%s"}' % (b"x" * 90_000)
     answer = server.ask("POST", "/filters/default/events", body, kind="application/json")
     assert answer.status == 202
     assert len(joined) > 90_000 // patience.PIECE / 2
+
+
+def test_requests_that_come_together_begin_at_turns(server, monkeypatch):
+    """So many connections with many requests each are no more work in a round than one request."""
+    running, most = [], []
+    plain = rounds.Rounds._next
+
+    def noted(self):
+        running.clear()
+        plain(self)
+
+    begin = patience.HttpToolsProtocol._start_asgi_task
+    monkeypatch.setattr(rounds.Rounds, "_next", noted)
+    monkeypatch.setattr(
+        patience.HttpToolsProtocol,
+        "_start_asgi_task",
+        lambda *given: running.append(1) or most.append(len(running)) or begin(*given),
+    )
+    asked = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 5
+    with ExitStack() as links:
+        for _ in range(5):
+            link = links.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+            link.sendall(asked)
+        until(lambda: len(most) == 25)
+    assert max(most) == 1
 
 
 def test_bodies_of_one_user_have_room_in_order(monkeypatch):
