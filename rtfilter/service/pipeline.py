@@ -398,8 +398,8 @@ class Pipeline:
             assert entry.subscription is not None
             self.deliver.end(position, entry.at, entry.filter, entry.user, entry.subscription, reason)
 
-    def _progress(self, whole: bool) -> Progress:
-        found = self.deliver.progress(self._match.settled, whole)
+    def _progress(self, anew: bool) -> Progress:
+        found = self.deliver.progress(self._match.settled, anew)
         if found.settled is not None:
             self._minder.written = found.settled
         return found
