@@ -15,7 +15,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.http11 import Request
 from websockets.protocol import State
 
-from rtfilter.service.doors.admission import Strangers
+from rtfilter.service.doors.admission import Strangers, nobody
 from rtfilter.service.doors.problems import HeadersError, MalformedError, told
 from rtfilter.service.errors import ServiceError
 from rtfilter.service.measures import Door, Measures
@@ -274,10 +274,6 @@ class Http(HttpToolsProtocol):
         self.loop.call_later(SILENT, self._look)
 
 
-def nobody() -> None:
-    """Of a peer that is not counted."""
-
-
 def _address(peer: Http | Sessions) -> str:
     """The address of a peer; a socket of this machine has none."""
     return peer.client[0] if peer.client else ""
@@ -287,7 +283,7 @@ def _admitted(peer: Http | Sessions, door: Door) -> Callable[[], object]:
     """Count a peer; returns what to call once it is known. One too many is cut off."""
     if peer.client is None:  # a socket of this machine has no address
         return nobody
-    known = peer._strangers.come(peer.client[0])
+    known = peer._strangers.come_over_http(peer.client[0])
     if known is None:
         peer._measures.refuse(door, "limit")
         peer.transport.abort()

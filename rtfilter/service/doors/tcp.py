@@ -116,7 +116,7 @@ class _Peer:
         writer: asyncio.StreamWriter,
         most_bytes: int,
         patience: Patience,
-        known: Callable[[], None],
+        known: Callable[[], object],
     ) -> None:
         self.conversation = conversation
         self._turn, self._known = conversation.turn, known
