@@ -166,13 +166,15 @@ class Http(HttpToolsProtocol):
                 self._take_turn()
                 break
         self._rest, self.flow.held = bytes(rest), bool(self.pipeline) or self._waits
+        if self.flow.held:
+            self.flow.pause_reading()
 
     def _go_on(self) -> None:
         """Parse more: it has its turn, or what others waited for is answered."""
         self._waits = self.flow.held = False
         if self._counted and not self.transport.is_closing():
-            self._parse()
             self.flow.resume_reading()
+            self._parse()  # which pauses where a body waits to be taken
 
     def _start_asgi_task(self, *given: Any) -> None:
         self._rounds.join(partial(super()._start_asgi_task, *given), _address(self))

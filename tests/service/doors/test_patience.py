@@ -417,6 +417,24 @@ def test_requests_that_come_together_begin_at_turns(server, monkeypatch):
     assert max(most) == 1
 
 
+def test_a_body_that_waits_for_room_is_not_read(server):
+    begun = HEAD + b"Content-Type: application/x-ndjson\r\n" + CHUNKED
+    with ExitStack() as links:
+        first, second = (
+            links.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+            for _ in range(2)
+        )
+        first.sendall(begun)
+        until(lambda: server.pipeline.measures.connections["http"] >= 2)
+        second.sendall(begun)
+        second.settimeout(0.5)
+        sent = 0
+        with suppress(TimeoutError, ConnectionError):
+            while sent < ENDLESS:
+                sent += second.send(b"8000\r\n" + b"\n" * 2**15 + b"\r\n")
+    assert sent < ENDLESS
+
+
 def test_bodies_of_one_user_have_room_in_order(monkeypatch):
     async def run():
         rooms = bodies.Rooms(10)
