@@ -446,24 +446,26 @@ class Deliver:
         size = sum(backlog.bytes for backlog in backlogs)
         return Waiting(sum(sizes), max(sizes, default=0), size, oldest)
 
-    def progress(self, settled: int, whole: bool) -> Progress:
+    def progress(self, settled: int, anew: bool) -> Progress:
         """What is to be written now.
 
         Parameters
         ----------
         settled : int
             As of `Progress`, at this moment.
-        whole : bool
-            Of all users. Without it, of some, and of the others with the next ones: so it is never long.
-            Only the last of such a round says what was settled when the round began.
+        anew : bool
+            Whether the round is to have all that has changed until now.
+
+        It is of some users, and the next ones are of the others: so it is never long. Only the last of such a
+        round says what was settled when the round began, or was begun anew.
         """
         if self._given is not None:
             self._durable = self._given
-        if whole or not self._round:
+        if anew or not self._round:
             self._round, self._of_round = self._round | self._changed, settled
             self._changed.clear()
             self._part = max(FEWEST, -(-len(self._round) // MOST_PARTS))
-        users = list(self._round if whole else self._next_users())
+        users = list(self._next_users())
         before, self._unwritten = self._unwritten, Progress(None)
         rows = {(row.user, row.number): row for row in before.rows}
         gone, marks = list(before.gone), {}

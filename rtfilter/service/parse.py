@@ -44,13 +44,14 @@ def readable(bodies: list[bytes], whole: bool = False) -> list[Any]:
 
 def parts(events: Sequence[Any]) -> list[tuple[int, int]]:
     """First row, and the row after the last one, of parts that are read together. There is at least one."""
-    if len(events) <= LISTED or not any(map(_has_list, events)):
+    if len(events) <= LISTED or not any(map(has_list, events)):
         return [(0, len(events))]
     return [(first, min(first + LISTED, len(events))) for first in range(0, len(events), LISTED)]
 
 
-def _has_list(value: object) -> bool:
-    return isinstance(value, list) or (isinstance(value, dict) and any(map(_has_list, value.values())))
+def has_list(value: object) -> bool:
+    """Whether an event, or a part of one, has a list: then it may take long to read."""
+    return isinstance(value, list) or (isinstance(value, dict) and any(map(has_list, value.values())))
 
 
 class Parsed(NamedTuple):
@@ -184,17 +185,16 @@ class Parse:
             for event in events:
                 self._hook(event)
         try:
-            several = parts(events)
-            return self._schema.read(events) if len(several) == 1 else self._read_parts(events, several)
+            return self._listed(events) if any(map(has_list, events)) else self._schema.read(events)
         except EventError as error:
             if lone:
                 error.row = None
                 error.show_row()
             raise
 
-    def _read_parts(self, events: Sequence[dict[str, Any]], several: list[tuple[int, int]]) -> Listed:
+    def _listed(self, events: Sequence[dict[str, Any]]) -> Listed:
         odd: dict[str, Oddity] = {}
-        for first, after in several:
+        for first, after in parts(events):
             try:
                 found = self._schema.read(events[first:after]).odd
             except EventError as error:

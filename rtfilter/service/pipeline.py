@@ -186,7 +186,7 @@ class Pipeline:
         self._beside = ThreadPoolExecutor(2, "rtfilter-beside")
         self._database = ThreadPoolExecutor(4, "rtfilter-database")  # apart: it may hang
         self._queries = ThreadPoolExecutor(1, "rtfilter-query")  # part by part, and nobody else waits
-        self._queries_of, self._matches_of = OneEach(), OneEach()
+        self._queries_of, self._matches_of, self._lists_of = OneEach(), OneEach(), OneEach()
         self._minder = Minder(
             log,
             self._store,
@@ -398,8 +398,8 @@ class Pipeline:
             assert entry.subscription is not None
             self.deliver.end(position, entry.at, entry.filter, entry.user, entry.subscription, reason)
 
-    def _progress(self, whole: bool) -> Progress:
-        found = self.deliver.progress(self._match.settled, whole)
+    def _progress(self, anew: bool) -> Progress:
+        found = self.deliver.progress(self._match.settled, anew)
         if found.settled is not None:
             self._minder.written = found.settled
         return found
@@ -784,7 +784,8 @@ class Pipeline:
                 count, last = 4 * count, found[-1].id
             return found, True
 
-        return await self.ask(look)
+        async with self._lists_of.one(who.user):
+            return await self.ask(look)
 
     async def replace(self, who: Identity, id: int, wish: Wish) -> float | None:
         """Replace a subscription as a whole; what it matched before is still delivered.

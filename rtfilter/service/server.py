@@ -165,7 +165,7 @@ async def _serve(
         metrics.registry.register(Counts(pipeline))
         _require_users(settings, there=not pipeline.users.open)
         await _add_default(pipeline, definition)
-        strangers = Strangers()
+        strangers = Strangers(settings.proxies)
         tcp_port, sessions = None, await stack.enter_async_context(AsyncExitStack())
         if framed is not None:
             tcp_port = framed.getsockname()[1]
@@ -355,7 +355,8 @@ def _config(app: Any, settings: Settings, pipeline: Pipeline, strangers: Strange
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=settings.trusted_proxies,
         timeout_graceful_shutdown=int(END_WITHIN),
         ssl_certfile=settings.certificate,
         ssl_keyfile=None if settings.certificate_key is None else str(settings.certificate_key),

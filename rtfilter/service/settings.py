@@ -7,10 +7,19 @@ import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rtfilter.service.backlog import Bounds, Policy
@@ -22,6 +31,16 @@ from rtfilter.service.minding import Keeping
 def _named_place(given: object) -> object:
     if given == "":
         raise ValueError("an empty text is no path; write . for this folder")
+    return given
+
+
+def _addresses(given: str) -> str:
+    for one in filter(None, given.split(",")):
+        try:
+            ip_network(one.strip())
+        except ValueError:
+            wrong = f"{one.strip()!r} is no address and no network; give such as 127.0.0.1,10.0.0.0/8"
+            raise ValueError(wrong) from None
     return given
 
 
@@ -53,6 +72,8 @@ class Settings(BaseSettings):
         Where sessions over TCP are, if at all.
     certificate, certificate_key : Path or None
         For TLS, as PEM.
+    trusted_proxies : str or None
+        Addresses and networks, separated by commas, of proxies whose header X-Forwarded-For is believed.
     durability : "process" or "power"
         What the loss of which an answer survives.
     body, frame : int
@@ -86,6 +107,7 @@ class Settings(BaseSettings):
     tcp_port: Port | None = None
     certificate: Place | None = None
     certificate_key: Place | None = None
+    trusted_proxies: Annotated[str, AfterValidator(_addresses)] | None = None
     durability: Literal["process", "power"] = "process"
     body: Count = 16 * 2**20
     frame: Annotated[int, Field(ge=4096, le=2**30)] = 2**20
@@ -122,6 +144,11 @@ class Settings(BaseSettings):
     def loopback(self) -> bool:
         """Whether only this machine can reach the server."""
         return is_loopback(self.host)
+
+    @property
+    def proxies(self) -> list[IPv4Network | IPv6Network]:
+        """Those of `trusted_proxies`."""
+        return [ip_network(one.strip()) for one in (self.trusted_proxies or "").split(",") if one]
 
     @property
     def url(self) -> str:

@@ -20,7 +20,7 @@ from rtfilter.definition import Definition
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.service import match, minding, reading, snapshots, writing
 from rtfilter.service.backlog import Bounds, Policy
-from rtfilter.service.deliver import Deliver, Found, Owned, Part
+from rtfilter.service.deliver import FEWEST, Deliver, Found, Owned, Part
 from rtfilter.service.errors import (
     BusyError,
     ConflictError,
@@ -1508,3 +1508,25 @@ def test_several_events_are_searched_beside_the_event_loop_where_they_may_match_
     assert [index.is_quick(count) for count in (1, 2, 3)] == [True, True, False]
     index.pace = 1.0
     assert not index.is_quick(1)
+
+
+def test_the_progress_of_all_users_is_written_in_parts(tmp_path, monkeypatch):
+    most, plain = [], Log.commit
+
+    def noted(log, requests, progress=None):
+        if progress is not None:
+            most.append(len(progress.marks))
+        return plain(log, requests, progress)
+
+    async def script(pipeline):
+        for number in range(2 * FEWEST):
+            await subscribe(pipeline, "price > 0", Identity(f"u{number}", frozenset({Role.SUBSCRIBER})))
+        monkeypatch.setattr(Log, "commit", noted)
+        monkeypatch.setattr(minding, "TICK", 3600.0)  # nothing else is written meanwhile
+        (place,) = await publish(pipeline, 1)
+        await pipeline._store.flush()
+        assert pipeline._log.settled == place
+        assert sum(most) >= 2 * FEWEST
+
+    served(tmp_path, script)
+    assert max(most) == FEWEST

@@ -35,8 +35,6 @@ ROOM_WITHIN: Final = 20.0
 """Seconds that a request waits for room: a peer of which nothing is read is closed after 30."""
 LARGE: Final = 256 * 2**10
 """Bytes from which a body is read beside the event loop."""
-LARGE_LISTS: Final = 8 * 2**10
-"""The same of a body with lists, whose events may each stand for a thousand."""
 _T = TypeVar("_T")
 
 
@@ -190,12 +188,12 @@ async def table(request: Request, parse: Parse) -> EventTable | Listed:
 async def _beside_if_large(read: Callable[..., _T], request: Request, parse: Parse) -> _T:
     body = request.state.body
     given = media_type(request), body, parse, request.app.state.limits.nesting
-    return await asyncio.to_thread(read, *given) if takes_long(body) else read(*given)
+    return await asyncio.to_thread(read, *given) if takes_long(*given[:2]) else read(*given)
 
 
-def takes_long(body: bytes) -> bool:
-    """Whether reading a body would keep the event loop from others."""
-    return len(body) >= (LARGE_LISTS if b"[" in body else LARGE)
+def takes_long(kind: str, body: bytes) -> bool:
+    """Whether reading a body would keep the event loop from others: an event with lists may be a thousand."""
+    return len(body) >= LARGE or kind == ARROW or b"[" in body
 
 
 def _events(kind: str, body: bytes, parse: Parse, nesting: int) -> Parsed:

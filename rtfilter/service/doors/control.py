@@ -21,7 +21,7 @@ from rtfilter.service.doors.routes import After, Id, IdempotencyKey, Limit, Limi
 from rtfilter.service.errors import RequestError, TooLargeError, UnknownError
 from rtfilter.service.measures import Measures
 from rtfilter.service.nesting import require_shallow
-from rtfilter.service.records import Wish
+from rtfilter.service.records import Subscription, Wish, shown
 from rtfilter.service.roles import Role
 
 _LINES: Final = '{"where": "price > 100"}\n{"where": "price < 10", "digest": 60}\n'
@@ -156,12 +156,15 @@ async def list_subscriptions(
     everyone: Annotated[bool, Query(description="Of all users; for admins.")] = False,
     after: After = 0,
     limit: Limit = 100,
-) -> models.SubscriptionsShown:
+) -> Response:
     """The user's own subscriptions, by id."""
     found, more = await pipeline.subscriptions(who, filter, after, limit, user, everyone)
     link = routes.link(request, found[-1].id) if more else None
-    shown = [models.SubscriptionShown.of(one) for one in found]
-    return models.SubscriptionsShown(subscriptions=shown, next=link)
+    return Response(await asyncio.to_thread(_page, found, link), media_type=JSON)
+
+
+def _page(found: Sequence[Subscription], link: str | None) -> bytes:
+    return msgspec.json.encode({"subscriptions": list(map(shown, found)), "next": link})
 
 
 async def show_subscription(id: Id, who: Who, pipeline: Served) -> models.SubscriptionShown:
@@ -208,7 +211,12 @@ def doors() -> APIRouter:
         },
         openapi_extra=_BODY,
     )
-    add("/subscriptions", list_subscriptions, methods=["GET"])
+    add(
+        "/subscriptions",
+        list_subscriptions,
+        methods=["GET"],
+        responses={200: {"model": models.SubscriptionsShown}},
+    )
     add("/subscriptions/{id}", show_subscription, methods=["GET"])
     add("/subscriptions/{id}", replace, methods=["PUT"])
     add("/subscriptions/{id}", unsubscribe, methods=["DELETE"], status_code=204, response_class=Response)

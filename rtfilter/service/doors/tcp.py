@@ -116,7 +116,7 @@ class _Peer:
         writer: asyncio.StreamWriter,
         most_bytes: int,
         patience: Patience,
-        known: Callable[[], None],
+        known: Callable[[], object],
     ) -> None:
         self.conversation = conversation
         self._turn, self._known = conversation.turn, known
@@ -125,7 +125,7 @@ class _Peer:
         self._left, self._since = patience.connect, 0.0  # until CONNECT, at a time of the loop's clock
         self._timer: asyncio.TimerHandle | None = None
         conversation.straight = self._straight
-        conversation.address = str((writer.get_extra_info("peername") or [""])[0])
+        conversation.address = self._turn.address = str((writer.get_extra_info("peername") or [""])[0])
         keep_alive(writer.get_extra_info("socket"), patience.write)
 
     def end(self, why: ServiceError | None = None) -> None:
