@@ -1,4 +1,4 @@
-"""What a client says in a session, and what it is answered: the same for every door that has directives.
+"""The session of a client: its messages and their answers, the same for every door that has directives.
 
 A message is a JSON object with a ``directive`` and what it needs; a ``tag``, where there is one, comes back
 with the answer, which is CONNECTED, ACK or ERROR. Deliveries are EVENT, DIGEST and ENDED. They are numbered
@@ -96,7 +96,7 @@ class Outbox:
         """Of all that wait."""
 
     def qsize(self) -> int:
-        """How many wait."""
+        """Return the number of messages that wait."""
         return len(self._waiting)
 
     def put_nowait(self, message: bytes | None) -> None:
@@ -123,7 +123,7 @@ class Outbox:
 
 
 class Conversation:
-    """One session. Its door sends what `unsent` gives, in order, until it finds None; says `sent` after each
+    """A session. Its door sends what `unsent` gives, in order, until it finds None; says `sent` after each
     of these; and calls `lost` in the end.
 
     Parameters
@@ -250,7 +250,7 @@ class Conversation:
         return deliveries[:count] if sizes[0] < self._pipeline.message - BESIDE else []
 
     def _emitted(self, one: Delivery, now: float) -> list[bytes]:
-        """One message; several, which are sent together, where there are more ids than one takes."""
+        """Return the messages of a delivery, to be sent together: several if one cannot take all ids."""
         number, ids = self._next(), one.subscriptions
         sending = self._note(one.position, now)
         if one.ended is not None:
@@ -282,7 +282,7 @@ class Conversation:
         return self._number
 
     def _note(self, position: int, now: float) -> Sending:
-        """One is sent now, and again when it is not acknowledged; returns what is to be said beside it."""
+        """Note that a delivery is sent, and plan its redelivery; return what to send beside it."""
         assert self.who is not None
         sending = self._pipeline.deliver.note_sent(self.who.user, position)
         again = now + self._pipeline.keeping.redeliver * 2 ** min(sending.before, MOST_AGAIN)
@@ -485,7 +485,7 @@ class Conversation:
         return len(unsent)
 
     def _follow(self, message: Message) -> None:
-        """What comes after the answer."""
+        """Do what follows an answer."""
         if isinstance(message, Ready):
             assert self.who is not None
             self._pipeline.deliver.begin(self.who.user, self)
@@ -577,7 +577,7 @@ def _positions(due: _Due) -> Sequence[int]:
 
 
 def _those_of(due: _Due, needed: Container[int]) -> _Due | None:
-    """What is needed of it, if anything."""
+    """Return the needed part of `due`, or None."""
     left = [position for position in _positions(due) if position in needed]
     return left[0] if left and isinstance(due, int) else left or None
 

@@ -50,7 +50,7 @@ def parts(events: Sequence[Any]) -> list[tuple[int, int]]:
 
 
 def has_list(value: object) -> bool:
-    """Whether an event, or a part of one, has a list: then it may take long to read."""
+    """Return whether an event, or a part of one, has a list: then it may take long to read."""
     return isinstance(value, list) or (isinstance(value, dict) and any(map(has_list, value.values())))
 
 
@@ -69,7 +69,7 @@ class Parsed(NamedTuple):
 
 
 def hints_of(odd: Sequence[Oddity], events: int) -> list[str]:
-    """What is odd about so many events, as answers have it."""
+    """Return hints about the odd events of so many, as answers have them."""
     return [f"event {one.row}: {one}" if events > 1 else str(one) for one in odd[:MOST_HINTS]]
 
 
@@ -79,7 +79,7 @@ def with_hints(answer: dict[str, Any], hints: list[str]) -> dict[str, Any]:
 
 
 def report(reasons: Explanation, odd: Sequence[Oddity]) -> list[str]:
-    """Why a subscription matches an event or not, in lines; misspelt names of the event come last."""
+    """Explain in lines why a subscription matches an event or not; misspelt names of the event come last."""
     hints = (f"hint: {one}" for one in odd[:MOST_HINTS] if one.misspelt)
     return [*str(reasons).splitlines(), *hints]
 
@@ -228,7 +228,7 @@ class Parse:
 
 
 def _is_plain(kind: Any) -> bool:
-    """Whether a column of an Arrow type is read as its objects would be, and faster."""
+    """Return whether a column of an Arrow type is read as its objects would be, and faster."""
     types = sys.modules["pyarrow"].types  # whoever has such a table has imported it
     plain = types.is_boolean, types.is_integer, types.is_floating, types.is_string, types.is_large_string
     return any(is_one(kind) for is_one in plain)

@@ -14,7 +14,7 @@ TURN: Final = 0.004
 
 
 class Rounds:
-    """Those who have more to do than one turn takes. One of them goes on in each round of the event loop.
+    """Peers with more work than one turn takes. One of them goes on in each round of the event loop.
 
     So a thousand peers that are at work take no more of a round than one of them. Addresses take turns, too:
     the many peers of one delay the few of another by a round.
@@ -66,7 +66,7 @@ class Turn:
 
     @property
     def over(self) -> bool:
-        """Whether others are to come now."""
+        """True if others are to come now."""
         return perf_counter() >= self._end
 
     async def pause(self) -> None:
@@ -83,5 +83,5 @@ class OneEach:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def one(self, user: str) -> asyncio.Lock:
-        """What a piece of work of a user holds while it is done."""
+        """Return the lock that a piece of a user's work holds while it is done."""
         return self._locks.setdefault(user, asyncio.Lock())

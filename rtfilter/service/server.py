@@ -39,8 +39,8 @@ from rtfilter.service.doors import tcp
 from rtfilter.service.doors.admission import Strangers
 from rtfilter.service.doors.http import application
 from rtfilter.service.doors.metrics import Counts, FilterMetrics
-from rtfilter.service.doors.patience import Http, Sessions
 from rtfilter.service.doors.routes import Limits
+from rtfilter.service.doors.timeouts import Http, Sessions
 from rtfilter.service.errors import ConflictError
 from rtfilter.service.logs import configure
 from rtfilter.service.messages import DEFAULT
@@ -280,7 +280,7 @@ def _unusable(settings: Settings, error: SQLAlchemyError) -> DataError:
 
 
 def _alone(log: Log, holding: Hold) -> bool:
-    """Whether no other server has the database, as far as is known; takes its lock where it was lost."""
+    """Return whether no other server seems to have the database; takes its lock again if it was lost."""
     try:
         holding.take()  # in vain for a while where the lost connection still has it: so the log tells
         return log.mine()
@@ -454,7 +454,7 @@ async def _watch_others(alone: Callable[[], bool], server: _Server) -> None:
 
 
 def _identity(file: Path) -> tuple[int, int] | None:
-    """Which file has the name."""
+    """Return the device and inode of the file of a name, or None."""
     try:
         found = file.stat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What the server is told: by flags of ``rtfilter serve``, by variables ``RTFILTER_...``, or by a file."""
+"""The settings of the server: flags of ``rtfilter serve``, variables ``RTFILTER_...``, or a file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from rtfilter.service.backlog import Bounds, Policy
 from rtfilter.service.databases import postgresql
 from rtfilter.service.doors.admission import is_loopback
-from rtfilter.service.minding import Keeping
+from rtfilter.service.upkeep import Keeping
 
 
 def _named_place(given: object) -> object:
@@ -54,11 +54,11 @@ _BOUNDS, _KEEPING = Bounds(), Keeping()
 
 
 class SettingsError(ValueError):
-    """What the server is told does not do."""
+    """The settings of the server are wrong."""
 
 
 class Settings(BaseSettings):
-    """What the server is told.
+    """The settings of the server.
 
     Attributes
     ----------
@@ -142,12 +142,12 @@ class Settings(BaseSettings):
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can reach the server."""
+        """True if only this machine can reach the server."""
         return is_loopback(self.host)
 
     @property
     def proxies(self) -> list[IPv4Network | IPv6Network]:
-        """Those of `trusted_proxies`."""
+        """The networks of `trusted_proxies`."""
         return [ip_network(one.strip()) for one in (self.trusted_proxies or "").split(",") if one]
 
     @property
@@ -169,7 +169,7 @@ class Settings(BaseSettings):
 
     @property
     def keeping(self) -> Keeping:
-        """How long what is kept."""
+        """The times that the server keeps things."""
         return Keeping(self.retention, self.redeliver)
 
 
@@ -224,7 +224,7 @@ def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _variable(name: str) -> bool:
-    """Whether the environment has a setting."""
+    """Return whether the environment has a setting."""
     return bool(os.environ.get(f"RTFILTER_{name.upper()}"))
 
 
@@ -237,7 +237,7 @@ def _origin(name: str, flags: Mapping[str, Any], kept: Mapping[str, Any]) -> str
 
 
 def _read(file: Path | None) -> dict[str, Any]:
-    """What a file says."""
+    """Return the settings of a file."""
     if file is None:
         return {}
     try:

@@ -247,7 +247,7 @@ class Store:
 
     @property
     def _hurries(self) -> bool:
-        """Whether somebody waits for the last part of a round."""
+        """Return whether somebody waits for the last part of a round."""
         return any(one.user is None for one in self._flushes)
 
     def _written(self) -> list[_Flush]:

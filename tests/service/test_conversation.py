@@ -12,8 +12,8 @@ from served import ANN, BOB, CARL, events, publish, served, subscribe
 from rtfilter.service.access import Access, Limits
 from rtfilter.service.backlog import Bounds
 from rtfilter.service.conversation import MOST_UNSENT, UNSENT_BYTES, Conversation
-from rtfilter.service.minding import Keeping
 from rtfilter.service.records import Wish
+from rtfilter.service.upkeep import Keeping
 from rtfilter.session import TABLE, Directive, State
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
@@ -465,7 +465,7 @@ def test_events_with_lists_are_read_beside_the_event_loop(tmp_path, monkeypatch)
         return to_thread(work, *given)
 
     monkeypatch.setattr(asyncio, "to_thread", noted)
-    monkeypatch.setattr("rtfilter.service.minding.CHECKPOINT", 1e9)
+    monkeypatch.setattr("rtfilter.service.upkeep.CHECKPOINT", 1e9)
 
     async def script(pipeline):
         session = await connected(pipeline, "carl")

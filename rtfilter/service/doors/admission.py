@@ -1,4 +1,4 @@
-"""Who may come in: names and tokens of users; no pages of other hosts; few at a time who say no name."""
+"""The admission of clients: users by name or token, no pages of other hosts, few strangers at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rtfilter.service.authenticate import Authenticate
-from rtfilter.service.doors.problems import HostError, OriginError, told
+from rtfilter.service.doors.problems import HostError, OriginError, describe
 from rtfilter.service.errors import NotAuthenticatedError
 from rtfilter.service.measures import Measures
 from rtfilter.service.roles import Identity
@@ -27,7 +27,7 @@ HOW: Final = "say who you are: curl --user NAME:PASSWORD, or the header Authoriz
 
 
 async def identity(users: Authenticate, request: Request) -> Identity:
-    """Who asks, by the header Authorization. Raises `NotAuthenticatedError`."""
+    """Return the identity of a request, by its header Authorization. Raises `NotAuthenticatedError`."""
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     match scheme.lower():
         case "bearer":
@@ -42,7 +42,7 @@ async def identity(users: Authenticate, request: Request) -> Identity:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address is this machine's own, for itself."""
+    """Return whether a name or an address is this machine's own, for itself."""
     host = bare(host).rstrip(".").lower()
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -127,7 +127,7 @@ class Gate:
                 self._check(Headers(scope=scope))
             except (HostError, OriginError) as error:
                 self._measures.refuse("http", error.kind)
-                await told(error).response()(scope, receive, send)
+                await describe(error).response()(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 

@@ -81,7 +81,7 @@ class Rooms:
 
 
 class _Room:
-    """What is left for a user, and who waits for it."""
+    """The bytes that are left for a user, and the requests that wait for them."""
 
     def __init__(self, left: int) -> None:
         self._left = left
@@ -150,7 +150,7 @@ def media_type(request: Request) -> str:
 
 
 def wants_arrow(request: Request) -> bool:
-    """Whether a stream of Arrow's is asked for, and not just anything."""
+    """Return whether a request asks for a stream of Arrow's, and not just for anything."""
     accepted = request.headers.get("accept", "").split(",")
     return any(one.partition(";")[0].strip().lower() == ARROW for one in accepted) and arrow.is_there()
 
@@ -192,7 +192,7 @@ async def _beside_if_large(read: Callable[..., _T], request: Request, parse: Par
 
 
 def takes_long(kind: str, body: bytes) -> bool:
-    """Whether reading a body would keep the event loop from others: an event with lists may be a thousand."""
+    """Return whether reading a body would block the event loop: an event with lists may be a thousand."""
     return len(body) >= LARGE or kind == ARROW or b"[" in body
 
 
@@ -214,7 +214,7 @@ def _table(kind: str, body: bytes, parse: Parse, nesting: int) -> EventTable | L
 
 
 def _is_lines(kind: str, body: bytes, nesting: int) -> bool:
-    """Whether a body is JSON lines; otherwise it is JSON. It is looked at before anything is built of it."""
+    """Return whether a body is JSON lines; otherwise it is JSON. Its depth is checked before it is read."""
     if kind == JSON:
         require_shallow(body, nesting)
         return False

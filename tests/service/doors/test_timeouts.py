@@ -14,7 +14,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from rtfilter.service import rounds
-from rtfilter.service.doors import admission, bodies, patience
+from rtfilter.service.doors import admission, bodies, timeouts
 from rtfilter.service.doors.problems import SilentError
 from rtfilter.service.errors import BusyError, TooLargeError
 from service.running import running
@@ -45,7 +45,7 @@ HEAD = b"POST /filters/default/events HTTP/1.1\r\nHost: localhost\r\nAuthorizati
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(patience, "SILENT", SILENT)
+        patch.setattr(timeouts, "SILENT", SILENT)
         with running(tmp_path_factory.mktemp("hasty")) as server:
             yield server
 
@@ -249,7 +249,7 @@ def test_trailers_are_no_headers(server):
 
 
 def test_a_request_has_so_many_headers(server):
-    most = GET + b"x:y\r\n" * (patience.MOST_LINES - 1)
+    most = GET + b"x:y\r\n" * (timeouts.MOST_LINES - 1)
     assert asked(server, most + b"\r\n")[0] == b"HTTP/1.1 200 OK"
     first, got = asked(server, most + b"x:y\r\n\r\n")
     assert first == b"HTTP/1.1 431 Request Header Fields Too Large"
@@ -314,7 +314,7 @@ def test_the_parts_of_a_body_are_limited_together():
 
 @pytest.mark.parametrize("state", [State.CLOSING, State.CLOSED])
 def test_a_session_that_its_peer_has_begun_to_end_ends_with_the_server(state):
-    session = object.__new__(patience.Sessions)
+    session = object.__new__(timeouts.Sessions)
     session.handshake_complete, session.close_sent = True, False
     session.ping_timer = session.pong_timer = None
     session.queue, closed = asyncio.Queue(), []
@@ -389,7 +389,7 @@ def test_a_peer_that_sends_much_is_parsed_in_turns(server, monkeypatch):
     body = b'{"symbol": "%s"}' % (b"x" * 90_000)
     answer = server.ask("POST", "/filters/default/events", body, kind="application/json")
     assert answer.status == 202
-    assert len(joined) > 90_000 // patience.PIECE / 2
+    assert len(joined) > 90_000 // timeouts.PIECE / 2
 
 
 def test_requests_that_come_together_begin_at_turns(server, monkeypatch):
@@ -401,10 +401,10 @@ def test_requests_that_come_together_begin_at_turns(server, monkeypatch):
         running.clear()
         plain(self)
 
-    begin = patience.HttpToolsProtocol._start_asgi_task
+    begin = timeouts.HttpToolsProtocol._start_asgi_task
     monkeypatch.setattr(rounds.Rounds, "_next", noted)
     monkeypatch.setattr(
-        patience.HttpToolsProtocol,
+        timeouts.HttpToolsProtocol,
         "_start_asgi_task",
         lambda *given: running.append(1) or most.append(len(running)) or begin(*given),
     )

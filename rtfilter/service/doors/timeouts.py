@@ -1,4 +1,4 @@
-"""What uvicorn leaves open: peers have bounds before it is known who they are, and idle ones are closed."""
+"""The limits that uvicorn lacks: peers have bounds before they are known, and idle ones are closed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from websockets.http11 import Request
 from websockets.protocol import State
 
 from rtfilter.service.doors.admission import Strangers, nobody
-from rtfilter.service.doors.problems import HeadersError, MalformedError, told
+from rtfilter.service.doors.problems import HeadersError, MalformedError, describe
 from rtfilter.service.errors import ServiceError
 from rtfilter.service.measures import Door, Measures
 from rtfilter.service.rounds import Rounds, Turn
@@ -244,14 +244,14 @@ class Http(HttpToolsProtocol):
         if self._answering():
             self.transport.close()
             return
-        document = told(error).response()
+        document = describe(error).response()
         head = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nconnection: close\r\n"
         lines = b"".join(b"%s: %s\r\n" % one for one in document.raw_headers)
         self.transport.write(head.encode() + lines + b"\r\n" + bytes(document.body))
         self.transport.close()
 
     def _answering(self) -> bool:
-        """Whether another answer has begun, or is to come first."""
+        """Return whether another answer has begun, or is to come first."""
         cycle = self.cycle
         if cycle is None:
             return False
