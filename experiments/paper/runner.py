@@ -204,12 +204,12 @@ def picture(experiment: Experiment, setting: Setting, rows: Sequence[Row], out: 
 
 def show(experiment: Experiment, setting: Setting, rows: Sequence[Row]) -> str:
     """The tables and claims of an experiment as text."""
-    claims = [line for claim in experiment.claims(rows) for line in told(claim)]
+    claims = [line for claim in experiment.claims(rows) for line in claim_lines(claim)]
     heading = f"{experiment.name}, {experiment.title}: {setting.title}"
     return "\n".join([heading, "=" * len(heading), experiment.text(rows), "", *claims, ""])
 
 
-def told(claim: Claim) -> list[str]:
+def claim_lines(claim: Claim) -> list[str]:
     """A claim as text: what the paper says, and what was found in units and in time."""
     paper = f" (the paper: {claim.paper})" if claim.paper else ""
     return [

@@ -291,7 +291,7 @@ class Held(Handles):
             raise UnknownSubscriptionError(id)
         return None if self.labels.metadata is None else self.labels.metadata.get(handle)
 
-    def deadline(self, id: object, moment: float = -inf) -> float:
+    def expires(self, id: object, moment: float = -inf) -> float:
         """The deadline of a subscription, inf if it has none. Raises `UnknownSubscriptionError`."""
         handle = self.handle(id, moment)
         if handle < 0:

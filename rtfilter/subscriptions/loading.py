@@ -1,4 +1,4 @@
-"""Loads: many rules at once, of which those that cannot be used are told, and the rest is taken."""
+"""Loads: many subscriptions at once. Those that cannot be used are reported, and the rest is added."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class BadSubscription(NamedTuple):
     """Its place in the load, from 0; -1 in a frame of Spark, whose rows have none."""
     id: Any
     """The id that was given; None without one."""
-    rule: Any
-    """As it was given."""
+    where: Any
+    """The condition, as it was given."""
     error: Exception
     """The error: `PredicateError`, `ValueError` or `TypeError`."""
 
@@ -47,7 +47,7 @@ class BadSubscription(NamedTuple):
 
     @property
     def position(self) -> int | None:
-        """The place in the text of the rule, from 0, if there is one."""
+        """The place in the text of the condition, from 0, if there is one."""
         return getattr(self.error, "position", None)
 
     def __str__(self) -> str:
@@ -131,7 +131,7 @@ class Load:
         for row, id in enumerate(ids):
             try:
                 if cell(id) is None:
-                    raise ValueError("this rule has no id; give each one")
+                    raise ValueError("this subscription has no id; give each one")
                 if isinstance(id, Integral) and not isinstance(id, bool | np.bool_):
                     own: type = int
                     if not 0 <= int(id) <= LAST_ID:
@@ -238,7 +238,7 @@ class Load:
             logging.getLogger("rtfilter").warning(
                 "%s of %s left out; on_error=list.append tells all. The first: %s",
                 f"{len(new):,}",
-                numbered(len(self._rules), "rule"),
+                numbered(len(self._rules), "subscription"),
                 first,
             )
         else:
@@ -278,5 +278,5 @@ def _moment(expires: object) -> float:
             return value
     found = microseconds(expires)
     if found is None:
-        raise ValueError(f"a rule expires at a moment or at seconds since 1970, not {shown(expires)}")
+        raise ValueError(f"a subscription expires at a moment or at seconds since 1970, not {shown(expires)}")
     return found / 1e6

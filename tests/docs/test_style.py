@@ -45,7 +45,7 @@ def sentences(page: str) -> list[str]:
     return [one for part in parts for one in re.split(r"(?<=[.!?:;])\s+", part) if one]
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])  # which grows
 def test_a_page_is_within_its_budget(page):
     assert words(prose(page)) <= BUDGETS.get(page, BUDGET)
 

@@ -3,6 +3,7 @@
 `TO_MEASURE` names the results that are not yet so. Measure them again, and take them from there.
 """
 
+import ast
 import json
 import subprocess
 from collections.abc import Mapping
@@ -74,8 +75,27 @@ def _judged_otherwise(experiment: str, revision: str) -> bool:
     """Whether an experiment is judged by other code now than at a revision."""
     if experiment not in JUDGES:
         return False
-    files = (str(REPORT.parent / name) for name in (VERDICTS, JUDGES[experiment]))
-    return bool(_git("diff", "--name-only", revision, "--", *files))
+    for name in (VERDICTS, JUDGES[experiment]):
+        run = subprocess.run(
+            ["git", "show", f"{revision}:experiments/{name}"], cwd=REPORT, capture_output=True, timeout=30
+        )
+        now = (REPORT.parent / name).read_bytes()
+        if run.returncode or _code(run.stdout) != _code(now):
+            return True
+    return False
+
+
+def _code(text: bytes) -> str:
+    """The code of a file, without docstrings and comments, which judge nothing."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            node.body = [one for one in body if not _is_text(one)]
+    return ast.dump(tree)
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def wrong(kept, history):
@@ -120,8 +140,8 @@ def test_what_is_wrong_with_revisions(history, revisions, reason):
 
 
 def test_what_is_older_than_its_thresholds_is_wrong(history):
-    changed = _git("log", "-1", "--format=%H", "--", str(REPORT.parent / JUDGES["newer"]))[0]
-    kept = {"experiment": "newer", "machine": {"revision": f"{changed}~1"}, "rows": []}
+    added = _git("log", "--diff-filter=A", "--format=%H", "--", str(REPORT.parent / JUDGES["newer"]))[-1]
+    kept = {"experiment": "newer", "machine": {"revision": f"{added}~1"}, "rows": []}
     assert wrong(kept, history) == "older than what judges it"
     assert wrong({**kept, "experiment": "times"}, history) == ""  # which nothing judges
 
@@ -135,3 +155,8 @@ def test_a_process_keeps_the_revision_that_it_began_with(monkeypatch):
 def test_every_experiment_of_a_paper_has_its_judge():
     assert set(MODULES) - {"times"} == set(JUDGES)  # `times` has no claims
     assert all((REPORT.parent / name).is_file() for name in (VERDICTS, *JUDGES.values()))
+
+
+def test_docstrings_and_comments_judge_nothing():
+    assert _code(b'"""Old."""\nLEAST = 3  # of ten\n') == _code(b'"""New."""\nLEAST = 3\n')
+    assert _code(b"LEAST = 3\n") != _code(b"LEAST = 4\n")

@@ -33,7 +33,7 @@ def test_bad_rules_are_told_and_the_rest_is_taken(rules):
     added = rules.subscribe_many(sources, ids=list("abcdef"), on_error=bad.append)
     assert added.tolist() == ["a", "c"]
     assert set(rules.ids()) == {"a", "c"}
-    assert [(one.row, one.id, one.rule) for one in bad] == [
+    assert [(one.row, one.id, one.where) for one in bad] == [
         (1, "b", "prise > 1"),
         (3, "d", "price > 'a'"),
         (4, "e", "price >"),
@@ -94,7 +94,7 @@ def test_skip_says_so_in_the_log(rules, caplog):
     with caplog.at_level(logging.WARNING, "rtfilter"):
         assert rules.subscribe_many(["price > 1", "price >"], on_error="skip").tolist() == [0]
     assert caplog.messages[0].startswith(
-        "1 of 2 rules left out; on_error=list.append tells all. The first: row 1,"
+        "1 of 2 subscriptions left out; on_error=list.append tells all. The first: row 1,"
     )
 
 
@@ -349,7 +349,7 @@ def test_floats_as_ids_tell_how_to_make_integers(rules):
     rules.subscribe_many(table, on_error=bad.append)
     assert [one.reason for one in bad] == [
         "an id is an integer, text or a UUID, not 1.0; int(id) makes one",
-        "this rule has no id; give each one",
+        "this subscription has no id; give each one",
     ]
 
 
