@@ -255,10 +255,10 @@ class MatcherChooser(Recorder):
         self._count = 0  # subscriptions at the last round
         self._mix: dict[_Class, float] = {}  # share of the time by class, at the last round
         self._alarm = False
-        self._again = 0.0  # what must have been matched for the next round
+        self._again = 0.0  # `_matched` at which the next round begins
         self._gradual, self._build = True, 0.0  # of the matcher in use
         self._barred: dict[str, int] = {}  # subscriptions with which a candidate could not be tried
-        self._left_at: dict[str, int] = {}  # how often a matcher was left
+        self._left_at: dict[str, int] = {}  # the number of times that a matcher was left
         self._verdicts: dict[str, Entry] = {}
         self._why = "the first candidate; nothing was tried yet"
 

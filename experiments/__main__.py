@@ -14,7 +14,7 @@ from experiments.paper.papers import MODULES
 
 
 class Experiment(NamedTuple):
-    """One experiment.
+    """An experiment of the command line.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Experiment(NamedTuple):
 
     @property
     def goes_on(self) -> bool:
-        """Whether it goes on where it was interrupted, when it is run again."""
+        """True if an interrupted run continues where it stopped."""
         long = ("paper.", "service.", "contest.", "ruler.")
         return self.module.startswith(long) or self.module in MODULES.values()
 
@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
         again = shlex.join(["python", "-m", "experiments", given.name, *given.arguments])
         how = "goes on from here" if EXPERIMENTS[given.name].goes_on else "begins again"
         print(f"{given.name}: interrupted; {again} {how}", file=sys.stderr)
-        return 130  # what a shell reports for SIGINT
+        return 130  # the status that a shell reports for SIGINT
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package in ("", "experiments", "rtfilter"):

@@ -102,7 +102,7 @@ class Drawn(Workload):
         return self.chosen[rows]
 
     def events(self, start: int, count: int) -> Any:
-        """Those of `source`."""
+        """Return events of `source`."""
         return self.source.events(start, count)
 
 
@@ -168,7 +168,7 @@ def process(program: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def running(child: subprocess.Popen[bytes]) -> bool:
-    """Whether a process still runs after a moment."""
+    """Return whether a process still runs after a moment."""
     try:
         child.wait(timeout=0.2)
     except subprocess.TimeoutExpired:

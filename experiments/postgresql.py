@@ -14,13 +14,13 @@ from typing import Any
 
 
 def program(name: str) -> str | None:
-    """Where a program of PostgreSQL is: on Debian servers lie beside the path."""
+    """Return the path of a PostgreSQL program, or None. Debian's servers lie outside the PATH."""
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     return shutil.which(name) or next((str(path / name) for path in places if (path / name).exists()), None)
 
 
 def here() -> bool:
-    """Whether it is installed."""
+    """Return whether PostgreSQL is installed."""
     return all(program(name) for name in ("initdb", "pg_ctl", "postgres"))
 
 

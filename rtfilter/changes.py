@@ -11,7 +11,7 @@ from rtfilter.matchers.filters import Filters
 
 
 class Change(NamedTuple):
-    """One call that changed subscriptions. One that was replaced is both removed and added.
+    """A call that changed subscriptions. A replaced subscription is both removed and added.
 
     Where only a deadline or metadata were changed, nothing is removed or added. What is beyond its deadline
     is told as removed when that is done.

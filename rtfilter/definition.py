@@ -1,4 +1,4 @@
-"""What a filter is made of, as JSON has it: the same for servers, brokers, and files of the command line."""
+"""Definitions of filters in JSON: the same for servers, brokers, and files of the command line."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _plain(what: str, named: Any) -> Any:
 
 
 def _is_whole(data: object) -> bool:
-    """Whether JSON is more than a schema; one attribute may be called "schema", too."""
+    """Return whether JSON is more than a schema; an attribute may be called "schema", too."""
     if not isinstance(data, Mapping) or not isinstance(inner := data.get("schema"), Mapping | list):
         return False
     try:

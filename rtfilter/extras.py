@@ -1,4 +1,4 @@
-"""What `rtree-filter` installs only on demand: the errors where it is missing say how to get it."""
+"""Optional packages of `rtree-filter`; the error for a missing one says how to install it."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ class EventFilter:
 
     @property
     def _reader(self) -> JsonReader:
-        """What reads JSON text for the attributes that there are now."""
+        """The reader of JSON text for the present attributes."""
         if self._json is None or self._json.fields is not self.schema.fields:
             from rtfilter.events.json_text import JsonReader
 
@@ -214,7 +214,7 @@ class EventFilter:
 
     @property
     def controller(self) -> Controller:
-        """What chooses the plan of each `stream`."""
+        """The controller that chooses the plan of each `stream`."""
         return self._road.control.controller
 
     @controller.setter
@@ -223,7 +223,7 @@ class EventFilter:
 
     @property
     def metrics(self) -> Metrics | Off:
-        """What is observed; without ``metrics=True``, one that is false and says so when used."""
+        """The metrics; without ``metrics=True``, an object that is false and raises an error when used."""
         return OFF if self._road.metrics is None else self._road.metrics
 
     @metrics.setter
@@ -232,7 +232,7 @@ class EventFilter:
 
     @property
     def takes(self) -> Takes:
-        """What the matcher takes: all subscriptions and events, or some."""
+        """The subscriptions and events that the matcher takes: all, or some."""
         return self._subscriptions.matcher.takes
 
     @property
@@ -727,11 +727,11 @@ class EventFilter:
         return Stream(self._road, *self._road.stream(table, begun, begun if arrival is None else arrival))
 
     def any_match(self, events: object) -> BoolArray:
-        """Whether each event matches any subscription, bool (n,). Cheaper than `match_batch`; no metrics."""
+        """Return whether each event has a match, bool (n,). Faster than `match_batch`; without metrics."""
         moment = self._subscriptions.moment()
         table = self._read(events)
         with self._road.gate.reading(), self._road.turn:
-            # The first hit might be one that nobody may see.
+            # The first match might be hidden or expired.
             held, now = self._subscriptions, self._subscriptions.now(moment)
             table = held.whole(table)
             unsure = table.choices is not None and (table.choices.partial is not None or held.listed)
@@ -757,7 +757,7 @@ class EventFilter:
         return workload if table.choices is None else table.choices.sums(workload)
 
     def track(self, key: Key = None, max_keys: int = MAX_KEYS, max_matches: int = MAX_MATCHES) -> Tracker:
-        """What begins and stops to match, key by key: a `Tracker`, whose first events enter all they match.
+        """Return a `Tracker`: it reports by key which matches begin and end; a key's first event enters all.
 
         Parameters
         ----------
@@ -826,7 +826,7 @@ class EventFilter:
     # -- looking inside ------------------------------------------------------------------------------
 
     def explain(self, event: object, id: Id) -> Explanation:
-        """Why an event does or does not match a subscription: each constraint, and by how much it fails.
+        """Explain why an event matches a subscription or not: each constraint, and by how much it fails.
 
         Of lists each filter is told by the elements that satisfy it, or else by those with which the fewest
         constraints fail, and among them those that miss by the least.
@@ -846,7 +846,7 @@ class EventFilter:
     def explain_batch(
         self, events: object, ids: Id | ArrayLike | Sequence[Name] | None = None, *, limit: int | None = None
     ) -> Misses:
-        """Why events do not match subscriptions: a table of the nearest misses.
+        """Explain why events do not match subscriptions, in a table of the nearest misses.
 
         Each pair of an event and a subscription is held against the predicate by itself, without the index,
         which takes about 7 us a pair; other threads match meanwhile.
@@ -943,8 +943,17 @@ class EventFilter:
                 "in_flight_batches": self._road.gate.readers - 1,
                 "misspelt": self._odd.misspelt,
                 "ill_typed": self._odd.ill_typed,
-                "verified": held.verified.stats(),
+                "verified": {**held.verified.stats(), "dearest": self._dearest()},
             }
+
+    def _dearest(self) -> list[dict[str, Any]]:
+        """Return the subscriptions that were verified most often, each with its share of a sample."""
+        held, found = self._subscriptions, []
+        for handle, share in held.verified.dearest():
+            if handle in held:
+                (id,) = held.labels.ids(np.array([handle])).tolist()
+                found.append({"id": id if isinstance(id, int) else str(id), "share": round(share, 3)})
+        return found
 
     # -- keeping -------------------------------------------------------------------------------------
 
@@ -957,7 +966,7 @@ class EventFilter:
         snapshot.write(path, KIND, *self._saved())
 
     def _saved(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
-        # Who opens it has a small filter at once as well.
+        # The snapshot of a small filter has a scan: it loads at once, without compiled code.
         small = self._grows and len(self._subscriptions) < WAITED
         meta, arrays = to_arrays(self._updates.copy(SMALL if small else None))
         if self._chooser is not None:
@@ -1018,7 +1027,7 @@ class EventFilter:
         factory = name if name in MATCHERS else state["matcher"]
         held = from_arrays(state["meta"], state["arrays"], factory, state["schema"])
         chooser = _saved_chooser(state["meta"])
-        # What was learnt stays behind.
+        # A copy begins without what the controller has learnt.
         controller = _saved_controller(state["meta"])
         self._configure(held, state["policy"], controller, False, chooser, bool(state["meta"].get("grows")))
 
@@ -1069,7 +1078,7 @@ def _moment(at: Any) -> float:
 
 
 def _lone(event: object) -> object:
-    """One event as a batch, where it is the row of an array."""
+    """Return an event as a batch, if it is the row of an array."""
     return event[np.newaxis] if isinstance(event, np.ndarray) and event.ndim == 1 else event
 
 
@@ -1080,7 +1089,7 @@ def _one(table: EventTable, way: str) -> EventTable:
 
 
 def _count(given: Any) -> int:
-    """How many events or subscriptions were meant by what could not be read: one, if nobody knows."""
+    """Return the number of events or subscriptions in unreadable input: 1 if that is not known."""
     if isinstance(given, str | bytes | Mapping):
         return 1
     with contextlib.suppress(TypeError):

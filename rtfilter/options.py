@@ -1,6 +1,6 @@
-"""What is made by a name with options, such as ``{"name": "filter-nodes", "bit_lists": 0.1}``.
+"""Objects that are made by a name with options, such as ``{"name": "filter-nodes", "bit_lists": 0.1}``.
 
-Matchers and controllers are. Options are the parameters whose type JSON has.
+Matchers and controllers are such objects. Options are the parameters whose type JSON has.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def require(who: str, make: Callable[..., object], options: Mapping[str, Any]) -
 
 
 def _fits(value: object, hint: Any) -> bool:
-    """Whether a value of JSON is of a type that `_phrase` knows."""
+    """Return whether a value of JSON is of a type that `_phrase` knows."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return any(_fits(value, one) for one in inner)
@@ -98,7 +98,7 @@ def _fits(value: object, hint: Any) -> bool:
 
 
 def _phrase(hint: Any) -> str | None:
-    """What a type is called in messages; None where JSON has no such values."""
+    """Return the name of a type in messages; None if JSON has no such values."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Literal:
         return "one of " + ", ".join(json.dumps(one) for one in inner)

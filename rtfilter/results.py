@@ -1,4 +1,4 @@
-"""What matching a batch gives: ids, hits that may still be refined, and the record of a stream."""
+"""Results of matching a batch: ids, candidates that may need verification, and the record of a stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rtfilter.extras import needed
 
 
 class Hits(NamedTuple):
-    """What a search of n points found, before the exact predicates of inexact boxes are asked."""
+    """The candidates that a search found for n points; those of inexact boxes are not yet verified."""
 
     offsets: IntArray
     """int64 (n + 1,): point i has ``ids[offsets[i]:offsets[i + 1]]``."""
@@ -44,15 +44,15 @@ class Related(NamedTuple):
     """Subscriptions that cover a predicate, are covered by it, or mean the same."""
 
     ids: AnyArray
-    """Those that are so for certain, int64 (n,), or object (n,) of text or UUIDs; ascending."""
+    """The ids for which the answer is certain, int64 (n,), or object (n,) of text or UUIDs; ascending."""
     unknown: AnyArray
-    """Those of which it is not known; ascending. All others are not so; see `docs/covering.md`."""
+    """The ids for which it is not known; ascending. All others are not so; see `docs/covering.md`."""
     visits: int
     """Operations of the index; for the R*-tree nodes visited."""
 
 
 class StreamRecord(NamedTuple):
-    """What one stream of n events in g groups leaves behind for those who watch."""
+    """A record of one stream of n events in g groups, for observers."""
 
     size_class: int
     ended: FloatArray

@@ -12,7 +12,7 @@ from typing import Final
 
 
 class State(StrEnum):
-    """Where a session is."""
+    """The state of a session."""
 
     PRE_CONNECTED = "PRE_CONNECTED"
     """There is a connection; nobody knows whose."""
@@ -22,7 +22,7 @@ class State(StrEnum):
 
 
 class Directive(StrEnum):
-    """What a client may ask for."""
+    """The requests of a client."""
 
     CONNECT = "CONNECT"
     SUBSCRIBE = "SUBSCRIBE"

@@ -1,4 +1,4 @@
-"""How messages show what others wrote: values, names, and a place in a text."""
+"""Text of messages for given input: values, names, and a place in a text."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Loop(Generic[P]):
         self._order = order
         self._open = dict(steps)  # neighbours not yet shown to be no better
         self._sampled = [centre, *steps.values()]
-        self._round: list[P] = []  # what is left of it, the next one last
+        self._round: list[P] = []  # the rest of the round, the next position last
         self._look = rule.early_stop.minimum if rule.early_stop else rule.rounds
 
     def next(self) -> P:

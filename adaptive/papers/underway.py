@@ -21,7 +21,7 @@ class UnderWay(Generic[P]):
 
     def __init__(self) -> None:
         self._positions: dict[int, P] = {}
-        self._later: dict[int, int] = {}  # how many later ones were reported
+        self._later: dict[int, int] = {}  # the number of later samples that were reported
 
     def add(self, serial: int, position: P) -> None:
         """A sample begins."""

@@ -85,7 +85,7 @@ def measure(run: Run) -> None:
         for value in own:
             change: dict[str, Any] = {name: value}
             cases[f"{name} {value}"] = name, base._replace(**change)
-    for name, options in METHODS.values():  # what is imported or kept at first is of no method
+    for name, options in METHODS.values():  # warms up imports and caches, which belong to no method
         few = base.predicates(np.random.default_rng(0))[:9]
         _built(name, base, options, Filters.of_predicates(base.schema, few))
     for piece in run.pieces({piece: float(case.profiles) for piece, (_, case) in cases.items()}):
@@ -163,7 +163,7 @@ class Pair(NamedTuple):
 
 
 def pairs(rows: Sequence[Row], one: str, other: str) -> list[Pair]:
-    """Where both methods took the profiles."""
+    """Return the cases in which both methods accepted the profiles."""
     place = {(row["parameter"], row["value"], row["method"]): row for row in rows if "steps" in row}
     return [
         Pair(parameter, value, row, place[parameter, value, other])
@@ -173,7 +173,7 @@ def pairs(rows: Sequence[Row], one: str, other: str) -> list[Pair]:
 
 
 def ratios(rows: Sequence[Row], one: str, other: str, cell: str) -> list[Three]:
-    """How many times as much one method needs as another one, in each case, with least and most."""
+    """Return the cost of one method as a multiple of another's, per case, with least and most."""
     found: list[Three] = []
     for pair in pairs(rows, one, other):
         mine, others = pair.one[cell], pair.other[cell]
@@ -186,7 +186,7 @@ def ratios(rows: Sequence[Row], one: str, other: str, cell: str) -> list[Three]:
 
 
 def compared(rows: Sequence[Row], one: str, other: str, cell: str) -> Finding:
-    """Whether one method needs more than another one, in all cases or in some."""
+    """Return whether one method costs more than another, in all cases or in some."""
     found = ratios(rows, one, other, cell)
     if not found:
         return Finding("no case where both have it", verdicts.DOES_NOT_APPLY)
@@ -198,7 +198,7 @@ def compared(rows: Sequence[Row], one: str, other: str, cell: str) -> Finding:
 
 
 def alike(rows: Sequence[Row], one: str, other: str, cell: str) -> Finding:
-    """Whether two methods react alike to each parameter: by the rank correlation of their curves.
+    """Return whether two methods react alike to each parameter, by the rank correlation of their curves.
 
     A curve that moves by a negligible share is flat. It is like another flat one alone.
     """

@@ -17,7 +17,7 @@ OPERATORS: Final = ("=", "<", ">", "range", "set")
 
 
 class Case(NamedTuple):
-    """What is drawn.
+    """The parameters of a random draw.
 
     Attributes
     ----------

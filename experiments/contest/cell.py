@@ -1,4 +1,4 @@
-"""One cell of the contest: time per event, memory, time to build and to change, operations, right answers.
+"""A cell of the contest: time per event, memory, time to build and to change, operations, right answers.
 
 `run` starts a process, which runs this module: it reads a case as JSON from standard input and writes its
 row to standard output. So the memory of one matcher does not mix with another's, and a crash ends no contest.
@@ -42,7 +42,7 @@ from rtfilter.subscriptions.drafts import Draft
 from rtfilter.subscriptions.verified import Verified
 
 REFERENCES = ("masks", "counting")
-"""What answers are compared with: the first, or where that is what is measured, the other."""
+"""The reference matchers for answers. The second replaces the first where the first is measured itself."""
 PYTHON_MOST = 100_000
 """Most subscriptions of a matcher that works on predicates, which is Python."""
 PYTHON_SECONDS = 30
@@ -152,7 +152,7 @@ def _measured(case: Case) -> Row:
 
 
 class Known:
-    """What refining asks for: predicates by id, which are rows."""
+    """The predicates by id for verification; ids are rows."""
 
     def __init__(self, draft: Draft, schema: Schema) -> None:
         self.ends, self.checks = EndStore(draft.filters.ends), Checks(schema)
@@ -319,7 +319,7 @@ def _compare(
     """Raise `AssertionError` where the reference answers otherwise."""
     name = next(name for name in REFERENCES if name != case.matcher)
     reference = make_matcher(name, source.schema)
-    if not takes.boxes:  # what was read for a matcher of predicates has no boxes
+    if not takes.boxes:  # a draft for a matcher of predicates has no boxes
         every = read_draft(source, name, reference.takes, 0, case.subscriptions)
     wanted = ask_matcher(_with(reference, every), Known(every, source.schema), [checked])
     if not _same(answers, wanted):

@@ -1,4 +1,4 @@
-"""What a contest measures: cells of a matcher, a workload and a number of subscriptions."""
+"""The plan of a contest: cells of a matcher, a workload and a number of subscriptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INDEX = ("matcher", "workload", "subscriptions")
 
 
 class Case(NamedTuple):
-    """What one process measures."""
+    """The cell that a process measures."""
 
     matcher: str
     workload: str
@@ -38,7 +38,7 @@ class Case(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How a contest is measured."""
+    """The settings of a contest's measurements."""
 
     workloads: tuple[str, ...]
     subscriptions: tuple[int, ...]
@@ -59,13 +59,13 @@ class Plan(NamedTuple):
         ]
 
     def settings(self, seed: int) -> dict[str, Any]:
-        """What must be equal where a contest goes on; which cells there are need not."""
+        """Return the settings that must be equal when a contest continues. The set of cells may differ."""
         left = ("workloads", "subscriptions")
         return {key: value for key, value in self._asdict().items() if key not in left} | {"seed": seed}
 
 
 ENTRANTS: Sequence[str] = tuple(MATCHERS)
-"""Who takes part."""
+"""The matchers of the contest."""
 FULL = Plan(
     workloads=tuple(WORKLOADS),
     subscriptions=(1000, 10_000, 100_000, 1_000_000),

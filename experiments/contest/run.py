@@ -25,7 +25,7 @@ KEPT: Final = Path("experiments/report/contest.json")
 PICTURE: Final = KEPT.with_suffix(".png")
 PAGE: Final = Path("docs/contest.md")
 OF_A_ROW: Final = ("revision", "versions")
-"""What may differ between the runs of a contest, and is kept with each row that has numbers."""
+"""The properties of a run that may differ within a contest; each row with numbers has its own."""
 
 
 def contest(

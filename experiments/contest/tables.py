@@ -1,4 +1,4 @@
-"""What came of the contest: who is fastest where, and every number, as text and on ``docs/contest.md``."""
+"""The results of the contest: the fastest matchers, and every number, as text and on ``docs/contest.md``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rtfilter.replay.output import Row, table
 from rtfilter.text import plain
 
 TIE: Final = 1.1
-"""Who takes up to so many times the least time is as fast: the machine is not quieter."""
+"""The factor of the least time up to which a matcher counts as equally fast: the machine's noise."""
 
 
 class Best(NamedTuple):
-    """Who is fastest in a cell of the map."""
+    """The fastest matchers in a cell of the map."""
 
     matchers: list[str]
     """From the fastest on, all that are as fast."""
@@ -23,7 +23,7 @@ class Best(NamedTuple):
     then: str | None
     """The fastest of the others."""
     times: float | None
-    """How many times the time of the first that takes."""
+    """The time of the first slower matcher, as a multiple of the least time."""
 
 
 def measured(rows: Sequence[Row]) -> list[Row]:
@@ -47,7 +47,7 @@ def workloads(rows: Sequence[Row]) -> list[str]:
 
 
 def best(rows: Sequence[Row], workload: str, size: int, batch: str) -> Best | None:
-    """Who is fastest on a workload of a size; None if nobody was measured."""
+    """Return the fastest matchers on a workload of a size; None without measurements."""
     found = sorted(
         (row["us"][batch], row["matcher"])
         for row in measured(rows)
@@ -62,7 +62,7 @@ def best(rows: Sequence[Row], workload: str, size: int, batch: str) -> Best | No
 
 
 def calls(batch: str) -> str:
-    """How events were asked about."""
+    """Return the number of events per call, as text."""
     return "one event a call" if batch == "1" else f"{int(batch):,} events a call"
 
 
@@ -89,7 +89,7 @@ def _told(own: Best) -> str:
 
 
 def wins(rows: Sequence[Row]) -> str:
-    """How often each is fastest, or as fast, and its time beside the fastest's where it was measured."""
+    """Return how often each matcher is fastest or equally fast, with its time relative to the fastest."""
     counted: dict[str, Row] = {}
     for matcher in dict.fromkeys(row["matcher"] for row in rows):
         own = [row for row in measured(rows) if row["matcher"] == matcher]
@@ -203,11 +203,11 @@ PARTS: Final[Mapping[str, pages.Maker]] = {
     "workloads": every,
     "failures": failures,
 }
-"""What stands on the page, by name."""
+"""The parts of the page, by name."""
 
 
 def settings(kept: Mapping[str, Any]) -> str:
-    """How the numbers of a result were made."""
+    """Return the settings and the extent of a result's measurements, as text."""
     own, rows = kept["settings"], kept["rows"]
     what = f"{len(measured(rows))} cells of up to {max(sizes(rows)):,} subscriptions"
     limits = f"{own['ask_seconds']:g} s to ask and {own['build_seconds']:g} s to build"

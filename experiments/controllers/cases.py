@@ -26,7 +26,7 @@ class Batch(NamedTuple):
 
     phase: str
     moving: bool
-    """Whether something changes in this phase."""
+    """True if something changes in this phase."""
     events: EventTable
     updates: int
     """Boxes that came and went since the batch before."""
@@ -45,7 +45,7 @@ class Case(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     counted: ClassVar[bool] = True
-    """Whether the work units of all plans are counted too: for large batches that takes minutes."""
+    """True if the work units of all plans are counted too: for large batches that takes minutes."""
 
     def __init__(self, seed: int, scale: float) -> None:
         self.seed, self.scale = seed, scale

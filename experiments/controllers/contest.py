@@ -56,7 +56,7 @@ OURS = "cost"
 
 
 def _wang(seed: int, rounds: int) -> Controller:
-    return WangController(rounds=rounds)  # which draws nothing
+    return WangController(rounds=rounds)  # needs no seed: it draws nothing
 
 
 ENTRANTS: Mapping[str, Callable[..., Controller]] = {
@@ -68,13 +68,13 @@ ENTRANTS: Mapping[str, Callable[..., Controller]] = {
     "discounted UCB": DiscountedUCB,
     "discounted Thompson": DiscountedThompson,
 }
-"""What is compared, by name; each is called with a ``seed``. ``paper`` is the rule of the paper (Wang et
+"""The compared controllers by name, each called with a ``seed``. ``paper`` is the rule of the paper (Wang et
 al.) and nothing else; ``levels`` has our rules for real traffic beside it, and ``plans`` is the same for
 levels and groups."""
 
 
 class Costs:
-    """What the batches of a log cost in a unit, and the references.
+    """The costs of a log's batches in a unit, and the references.
 
     Attributes
     ----------
@@ -203,7 +203,7 @@ def text(rows: Sequence[Row]) -> str:
 
 
 def grid(rows: Sequence[Row], key: str) -> str:
-    """One number of each controller (lines) by case (columns)."""
+    """Return a number of each controller (lines) by case (columns)."""
     cases = [case for case in dict.fromkeys(row["case"] for row in rows)
              if any(row[key] is not None for row in rows if row["case"] == case)]  # fmt: skip
     lines: dict[str, Row] = {}
@@ -215,7 +215,7 @@ def grid(rows: Sequence[Row], key: str) -> str:
 
 
 def verdicts(rows: Sequence[Row]) -> str:
-    """Whether our controller meets its targets, case by case."""
+    """Return whether our controller meets its targets, case by case."""
     said = []
     for row in rows:
         if row["controller"] == OURS:
@@ -228,7 +228,7 @@ def verdicts(rows: Sequence[Row]) -> str:
 
 
 def draw(rows: Sequence[Row], logs: Mapping[str, Log]) -> Figure:
-    """What some controllers lost along each log, in seconds."""
+    """Draw the losses of some controllers along each log, in seconds."""
     figure = Figure(figsize=(13, 9), layout="constrained")
     shown = (OURS, "plans, N = 16", "plans, statistical", "discounted Thompson", "best constant")
     panels = figure.subplots(-(-len(logs) // 3), 3, squeeze=False).flat

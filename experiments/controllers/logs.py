@@ -79,7 +79,7 @@ class Log:
         return Shape(int(self.height[batch]), int(self.boxes[batch]), int(self.packed[batch]))
 
     def report(self, batch: int, plan: Plan, unit: str = SECONDS) -> Report:
-        """What a controller is told of a batch under a plan."""
+        """Return the report to a controller on a batch under a plan."""
         at, size = self.place(batch, plan), int(self.size[batch])
         if unit == UNITS:
             return Report(float(self.units[batch, at]), size)

@@ -32,7 +32,7 @@ TOLD: Mapping[str, Mapping[str, Any]] = {
     "all": {"covering": False}, "covering": {"covering": True},
     **{f"slack {slack:g}": {"covering": True, "slack": slack} for slack in SLACKS},
 }  # fmt: skip
-"""What neighbours are told, as options of routers: from every subscription to few wide boxes."""
+"""The router options to compare: neighbours get anything from every subscription to few wide boxes."""
 SIZES: dict[str, dict[str, int]] = {
     "ci": {"brokers": 6, "subscriptions": 40, "events": 100, "steps": 16},
     "medium": {"brokers": 8, "subscriptions": 100, "events": 200, "steps": 20},
@@ -44,7 +44,7 @@ WIDEST = 4
 AT_HOME = 0.5
 """Share of the boxes that are near the place of their broker; the others are anywhere."""
 LEAVE = 4
-"""One of so many subscriptions leaves in the end."""
+"""The inverse of the share of subscriptions that leave in the end."""
 
 Box = tuple[int, int, int, int]
 """Least and most x, then y, ends included."""
@@ -96,7 +96,7 @@ def plane(brokers: int, subscriptions: int, events: int, steps: int, seed: int) 
 
 
 def counted(world: Plane, strategy: str, told: str) -> tuple[Row, set[tuple[str, int]]]:
-    """What it takes to subscribe, to publish, and for some to leave; and which client got which event."""
+    """Return the costs to subscribe, publish and leave, and the pairs of clients and events delivered."""
     topology = world.topology
 
     def made(name: str, incarnation: int) -> Router:

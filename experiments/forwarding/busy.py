@@ -30,7 +30,7 @@ from rtfilter.replay.output import Row, table
 
 MATCHER: Final = "filter-nodes"
 CELLS: Final = ("busy", "filtering", "handled", "sent", "told")
-"""What is known of each broker, by strategy."""
+"""The measurements of each broker, by strategy."""
 
 
 class Fixed(Membership):
@@ -85,7 +85,7 @@ class Brokers:
             for other in world.topology.place(name).links.values():
                 self._settle(place, partial(broker.linked, other, 0.0))
         sizes = (world.high - world.low).sum(axis=1)
-        for number in np.argsort(-sizes, kind="stable").tolist():  # what covers others comes first
+        for number in np.argsort(-sizes, kind="stable").tolist():  # covering profiles come first
             self._settle(int(world.home[number]), partial(self._subscribe, number))
         self.reset()
 
@@ -154,7 +154,7 @@ def _schema(world: World) -> Schema:
 
 
 def _condition(world: World, number: int) -> str:
-    """What a profile wants, as SQL; what the world does not draw of it is satisfied by all events."""
+    """Return the condition of a profile as SQL; its constraints on attributes not drawn always hold."""
     ends = zip(world.low[number].tolist(), world.high[number].tolist(), strict=True)
     drawn = [f"v{at} >= {low!r} AND v{at} <= {high!r}" for at, (low, high) in enumerate(ends)]
     return " AND ".join([*drawn, *(f"v{at} >= 0" for at in range(len(drawn), world.attributes))])
@@ -186,7 +186,7 @@ def measured(world: World, repeats: int) -> Row:
 
 
 class Costs(NamedTuple):
-    """What brokers need beside filtering, in microseconds.
+    """The costs of brokers besides filtering, in microseconds.
 
     Attributes
     ----------
@@ -206,7 +206,7 @@ class Costs(NamedTuple):
 
     @property
     def factor(self) -> float:
-        """What event forwarding needs to take an event, as a part of what profile forwarding needs."""
+        """The time to take an event by event forwarding, as a multiple of that by profile forwarding."""
         return self.event / self.profile
 
 

@@ -44,7 +44,7 @@ OWN = 5
 
 
 class Hour(NamedTuple):
-    """What happens in an hour.
+    """The load of an hour.
 
     Attributes
     ----------

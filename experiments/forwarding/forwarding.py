@@ -61,7 +61,7 @@ BUILDING = "building control"
 BOXES = "merged boxes"
 BUSY = "busy brokers"
 USUAL = Cell()
-"""What is shown where one thing varies."""
+"""The default cell where a single parameter varies."""
 
 
 def measure(run: Run) -> None:
@@ -101,7 +101,7 @@ def measure(run: Run) -> None:
 
 
 def counted(world: World) -> Row:
-    """What each way of forwarding costs in a world: lists in the order of `STRATEGIES`."""
+    """Return the costs of each way of forwarding in a world: lists in the order of `STRATEGIES`."""
     found = loads(world)
     matched = world.matches() > 0
     row: Row = {
@@ -117,7 +117,7 @@ def counted(world: World) -> Row:
 
 
 def timed(sizes: Any, seed: int) -> Iterator[Row]:
-    """What real brokers need for an event: a row for each world, the last one of building control."""
+    """Yield the times of real brokers for an event: a row per world, the last one of building control."""
     cells = product(sizes["brokers"], sizes["matching"], sizes["profiles"])
     for cell in (Cell(*own) for own in cells):
         yield cell._asdict() | busy.measured(drawn(cell, sizes["events"], seed), sizes["turns"])
@@ -142,7 +142,7 @@ def work(own: Loads, attributes: int, message: int) -> list[float]:
 
 
 class Price(NamedTuple):
-    """What is assumed where steps are counted.
+    """The assumed costs where steps are counted.
 
     Attributes
     ----------
@@ -157,12 +157,12 @@ class Price(NamedTuple):
 
 
 Prices = Mapping[str, Price | None]
-"""What claims are judged by, first, then what else is told, in words. None: real brokers were timed."""
+"""The prices by name: the claims use the first, and the text reports the others. None: brokers were timed."""
 TIMED: Prices = {"": None}
 
 
 def prices(rows: Sequence[Row]) -> dict[str, Price]:
-    """Those by which counts become efficiency: the middle cost of a message and the measured factor first."""
+    """Return the prices that turn counts into efficiency; the middle message cost comes first."""
     measured = busy.fitted(real(rows)).factor
     first, middle, last = MESSAGES
     return {
@@ -245,7 +245,7 @@ def _is_best(strategy: str, worlds: Sequence[Row], prices: Prices, many: bool = 
 
 
 def _gain(strategy: str, gains: bool, worlds: Sequence[Row], prices: Prices) -> Finding:
-    """Whether the most brokers are more efficient than one; or not, but for what is negligible."""
+    """Return whether the largest network beats a single broker; or, without `gains`, that it does not."""
     lines = [own for own in series(worlds, "brokers") if len(own) > 1]
 
     def ratio(one: Row, other: Row, price: Price | None) -> float:
@@ -271,7 +271,7 @@ def _span(ratios: Sequence[float]) -> str:
 
 
 def _trend(worlds: Sequence[Row], prices: Prices) -> Finding:
-    """Whether event forwarding does the better beside profile forwarding, the more events match."""
+    """Return whether event forwarding gains on profile forwarding as more events match."""
 
     def sure(own: Sequence[Row], price: Price | None) -> bool:
         curve = [efficiency(row, EVENT, price) / efficiency(row, PROFILE, price) for row in own]
@@ -281,7 +281,7 @@ def _trend(worlds: Sequence[Row], prices: Prices) -> Finding:
 
 
 def _scales(worlds: Sequence[Row], prices: Prices) -> Finding:
-    """Whether event forwarding keeps more of its efficiency than profile forwarding with many profiles."""
+    """Return whether many profiles cost event forwarding less of its efficiency than profile forwarding."""
     lines = [own for own in series(several(worlds), "profiles") if len(own) > 1]
     judged = next(iter(prices.values()))
 
@@ -296,7 +296,7 @@ def _scales(worlds: Sequence[Row], prices: Prices) -> Finding:
 
 
 def _where(least: float, most: float, strategy: str, worlds: Sequence[Row], prices: Prices) -> Finding:
-    """Whether a way of forwarding is the best where such a share of events matches."""
+    """Return whether a way of forwarding is the best where such a share of events matches."""
     own = [row for row in several(worlds) if least <= row["matching"] <= most]
     return _is_best(strategy, own, prices)
 
@@ -351,7 +351,7 @@ def _house(row: Row, prices: Prices) -> Finding:
 
 
 def _simple(rows: Sequence[Row]) -> Finding:
-    """Whether the measured factor is below 1, by more than what is negligible, whatever world is left out."""
+    """Return whether the measured factor is clearly below 1, whichever world is left out."""
     factor, (least, most) = busy.fitted(rows).factor, busy.spread(rows)
     told = f"for {factor:.2f} of the time, {least:.2f} to {most:.2f} if any world is left out"
     return Finding(told, verdicts.HOLDS if most < 1 - verdicts.NEGLIGIBLE else verdicts.FAILS)

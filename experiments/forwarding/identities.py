@@ -28,7 +28,7 @@ Bools = NDArray[np.bool_]
 
 
 class Loads(NamedTuple):
-    """What each broker does, on average of all events.
+    """The work of each broker, on average of all events.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ def nodes(tree: Tree, types: int) -> list[int]:
 
 
 def loads(world: World, covering: bool = True) -> dict[str, Loads]:
-    """What each broker does, by each way of forwarding.
+    """Return the work of each broker, by each way of forwarding.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def _flooded(world: World, tree: Tree, local: Ints) -> Loads:
 
 
 def _routed(world: World, tree: Tree, matching: Bools, node: Ints | None, held: Ints) -> Loads:
-    """What brokers do if an event goes to the node of its type, if there is one, and then to matches."""
+    """Return the work of brokers if an event goes to the node of its type, if any, and then to matches."""
     events, brokers = len(world.at), world.brokers
     start = world.at if node is None else node[world.types]
     sent, handled = np.zeros(brokers), np.bincount(world.at, world.weights, brokers).astype(np.float64)
@@ -154,7 +154,7 @@ def _routed(world: World, tree: Tree, matching: Bools, node: Ints | None, held: 
 
 
 class Covering:
-    """Which profiles go over a link: those of one side that no other one of that side covers."""
+    """The profiles that go over a link: those of a side that no other profile of that side covers."""
 
     def __init__(self, world: World) -> None:
         self.homes, self.highs = [], []
@@ -173,7 +173,7 @@ class Covering:
             self.highs.append(high[:, 0])
 
     def kept(self, behind: Bools, kind: int, covering: bool = True) -> int:
-        """How many profiles of a type go over a link, of those that are at the brokers behind it."""
+        """Return the number of profiles of a type that go over a link, from the brokers behind it."""
         own = behind[self.homes[kind]]
         if not covering or not own.any():
             return int(own.sum())
@@ -185,7 +185,7 @@ class Covering:
 
 
 def _inside(low: Floats, high: Floats) -> Bools:
-    """Whether the second box is within the first one, and not the first; of equal ones, the first counts."""
+    """Return a mask of covered boxes, [i, j]: j lies within i. Of equal boxes the first covers the others."""
     inside = np.ones((len(low), len(low)), np.bool_)
     for own_low, own_high in zip(low.T, high.T, strict=True):
         inside &= (own_low[:, None] <= own_low) & (own_high <= own_high[:, None])

@@ -77,7 +77,7 @@ def match_each(each: Mapping[Connection, EventFilter], events: Sequence[Event]) 
 
 
 def measure(connections: int, subscriptions: int, share: float, repeats: int, seed: int) -> Row:
-    """One row of the result."""
+    """Return a row of the result."""
     rng = np.random.default_rng(seed)
     ready.load()  # so that all are trees from the first
     one, each = made(boxes(subscriptions, share, rng), connections)

@@ -1,4 +1,4 @@
-"""Who wants what at which broker, and what is published where: worlds in which forwarding is compared.
+"""The worlds in which forwarding is compared: subscriptions and publications at each broker.
 
 The paper names what it varies and gives no values. Here a profile is a box over numbers, an event a point.
 """
@@ -26,7 +26,7 @@ ATTRIBUTES = 3
 
 
 class Cell(NamedTuple):
-    """What is varied.
+    """The varied parameters.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class World:
         return [-1, *(order[self.topology.parents[cluster]] for cluster in self.topology.clusters[1:])]
 
     def matches(self) -> Ints:
-        """How many profiles of each broker match each event: an (events, brokers) array."""
+        """Return the number of profiles of each broker that match each event, int (events, brokers)."""
         found = np.zeros((len(self.at), self.brokers), np.int64)
         for kind in range(self.number):
             events = np.flatnonzero(self.types == kind)
@@ -112,7 +112,7 @@ class World:
 
 
 def _stabbed(low: Floats, high: Floats, values: Floats) -> Ints:
-    """How many boxes contain each point."""
+    """Return the number of boxes that contain each point."""
     if low.shape[1] == 1:  # so many intervals begin before it, less those that end before it
         begun = np.searchsorted(np.sort(low[:, 0]), values[:, 0], "right")
         ended = np.searchsorted(np.sort(high[:, 0]), values[:, 0], "left")
@@ -168,7 +168,7 @@ def _somewhere(rng: np.random.Generator, places: Floats, cell: Cell) -> Ints:
 
 TEMPERATURE, MOTION, DOOR, SMOKE = range(4)
 READINGS = (0.7, 0.2, 0.09, 0.01)
-"""How often each kind of reading is."""
+"""The frequency of each kind of reading."""
 ROOMS = 24
 """Of each floor."""
 

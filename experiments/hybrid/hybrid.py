@@ -39,7 +39,7 @@ HIERARCHICAL, HYBRID = STRATEGIES = ("hierarchical", "hybrid")
 
 
 class Load(NamedTuple):
-    """How fast events come, and what they take.
+    """The rate of events, and the time that they take.
 
     Attributes
     ----------
@@ -228,7 +228,7 @@ def knee(one: Curve, other: Curve) -> int | None:
 
 
 def is_at(found: int | None, wanted: int) -> str:
-    """Whether curves part at a number of subscribers: at just that one; partly if about there."""
+    """Return the verdict that curves part at a number of subscribers; partly if they part near it."""
     if found is None:
         return verdicts.FAILS
     near = max(found / wanted, wanted / found) <= ABOUT
@@ -236,7 +236,7 @@ def is_at(found: int | None, wanted: int) -> str:
 
 
 def _until(found: int, wanted: int) -> str:
-    """Whether a number of subscribers is at most another one; partly if it is about that."""
+    """Return the verdict that a number of subscribers is at most another; partly if it is about that."""
     return (
         verdicts.HOLDS if found <= wanted else verdicts.PARTLY if found <= ABOUT * wanted else verdicts.FAILS
     )
@@ -394,7 +394,7 @@ SHAPES: dict[str, dict[str, tuple[str, Callable[[Curve], bool]]]] = {
         "falls in the end": (verdicts.PART, _falls_later),
     },
 }
-"""What the paper says of curves of the delay: each claim as a whole, then its parts."""
+"""The paper's claims about curves of the delay: each claim as a whole, then its parts."""
 
 
 def _surely(rows: Sequence[Row], count: int, begin: int | None, cell: str) -> tuple[str, str]:

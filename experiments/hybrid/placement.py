@@ -33,7 +33,7 @@ WAYS: Mapping[str, Weights | None] = {
     ANYWHERE: None, "by distance": Weights(0, 1, 0), "by interest": Weights(1, 0, 0),
     "by load": Weights(0, 0, 1), "by all three": Weights(1, 1, 1),
 }  # fmt: skip
-"""How clients find a broker, by name."""
+"""The ways in which clients find a broker, by name."""
 SIZES: dict[str, dict[str, int]] = {
     "ci": {"clusters": 8, "brokers": 3, "subscribers": 80, "publishers": 40, "kinds": 8, "runs": 1},
     "medium": {"clusters": 20, "brokers": 5, "subscribers": 400, "publishers": 200, "kinds": 20, "runs": 2},
@@ -48,7 +48,7 @@ WINDOW = 1.0
 
 
 class Crowd(NamedTuple):
-    """Who looks for a broker in a network, and when the publishers publish.
+    """The clients that look for a broker in a network, and the moments of publication.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ def brokers_of(own: Crowd, way: str, seed: str) -> list[str]:
 
 
 def counted(own: Crowd, strategy: str, brokers: Sequence[str]) -> Row:
-    """What subscribing and publishing take, how long events need, and how uneven the load is."""
+    """Return the costs to subscribe and publish, the delay of events, and the unevenness of the load."""
     topology, middle = own.topology, len(own.subscribers)
 
     def made(name: str, incarnation: int) -> Router:

@@ -13,7 +13,7 @@ from rtfilter.index.kernels.jit import kernel
 
 
 class Played(NamedTuple):
-    """What came of it.
+    """The totals of a simulation.
 
     Attributes
     ----------

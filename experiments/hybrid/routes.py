@@ -26,9 +26,9 @@ from rtfilter.overlay.simulation.topology import LAN, Topology
 TYPE = "quote"
 SCHEMA = Schema({"price": int})
 ALL = "price >= 0"
-"""What all subscribers want."""
+"""The condition of all subscribers."""
 EVENT = {"price": 1}
-"""What all publishers publish: one kind of event, as the paper has it."""
+"""The event of all publishers: a single kind, as in the paper."""
 PUBLISHER = client("publisher")
 
 Ints = NDArray[np.int64]
@@ -36,7 +36,7 @@ Floats = NDArray[np.float64]
 
 
 class Routes(NamedTuple):
-    """What is done with an event in each state: at a broker, coming from a connection.
+    """The actions for an event in each state: at a broker, from a connection.
 
     Each *act* of a state takes time of the broker: it tells a client, or sends a message, which arrives in
     one or more states of others.
@@ -71,7 +71,7 @@ class Routes(NamedTuple):
 
 
 def crossed(topology: Topology) -> dict[tuple[str, str], int]:
-    """How many links of the network of routers are between two clusters that are linked in the tree.
+    """Return the number of network links between two clusters that are linked in the tree.
 
     Within a cluster, whose members and itself stand at one router, a message or a multicast crosses one link,
     that of the local network. A tree without a network of routers has one link between linked clusters.
@@ -110,7 +110,7 @@ class Routers:
         self.routers = {broker: Router(broker, 1, {TYPE: SCHEMA}, strategy) for broker in topology.brokers}
         self.sent: Counter[str] = Counter()
         for broker, router in self.routers.items():
-            router.place(self.places[broker], 0.0)  # who is new has nothing to tell
+            router.place(self.places[broker], 0.0)  # a new router has nothing to send
         self._asked = 0
 
     def subscribe(self, brokers: Iterable[str], first: int = 0) -> None:
@@ -159,7 +159,7 @@ class Routers:
         )  # fmt: skip
 
     def _ask(self, broker: str, source: Connection) -> list[Send]:
-        """What a broker sends for an event that comes from a connection."""
+        """Return the messages of a broker for an event from a connection."""
         router = self.routers[broker]
         self._asked += 1
         id = EventId("asked", 1, self._asked)

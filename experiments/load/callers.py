@@ -1,4 +1,4 @@
-"""What coroutines wait for that each ask for one event at the same time, by how they ask.
+"""The waiting times of coroutines that each match an event at the same time, by way of matching.
 
 All callers of a burst arrive at once. Three ways take turns, burst by burst: `EventFilter.match`, called in
 the coroutine or in a thread for each event, and `AsyncFilter.match`.
@@ -30,12 +30,12 @@ CALLERS = (1, 16, 256)
 
 
 class Burst(NamedTuple):
-    """What became of one burst; seconds since it arrived."""
+    """The result of a burst, in seconds since its arrival."""
 
     mean: float
-    """When an event was known, on average."""
+    """The mean time at which the matches of an event were known."""
     last: float
-    """When all were."""
+    """The time at which the matches of all events were known."""
     matches: int
 
 

@@ -97,7 +97,7 @@ WAITS = {
 
 
 class Size(NamedTuple):
-    """How much is measured."""
+    """The size of a measurement."""
 
     boxes: int
     events: int
@@ -351,7 +351,7 @@ def describe(log: AnyArray, seconds: float, weight: int = 1) -> Row:
 
 
 def waits(log: Log) -> dict[str, IntArray]:
-    """How many operations each operation waited for at the gate.
+    """Return the number of operations that each operation waited for at the gate.
 
     Returns
     -------
@@ -383,7 +383,7 @@ def kept_waiting(log: Log) -> FloatArray:
 
 
 def gate_row(log: Log, name: str, begin: float, end: float) -> Row:
-    """How long turns were, and how long batches waited, of what happened in some time."""
+    """Return a row with the gate's exclusive phases and the waits of batches, within an interval of time."""
     inside = (log.batches["due"] >= begin) & (log.batches["due"] <= end)
     batches, waited = log.batches[inside], kept_waiting(log)[inside]
     alone = log.turns[log.turns["alone"] & (log.turns["begun"] >= begin) & (log.turns["begun"] <= end)]

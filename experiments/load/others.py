@@ -1,4 +1,4 @@
-"""How busy other processes keep the machine while something is measured."""
+"""The load of the machine by other processes during a measurement."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ SIZES = {
 
 
 class Size(NamedTuple):
-    """How much is measured."""
+    """The size of a measurement."""
 
     boxes: int
     """Boxes of the index that threads share."""
@@ -156,7 +156,7 @@ def _match(first: int, step: int) -> float:
 
 
 class Lap(NamedTuple):
-    """One round of one way to match, on one core and on two."""
+    """A round of one way to match, on one core and on two."""
 
     one: float
     """Seconds on one core."""
@@ -185,7 +185,7 @@ def quietest(laps: Sequence[Lap], count: int) -> list[Lap]:
 
 
 def enough(laps: Sequence[Lap], count: int) -> bool:
-    """Whether `count` laps are quiet, or as many as allowed have been tried."""
+    """Return whether `count` laps are quiet, or the most allowed laps have been tried."""
     return len(laps) >= TRIES * count or sum(lap.others <= QUIET for lap in laps) >= count
 
 

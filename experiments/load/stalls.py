@@ -122,7 +122,7 @@ class Course:
         self._row_of: IntArray = np.arange(boxes)  # the workload's row that is the box of each id
 
     def phases(self) -> Iterator[tuple[str, str, int, Callable[[int], object]]]:
-        """What happens: a phase's name, the kinds of its changes, how many, and how to make each."""
+        """Yield the phases: name, kinds of changes, number of changes, and a function to make each."""
         boxes = len(self._live)
         yield self._growing(max(int(boxes * GROWN), 1))
         yield self._turning_over(boxes // 3)

@@ -12,7 +12,7 @@ from rtfilter.matching.gate import Gate, Reading, Writing
 
 
 class Turn(NamedTuple):
-    """When a thread asked for the index, got it and released it, in seconds of `perf_counter`."""
+    """The times, in seconds of `perf_counter`, at which a thread asked for, got and released the index."""
 
     asked: float
     begun: float
@@ -20,7 +20,7 @@ class Turn(NamedTuple):
     own: float
     """Seconds of the thread's own time from when it knew that it had the index."""
     alone: bool
-    """Whether it was a change."""
+    """True if the thread held the index alone, for a change."""
 
 
 class WatchedGate(Gate):
@@ -91,7 +91,7 @@ class _WatchedReading(Reading):
         super().__init__(gate)
         self._watched = gate
 
-    def __enter__(self) -> None:  # that of `Reading`, which looks at the frame of its caller
+    def __enter__(self) -> None:  # as in `Reading`, which looks at the frame of its caller
         gate = self._watched
         self.frame = sys._getframe(1)
         gate._held.add(self)
@@ -111,7 +111,7 @@ class _WatchedWriting(Writing):
         super().__init__(gate)
         self._watched = gate
 
-    def __enter__(self) -> None:  # that of `Writing`
+    def __enter__(self) -> None:  # as in `Writing`
         gate = self._watched
         self.frame = sys._getframe(1)
         gate._changes.append(self)

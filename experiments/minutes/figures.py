@@ -19,7 +19,7 @@ SCHEMA = {"symbol": "str", "price": "float"}
 
 
 class Figure(NamedTuple):
-    """One figure.
+    """A measured figure.
 
     Attributes
     ----------

@@ -27,7 +27,7 @@ PATIENCE = 3600.0
 
 @dataclass
 class Cost:
-    """What a program took.
+    """The cost of a program's run.
 
     Attributes
     ----------

@@ -38,7 +38,7 @@ CLAIMED = 0.868
 TENFOLD = 10.0
 """An order of magnitude."""
 FOURFOLD = 4.0
-"""What counts partly as one."""
+"""The factor that counts partly as an order of magnitude."""
 
 OTHER_UNITS = Finding("other units", verdicts.DOES_NOT_APPLY)
 NOT_MEASURED = Finding("not measured", verdicts.DOES_NOT_APPLY)
@@ -101,13 +101,13 @@ def by_world(rows: Sequence[Row]) -> dict[World, dict[str, Row]]:
 
 
 def ratio(own: Row, other: Row, batch: int) -> Interval:
-    """How many times the time of the first the second takes: of rounds side by side, a median."""
+    """Return the second matcher's time as a multiple of the first's: a median of paired rounds."""
     pairs = zip(own["us"][str(batch)], other["us"][str(batch)], strict=True)
     return middle([b / a for a, b in pairs])
 
 
 def work(own: Row, other: Row) -> Interval:
-    """How many times the work of the first the second does."""
+    """Return the second matcher's work as a multiple of the first's."""
     found = max(other["work"], 1.0) / max(own["work"], 1.0)
     return Interval(found, found, found)
 
@@ -142,7 +142,7 @@ Worlds = Mapping[World, Mapping[str, Row]]
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """What the papers claim, and what this project does of the R*-tree."""
+    """Return the claims of the papers, and this project's claims about the R*-tree."""
     worlds = by_world(rows)
     most = max(count for _, count in worlds)
     dense = {world: own for world, own in worlds.items() if world == ("dense", most)}
@@ -194,7 +194,7 @@ def _up_to(worlds: Worlds, other: str) -> Claim:
         world: 1 - 1 / ratio(own[HEM], own[other], 1000).value for world, own in worlds.items()
     }  # fmt: skip
     best = max(saved.values())
-    near = 1 - best <= 2 * (1 - CLAIMED)  # what is left takes at most twice as long as claimed
+    near = 1 - best <= 2 * (1 - CLAIMED)  # the rest takes at most twice as long as claimed
     verdict = verdicts.HOLDS if best >= CLAIMED else verdicts.PARTLY if near else verdicts.FAILS
     lost = [f"{name} ({count:,})" for (name, count), share in saved.items() if share <= 0]
     nothing = f"; nothing on {', '.join(lost)}" if lost else ""

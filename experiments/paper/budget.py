@@ -43,7 +43,7 @@ OTHER = 120.0
 
 
 class Part:
-    """One experiment on one setting, as a part of a long run."""
+    """An experiment on a setting, as a part of a long run."""
 
     def __init__(self, name: str, setting: str, profile: Profile, folder: Path, revision: object) -> None:
         self.name, self.setting = name, setting
@@ -67,7 +67,7 @@ class Part:
 
 
 def told(parts: Sequence[Part]) -> str:
-    """What a long run has ahead, in one line."""
+    """Return a summary of the work ahead in a long run, in a single line."""
     total, left = (sum(seconds) for seconds in zip(*((p.seconds, p.left) for p in parts), strict=True))
     return (
         f"{len(parts)} parts, about {span(total)} in all, {span(left)} left. "

@@ -159,7 +159,7 @@ def text(rows: Sequence[Row]) -> str:
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """Whether the tree is faster than counting, by how much, and what is faster than the tree."""
+    """Return the claims: by how much the tree is faster than counting, and which matchers are faster."""
     most = max(row["subscriptions"] for row in counts(rows))
     large = [row for row in counts(rows) if row["subscriptions"] == most]
     made = []
@@ -209,7 +209,7 @@ def _ratios(rows: Sequence[Row], chosen: Iterable[Row], peer: str, batch: int) -
 
 
 def _lost(rows: Sequence[Row], peer: str) -> Iterable[str]:
-    """Where another peer is faster than this one; trees of this library do not count."""
+    """Yield the cases where another peer is faster than this one; trees of this library do not count."""
     rivals = [name for name in PEERS if name not in (peers.OURS, PaperNodes.name)]
     for row in counts(rows):
         for batch in BATCHES:

@@ -113,7 +113,7 @@ def best_of(
 
 
 def is_grouped(rows: Sequence[Row]) -> bool:
-    """Whether the plans of a result have groups."""
+    """Return whether the plans of a result have groups."""
     return have_groups(name for row in rows if row["batch"] > 1 for name in row["plans"])
 
 
@@ -146,10 +146,10 @@ def text(rows: Sequence[Row]) -> str:
 
 
 class Moves(NamedTuple):
-    """How the best plan moves from each size to the next, over all batch sizes."""
+    """The moves of the best plan from each size to the next, over all batch sizes."""
 
     known: list[int]
-    """How far it moved, for each step of which that is known."""
+    """The distance of each known move."""
     unknown: int
     """Number of the other steps: the plan before is neither surely equal to the best one nor surely worse."""
 
@@ -162,7 +162,7 @@ class Moves(NamedTuple):
 
 
 def moves(rows: Sequence[Row], read: Callable[[str], int], among: str) -> Moves:
-    """How far the best plan moves. A plan stays as long as it is surely equal to the best one."""
+    """Return the moves of the best plan. A plan stays as long as it is surely equal to the best one."""
     known, unknown = [], 0
     for batch in sorted({row["batch"] for row in rows}):
         held = ""
@@ -179,7 +179,7 @@ def moves(rows: Sequence[Row], read: Callable[[str], int], among: str) -> Moves:
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """Whether the best level changes slowly, and how the share of the estimate changes."""
+    """Return the claims: whether the best level changes slowly, and how the share of the estimate changes."""
     made = [_slowly(rows, "level", level_of)]
     if is_grouped(rows):
         made.append(_slowly(rows, "group", rung_of))
@@ -212,7 +212,7 @@ def _slowly(rows: Sequence[Row], what: str, read: Callable[[str], int]) -> Claim
 
 
 def pinned(rows: Sequence[Row], read: Callable[[str], int]) -> bool:
-    """Whether the best plan is at the same end of the range in all rows: then it says nothing of moves."""
+    """Return whether the best plan is at the same end of the range in all rows, which shows no moves."""
     at_ends = []
     for row in rows:
         allowed = [read(name) for name in judged(row["plans"], row["height"])]

@@ -95,7 +95,7 @@ def of(rows: Sequence[Row], kind: str, least: int = 1) -> list[Row]:
 
 
 def is_grouped(rows: Sequence[Row]) -> bool:
-    """Whether plans have groups. Only then the whole batch at once is a plan too."""
+    """Return whether plans have groups. Only then the whole batch at once is a plan too."""
     return any(row["whole"] for row in of(rows, "visits"))
 
 
@@ -168,7 +168,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
 
 
 Found = dict[int, Row]
-"""What the best plan of each batch size gains, see `in_units` and `timing.compared`."""
+"""The gains of the best plan for each batch size, see `in_units` and `timing.compared`."""
 
 
 def _gains(found: Found, key: str = "gain") -> list[Sequence[float]]:
@@ -176,7 +176,7 @@ def _gains(found: Found, key: str = "gain") -> list[Sequence[float]]:
 
 
 def _beside(found: Found, every: Found, key: str = "gain", digits: int = 0) -> str:
-    """What the best of all plans has, as text, if it is not the same."""
+    """Return the gains of the best of all plans as text, if they differ."""
     own, others = _range(_gains(found, key), digits), _range(_gains(every, key), digits)
     return "" if own == others else f"; with all levels {others}"
 
@@ -244,7 +244,7 @@ def _estimate(units: Found, seconds: Found, every: Found) -> Claim:
 
 
 def _order(seconds: Found, every: Found, grouped: bool) -> Claim:
-    """Whether the order is what gains. If the same plan gains longest first too, it is shared work."""
+    """Return the claim that the gain comes from the order. An equal gain longest first shows shared work."""
     time = NOT_TIMED
     if seconds:
         both = [(row["gain"], row["fifo"], row["longest"]) for row in (*seconds.values(), *every.values())]

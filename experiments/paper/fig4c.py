@@ -146,7 +146,7 @@ def curves(
 
 
 def _differing(drawn: FloatArray, line: FloatArray) -> Row:
-    """How curves of different events, float64 (repeats, p), differ from that of the same events."""
+    """Return the differences of curves, float64 (repeats, p), from the curve of the same events."""
     best = drawn.argmin(axis=1)
     return {
         "off": confidence.mean(np.abs(drawn / line - 1).max(axis=1), 0),
@@ -165,13 +165,13 @@ def _different(response: FloatArray, count: int, rng: np.random.Generator) -> Fl
 
 
 def is_valley(values: Sequence[float] | FloatArray) -> bool:
-    """Whether the values first fall, then rise, and do not turn again."""
+    """Return whether the values first fall, then rise, and do not turn again."""
     signs = [b > a for a, b in pairwise(values) if a != b]
     return signs == sorted(signs)
 
 
 def is_grouped(rows: Sequence[Row]) -> bool:
-    """Whether the plans have groups."""
+    """Return whether the plans have groups."""
     return have_groups(name for row in rows for name in row["plans"])
 
 
@@ -228,7 +228,7 @@ def _excess(row: Row, p: int) -> str:
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """Whether curves of different events are ragged for small N and merge for large N."""
+    """Return the claims: curves of different events are ragged for small N and merge for large N."""
     made = []
     if not is_grouped(rows):
         made = [
@@ -259,7 +259,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
 
 
 def _valley(row: Row | None) -> Finding:
-    """Whether the curve is a valley within the paper's range, and the ends are surely above the best."""
+    """Return whether the curve is a valley in the paper's range, with both ends surely above the best."""
     if row is None:
         return NOT_TIMED
     names = judged(row["plans"], row["height"])

@@ -51,7 +51,7 @@ POOL = 8
 """Number of batches that runs draw from in work units, as a multiple of the profile's."""
 KINDS = {"visits": "units", "seconds": "time"}
 PAPER, OURS = "paper", "ours"
-"""Whose controller it is."""
+"""The owners of controllers."""
 RIVALS = {
     "none": "no batch search",
     "middle": "middle constant",
@@ -94,7 +94,7 @@ def controller(setting: Setting, who: str, rounds: int, threshold: int) -> Contr
 
 
 def contenders(profile: Profile) -> list[tuple[str, int]]:
-    """Who is followed, with which N: the paper's controller with each, ours with the largest."""
+    """Return the controllers and their N: the paper's with each N, ours with the largest."""
     return [*((PAPER, rounds) for rounds in profile.rounds), (OURS, max(profile.rounds))]
 
 
@@ -293,7 +293,7 @@ def means(step: Step, episodes: Sequence[Episode], constant: Plan, middle: Plan)
 
 
 Over = Callable[[FloatArray, FloatArray], Interval]
-"""How much larger values are than others that are paired with them, as a share, with an interval."""
+"""The excess of values over paired others, as a share, with an interval."""
 
 
 def mean_ratio(own: FloatArray, other: FloatArray) -> Interval:
@@ -358,7 +358,7 @@ def ranges(rows: Sequence[Row]) -> list[str]:
 
 
 def is_grouped(rows: Sequence[Row]) -> bool:
-    """Whether the plans have groups."""
+    """Return whether the plans have groups."""
     return have_groups(name for row in rows if row["size"] for name in [row["best"], *row["plans"]])
 
 
@@ -401,7 +401,7 @@ def text(rows: Sequence[Row]) -> str:
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """Whether the controller is much better than no batch search, near to the best, better than constants."""
+    """Return the claims: the controller beats no batch search and constant plans, and is near the best."""
     return [
         _claim(rows, "while it searches, the controller is much better than no batch search",
                "about as in 4-b", "gain", _much),
@@ -417,7 +417,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
 
 
 def _beside(rows: Sequence[Row]) -> list[Claim]:
-    """How far our controller is above the best possible, beside the paper's."""
+    """Return the claim that compares our controller's distance from the best possible with the paper's."""
     found = []
     for kind in KINDS:
         own = [row for row in rows if row["kind"] == kind]
@@ -437,7 +437,7 @@ def _much(found: Sequence[Sequence[float]]) -> str:
 
 
 def _better(found: Sequence[Sequence[float]]) -> str:
-    """Whether a response is surely smaller than another."""
+    """Return the verdict that a response is surely smaller than another."""
     return verdicts.above([(-value, -high, -low) for value, low, high in found], 0.0)
 
 

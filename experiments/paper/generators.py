@@ -1,4 +1,4 @@
-"""What "12-d" boxes are: the gain of shortest first by how boxes are drawn and how their tree was built.
+"""The meaning of "12-d" boxes: the gain of shortest first by generator of boxes and building of their tree.
 
 The paper gives neither. The gain in perfect order is nG/(n+1) (Wang et al.), where G is the Gini coefficient
 of the work of the events. It is large if some events meet many more boxes than others do, which is up to the
@@ -58,10 +58,10 @@ GENERATORS = {
         SETTINGS["weather"]._replace(title="alerts on real weather"),
     )
 }  # fmt: skip
-"""How subscriptions are drawn, by name; see `rtfilter.replay.workloads`. The first gain about as much as the
-paper's."""
+"""The generators of subscriptions by name; see `rtfilter.replay.workloads`. The first one gains about as
+much as the paper's."""
 INSERTED, PACKED = "inserted", "packed"
-"""How a tree was built: its boxes were inserted one by one, or packed at once."""
+"""The ways to build a tree: boxes are inserted individually, or packed at once."""
 BUILDINGS = (INSERTED, PACKED)
 SEEDS = 3
 """Number of seeds, from that of the run on. Times are taken for the first."""
@@ -239,7 +239,7 @@ def _in_time(cell: Cell) -> Row:
 
 
 def _by_units(row: Row) -> Interval:
-    """What the level gains in time that is best in work units."""
+    """Return the gain in time of the level that is best in work units."""
     return confidence.faster(row["times"][row["units"]], row["times"][ARRIVAL])
 
 

@@ -164,7 +164,7 @@ class Levels:
         return counts
 
     def reached(self, points: FloatArray) -> list[BoolArray]:
-        """Which event reaches which node: one array per level, bool (n, nodes)."""
+        """Return the nodes that each event reaches: an array per level, bool (n, nodes)."""
         found = []
         for nodes in self._nodes:
             events, ids = nodes.search(points).pairs()

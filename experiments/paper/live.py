@@ -75,9 +75,9 @@ class Contestant:
         self.who, self.rounds = who, rounds
         self._own, self._threshold = own, threshold
         self.searches = [Search()]
-        """Those at this size; the last one may be under way."""
+        """The searches at this size; the last one may be under way."""
         self.done = False
-        """Whether there are no more of them at this size."""
+        """True if there are no more searches at this size."""
 
     def begin(self, shape: Shape, batch: int, searches: int, room: int) -> None:
         """Begin with a size of the index.
@@ -128,7 +128,7 @@ class Contestant:
 
 
 class Step:
-    """What happened at one size of the index.
+    """The measurements at a size of the index.
 
     Attributes
     ----------
@@ -237,7 +237,7 @@ def middle(values: FloatArray) -> Interval:
 
 
 def ratio(own: FloatArray, other: FloatArray) -> Interval:
-    """How much slower a contestant is than another on the same batches, float64 (b,) each, as a share."""
+    """Return a contestant's excess time over another's on the same batches, float64 (b,) each, as a share."""
     pairs = zip(_blocks(own), _blocks(other), strict=True)
     return confidence.middle([one.mean() / another.mean() - 1 for one, another in pairs])
 

@@ -42,7 +42,7 @@ ASKED = (
     ("fig4d", "adapting is better than the best constant plan, known afterwards"),
     ("fig4d", "adapting is better than the middle level, never changed"),
 )
-"""What the paper does not ask, on the first page too."""
+"""The claims that the paper does not make, also on the first page."""
 TWELVE = f"""\
 Gain over random order in batches of {BATCHES[-1]}, means of three seeds, in work units; and in time, in
 batches of {TIMED}, in the range of the paper."""
@@ -79,7 +79,7 @@ class Result(NamedTuple):
 
     @property
     def setting_title(self) -> str:
-        """What its setting is, in words."""
+        """The title of the setting."""
         return self.experiment.settings[self.setting].title
 
     @property
@@ -142,12 +142,12 @@ def _numbered(
 
 
 def _brief(ours: str) -> str:
-    """What was found, without the parts that only the page with details has room for."""
+    """Return the finding without the parts for the page with details."""
     return f"{ours[0].upper()}{ours[1:].partition('; batch 1: ')[0]}."
 
 
 def counted(claims: Sequence[Claim]) -> str:
-    """How many claims have which verdict, in one line."""
+    """Return the number of claims with each verdict, in a single line."""
     parts = []
     for unit, findings in (
         ("units", [claim.units for claim in claims]),
@@ -159,7 +159,7 @@ def counted(claims: Sequence[Claim]) -> str:
 
 
 def by_setting(found: Sequence[Result]) -> str:
-    """What batch search gains on each setting, with its largest batch, as a table."""
+    """Return the gain of batch search on each setting, with its largest batch, as a table."""
     lines = []
     for result in found:
         if result.experiment.name != "fig4b":

@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 ARRIVAL = "0/1"
 """The plan that is no batch search: each event from the root, in the order of arrival."""
 OUTSIDE = "leaf level, not in the paper"
-"""What is written at levels outside of the paper's range, those of the highest tree."""
+"""The label of levels outside the paper's range, those of the highest tree."""
 
 
 def level_of(name: str) -> int:
@@ -40,7 +40,7 @@ def shown(name: str, grouped: bool) -> str:
 
 
 def have_groups(names: Iterable[str]) -> bool:
-    """Whether any plan with one of these names has groups of more than one event."""
+    """Return whether any plan with one of these names has groups of more than one event."""
     return any(not name.endswith("/1") for name in names)
 
 

@@ -44,14 +44,14 @@ class Experiment(NamedTuple):
     draw: Callable[[Sequence[Row], str], Figure]
     """Makes a picture of its rows, with a title."""
     settings: Mapping[str, Setting] = SETTINGS
-    """What it can be run on, by name."""
+    """The available settings, by name."""
     sizes: Mapping[str, Mapping[str, Any]] = {}
     """Its own numbers by name of the profile, if those of `Profile` are not the ones it runs with."""
 
 
 @dataclass
 class Run:
-    """One experiment on one setting, with the pieces that are done.
+    """A run of an experiment on a setting, with its finished pieces.
 
     Attributes
     ----------

@@ -21,7 +21,7 @@ plans take turns in an order that never changes."""
 
 
 class Profile(NamedTuple):
-    """How much is run."""
+    """The size of a run."""
 
     name: str
     sizes: tuple[int, ...]

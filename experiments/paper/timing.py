@@ -38,7 +38,7 @@ ORDERS = {"fifo": " in arrival order", "longest": " longest first"}
 
 
 class Timed(NamedTuple):
-    """What one run of a batch took."""
+    """The times of a batch's run."""
 
     seconds: float
     """Mean response, without the time of a consumer."""
@@ -48,7 +48,7 @@ class Timed(NamedTuple):
 
 Call = Callable[[EventTable], Timed]
 Times = dict[str, list[Timed]]
-"""One entry per batch, by the name of the call."""
+"""The times of a call, by its name; an entry per batch."""
 
 
 def ordered(name: str, order: str) -> str:
@@ -202,7 +202,7 @@ def fastest(times: Mapping[str, Sequence[float]], among: Sequence[str]) -> str:
 
 
 def compared(row: Row, which: str) -> Row:
-    """What one of the best plans of a row of `measured` gains, with intervals.
+    """Return the gains of one of the best plans of a row of `measured`, with intervals.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What a claim is, what words such as "negligible" mean, and how numbers become verdicts.
+"""The claims, the meaning of words such as "negligible", and the rules that turn numbers into verdicts.
 
 Each claim has two verdicts: one in work units, one in time. Both are made by the same functions with the same
 thresholds. The first of them were fixed on 2026-11-22; some came or changed after results were known, as the
@@ -42,7 +42,7 @@ FOUR_ORDERS = 10**3.5
 
 
 class Finding(NamedTuple):
-    """What was found for a claim in one unit, and the verdict on it."""
+    """The result for a claim in a unit, and the verdict on it."""
 
     ours: str
     verdict: str
@@ -63,7 +63,7 @@ class Claim(NamedTuple):
 
 
 PART = "a part of the claim above"
-"""What the paper says, for a claim that is a part: the claim before it is judged as a whole."""
+"""The paper's statement for a claim that is a part: the claim before it is judged as a whole."""
 NOT_TIMED = Finding("not timed", DOES_NOT_APPLY)
 """The finding in time where no times were taken."""
 
@@ -85,16 +85,16 @@ WORDS = {
     "about four orders": f"at least {FOUR_ORDERS:,.0f} times as fast",
     "in several cases": f"in all of them; partly: in at least {MOST:.0%} of them",
 }
-"""What the words of claims mean. A number counts as above a limit only if its whole interval is."""
+"""The meaning of the words of claims. A number is above a limit only if its whole interval is."""
 
 
 def above(found: Iterable[Three], limit: float) -> str:
-    """Whether values surely exceed a limit: a verdict `in_cases`."""
+    """Return the verdict that values surely exceed a limit, see `in_cases`."""
     return in_cases([low > limit for _, low, _ in found])
 
 
 def rather_above(found: Iterable[Three], limit: float, most: float) -> str:
-    """Whether all values surely exceed `most`: "holds"; "partly" if all of them exceed `limit`."""
+    """Return "holds" if all values surely exceed `most`, "partly" if all of them exceed `limit`."""
     values = list(found)
     if above(values, most) == HOLDS:
         return HOLDS
@@ -102,7 +102,7 @@ def rather_above(found: Iterable[Three], limit: float, most: float) -> str:
 
 
 def negligible(found: Iterable[Three]) -> str:
-    """Whether all values are surely negligible: "holds"; "partly" if all are at least small."""
+    """Return "holds" if all values are surely negligible, "partly" if all are at least small."""
     values = list(found)
     if not values:
         return DOES_NOT_APPLY
@@ -111,14 +111,14 @@ def negligible(found: Iterable[Three]) -> str:
 
 
 def nearly_half(found: Three) -> str:
-    """Whether a gain is surely nearly 50 %: "holds"; "partly" if it may be."""
+    """Return "holds" if a gain is surely nearly 50 %, "partly" if it may be."""
     _, low, high = found
     least, most = NEARLY_HALF
     return HOLDS if least <= low and high <= most else PARTLY if low <= most and least <= high else FAILS
 
 
 def by_order(gains: Iterable[tuple[Three, Three, Three]]) -> str:
-    """Whether gains come from the order alone.
+    """Return the verdict that gains come from the order alone.
 
     Parameters
     ----------
@@ -136,12 +136,12 @@ def by_order(gains: Iterable[tuple[Three, Three, Three]]) -> str:
 
 
 def rising(rank: float) -> str:
-    """Whether a rank correlation means that numbers rise: "holds"; "partly" if they do so on the whole."""
+    """Return "holds" if a rank correlation means that numbers rise, "partly" if they rise on the whole."""
     return HOLDS if rank > RISES else PARTLY if rank > RISES / 2 else FAILS
 
 
 def ragged(shares: Mapping[int, float]) -> str:
-    """Whether curves are ragged at all N that the paper names, and less so at the largest; or at some.
+    """Return the verdict that curves are ragged at all N of the paper, or at some, and less at the largest.
 
     `shares` are those of curves that are no valley, by N in rising order.
     """
@@ -154,14 +154,14 @@ def ragged(shares: Mapping[int, float]) -> str:
 
 
 def falling(shares: Sequence[float]) -> str:
-    """Whether shares fall: each is below the one before and the last far below the first, or only that."""
+    """Return the verdict that shares fall at each step and in total; partly if in total only."""
     if shares[-1] >= FALLS * shares[0]:
         return FAILS
     return HOLDS if all(later < earlier for earlier, later in pairwise(shares)) else PARTLY
 
 
 def slowly(moved: Sequence[int], unknown: int = 0) -> str:
-    """Whether something changes slowly.
+    """Return the verdict that something changes slowly.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ RTREES = tuple(name for name in PEERS if name.startswith("rtree"))
 
 
 def unable(peer: type[Peer], boxes: Bounds) -> str:
-    """Why a peer cannot index these boxes (it may not be installed); empty if it can."""
+    """Return why a peer cannot index these boxes (it may not be installed); empty if it can."""
     if find_spec(peer.package) is None:
         return f"{peer.package} is not installed: {install('peers')}"
     return peer.refuses(boxes)

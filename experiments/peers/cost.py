@@ -29,7 +29,7 @@ def seconds(call: Callable[[], object]) -> float:
 def memory() -> int | None:
     """Bytes that this process alone holds, after it has given back free memory; None if unknown."""
     gc.collect()
-    with suppress(OSError, AttributeError, TypeError):  # where the C library is not GNU's
+    with suppress(OSError, AttributeError, TypeError):  # fails unless the C library is GNU's
         ctypes.CDLL(None).malloc_trim(0)
     return _status("RssAnon")
 
@@ -59,7 +59,7 @@ def available_memory() -> int | None:
 def too_much(
     peer: type[Peer], boxes: Bounds, points: FloatArray, build_seconds: float, event_seconds: float
 ) -> str:
-    """Why a peer is not tried on these boxes; empty if it is.
+    """Return why a peer is not tried on these boxes; empty if it is.
 
     The peer is compiled, and built on a sample. The time to build, the time of an event and the memory are
     extrapolated linearly. The memory may be at most 90 % of what is free.

@@ -22,7 +22,7 @@ class RTFilter(Peer):
 
     @property
     def ways(self) -> Mapping[str, Way]:
-        """One `search` for the whole batch."""
+        """Return a single way: one `search` for the whole batch."""
         return {"search": self.tree.search}
 
 

@@ -33,7 +33,7 @@ class Peer(ABC):
 
     @classmethod
     def refuses(cls, boxes: Bounds) -> str:
-        """Why the peer cannot index these boxes; empty if it can."""
+        """Return why the peer cannot index these boxes; empty if it can."""
         return ""
 
     @property

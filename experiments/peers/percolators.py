@@ -53,7 +53,7 @@ class Perq(Peer):
         return {"match_many": self.ask}
 
     def ask(self, points: FloatArray) -> list[list[int]]:
-        """One document per event."""
+        """Match each event as a document."""
         document: Any = import_module("perq").Document
         documents = (
             document(
@@ -99,7 +99,7 @@ class Mokaccino(Peer):
         return {"percolate_list": self.ask}
 
     def ask(self, points: FloatArray) -> list[list[int]]:
-        """One document per event."""
+        """Match each event as a document."""
         from mokaccino import Document
 
         answers = []

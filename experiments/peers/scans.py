@@ -82,14 +82,14 @@ class DuckDB(Peer):
         return {"join": self.ask_all, "scan": self.ask_each}
 
     def ask_all(self, points: FloatArray) -> Matches:
-        """One query for all events."""
+        """Match all events with a single query."""
         events = {f"x{j}": column for j, column in enumerate(points.T)} | {"event": np.arange(len(points))}
         self._database.register("events", events)
         found: dict[str, Any] = self._database.execute(self._join).fetchnumpy()
         return grouped(found["event"], found["id"], len(points))
 
     def ask_each(self, points: FloatArray) -> list[Any]:
-        """One query per event."""
+        """Match each event with its own query."""
         return [self._database.execute(self._scan, point).fetchnumpy()["id"] for point in points.tolist()]
 
 
@@ -118,7 +118,7 @@ class Polars(Peer):
         return {"join_where": self.ask_all, "filter": self.ask_each}
 
     def ask_all(self, points: FloatArray) -> Matches:
-        """One `join_where` for all events."""
+        """Match all events with a single `join_where`."""
         column = self._polars.col
         events = self._polars.DataFrame(
             {f"x{j}": points[:, j].copy() for j in self._dimensions} | {"event": np.arange(len(points))}
@@ -132,7 +132,7 @@ class Polars(Peer):
         return grouped(found["event"].to_numpy(), found["id"].to_numpy(), len(points))
 
     def ask_each(self, points: FloatArray) -> list[IntArray]:
-        """One `filter` per event."""
+        """Match each event with its own `filter`."""
         column = self._polars.col
         answers = []
         for point in points.tolist():

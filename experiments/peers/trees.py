@@ -38,16 +38,16 @@ class Rtree(Peer):
 
     @property
     def ways(self) -> Mapping[str, Way]:
-        """One call per point, and one call for all. Neither shares work among points."""
+        """Return two ways: a call per point, and a call for all. Neither shares work among points."""
         return {"intersection": self.ask_each, "intersection_v": self.ask_all}
 
     def ask_each(self, points: FloatArray) -> list[list[int]]:
-        """One `intersection` per point."""
+        """Match each point with its own `intersection`."""
         asked = self.finite(points)
         return [list(self.index.intersection(box)) for box in np.hstack([asked, asked]).tolist()]
 
     def ask_all(self, points: FloatArray) -> Matches:
-        """One `intersection_v` for all points."""
+        """Match all points with a single `intersection_v`."""
         asked = self.finite(points)
         ids, counts = self.index.intersection_v(asked, asked)  # type: ignore[no-untyped-call]
         return Matches(np.concatenate([[0], np.cumsum(counts.astype(np.int64))]), ids)
@@ -118,11 +118,11 @@ class Boost(Peer):
 
     @property
     def ways(self) -> Mapping[str, Way]:
-        """One call for all points; there is no other way."""
+        """Return the only way: a call for all points."""
         return {"intersect": self.ask}
 
     def ask(self, points: FloatArray) -> Matches:
-        """One `intersect` for all points."""
+        """Match all points with a single `intersect`."""
         asked = self._finite(points)
         ids, counts = self._tree.intersect(asked, asked)
         return Matches(np.concatenate([[0], np.cumsum(counts.astype(np.int64))]), ids)
@@ -148,11 +148,11 @@ class STRtree(Peer):
 
     @property
     def ways(self) -> Mapping[str, Way]:
-        """One call for all points."""
+        """Return a single way: a call for all points."""
         return {"query": self.ask}
 
     def ask(self, points: FloatArray) -> Matches:
-        """One `query` for all points. It compares closed envelopes, which is right for boxes."""
+        """Match all points with a single `query`. It compares closed envelopes, which is right for boxes."""
         import shapely
 
         events, ids = self._tree.query(shapely.points(self._finite(points)))

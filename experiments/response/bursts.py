@@ -73,7 +73,7 @@ Times = dict[str, list[float]]
 
 
 class Size(NamedTuple):
-    """How much is measured."""
+    """The size of a measurement."""
 
     boxes: int
     burst: int
@@ -224,7 +224,7 @@ def ranking(taken: Times) -> list[str]:
 
 
 def responses(taken: Times, plans: Sequence[Plan], burst: int) -> list[Row]:
-    """One row per way to run a burst, from the seconds of each round."""
+    """Return a row per way to run a burst, from the seconds of each round."""
     by_name = {label(plan, burst): plan for plan in plans}
     return [
         {

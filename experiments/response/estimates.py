@@ -102,7 +102,7 @@ def judge(work: Work, alone: FloatArray) -> Row:
 
 
 def measure(tree: RStarTree, points: FloatArray, repeats: int) -> list[Row]:
-    """One row per level and unit for a burst of points, float64 (n, d)."""
+    """Return a row per level and unit for a burst of points, float64 (n, d)."""
     found = [list(works(tree, points, level, repeats)) for level in range(tree.height)]
     alone = {work.unit: work.cost for work in found[0]}  # at level 0 nothing has been searched yet
     return [

@@ -26,7 +26,7 @@ class Listener:
 
     @property
     def settled(self) -> bool:
-        """Whether the controller had settled at the last burst."""
+        """True if the controller had settled at the last burst."""
         return self.ticket is not None and self.ticket.episode == 0
 
     def plan(self, size: int, shape: Shape) -> Ticket:

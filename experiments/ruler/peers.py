@@ -15,7 +15,7 @@ from experiments.errors import ResultError
 
 HERE: Final = Path(__file__).parent
 JARS: Final = Path("/usr/share/java")
-"""Where Debian keeps jars."""
+"""The folder of Debian's jars."""
 NEEDED: Final = ("jackson-core.jar", "jackson-databind.jar", "jackson-annotations.jar", "jsr305.jar")
 MEMORY: Final = "-Xmx6g"
 NUMBERS: Final = "ch.randelshofer.fastdoubleparser"

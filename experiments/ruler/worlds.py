@@ -32,7 +32,7 @@ ATTRIBUTES: Final[dict[str, str]] = {
     "geometry.coordinates.x": "float",
     "geometry.coordinates.y": "float",
 }
-"""What patterns may ask for, as a schema has it."""
+"""The attributes of patterns, as a schema."""
 FEW: Final = 5
 """Up to so many patterns that accept nearly everything stand alone; more are joined with a block."""
 
@@ -176,7 +176,7 @@ KINDS: Final[dict[str, Callable[[dict[str, Any], Random], Pattern]]] = {
     ),
     "arrays of objects": _arrays,
 }
-"""What makes a pattern of each kind."""
+"""The functions that make a pattern, by kind."""
 ALL: Final = "all"
 """Patterns of all kinds in turn."""
 NAMES: Final = (*KINDS, ALL)

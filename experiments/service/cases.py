@@ -15,7 +15,7 @@ from rtfilter.replay.workloads import BOXES, Bounds
 from rtfilter.replay.workloads.boxes import NARROW_SIDE, TOP
 
 SHIFT: Final = NARROW_SIDE // 16
-"""How far the boxes of one group are moved at most, in each attribute."""
+"""The most that the boxes of a group are moved, in each attribute."""
 _GROUPS, _EVENTS = 11, 12  # streams of random numbers
 
 
@@ -43,7 +43,7 @@ class Case(NamedTuple):
         return list(self.schema.attributes)
 
     def user(self, row: int) -> str:
-        """Whose a subscription is."""
+        """Return the user of a subscription."""
         return f"u{row % self.users}"
 
     def conditions(self, user: int) -> Iterator[str]:

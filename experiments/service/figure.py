@@ -19,7 +19,7 @@ PANELS: Final = (
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """One panel for `match`, one for publishing, one for peers; a line for each way."""
+    """Draw a panel for `match`, for publishing and for peers, with a line for each way."""
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=(10, 12), layout="constrained")

@@ -75,7 +75,7 @@ class Line:
 
 @dataclass
 class Offered:
-    """What became of a step. Moments are in seconds from its start; NaN where something did not come.
+    """The results of a step. Moments are in seconds from its start; NaN where something did not come.
 
     Attributes
     ----------

@@ -39,7 +39,7 @@ NAME: Final = "rtfilter"
 
 
 def cuts(count: int, frame: int) -> list[tuple[int, int]]:
-    """Where frames of `frame` of so many events begin and end; at most 200 of them."""
+    """Return the start and end of each frame of `frame` events; at most 200 frames."""
     return list(pairwise(range(0, count + 1, frame)))[:200]
 
 

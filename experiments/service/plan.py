@@ -1,4 +1,4 @@
-"""What is measured: sizes, series and steps."""
+"""The plan of the measurement: sizes, series and steps."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def target_of(door: str) -> Target | None:
 
 
 class Size(NamedTuple):
-    """How much is measured.
+    """The size of a measurement.
 
     Attributes
     ----------

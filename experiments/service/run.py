@@ -41,7 +41,7 @@ Jobs = Iterator[tuple[Sequence[str], Callable[[], Generator[Job]]]]
 
 
 class Experiment:
-    """What is to be measured, in parts.
+    """The measurement, in parts.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ PATIENCE: Final = 180.0
 
 
 class Cores(NamedTuple):
-    """Which core is whose."""
+    """The cores of the server and of the generator."""
 
     server: int
     generator: int

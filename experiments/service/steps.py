@@ -32,7 +32,7 @@ BUSY: Final = 0.8
 
 @dataclass
 class Series:
-    """One way to ask one server.
+    """A way to send requests to a server.
 
     Attributes
     ----------
@@ -182,7 +182,7 @@ def percentiles(seconds: FloatArray, prefix: str) -> Row:
 
 
 def _due_of_deliveries(series: Series, found: Offered) -> FloatArray:
-    """When the request of each delivery was due; NaN where that is unknown."""
+    """Return the time at which the request of each delivery was due; NaN where that is unknown."""
     frame = series.row["frame"]
     if series.ordered:
         which = np.arange(len(found.deliveries)) // frame

@@ -16,7 +16,7 @@ CORE: Final = {
     "match, JSON lines": "match_batch of objects",
     "match, Arrow": "match_batch of Arrow",
 }
-"""What the core does alone for a door."""
+"""The equivalent work of the core alone, by door."""
 
 
 def series(rows: Sequence[Row], *parts: str) -> dict[str, list[Row]]:

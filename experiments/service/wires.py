@@ -21,7 +21,7 @@ from rtfilter.dtypes import IntArray
 
 
 class Kind(IntEnum):
-    """What came."""
+    """The kinds of messages from a server."""
 
     ANSWER = 0
     REFUSED = 1
@@ -33,26 +33,26 @@ class Kind(IntEnum):
 
 
 class Heard(NamedTuple):
-    """One thing that came."""
+    """A message from a server."""
 
     kind: Kind
     body: bytes
 
 
 class Wire(ABC):
-    """One connection's protocol."""
+    """The protocol of a connection."""
 
     def __init__(self) -> None:
         self.held = bytearray()
 
     def feed(self, data: bytes) -> list[Heard]:
-        """What the bytes complete; they may be cut anywhere."""
+        """Add received bytes, which may be cut anywhere; return the complete messages."""
         self.held += data
         return self._cut()
 
     @abstractmethod
     def _cut(self) -> list[Heard]:
-        """What is complete, taken out of `held`."""
+        """Remove the complete messages from `held` and return them."""
 
     def acknowledgement(self, upto: int) -> bytes:
         """The bytes that acknowledge the deliveries of this connection up to a number."""

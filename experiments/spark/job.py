@@ -92,7 +92,7 @@ def matched(job: Row) -> list[Row]:
 
 
 def reason(result: DataFrame) -> str:
-    """What the plan of a result says about balance."""
+    """Return the statement about balance in the plan of a result."""
     plan = result._jdf.queryExecution().sparkPlan().toString()
     found = re.search(r"(match where they are|deal out) \([^)]*\)", plan)
     return found[0] if found else ""

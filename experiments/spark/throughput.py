@@ -47,13 +47,13 @@ BLOCK = 1 << 17
 """Number of events that are drawn at a time."""
 CLUSTER = "cluster of 2"
 PLACES = {"local[1]": 1, "local[2]": 2, CLUSTER: 2}
-"""Where Spark runs, and its cores there."""
+"""The masters of Spark, with the number of cores."""
 WAYS: dict[bool | str, str] = {
     False: "left where they are",
     True: "dealt out",
     "auto": "as auto decides",
 }
-"""What happens to events, by `balance` of `match_frame`."""
+"""The treatments of events, by `balance` of `match_frame`."""
 LARGE = 3
 """Boxes of the index for uneven events, as a multiple of those for even ones."""
 GIB = 2**30
@@ -75,7 +75,7 @@ COLUMNS = {
 
 
 class Size(NamedTuple):
-    """How much is measured."""
+    """The size of a measurement."""
 
     boxes: int
     events: int

@@ -64,7 +64,7 @@ COLUMNS = {
 
 
 class Size(NamedTuple):
-    """How much is measured."""
+    """The size of a measurement."""
 
     boxes: int
     events: int
@@ -90,7 +90,7 @@ class Target(NamedTuple):
     boxes: int
     """The target holds from this number of boxes on."""
     key: str
-    """What is compared in the row: `ratio` and `lead` must be at least the bound, `ours` at most."""
+    """The compared value of a row: `ratio` and `lead` must be at least the bound, `ours` at most."""
     bound: float
 
     def __str__(self) -> str:
@@ -98,7 +98,7 @@ class Target(NamedTuple):
         return f"{heading} {'<=' if self.key == 'ours' else '>='} {self.bound:g}"
 
     def met(self, row: Row) -> bool:
-        """Whether a row meets the target."""
+        """Return whether a row meets the target."""
         value: float = row[self.key]
         return value <= self.bound if self.key == "ours" else value >= self.bound
 

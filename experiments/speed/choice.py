@@ -151,7 +151,7 @@ def responses(
 
 
 def measure(own: Workload, count: int, size: int, fixed: Sequence[str], repeats: int, most: float) -> Row:
-    """One row of the result."""
+    """Return a row of the result."""
     filters = made(own, count, {name: name for name in (AUTO, *fixed)} | {TWIN: "rtree"})
     batches = [own.schema.read(own.events(k * size, size)) for k in range(max(BATCHES, EVENTS // size))]
     settled = settle(partial(use, filters[AUTO], batches), filters[AUTO], most)

@@ -61,7 +61,7 @@ def normalised(content: Mapping[str, Any]) -> dict[tuple[Any, ...], list[float]]
 
 
 def judge(old: Sequence[float], new: Sequence[float]) -> Row:
-    """How a row changed, from its times in the old and in the new result.
+    """Return the change of a row, from its times in the old and in the new result.
 
     Returns
     -------

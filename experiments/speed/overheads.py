@@ -58,7 +58,7 @@ def startup(repeats: int) -> list[Row]:
 
 
 def metrics(name: str, boxes: int, repeats: int) -> Row:
-    """What metrics add to the time of a batch, as a share, with the work that is done later."""
+    """Return the share that metrics add to the time of a batch, including deferred work."""
     source = workload(name)
     target = EventFilter(source.schema, metrics=True, matcher="rtree")
     source.subscribe(target, 0, boxes)
@@ -97,7 +97,7 @@ def _folding(observer: Metrics | None) -> float:
 
 
 def tracking(boxes: int, keys: int, repeats: int) -> list[Row]:
-    """What comparing events with those before adds to batches of several sizes, and what a key takes.
+    """Return the time that tracking adds to batches of several sizes, and the memory of a key.
 
     Subscriptions are squares in the plane, of which an event matches `MATCHES`; all keys have been seen. With
     each event a key moves by a hundredth of a square, so that one event in four changes something.

@@ -46,7 +46,7 @@ TEMPLATES = [
     "size IN ({n}, {m}) AND price > {a}",
     "symbol = '{s}' AND price IS NOT NULL AND change BETWEEN -{c} AND {c}",
 ]
-"""What people alert on; constants are drawn."""
+"""The templates of typical alerts; constants are drawn."""
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 

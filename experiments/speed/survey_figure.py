@@ -22,7 +22,7 @@ APART = 0.052
 
 
 class Panel(NamedTuple):
-    """What a panel shows of the rows of a workload of 12 dimensions."""
+    """The content of a panel, from the rows of a workload of 12 dimensions."""
 
     title: str
     workload: str

@@ -1,4 +1,4 @@
-"""Which points a survey measures: each variable is varied around one point."""
+"""The points that a survey measures: each variable is varied around one point."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One peer on one index, in a process of its own: build time, memory, and time per event by batch size.
+"""A trial of a peer on an index, in its own process: build time, memory, and time per event by batch size.
 
 `run` starts the process. The process runs this module: it reads a case as JSON from standard input and writes
 its rows to standard output. With a new process, the memory of one peer does not mix with that of another, and
@@ -38,7 +38,7 @@ INDEX = ("peer", "workload", "subscriptions", "dimensions", "side")
 
 
 class Case(NamedTuple):
-    """What one process measures."""
+    """The case that a process measures."""
 
     peer: str
     workload: str

@@ -54,7 +54,7 @@ MUCH = 0.5
 ENOUGH = 100
 """Things touched from which on the time of one of them is told."""
 ALIKE = 3.0
-"""What is touched takes matchers about as long if the slowest takes at most so many times the fastest."""
+"""The largest ratio of matchers' times per touched item that counts as about equal."""
 FEW = 1000
 """Most subscriptions that the paper measured."""
 
@@ -228,7 +228,7 @@ def _beside(rows: Sequence[Row], name: str) -> list[Row]:
 
 
 def _most_efficient(rows: Sequence[Row]) -> Claim:
-    """Whether the tree is ahead of the best of all others."""
+    """Return the claim that the tree is ahead of the best of all others."""
     findings = []
     for what in ("work", "us"):
         worlds = by_world(rows, what)
@@ -241,7 +241,7 @@ def _most_efficient(rows: Sequence[Row]) -> Claim:
 
 
 def _finding(worlds: dict[Key, dict[str, float]], worse: str, better: str, part: float) -> Finding:
-    # Where a tree is empty there is nothing to visit; finding that out counts as one.
+    # An empty tree has nothing to visit; the look at it counts as one visit.
     ratios = [max(own[worse], 1.0) / max(own[better], 1.0) for own in worlds.values()]
     if not ratios:
         return Finding("not measured", verdicts.DOES_NOT_APPLY)
@@ -251,7 +251,7 @@ def _finding(worlds: dict[Key, dict[str, float]], worse: str, better: str, part:
 
 
 def _alike(rows: Sequence[Row]) -> Claim:
-    """Whether what is touched takes all matchers about as long, so that counts may stand for time."""
+    """Return the claim that each touched item takes all matchers about as long, so counts stand for time."""
     each = per_touch(rows)
     if not each:
         finding = Finding("not measured", verdicts.DOES_NOT_APPLY)
@@ -266,7 +266,7 @@ def _alike(rows: Sequence[Row]) -> Claim:
 
 
 def _crossing(rows: Sequence[Row], name: str) -> Claim:
-    """Whether there is a number of subscriptions from which on SGIM is better than RAPIDMatch."""
+    """Return the claim that SGIM is better than RAPIDMatch from some number of subscriptions on."""
     rows = _beside(rows, name)
     counts = sorted({row["subscriptions"] for row in rows})
     findings = []

@@ -1,4 +1,4 @@
-"""Who matches in the thesis's benchmark: the thesis's own algorithms, and ours beside them.
+"""The contestants of the thesis's benchmark: the thesis's own algorithms, and ours beside them.
 
 Those of `PYTHON` are alike: objects of Python, one event after the other. Those of `COMPILED` run machine
 code over arrays. Times are compared within each of the two, never across.
@@ -29,7 +29,7 @@ FOUR: Final[Mapping[str, Factory]] = {
     "CAS": "shared-counting-filters",
     "lean": LeanCounting,
 }
-"""Those of the thesis, in its order; lean stands where Siena stood."""
+"""The algorithms of the thesis, in its order; lean stands where Siena stood."""
 PYTHON: Final[Mapping[str, Factory]] = {**FOUR, "stamped": "shared-counting-stamped", "naive": "naive"}
 """All that are objects of Python."""
 SMALL: Final = "10 and 20"
@@ -70,7 +70,7 @@ def repeated(matcher: Matcher, event: EventTable, times: int) -> Callable[[], No
 
 
 def cost(name: str, factory: Factory, predicates: Sequence[Predicate], seed: int) -> dict[str, Any]:
-    """What subscriptions cost: microseconds each to subscribe and unsubscribe, and bytes.
+    """Return the costs of subscriptions: microseconds each to subscribe and unsubscribe, and bytes.
 
     Bytes are those of Python's objects as `tracemalloc` counts them, or, of arrays, those that the matcher
     tells; the predicates themselves are not among them. They are unsubscribed in random order.
@@ -85,7 +85,7 @@ def cost(name: str, factory: Factory, predicates: Sequence[Predicate], seed: int
     found["height"] = stats.get("depth", stats["height"])
     found["nodes"] = sum(stats.get("nodes_per_level", [stats.get("test_nodes", 0)]))
     found["bytes"] = stats["bytes"] / len(each) if name in COMPILED else memory(factory, predicates)
-    if name != "lean":  # which cannot
+    if name != "lean":  # lean cannot unsubscribe
         gone = np.random.default_rng(seed).permutation(len(each))
         begun = perf_counter()
         for id in gone:

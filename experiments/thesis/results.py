@@ -13,7 +13,7 @@ from rtfilter.replay.output import Row
 
 @dataclass
 class Cell:
-    """One method at one size, a cell of the thesis's tables.
+    """A method at a size, a cell of the thesis's tables.
 
     Attributes
     ----------
@@ -38,13 +38,13 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """What was run: predicates P, and events U, with those of the thesis where they are more."""
+        """The size that was run: predicates P, and events U, with those of the thesis where they are more."""
         events = f"{self.times}" if self.times == self.events else f"{self.times} of {self.events}"
         return f"{self.predicates} P, {events} U"
 
     @property
     def fastest(self) -> str:
-        """Who of the thesis's four takes the least time."""
+        """The fastest of the thesis's four algorithms."""
         return min(FOUR, key=self.seconds.__getitem__)
 
 
@@ -79,7 +79,7 @@ def wins(found: Sequence[Cell]) -> dict[str, int]:
 
 
 def growth(found: Sequence[Cell], of: tuple[int, int], over: tuple[int, int], peer: str) -> dict[str, float]:
-    """How many times as long a size takes as another, as they were run, by method."""
+    """Return the time of a size as a multiple of another's, as they were run, by method."""
     by = {(cell.method.name, cell.predicates, cell.events): cell.seconds[peer] for cell in found}
     return {method.name: by[method.name, *of] / by[method.name, *over] for method in METHODS}
 

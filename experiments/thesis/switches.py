@@ -1,4 +1,4 @@
-"""What the thesis discusses of counting, without numbers: sharing, keys of counters, merging, copies.
+"""The design choices of counting that the thesis discusses without numbers: sharing, keys, merging, copies.
 
 Each is a switch of `rtfilter.matchers.papers.shared_counting`, so each can be measured alone.
 """
@@ -28,7 +28,7 @@ SWITCHES: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "counters by id, not by content": ({"keys": "id"}, {"keys": "content"}),
     "a list of collections, not merged": ({"merged": False}, {"merged": True}),
 }
-"""What is compared: the options that the thesis chose, and the others."""
+"""The compared options: the thesis's choice, and the alternative."""
 COLUMNS = {
     "switch": "Counting, per event", "us": "us", "without": "us without", "ratio": "ratio",
     "bytes": "bytes", "bytes_without": "without",
@@ -63,7 +63,7 @@ THREADS = {
     "two threads, stamped": 2,
     "two threads, a copy of CAS each": 2,
 }
-"""Who matches on two cores, and with how many threads."""
+"""The contestants on two cores, with their number of threads."""
 
 
 def threads(chosen: Sequence[Predicate], event: EventTable, times: int, repeats: int) -> Iterator[Row]:

@@ -57,7 +57,7 @@ EQUAL: Mapping[str, Any] = {
     "naive": "naive",
     **COMPILED,
 }
-"""Who takes predicates of equalities."""
+"""The contestants for predicates of equalities."""
 
 
 def measure(run: Run) -> None:

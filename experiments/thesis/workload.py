@@ -25,7 +25,7 @@ SIZES: Final = ((1000, 1000), (1000, 100), (2000, 100), (4000, 100))
 
 
 class Method(NamedTuple):
-    """One of the thesis's thirteen benchmarks.
+    """A benchmark of the thesis, which has thirteen.
 
     Attributes
     ----------
@@ -57,11 +57,11 @@ class Method(NamedTuple):
         return predicates * (100 - self.satisfied) // 100
 
     def matched(self, predicates: int) -> int:
-        """How many predicates the event satisfies."""
+        """Return the number of predicates that the event satisfies."""
         return predicates if self.satisfied == 100 else predicates - 1 - self._unsatisfied(predicates)
 
     def increments(self, predicates: int) -> int:
-        """How many constraints it satisfies, which is what counting takes."""
+        """Return the number of constraints that the event satisfies, which is the work of counting."""
         every = len(ATTRIBUTES)
         matched = self.matched(predicates)
         return (every - 1) * predicates + matched if self.almost else every * matched
@@ -80,7 +80,7 @@ METHODS: Final = (
 
 
 def predicates(count: int, seed: int | None = None) -> list[Predicate]:
-    """That many predicates, sorted, or in the random order of a seed."""
+    """Return so many predicates, sorted, or in the random order of a seed."""
     order = range(count) if seed is None else np.random.default_rng([seed, count]).permutation(count).tolist()
     return [
         Predicate.parse(

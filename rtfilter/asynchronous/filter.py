@@ -41,7 +41,7 @@ LEAST = 1e-6
 RISE = 4
 """A batch counts at most so many times what was expected: the first also loads code, for seconds."""
 SHARE = 0.25
-"""What is expected moves by this share towards what the last batch took."""
+"""The share of each new measurement in the expected time per event."""
 
 
 class AsyncFilter:
@@ -112,13 +112,13 @@ class AsyncFilter:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting = Waiting(most, self._joined)
         self._next: asyncio.Handle | None = None  # begins the next batch
-        self._batch: list[Answer] = []  # that is searched
+        self._batch: list[Answer] = []  # the batch in the search
         self._closed = False
         self._thread: ThreadPoolExecutor | None = None
-        self._idle = asyncio.Event()  # whether the thread has nothing to do
+        self._idle = asyncio.Event()  # set while the thread is idle
         self._idle.set()
         self._found: deque[tuple[Answer, AnyArray | Exception]] = deque()  # in the thread
-        self._told = False  # whether the loop will look there
+        self._told = False  # True if the loop will read `_found`
 
     # -- asking ----------------------------------------------------------------------------------------------
 
@@ -346,7 +346,7 @@ class AsyncFilter:
 
 
 def _settable(error: BaseException | None) -> Exception:
-    """What those are told whose batch ended without them. Futures do not take every exception."""
+    """Return the error for the events of a batch that failed. Futures do not accept every exception."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
     made = RuntimeError("matching the batch of this event was cut short")

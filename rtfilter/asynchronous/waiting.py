@@ -15,7 +15,7 @@ from rtfilter.dtypes import AnyArray
 
 
 class Answer(asyncio.Future[AnyArray]):
-    """What one event matches. To cancel it takes the event back.
+    """The pending matches of an event. Its cancellation withdraws the event.
 
     Attributes
     ----------
@@ -69,12 +69,12 @@ class Waiting:
         self._outside: OrderedDict[asyncio.Future[Answer | None], tuple[object, float]] = OrderedDict()
 
     def __len__(self) -> int:
-        """How many are inside."""
+        """Return the number of events inside."""
         return len(self._inside)
 
     @property
     def since(self) -> float:
-        """When the first of those inside arrived."""
+        """The arrival time of the earliest event inside."""
         return next(iter(self._inside)).arrival
 
     async def join(self, event: object, arrival: float) -> Answer:

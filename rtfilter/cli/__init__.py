@@ -40,8 +40,8 @@ COMMANDS = {
 """Commands and their one-line help; the module of each has its name, with _ for -."""
 
 FAILED = 2
-INTERRUPTED = 130  # what a shell reports for SIGINT
-PIPE_CLOSED = 141  # what a shell reports for SIGPIPE
+INTERRUPTED = 130  # the status that a shell reports for SIGINT
+PIPE_CLOSED = 141  # the status that a shell reports for SIGPIPE
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -63,6 +63,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def shown(told: Mapping[str, int]) -> str:
-    """What a backup has, in words."""
+    """Return the contents of a backup as text."""
     parts = [numbered(told[f"{one}s"], one) for one in ("event", "subscription", "user") if f"{one}s" in told]
     return f"{', '.join(parts)}; the last position is {told.get('position', 0)}"

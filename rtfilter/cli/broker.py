@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NO_SETTINGS = ("command", "action", "settings")
 STRATEGIES = "profile_forwarding", "event_forwarding", "rendezvous", "hybrid", "hierarchical"
-"""Those of `rtfilter.overlay.strategies`, which needs packages that help must do without."""
+"""The names of `rtfilter.overlay.strategies`, repeated here because help must not import its packages."""
 PATIENCE = 2.0
 """Seconds after which a command says what it waits for, and what else."""
 UNCONNECTED = "waiting for a broker: there is no connection, and it is tried again"
@@ -310,7 +310,7 @@ async def _publish(arguments: argparse.Namespace) -> int:
     count = had = 0
     loop = asyncio.get_running_loop()
     places: dict[asyncio.Future[None], _Sent] = {}  # events that are not acknowledged
-    refused: list[tuple[int, str]] = []  # how many are before each, and why
+    refused: list[tuple[int, str]] = []  # the number of events before each, and the reason
     first_refused: asyncio.Future[None] = loop.create_future()
     form = files.check(arguments.file)
     live = form != "parquet"  # all up to a line that is none; its rows are slow so
@@ -381,7 +381,7 @@ async def _publish(arguments: argparse.Namespace) -> int:
 
 
 class _Sent(NamedTuple):
-    """Where in its file an event is, its id, since when it is on its way, and how many are before it."""
+    """An event on its way: its place in the file, its id, its start, and the number of events before it."""
 
     place: str
     id: EventId
@@ -390,7 +390,7 @@ class _Sent(NamedTuple):
 
 
 def _published(before: int, after: int) -> str:
-    """How many events are acknowledged, before and after one that is refused."""
+    """Return the number of acknowledged events before and after a refused one, as text."""
     if not before and not after:
         return "no event was published"
     return f"events published before it: {before:,}, after it: {after:,}; all who want them have them"
@@ -486,7 +486,7 @@ async def _cut(arguments: argparse.Namespace) -> int:
 
 
 async def _is_known(name: str, told: Description, at: str, key: Key) -> bool:
-    """Whether one of this name is beside a broker that has told how it is, or anywhere in its network."""
+    """Return whether a name is known to a broker, by its description, or anywhere in its network."""
     from rtfilter.overlay.running.map import survey
     from rtfilter.overlay.running.settings import POINT
 

@@ -119,7 +119,7 @@ def served_schema(arguments: argparse.Namespace) -> Schema:
 
 
 def _detail(body: bytes) -> str | None:
-    """What a problem document says."""
+    """Return the detail of a problem document; None if there is none."""
     import json
 
     try:

@@ -47,7 +47,7 @@ events:
   .jsonl.gz and .csv.gz are read too. Parquet needs the extra arrow.
 
 {SCHEMA_FILE}"""
-"""What the files look like, for help texts."""
+"""The formats of files, for help texts."""
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:

@@ -21,7 +21,7 @@ NONE: Final[Cells] = None, None
 
 
 def of_csv(header: Sequence[str]) -> Callable[[list[str]], Cells]:
-    """How to read those of a row of CSV."""
+    """Return a function that reads the TTL and metadata of a CSV row."""
     ttl, metadata = (header.index(name) if name in header else None for name in NAMES)
 
     def read(row: list[str]) -> Cells:
@@ -32,7 +32,7 @@ def of_csv(header: Sequence[str]) -> Callable[[list[str]], Cells]:
 
 
 def of_arrow(table: Any) -> Sequence[Cells]:
-    """Those of each row of an Arrow table."""
+    """Return the TTL and metadata of each row of an Arrow table."""
     columns = [
         table.column(name).to_pylist() if name in table.column_names else [None] * len(table)
         for name in NAMES
@@ -48,7 +48,7 @@ def _number(cell: str | None) -> object:
 
 
 class Labels:
-    """What `subscribe_many` takes of the subscriptions of a file, checked row by row."""
+    """The TTLs and metadata of a file for `subscribe_many`, checked row by row."""
 
     def __init__(self) -> None:
         self._ttl: list[Any] = []

@@ -136,7 +136,7 @@ class _TextWriter:
             return "".join(lines)
         written = io.StringIO()
         csv.writer(written, lineterminator="\n").writerows(part.T.tolist())
-        encoding = self._stream.encoding or "utf-8"  # what a terminal cannot show is escaped
+        encoding = self._stream.encoding or "utf-8"  # escapes characters that the terminal cannot show
         return written.getvalue().encode(encoding, "backslashreplace").decode(encoding)
 
     def finish(self) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BATCH = 10_000
 RANDOM = ("wide", "narrow", "clustered", "dense", "sparse", "equal", "nested", "geo")
-OTHERS = ("bits", "strings")
+OTHERS = ("bits", "strings", "suffixes")
 REAL = ("flights", "weather")
 """With `RANDOM` and `OTHERS`, the names in `rtfilter.replay.workloads.registry`, which is slow to load."""
 EXAMPLES = """\
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.description = (
         "Replay bursts of events against subscriptions that come and go, and report mean response times.\n"
-        f"Workloads of random subscriptions: {', '.join(RANDOM)}, {', '.join(OTHERS)};\n"
+        f"Workloads of random subscriptions: {', '.join(RANDOM)},\n{', '.join(OTHERS)};\n"
         f"of data about New York in 2013, which need the extra replay: {', '.join(REAL)}.\n"
         "Interrupted, it writes the results of the bursts so far."
     )
@@ -124,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rtfilter.predicates.boxes import MAX_UNBOUNDED
     from rtfilter.replay.workloads import WORKLOADS, workload
 
-    # What cannot be is said before the replay, which takes minutes.
+    # Report errors before the replay, which takes minutes.
     if arguments.figure is not None:
         with needed("replay", "--figure"):
             import matplotlib  # noqa: F401

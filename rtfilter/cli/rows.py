@@ -20,7 +20,7 @@ class Rows:
         self.refused = 0
 
     def place(self, at: int) -> str:
-        """How messages name a row."""
+        """Return the name of a row in messages."""
         parquet = self._path.endswith(".parquet")
         return files.row_place(self._path, at) if parquet else files.place(self._path, at)
 

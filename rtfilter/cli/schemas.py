@@ -31,12 +31,12 @@ A definition is an object with the attributes as "schema", and with any of
   "order"          of the events of a batch: "shortest" (default), "fifo", "longest"
   "max_unbounded"  most subscriptions that no box bounds (default: 1000)
 """
-"""What a definition is, for help texts."""
+"""The format of a definition, for help texts."""
 
 
 def read_schema(given: str) -> Schema:
     """Return the schema of `read_definition`, for what makes no filter. Raises as that."""
-    from rtfilter.events.schema import Schema  # what a definition imports takes as long again
+    from rtfilter.events.schema import Schema  # the imports of a definition take as long again
 
     data, name = _data(given)
     with suppress(ValueError):

@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"{arguments.index}: is no saved index; make one with rtfilter index build")
     _refuse_missing(arguments)
     columns = _columns(arguments) if _local(arguments.events) else []
-    if columns:  # what case counts for, Spark says later
+    if columns:  # Spark reports differences in case later
         _require_id(arguments, columns)
     try:
         from rtfilter.spark import match_frame  # first, because it says what is missing
@@ -181,7 +181,7 @@ def _columns(arguments: argparse.Namespace) -> list[str]:
 
 
 def _local(path: str) -> bool:
-    """Whether Spark takes this for one path of this machine: nothing may set another file system."""
+    """Return whether Spark reads this as one local path, with no setting for another file system."""
     return not (any(name in os.environ for name in SETTINGS) or any(sign in path for sign in ":*?{[,"))
 
 

@@ -41,7 +41,7 @@ class Condition(NamedTuple):
 
 
 def is_index(path: str) -> bool:
-    """Whether subscriptions are a saved index rather than a file."""
+    """Return whether a path is a saved index rather than a file of subscriptions."""
     return os.path.isdir(path)
 
 

@@ -1,4 +1,4 @@
-"""Where the server is, and who asks."""
+"""The address of a server, and the user that connects."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Address:
 
     @property
     def secure(self) -> bool:
-        """Whether it speaks TLS."""
+        """True if the connection uses TLS."""
         return self.url.startswith("wss:")
 
     @property

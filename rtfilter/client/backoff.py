@@ -1,4 +1,4 @@
-"""How long to wait before the next try to connect."""
+"""The delay before the next try to connect."""
 
 from __future__ import annotations
 

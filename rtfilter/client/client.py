@@ -75,12 +75,12 @@ class Client:
 
     @property
     def user(self) -> str:
-        """Who the server takes this client for."""
+        """The user of this client, as the server knows it."""
         return self.session.user
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """What this user may do."""
+        """The roles of this user."""
         return self.session.roles
 
     async def subscribe(

@@ -1,4 +1,4 @@
-"""What a program gets: one event, a digest of several, or the news that a subscription ended."""
+"""The deliveries to a program: an event, a digest of several, or the end of a subscription."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rtfilter.client.messages import Digest, Ended, Event
 
 
 class DeliveredEvent(NamedTuple):
-    """One event of a delivery."""
+    """An event of a delivery."""
 
     position: int
     """In the server's log."""

@@ -1,4 +1,4 @@
-"""What a client raises."""
+"""The errors that a client raises."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RefusedError(ClientError):
 
     @property
     def passing(self) -> bool:
-        """Whether the same request may succeed later."""
+        """True if the same request may succeed later."""
         return self.kind in ("busy", "limit")
 
 

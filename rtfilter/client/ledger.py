@@ -1,4 +1,4 @@
-"""Which deliveries wait, which the program has, which are acknowledged: no I/O, no clock.
+"""The states of deliveries: waiting, with the program, or acknowledged. No I/O, no clock.
 
 A delivery is known by its (position, subscription) pairs, because numbers are a connection's own: what comes
 again after a reconnect has another number. Up to `Ledger.upto` all is done; what is done beyond it, while the
@@ -23,7 +23,7 @@ Pair = tuple[int, int]
 
 
 def pairs_of(arrival: Arrival) -> frozenset[Pair]:
-    """What a message delivers."""
+    """Return the (position, subscription) pairs that a message delivers."""
     match arrival:
         case Event():
             return frozenset((arrival.position, id) for id in arrival.subscriptions or (-1,))
@@ -66,7 +66,7 @@ class Ledger:
     def __init__(self, window: int) -> None:
         self.window = window
         self._queue: deque[Item] = deque()
-        self._waiting: dict[Pair, Item] = {}  # those in the queue
+        self._waiting: dict[Pair, Item] = {}  # the items in the queue
         self._given: set[Pair] = set()  # the program has them, and has not acknowledged them
         self._done: dict[Pair, int] = {}  # acknowledged, with the number that tells it; 0: none yet
         self._open: dict[int, set[Pair]] = {}  # numbers of this connection, with what is not acknowledged
@@ -159,7 +159,7 @@ class Ledger:
         return next(iter(self._open), self._last + 1) - 1
 
     def due(self, least: int = 1) -> tuple[int, int]:
-        """What to tell the server: the number for ACK and the credit for CREDIT, 0 for nothing.
+        """Return the number to send with ACK and the credit to send with CREDIT; 0 means nothing to send.
 
         Parameters
         ----------
@@ -173,7 +173,7 @@ class Ledger:
         return upto, credit
 
     def apart(self, least: int = 1) -> list[int]:
-        """What to tell the server beyond `upto`: numbers, where there are at least so many.
+        """Return the numbers to acknowledge above `upto`, or none if they are fewer than `least`.
 
         A delivery that came in several messages is told once all of them are acknowledged.
         """
@@ -187,7 +187,7 @@ class Ledger:
 
     @property
     def untold(self) -> bool:
-        """Whether `due` or `apart` has anything."""
+        """True if `due` or `apart` has something to send."""
         return self.upto > self._told or self._returned > 0 or bool(self._apart)
 
     def confirmed(self, upto: int, numbers: Collection[int] = ()) -> None:

@@ -1,4 +1,4 @@
-"""One connection: a WebSocket on which a session is open."""
+"""A connection: a WebSocket with an open session."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Link:
         self._outgoing: asyncio.Queue[bytes] = asyncio.Queue()
         self._why = ""
         self.too_large = False
-        """Whether it was lost because a message was too large for the server."""
+        """True if the connection was lost because a message was too large for the server."""
 
     def send(self, message: bytes) -> None:
         """Send it, after what waits already."""

@@ -63,7 +63,7 @@ class Event(_Message, tag="EVENT", frozen=True):
 
 
 class DigestEvent(msgspec.Struct, frozen=True):
-    """One of the events of a digest."""
+    """An event of a digest."""
 
     position: int
     event: dict[str, Any]
@@ -95,5 +95,5 @@ class Ended(_Message, tag="ENDED", frozen=True):
 
 
 Arrival = Event | Digest | Ended
-"""What has a number, and is acknowledged."""
+"""A message that has a number and is acknowledged."""
 Message = Connected | Ack | Error | Event | Digest | Ended

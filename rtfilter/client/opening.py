@@ -11,7 +11,7 @@ from rtfilter.client.futures import ClientApi
 from rtfilter.client.plain import PlainClient
 
 URL: Final = "ws://127.0.0.1:8080"
-"""Where `rtfilter serve` listens by default."""
+"""The default address of `rtfilter serve`."""
 
 
 def connect(

@@ -66,12 +66,12 @@ class PlainClient:
 
     @property
     def user(self) -> str:
-        """Who the server takes this client for."""
+        """The user of this client, as the server knows it."""
         return self._client.user
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """What this user may do."""
+        """The roles of this user."""
         return self._client.roles
 
     def subscribe(

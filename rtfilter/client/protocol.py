@@ -1,4 +1,4 @@
-"""One connection's directives, tags and states: no I/O, no clock.
+"""The directives, tags and states of a connection: no I/O, no clock.
 
 `Protocol.ask` makes a message, `Protocol.hear` understands one. The states are the server's; a directive is
 sent without waiting for the answer to the one before, because the server answers in order.
@@ -54,7 +54,7 @@ def _writable(value: object) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether JSON says a value as it is."""
+    """Return whether JSON represents a value without change."""
     kind = type(value)
     if kind in _ATOMS:
         return True
@@ -78,7 +78,7 @@ _DECODER: Final = msgspec.json.Decoder(Message)
 
 
 class Protocol:
-    """What was asked and answered on one connection.
+    """The requests and answers of a connection.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class Protocol:
         self._asked: dict[int, Directive] = {}
 
     def allows(self, directive: Directive) -> bool:
-        """Whether a directive may be asked now."""
+        """Return whether a directive is allowed now."""
         return directive in TABLE[self.expected]
 
     def ask(self, directive: Directive, tag: int, **body: Any) -> bytes:

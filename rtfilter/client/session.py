@@ -28,7 +28,7 @@ LEAVING: Final = 5.0
 STEADY: Final = 5.0
 """Seconds after which a connection counts as a good one."""
 PAUSING: Final = frozenset({Directive.SUBSCRIBE, Directive.UNSUBSCRIBE, Directive.GET})
-"""What is not allowed while deliveries come; the client stops them for it, and lets them come again."""
+"""The directives that need a pause of deliveries; the client stops and resumes them."""
 OF_CONNECTION: Final = frozenset(
     {
         Directive.CONNECT,
@@ -40,7 +40,7 @@ OF_CONNECTION: Final = frozenset(
         Directive.DISCONNECT,
     }
 )
-"""What is about the connection itself. The others are asked again on the next one."""
+"""The directives about the connection itself. The client repeats all others on the next connection."""
 
 
 class _Request:
@@ -89,9 +89,9 @@ class Session:
         self._keeper: asyncio.Task[None] | None = None
         self._requests: dict[int, _Request] = {}  # by tag
         self._tag = 0
-        self._backlog = self._receiving = self._stopped = False  # what the program wants
-        self._gotten = False  # whether GET was said on this connection
-        self._useful = False  # whether it has brought a delivery, or an answer that somebody waits for
+        self._backlog = self._receiving = self._stopped = False  # the wishes of the program
+        self._gotten = False  # True if GET was sent on this connection
+        self._useful = False  # True after a delivery, or an answer to a waiting request
         self._news = asyncio.Event()
         self._telling: asyncio.TimerHandle | None = None
         self._leaving = False
@@ -274,7 +274,7 @@ class Session:
         if directive in PAUSING and self._is_receiving:
             self._ask(_Request(Directive.STOP, {}, own=True))
             self._ask(request)
-            if not self._gotten:  # what matches meanwhile is in the backlog, which READY has sent after GET
+            if not self._gotten:  # matches of the pause are in the backlog, which READY sends after GET
                 self._ask(_Request(Directive.GET, {}, own=True))
             self._ask(_Request(Directive.READY, {}, own=True))
         else:
@@ -283,7 +283,7 @@ class Session:
 
     @property
     def _is_receiving(self) -> bool:
-        """Whether deliveries come, once all that was asked is confirmed."""
+        """True if deliveries arrive once all requests are confirmed."""
         return self._link is not None and self._link.protocol.expected is State.RECEIVING
 
     def _hear(self, message: Message) -> None:

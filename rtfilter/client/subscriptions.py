@@ -1,4 +1,4 @@
-"""What a server tells of a user's subscriptions."""
+"""The descriptions of a user's subscriptions, from the server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Subscription(msgspec.Struct, frozen=True):
 
 
 class Reasons(NamedTuple):
-    """Why a subscription matches an event, or not; `str` gives it as text."""
+    """The reasons why a subscription matches an event, or not; `str` returns them as text."""
 
     matched: bool
     report: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Whether a request to a webhook is from the server, by its signature. Needs no connection."""
+"""The check of a webhook request's signature, which proves that the server sent it. Needs no connection."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def _cast(column: Any, wanted: Any) -> Any:
 
 
 def is_uuid(kind: Any) -> bool:
-    """Whether an Arrow type is that of UUIDs, which are read as text."""
+    """Return whether an Arrow type is that of UUIDs, which are read as text."""
     return getattr(kind, "extension_name", None) == "arrow.uuid"
 
 

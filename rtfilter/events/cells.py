@@ -34,7 +34,7 @@ _NONE = type(None)
 _KNOWN = (str, int, float, np.number, np.bool_, Decimal, date, np.datetime64, UUID, *LISTS)
 """Types of values; those of another type than the attribute satisfy nothing."""
 _NONE_HAS = "which no event has; leave it out, or convert it"
-"""What is said of all other types."""
+"""The end of the error message for all other types."""
 
 
 _NAN = (

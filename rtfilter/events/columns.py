@@ -27,15 +27,15 @@ from rtfilter.events.table import PHRASES, EventTable, Field, Fields, inward, re
 from rtfilter.text import composed, listed
 
 _FAMILIES = {"i": "number", "u": "number", "f": "number", "b": "bool", "M": "timestamp"}
-"""What the kinds of NumPy's dtypes compare with."""
+"""The family of attributes for each kind of NumPy's dtypes."""
 _TEXT = frozenset(("str", "timestamp"))
-"""What the values of an array of text may be."""
+"""The families that an array of text may have."""
 _NOT_HASHED = (TypeError, NotImplementedError)
-"""What pandas raises for a list or a dict among the values."""
+"""The errors that pandas raises for a list or a dict among the values."""
 
 
 class Column(NamedTuple):
-    """One attribute of n events."""
+    """The values of an attribute of n events."""
 
     coordinates: FloatArray
     """float64 (n,), for strings (n, 2)."""
@@ -204,7 +204,7 @@ def _require(fields: Fields, possible: Container[str | None], values: AnyArray) 
 
 
 def _within(fields: Fields, points: FloatArray, values: AnyArray) -> bool:
-    """Whether every number is finite and inside its domain; two passes, no temporary arrays."""
+    """Return whether every number is finite and inside its domain; two passes, no temporary arrays."""
     if not len(points):
         return True
     if len(points) == 1 and not fields.bounded and math.isfinite(sum(points[0].tolist())):
@@ -399,7 +399,7 @@ def _gather(lists: dict[int, dict[str, Any]], name: str, values: Iterable[Any]) 
 
 
 def _is_list(kind: Any) -> bool:
-    """Whether an Arrow type is that of lists."""
+    """Return whether an Arrow type is that of lists."""
     types = sys.modules["pyarrow"].types
     views = (getattr(types, name, None) for name in ("is_list_view", "is_large_list_view"))
     known = (types.is_list, types.is_large_list, types.is_fixed_size_list, *views)

@@ -35,7 +35,7 @@ ListKey = tuple[Any, ...]
 
 
 class Choice(NamedTuple):
-    """One choice of elements."""
+    """A choice of elements."""
 
     values: dict[str, object]
     """By flattened name; those that are there."""
@@ -68,7 +68,7 @@ def every_value(row: Mapping[str, object], name: str) -> Sequence[object]:
 
 
 def is_of_choices(table: EventTable) -> bool:
-    """Whether the rows of a table are `Chosen`: it is searched instead of events with lists."""
+    """Return whether the rows of a table are `Chosen`: it is searched instead of events with lists."""
     rows = table._rows
     while isinstance(rows, SomeRows):
         rows = rows.source
@@ -76,7 +76,7 @@ def is_of_choices(table: EventTable) -> bool:
 
 
 class Choices(NamedTuple):
-    """What n events with lists stand for: m >= n choices."""
+    """The choices of n events with lists: m >= n."""
 
     table: EventTable
     """Of the m choices."""
@@ -171,7 +171,7 @@ def _plain_columns(
         columns[path] = [None] * len(elements)
     if columns and type(None) not in kinds and path not in names:
         return len(elements), columns
-    # Where an element has nothing of interest, nothing is chosen.
+    # An element without any of these attributes gives no choice.
     some = [any(value is not None for value in values) for values in zip(*columns.values(), strict=True)]
     if not all(some):
         columns = {name: list(compress(column, some)) or [None] for name, column in columns.items()}
@@ -219,7 +219,7 @@ class _Reader:
             else:
                 continue
             for values, places in inside:
-                if values:  # where nothing of interest is, nothing is chosen
+                if values:  # an element without these attributes gives no choice
                     found.append(Choice(values, {**places, own: index} if self._placed else places))
         if self._distinct and len(found) > 1:
             found = _distinct(found)
@@ -254,7 +254,7 @@ class _Reader:
 
 
 def _distinct(found: list[Choice]) -> list[Choice]:
-    """One choice for each that differs; 1 and True differ."""
+    """Return each different choice once; 1 and True differ."""
     first: dict[Any, Choice] = {}
     try:
         for choice in found:
@@ -275,7 +275,7 @@ class _Elements(NamedTuple):
     chosen: dict[str, dict[int, object]]
     """By attribute, the values that come from lists, by choice; None where there is none."""
     known: dict[tuple[int, str], list[object]]
-    """What was asked for of all values of an event's attribute."""
+    """The values that were read so far, all of an attribute of an event."""
 
     def row(self, index: int) -> dict[str, object]:
         event = int(self.owner[index])

@@ -46,7 +46,7 @@ IDENTITY_MAX: Final = 2 ** (_SHORT_BITS + 1) - 1
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
-_YEARS: Final = 290_000  # what int64 microseconds can hold, nearly
+_YEARS: Final = 290_000  # nearly the range of int64 microseconds
 _YEAR: Final = re.compile(r"(-?[0-9]+)(-.*)")
 _FAR: Final = re.compile(
     r"([+-][0-9]{6})(-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)Z", re.ASCII
@@ -76,7 +76,7 @@ Constant = bool | int | float | str | Timestamp
 
 
 def is_missing(value: object) -> bool:
-    """Whether a value stands for an absent attribute: None, NaT, pandas NA, or a nested object (a path)."""
+    """Return whether a value means an absent attribute: None, NaT, pandas NA, or a nested object (a path)."""
     if value is None:
         return True
     if type(value) in _ATOMS:
@@ -112,7 +112,7 @@ def number(value: object) -> int | float | None:
 
 
 def is_scalar(value: object) -> TypeGuard[np.ndarray[Any, Any]]:
-    """Whether an array is a single value."""
+    """Return whether an array is a single value."""
     return isinstance(value, np.ndarray) and value.ndim == 0
 
 
@@ -180,7 +180,7 @@ READERS: Final[dict[type, Callable[[object], Constant | None]]] = {
     str: string,
     Timestamp: microseconds,
 }
-"""How to read an event's value for a comparison with a constant of the given exact type."""
+"""The function that reads an event's value for comparison with a constant, by the constant's exact type."""
 
 
 def canonical(value: object) -> Constant | None:

@@ -57,7 +57,7 @@ class Instants(NamedTuple):
     microseconds: IntArray
     """Rounded down; 0 where there are none."""
     cut: BoolArray
-    """Whether rounding down left something out."""
+    """True where a value lost a part because it was rounded down."""
     missing: BoolArray
     """NaT."""
     beyond: BoolArray

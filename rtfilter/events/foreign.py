@@ -51,7 +51,7 @@ def pandas_values(series: Any) -> Values:
 
 
 def _is_plain(kind: Any) -> bool:
-    """Whether values of an Arrow type are numbers, booleans or moments."""
+    """Return whether values of an Arrow type are numbers, booleans or moments."""
     types = sys.modules["pyarrow"].types
     number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
     return bool(number or types.is_timestamp(kind) or types.is_date(kind) or types.is_duration(kind))

@@ -82,7 +82,7 @@ class JsonReader:
         return table
 
     def _looks(self) -> bool:
-        """Whether to look at all that the next events have."""
+        """Return whether to look at all attributes of the next events."""
         if self._unseen > 0:
             return True
         if self._left:
@@ -340,7 +340,7 @@ def _parts(text: Any) -> list[bytes]:
 
 
 def _is_one(data: bytes) -> bool:
-    """Whether a text is one JSON value, perhaps of many lines."""
+    """Return whether a text is one JSON value, perhaps of many lines."""
     try:
         msgspec.json.decode(data, type=msgspec.Raw)
     except _UNREADABLE:

@@ -20,7 +20,7 @@ from rtfilter.text import listed, shown
 _SOUND = frozenset((str, int, bytes, bool, tuple, UUID))
 """Types none of whose values stands for a missing one."""
 _LISTS = ("to_pylist", "tolist", "to_list")
-"""What arrays of NumPy, pandas, Arrow and Polars have that gives a list."""
+"""The methods of arrays of NumPy, pandas, Arrow and Polars that return a list."""
 
 
 def readable_twice(events: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Final
 EXAMPLE: Final = "2024-05-31T12:00:00Z"
 _DATE: Final = r"[0-9]{4}(?:-?[0-9]{2}-?[0-9]{2}|-?W[0-9]{2}(?:-?[0-9])?)"
 _FORM: Final = re.compile(rf"{_DATE}(?:[Tt ](?!24).*)?", re.ASCII | re.DOTALL)
-"""What Python also reads are other separators and, by version, an hour of 24."""
+"""The accepted form; Python also reads other separators and, by version, an hour of 24."""
 _REASONS: Final = tuple(
     (re.compile(form, re.ASCII), reason)
     for form, reason in (
@@ -28,7 +28,7 @@ _REASONS: Final = tuple(
 """Forms that look like a timestamp, and what is wrong with each; the first one that fits counts."""
 _SEPARATED: Final = re.compile(rf"{_DATE}[^Tt ][0-9].*", re.ASCII | re.DOTALL)
 _TOLD: Final = re.compile(r"(year|month|day|hour|minute|second|Invalid week|Invalid day)\b")
-"""What Python says of a text where it is of use to others."""
+"""The parts of Python's error messages that are useful to users."""
 
 
 def read_moment(text: str) -> datetime | None:

@@ -20,7 +20,7 @@ LISTS: Final = (list, tuple, np.ndarray)
 
 
 def is_list(value: object) -> bool:
-    """Whether a value is read as any of its elements: a list, a tuple, or an array."""
+    """Return whether a value is a list, a tuple or an array, and is read as any of its elements."""
     return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 

@@ -25,7 +25,7 @@ _FORMS = (
     "expected a mapping of names to values; a list holds mappings, or nothing but lists or tuples of values "
     "in the order of the schema; an array has shape (n, number of attributes)"
 )
-"""What is said of a list of something else."""
+"""The error message for a list of something else."""
 
 
 class _Dicts:

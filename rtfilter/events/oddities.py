@@ -1,4 +1,4 @@
-"""What events have and no subscription can ask for: misspelt attributes, and values of another type.
+"""Oddities of events, which no subscription can ask for: misspelt attributes, and values of another type.
 
 Neither is an error unless the schema is strict. But a subscriber may wait for such an event, so both are
 reported.
@@ -25,19 +25,19 @@ _Found = Mapping[str, Sequence[int]]
 
 
 class Oddity(NamedTuple):
-    """What is odd about one name in a batch."""
+    """An oddity of one name in a batch."""
 
     name: str
     """An attribute with a value of another type, or an unknown name."""
     misspelt: bool
-    """Whether the name is unknown."""
+    """True if the name is unknown."""
     reason: str
     row: int
     """The first event that has it."""
     events: int
-    """How many have it."""
+    """The number of events that have it."""
     told: bool = False
-    """Whether it was told already, by who knows a better place."""
+    """True if it was reported already, by code that knows a better place."""
 
     def __str__(self) -> str:
         return self.reason if self.misspelt else f"attribute {shown(self.name)} {self.reason}"
@@ -122,7 +122,7 @@ def _has(table: EventTable, coordinate: float) -> bool:
 
 
 def _of_events(choices: BoolArray, firsts: IntArray | None) -> BoolArray:
-    """Whether something holds for some choice of each event."""
+    """Return whether a flag holds for some choice of each event."""
     return choices if firsts is None else np.logical_or.reduceat(choices, firsts, axis=0)
 
 

@@ -41,7 +41,7 @@ def read_events(fields: Fields, events: object, names: frozenset[str] | None = N
 
 
 def is_text(events: object) -> bool:
-    """Whether events are given as JSON text, which `rtfilter.events.json_text` reads."""
+    """Return whether events are JSON text, which `rtfilter.events.json_text` reads."""
     if isinstance(events, TEXT):
         return True
     return isinstance(events, _MANY) and len(events) > 0 and isinstance(events[0], TEXT)

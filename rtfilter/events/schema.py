@@ -94,12 +94,12 @@ class Attribute:
 
     @property
     def ordinal(self) -> bool:
-        """Whether values are points on a line: numbers and timestamps."""
+        """True if values are points on a line: numbers and timestamps."""
         return self.type in (int, float, datetime)
 
     @property
     def family(self) -> str:
-        """What the values compare with: ``number``, ``timestamp``, ``str`` or ``bool``."""
+        """The type that values compare with: ``number``, ``timestamp``, ``str`` or ``bool``."""
         return "number" if self.type in (int, float) else self.kind
 
     @property
@@ -278,7 +278,7 @@ class Schema:
 
     @cached_property
     def plain(self) -> bool:
-        """Whether all attributes are numbers, and so have one coordinate each."""
+        """True if all attributes are numbers, and so have one coordinate each."""
         return all(attribute.family == "number" for attribute in self.attributes.values())
 
     @cached_property

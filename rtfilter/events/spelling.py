@@ -75,7 +75,7 @@ class Spelling:
         return max(map(len, self._whole))
 
     def settles(self, event: Mapping[Any, object]) -> bool:
-        """Whether an event has none but settled names, and no objects that hold attributes."""
+        """Return whether an event has only settled names, and no objects that hold attributes."""
         return not self.inner and self.settled.issuperset(event)
 
     def meant(self, name: str) -> str | None:

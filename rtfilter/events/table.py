@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rtfilter.events.oddities import Oddity
 
 PHRASES: Final = {"number": "a number", "str": "a string", "bool": "a boolean", "timestamp": "a timestamp"}
-"""What messages say an attribute is, by its family."""
+"""The phrase for an attribute in messages, by its family."""
 
 
 class _Key(str):
@@ -46,7 +46,7 @@ def microseconds_at(seconds: float) -> int:
 
 
 class Field(NamedTuple):
-    """One attribute, laid out for reading its values."""
+    """An attribute, laid out for reading its values."""
 
     name: str
     family: str
@@ -57,7 +57,7 @@ class Field(NamedTuple):
     high: float
     """Closed ends of the domain, int or float, exactly as declared; strings ignore them."""
     sharp: bool
-    """Whether the ends are float64 that share their value with no other number."""
+    """True if each end is a float64 that shares its value with no other number."""
 
     @property
     def width(self) -> int:
@@ -65,7 +65,7 @@ class Field(NamedTuple):
         return 3 if self.family == "str" else 1
 
     def outside(self, values: AnyArray) -> BoolArray:
-        """Whether numbers, (n,) of integers or float64, exactly as they are, lie outside; NaN does."""
+        """Return whether numbers, (n,) of exact integers or float64, lie outside; NaN does."""
         low, high = self.low, self.high
         if values.dtype.kind == "f":
             low, high = inward(low, high)
@@ -79,7 +79,7 @@ class Fields(tuple[Field, ...]):
     """The attributes of a schema, and what is known of all of them before any event is read."""
 
     strict = False
-    """Whether events with unknown names, or with values of another type, are refused."""
+    """True if events with unknown names, or with values of another type, are refused."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ class Fields(tuple[Field, ...]):
 
     @cached_property
     def spelling(self) -> Spelling:
-        """What tells misspelt names of events."""
+        """The detector of misspelt names in events."""
         return Spelling(self.names)
 
     @cached_property
@@ -114,12 +114,12 @@ class Fields(tuple[Field, ...]):
 
     @cached_property
     def spelled(self) -> bool:
-        """Whether some names are not ASCII, so that events may spell them otherwise: see `composed`."""
+        """True if some names are not ASCII, so that events may spell them otherwise: see `composed`."""
         return not all(name.isascii() for name in self.names)
 
     @cached_property
     def take(self) -> Callable[[Any], tuple[Any, ...]] | None:
-        """What takes all values out of a flat dict at once; None where there is no such thing."""
+        """A function that takes all values out of a flat dict at once; None if there is none."""
         return itemgetter(*self.names) if len(self) > 1 and self.paths is None else None
 
     @cached_property
@@ -129,7 +129,7 @@ class Fields(tuple[Field, ...]):
 
     @cached_property
     def numbers(self) -> bool:
-        """Whether all are numbers, with domains whose ends are plain float64."""
+        """True if all are numbers, with domains whose ends are plain float64."""
         return self.family == "number" and all(field.sharp for field in self)
 
     @cached_property

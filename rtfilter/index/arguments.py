@@ -1,4 +1,4 @@
-"""What callers give a tree, checked and made arrays that kernels take."""
+"""Arguments of a tree, checked and converted to arrays for kernels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SELECTIONS = {
 
 
 def queries(given: ArrayLike | QueryBoxes, dimensions: int) -> tuple[FloatArray, int]:
-    """What kernels search by: rows, and what these select (a constant of `kernels.select_box`).
+    """Return the rows that kernels search by, and their selection (a constant of `kernels.select_box`).
 
     A row is a point, float64 (d,), or the low ends of a box and then its high ends, float64 (2 d,).
     """
@@ -87,7 +87,7 @@ def id(given: Integral | int) -> int:
 
 
 def is_id(id: Integral | int) -> bool:
-    """Whether an integer fits int64."""
+    """Return whether an integer fits int64."""
     return -(2**63) <= int(id) < 2**63
 
 

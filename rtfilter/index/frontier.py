@@ -1,4 +1,4 @@
-"""Where the search of a batch stopped at one level of the tree, to be finished later, whole or in groups."""
+"""The state of a batch's search at one level of the tree, to be finished later, whole or in groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rtfilter.index.kernels.select_box import POINT
 
 
 class Version(NamedTuple):
-    """What tells one content of one tree from any other."""
+    """The identity of one content of one tree; no other content has the same."""
 
     state: IntArray  # compared by identity: repacking makes another
     updates: int
@@ -23,7 +23,7 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Frontier:
-    """Where the search paths of a batch stop at one level: pairs of a node and a point.
+    """The places where the search paths of a batch stop at one level: pairs of a node and a point.
 
     Attributes
     ----------

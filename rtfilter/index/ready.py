@@ -28,7 +28,7 @@ Progress = Callable[[int, int], None]
 LOG_EVERY = 5.0
 """Seconds between two lines of progress in the log."""
 NICE = 10
-"""How far a process that compiles beside others lowers its priority."""
+"""The amount by which a process that compiles beside others lowers its priority."""
 
 _log = logging.getLogger("rtfilter")
 _modules = {"rtfilter.index.warm": 21}

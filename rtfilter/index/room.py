@@ -67,7 +67,7 @@ class Growing:
         self.used += len(rows)
 
     def closed(self) -> AnyArray:
-        """What has arrived; nothing more may, and rows that `room` gave are no longer to be read."""
+        """Return the rows that arrived. No more may arrive, and rows from `room` may no longer be read."""
         # The system takes the rest back. To copy would be the first touch of as much memory again.
         self._array.resize(self.used, refcheck=False)
         return self._array

@@ -28,7 +28,7 @@ _ROWS: Final = {
     "entries": layout.USED_ENTRY,
     "masks": layout.USED_MASK,
 }
-"""Where the state has the number of rows that are in use."""
+"""The entry of the state with the number of rows in use, by array."""
 
 
 def require_form(arrays: Mapping[str, AnyArray]) -> None:

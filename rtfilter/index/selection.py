@@ -1,4 +1,4 @@
-"""What a search by boxes asks for. Imports no compiler."""
+"""Query boxes, and the relation to stored boxes that they select. Imports no compiler."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 from numpy.typing import ArrayLike
 
 How = Literal["intersect", "contain", "within"]
-"""Which stored boxes a query box asks for: those that intersect it, contain it, or lie within it."""
+"""The relation of stored boxes to a query box: they intersect it, contain it, or lie within it."""
 
 
 @dataclass(frozen=True, eq=False)

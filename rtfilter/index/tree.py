@@ -72,7 +72,7 @@ class RStarTree:
     """
 
     packed = 0
-    """How many times it was built as a whole, by this object: bulk loaded, packed, or replaced."""
+    """The number of times that this object was built as a whole: bulk loaded, packed, or replaced."""
     _hits_per_point = 1.0  # of the last search
     _former: layout.Tree | None = None
 
@@ -209,7 +209,7 @@ class RStarTree:
         """
         if other._tree is self._tree:
             return
-        other._former = self._tree  # which takes long to free: that is done where `other` ends
+        other._former = self._tree  # slow to free, so `other` does it when it ends
         changed = abs(int(other._tree.state[layout.LINKS] - self._tree.state[layout.LINKS]))
         other._tree.state[layout.UPDATES] = self.updates + changed
         self._tree = other._tree
@@ -237,7 +237,7 @@ class RStarTree:
         return bool(known)
 
     def _change(self, kind: int, given: changes.Given, identifier: int = 0) -> int:
-        # What a caller may not write is copied; `changes.DELETE` writes to flags of its own.
+        # Arrays that are read-only are copied; `changes.DELETE` writes to flags of its own.
         arrays = changes.Given._make(np.require(array, requirements=["C", "W"]) for array in given)
         where = changes.GIVEN_BY_ADDRESS.addresses(arrays)
         return int(changes.change(self._where, kind, identifier, False, where))
@@ -336,12 +336,12 @@ class RStarTree:
         return self.search(points).counts
 
     def any(self, points: ArrayLike | QueryBoxes) -> BoolArray:
-        """Whether `search` finds any id for each point, bool (n,); a search ends at its first exact hit."""
+        """Return whether `search` finds any id for each point, bool (n,); ends at the first exact match."""
         return np.diff(self.hits(points, first_only=True).offsets) > 0
 
     @unwrapped
     def hits(self, points: ArrayLike | QueryBoxes, *, first_only: bool = False) -> Hits:
-        """What `search` finds, with exactness and visits; with `first_only` a point stops at an exact hit."""
+        """Return what `search` finds, with exactness and visits; `first_only` stops at an exact match."""
         if isinstance(points, QueryBoxes):
             batch, selection = arguments.queries(points, self.dimensions)
         else:
@@ -391,7 +391,7 @@ class RStarTree:
         return ids, exact, visits
 
     def _chunk(self, points: int) -> int:
-        """How many points to search at once: the hits, if as many as lately, shall fit the room kept."""
+        """Return how many points to search at once, so that as many matches as lately fit the room."""
         most = room.KEPT / self._hits_per_point
         return min(CHUNK, points if points <= 0.9 * most else max(64, int(0.7 * most)))
 

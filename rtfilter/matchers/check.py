@@ -104,7 +104,7 @@ class _World:
 
     @property
     def takes(self) -> Takes:
-        """What the matcher says that it takes."""
+        """The operators, types and changes that the matcher declares to take."""
         return self.made.takes
 
     def constraint(self) -> Constraint | None:
@@ -248,7 +248,7 @@ class _World:
             )
 
     def check_refusals(self) -> None:
-        """What the matcher does not take is refused by the port, and what it takes is not."""
+        """Check that the port refuses what the matcher does not take, and accepts what it takes."""
         refuse_untaken(self.name, self.takes, self.predicates.values(), self.schema)
         everything = Schema(ATTRIBUTES)
         for name in ATTRIBUTES:
@@ -264,7 +264,7 @@ class _World:
                 raise AssertionError(f"{one} is not refused")
 
     def check_content(self) -> None:
-        """What it tells of its content makes another that answers the same."""
+        """Check that another matcher, built from the content of this one, finds the same matches."""
         held = [id for id in self.predicates if id in self.made]
         _require(self.made.ids().tolist() == sorted(held), "ids() are not the ids it knows, ascending")
         _require(len(self.made) == len(held), "len() is not the number of ids")
@@ -295,7 +295,7 @@ class _World:
 
 
 def _constant(operator: str, values: list[Any]) -> Any:
-    """What an operator is held against, made of some values."""
+    """Return the constant for an operator, made of some values."""
     if operator in SETS:
         return values
     if "like" in operator:

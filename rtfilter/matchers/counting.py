@@ -85,7 +85,7 @@ class _Ends:
         self.lows, self.highs = np.sort(low[constrained]), np.sort(high[constrained])
 
     def holding(self, values: FloatArray) -> IntArray:
-        """How many intervals hold each value: those that have begun, less those that have ended."""
+        """Return how many intervals hold each value: those that have begun, less those that have ended."""
         begun = np.searchsorted(self.lows, values, side="right")
         return begun - np.searchsorted(self.highs, values, side="left")
 

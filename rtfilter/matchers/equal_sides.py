@@ -54,7 +54,7 @@ class EqualSides:
         return int(self._state[NODES])
 
     def crowded(self, low: FloatArray, high: FloatArray) -> BoolArray:
-        """Whether boxes, float64 (n, D), have no equality, or only such under which very many wait."""
+        """Return which boxes, float64 (n, D), have no equality, or equalities with crowded buckets only."""
         return _crowded(self._state, self._heads, low + 0.0, high)
 
     def take_rows(self, count: int) -> IntArray:
@@ -107,7 +107,7 @@ class EqualSides:
         self._free_rows.append(row)
 
     def holds(self, rows: IntArray) -> BoolArray:
-        """Whether a box lies in each of some rows, bool (k,)."""
+        """Return whether a box lies in each of some rows, bool (k,)."""
         found: BoolArray = self._nodes[rows] >= 0
         return found
 
@@ -143,7 +143,7 @@ def _copied(pool: IntArray, rows: int) -> IntArray:
 
 @kernel
 def _bucket(state: IntArray, coordinate: int | np.int64, bits: np.uint64) -> int:
-    """Where boxes wait with an equality to a float64 of these bits."""
+    """Return the bucket of the boxes that have an equality to a float64 of these bits."""
     hashed = mix(bits * MULTIPLIER + np.uint64(coordinate))
     buckets = np.uint64(state[BUCKETS])
     place = hashed & (buckets + buckets - np.uint64(1))

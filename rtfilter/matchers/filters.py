@@ -49,7 +49,7 @@ class ConstraintColumns(NamedTuple):
 
 
 class Filters:
-    """What n subscriptions ask for, in the columns that a matcher works on.
+    """The conditions of n subscriptions, in the columns that a matcher works on.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class Filters:
 
     @classmethod
     def joined(cls, schema: Schema, parts: Sequence[Filters], without: IntArray) -> Filters:
-        """Those of several, all of boxes or all of predicates, without some ids.
+        """Join several, all of boxes or all of predicates, without some ids.
 
         The boxes of one subscription may lie in several parts.
         """
@@ -161,7 +161,7 @@ class Filters:
         return cuts
 
     def piece(self, first: int, last: int) -> Filters:
-        """Those in some rows, where boxes lie in the order of their subscriptions."""
+        """Return the subscriptions of some rows; boxes must be in the order of their subscriptions."""
         boxes, rows = self._boxes, self._rows
         if boxes is not None:
             begin, end = (first, last) if rows is None else np.searchsorted(rows, [first, last])
@@ -244,7 +244,7 @@ class Filters:
         self._rows = np.repeat(np.arange(len(compiled)), [len(own.low) for own in compiled])
 
     def exact(self) -> BoolArray:
-        """Whether all boxes of each subscription are exact, bool (n,)."""
+        """Return whether all boxes of each subscription are exact, bool (n,)."""
         of_boxes = self._compiled().exact
         if self._rows is None:
             return of_boxes

@@ -32,7 +32,7 @@ _NO_IDS: Final = np.empty(0, np.int64)
 
 
 class Structure(Protocol):
-    """What a layer is searched by: built of boxes, their rows the answer."""
+    """The index of a layer, built of boxes; a search finds their rows."""
 
     def search(self, points: FloatArray) -> Found:
         """The boxes that contain each point."""
@@ -135,7 +135,7 @@ class LayeredMatcher(BoxMatcher):
         return Hits.joined(parts, ids.closed(), exact)
 
     def _affordable(self, events: int) -> int:
-        """How many of so many events to match at once."""
+        """Return the number of events, of so many, to match at once."""
         return min(events, max(1, int(PIECE / self._hits_per_event)))
 
     def _match(self, points: FloatArray) -> Hits:

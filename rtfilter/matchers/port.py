@@ -25,27 +25,27 @@ FAMILIES: Final = frozenset(("number", "timestamp", "str", "bool"))
 
 
 class Takes(NamedTuple):
-    """What a matcher takes; all else is an error when it is subscribed or matched."""
+    """The operators and types that a matcher takes, and its abilities; all other input is an error."""
 
     operators: frozenset[str] = OPERATORS
     families: frozenset[str] = FAMILIES
     missing: bool = True
-    """Whether events may lack attributes."""
+    """True if events may lack attributes."""
     threads: bool = True
-    """Whether several threads may match at once. If not, they take turns."""
+    """True if several threads may match at once. If not, they match one after the other."""
     boxes: bool = True
-    """Whether it works on `Filters.boxes`; they are then compiled before the change begins."""
+    """True if it works on `Filters.boxes`; they are then compiled before the change begins."""
     comparisons: bool = False
-    """Whether one that works on predicates takes comparisons and quantified constraints as well; in boxes
-    they are no matter."""
+    """True if a matcher of predicates takes comparisons and quantified constraints as well; for one
+    of boxes they make no difference."""
     gradual: bool = True
-    """Whether a change of few subscriptions takes milliseconds at most, however many there are."""
+    """True if a change of few subscriptions takes milliseconds at most, however many there are."""
     full: bool = False
-    """Whether it may refuse a subscription because it has too many."""
+    """True if it may refuse a subscription because it has too many."""
 
     @property
     def everything(self) -> bool:
-        """Whether all operators and types are taken, and any number of subscriptions, as by default."""
+        """True if it takes all operators and types, and any number of subscriptions, as by default."""
         kinds = self.operators is OPERATORS and self.families is FAMILIES
         return kinds and not self.full and (self.boxes or self.comparisons)
 
@@ -61,7 +61,7 @@ class Matcher(Protocol):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """What its class was called with besides the schema, JSON-able."""
+        """The options that its class was called with besides the schema, JSON-able."""
 
     def add(self, filters: Filters) -> None:
         """Add n >= 0 subscriptions; their ids are new. Those that can match nothing may be left out."""
@@ -88,7 +88,7 @@ class Matcher(Protocol):
     def __contains__(self, id: int) -> bool: ...
 
     def content(self, ids: Iterable[int] | None = None) -> Filters:
-        """What it holds, of some known ids or of all, in a form that `add` takes.
+        """Return its content, of some known ids or of all, in a form that `add` takes.
 
         A matcher of constraints gives predicates, one of boxes gives boxes.
         """
@@ -102,7 +102,7 @@ class Matcher(Protocol):
 
 
 class Stopped(Protocol):
-    """Where the search paths of a batch stopped; see `Resumable.frontier`."""
+    """The places where the search paths of a batch stopped; see `Resumable.frontier`."""
 
     @property
     def workload(self) -> IntArray:
@@ -126,7 +126,7 @@ class Resumable(Matcher, Protocol):
 
     @property
     def packed(self) -> int:
-        """How many times it was built as a whole. Its levels are others then, be they as many."""
+        """The number of times it was built as a whole. Its levels change then, even if not their number."""
 
     def frontier(self, events: EventTable, level: int) -> Stopped:
         """Search down to a level, 0..height - 1; a higher one means the last."""
@@ -144,7 +144,7 @@ class Scannable(Matcher, Protocol):
         """Places that hold what was added."""
 
     def scan(self, rows: range) -> Filters:
-        """What lies in some places. A subscription stays where it is until it is removed, or all move."""
+        """Return the content of some places. A subscription stays there until it is removed or all move."""
 
     @property
     def places(self) -> object:
@@ -165,7 +165,7 @@ class Adopting(Matcher, Protocol):
 
     @property
     def wasteful(self) -> bool:
-        """Whether it would take much less memory if it were built anew; asked after each removal."""
+        """True if it would take much less memory if it were built anew; read after each removal."""
 
     def adopt(self, other: Matcher) -> None:
         """Take the content of another one of its class, which is used no more; `updates` goes on from here.
@@ -198,7 +198,7 @@ class Savable(Matcher, Protocol):
     """A matcher that saves its own arrays. Others are built again from their content."""
 
     def to_arrays(self) -> dict[str, AnyArray]:
-        """What `from_arrays` needs, by name."""
+        """Return the arrays that `from_arrays` needs, by name."""
 
     @classmethod
     def from_arrays(cls, schema: Schema, arrays: Mapping[str, AnyArray]) -> Self:

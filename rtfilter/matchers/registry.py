@@ -44,7 +44,7 @@ or what makes a matcher of a schema, as a class does."""
 
 
 def factory_of(matcher: Factory) -> Callable[..., Matcher]:
-    """What makes the matcher meant.
+    """Return the function that makes a matcher.
 
     Raises `ValueError` for a name that is not in `MATCHERS`, or for options that the matcher does not have;
     `TypeError` for what cannot be called.
@@ -67,7 +67,7 @@ def factory_of(matcher: Factory) -> Callable[..., Matcher]:
 
 
 def name_of(matcher: Factory) -> str:
-    """How messages and snapshots call it."""
+    """Return the name of a matcher in messages and snapshots."""
     if isinstance(matcher, Mapping):
         return split("matcher", matcher, MATCHERS)[0]
     return matcher if isinstance(matcher, str) else getattr(matcher, "__name__", repr(matcher))

@@ -1,4 +1,4 @@
-"""What matchers of boxes share that find rows: the boxes, one a row, and the rows of each id."""
+"""The common part of matchers that find rows of boxes: the boxes, one a row, and the rows of each id."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Rows(NamedTuple):
     high: FloatArray
     exact: BoolArray
     alive: BoolArray
-    """Whether it is to be found."""
+    """True if a search may find it."""
     following: IntArray
     """The next row of the same id, or -1."""
 
@@ -68,14 +68,14 @@ class BoxMatcher(ABC):
     takes = Takes()
     options: Mapping[str, Any] = MappingProxyType({})
     unit: str
-    """What `Hits.visits` counts."""
+    """The unit of `Hits.visits`."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._rows = Rows.room(64, schema.dimensions)
         self._first: dict[int, int] = {}  # the first row of each id
         self._updates = 0
-        self._several = False  # whether any id has several boxes
+        self._several = False  # True if any id has several boxes
 
     @abstractmethod
     def _alive(self) -> IntArray:
@@ -92,7 +92,7 @@ class BoxMatcher(ABC):
             self._first[id] = row
 
     def _hits(self, offsets: IntArray, rows: IntArray, work: IntArray) -> Hits:
-        """What was found, by id."""
+        """Return the matches by id."""
         ids, exact = self._rows.ids[rows], self._rows.exact[rows]
         if self._several:
             offsets, ids, exact = distinct(offsets, ids, exact)

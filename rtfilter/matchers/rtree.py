@@ -56,7 +56,7 @@ class RTreeMatcher:
 
     @property
     def wasteful(self) -> bool:
-        """Whether seven eighths of its rows are free: those cannot be given back one by one."""
+        """True if seven eighths of its rows are free; they cannot be released one by one."""
         rows = self.tree.rows
         return rows > LEAST_ROWS and rows > WASTED * len(self.tree)
 
@@ -99,7 +99,7 @@ class RTreeMatcher:
         return self.tree.packed
 
     def frontier(self, events: EventTable, level: int) -> Frontier:
-        """Where the paths of the events stop at a level; see `RStarTree.frontier`."""
+        """Return the places where the paths of the events stop at a level; see `RStarTree.frontier`."""
         return self.tree.frontier(events.points, level)
 
     def resume_part(self, parts: Parts, group: int) -> Hits:

@@ -26,7 +26,7 @@ from rtfilter.results import Hits
 PAIRS: Final = 1 << 17
 """Pairs of an event and a box that are compared together: one byte each, so that they stay in the cache."""
 FEW: Final = 64
-"""Where one pair in so many is left, the other ends are compared for these pairs alone."""
+"""Pairs per remaining pair from which on the other ends are compared for the remaining pairs alone."""
 STEP: Final = 4
 """Ends after which is counted what is left."""
 BOXES: Final = 4096
@@ -61,10 +61,10 @@ class ScanMatcher:
         self._used = 0  # places that are filled
         self._places: dict[int, tuple[int, ...]] = {}
         self._bounding = np.zeros(len(self._ends), np.bool_)  # ends that some box has
-        self._bounding[0] = True  # which tells what is removed
+        self._bounding[0] = True  # the end that marks removed boxes
         self._rows: IntArray | slice = np.flatnonzero(self._bounding)
         self._tests: list[tuple[int, list[tuple[int, float, float]]]] | None = None  # see `_few`
-        self._several = False  # whether any id has several boxes
+        self._several = False  # True if any id has several boxes
         self._all_exact = True  # all boxes that were ever added
 
     def _room(self, places: int) -> tuple[FloatArray, IntArray, BoolArray]:
@@ -79,7 +79,7 @@ class ScanMatcher:
         first, last = self._used, self._used + len(boxes.ids)
         if last > len(self._ids):
             self._grow(max(last, 2 * len(self._ids)))
-        # Nothing beyond `_used` is found, so nobody sees what an interrupted call has written.
+        # No search reads beyond `_used`, so values of an interrupted call do no harm.
         np.negative(boxes.low.T, out=self._ends[: self._schema.dimensions, first:last])
         self._ends[self._schema.dimensions :, first:last] = boxes.high.T
         self._ids[first:last], self._exact[first:last] = boxes.ids, boxes.exact

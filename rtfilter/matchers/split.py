@@ -46,7 +46,7 @@ class SplitMatcher:
         self._tree, self._equal = RTreeMatcher(schema), EqualSides(schema.dimensions)
         self._rows: dict[int, list[int]] = {}  # of the boxes with equalities, by id
         self._ids, self._exact = np.empty(16, np.int64), np.empty(16, np.bool_)  # by row
-        self._several = False  # whether any id has several such boxes
+        self._several = False  # True if any id has several such boxes
         self._updates = 0  # of these boxes
 
     def add(self, filters: Filters) -> None:
@@ -183,7 +183,7 @@ class SplitMatcher:
         assert isinstance(other, SplitMatcher)
         if other._equal is not self._equal:
             updates = self.updates + abs(len(other._equal) - len(self._equal))
-            # Those of the tree are counted there, when it is adopted.
+            # The tree counts its own changes when it is adopted.
             other._updates = updates - self._tree.updates
         self._ids, self._exact, self._several = other._ids, other._exact, other._several
         self._rows, self._updates = other._rows, other._updates

@@ -26,7 +26,7 @@ ROUNDS = 16
 
 
 class MovedError(Exception):
-    """What is read in slices has moved, so that the next slices would lack some and repeat others."""
+    """Subscriptions moved while slices of them were read: more slices would lack some and repeat others."""
 
 
 class Copy:

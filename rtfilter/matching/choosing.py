@@ -50,11 +50,11 @@ LOOKED_AT = 1024
 """Subscriptions whose kind is looked at."""
 
 AUTO: Final = "auto"
-"""What stands for a `MatcherChooser` with its defaults."""
+"""The name for a `MatcherChooser` with its defaults."""
 
 
 def resolved(matcher: Factory | MatcherChooser) -> tuple[Factory, MatcherChooser | None]:
-    """What is meant: the matcher to begin with, and who chooses others, if anybody does.
+    """Return the matcher to begin with, and the chooser of others, if there is one.
 
     Raises `ValueError` for a candidate that cannot be one.
     """
@@ -110,7 +110,7 @@ class Choosing:
                 self._keep(searched, streamed)
                 if not self.chooser.observe(len(searched), seconds, batches, streamed) or self.busy:
                     return
-                # A thread that ends with the program: nobody waits for a trial.
+                # A daemon thread: the program does not wait for a trial at its end.
                 self._thread = threading.Thread(target=self.run, name="rtfilter matcher", daemon=True)
                 self._thread.start()
         except RuntimeError:  # a signal handler that came in between, or no more threads
@@ -118,7 +118,7 @@ class Choosing:
 
     @property
     def busy(self) -> bool:
-        """Whether something is tried, or moved, now."""
+        """True while a thread tries or moves to a matcher."""
         return self._thread is not None and self._thread.is_alive()
 
     def wait(self, timeout: float | None = None) -> None:
@@ -227,7 +227,7 @@ class Choosing:
             self._warm.add(matcher)
 
     def _built(self, matcher: str, sample: Filters) -> tuple[float, float, Matcher, Matcher]:
-        """When it began, what building the candidate took, one like that in use, and the candidate."""
+        """Return the start, the candidate's build time, a matcher like the one in use, and the candidate."""
         while True:
             begun, loads = clock(), counts.loads
             own = make_matcher(self._held.factory, self._held.schema, **self._held.matcher.options)
@@ -245,7 +245,7 @@ class Choosing:
                 return begun, build, own, other
 
     def _batches(self) -> dict[tuple[int, bool], list[EventTable]]:
-        """What is kept, by class of sizes, and by whether it was streamed."""
+        """Return the stored batches, by class of sizes and by whether they were streamed."""
         with self._turns.writing():
             return {label: list(batches) for label, batches in self._kept.items()}
 

@@ -32,7 +32,7 @@ class Codes:
 
     @property
     def many(self) -> bool:
-        """Whether there are so many that looking for those that nobody needs is worth while."""
+        """True if there are so many codes that it is worth while to look for unused ones."""
         return len(self) > self._enough
 
     def of(self, names: AnyArray) -> IntArray:

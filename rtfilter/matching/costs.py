@@ -1,4 +1,4 @@
-"""What recent batches cost with one matcher, and with another: both match them by turns.
+"""The costs of recent batches with one matcher and with another; both match each batch.
 
 A batch that is matched as a whole costs its time. One that is streamed costs the mean response of its events,
 by the best of some plans.
@@ -22,13 +22,13 @@ from rtfilter.matchers.port import Matcher
 from rtfilter.scheduler import Order, schedule
 
 MOST_PASSES, SPENT = 25, 0.02
-"""How often batches are matched by both, at most; and seconds after which that is enough."""
+"""The largest number of passes over the batches, and the seconds after which they are enough."""
 SLOW = 8.0
 """A candidate that takes so many times as long at first is matched once only."""
 PART = 0.05
 """Seconds, about, of batches that are timed together."""
 RUNS, WARM = 3, 0.05
-"""How often they are matched for one time, the least but the first; and seconds from which once is enough."""
+"""Runs for one time, which is the least but the first; and the seconds from which one run is enough."""
 GROUPS: Final = (16, 64, 256)
 """Sizes of groups of the plans that are tried."""
 

@@ -1,11 +1,11 @@
-"""Which subscriptions cover a predicate, are covered by it, or mean the same.
+"""Subscriptions that cover a predicate, are covered by it, or mean the same.
 
 The index finds candidates; some of them are certain by their boxes, and the others are decided one by one
 (`rtfilter.predicates.covering`). An event that shows that one is not related may show it of many others.
 
-Who covers a predicate matches every event that satisfies it: candidates are those that match a few such
-events, which lie in opposite corners. A box that contains a box of the predicate makes it certain. Who is
-covered has its boxes among those of the predicate, or boxes that are only supersets.
+A subscription that covers a predicate matches every event that satisfies it. So the candidates match a few
+such events, which lie in opposite corners. A box that contains a box of the predicate makes it certain. A
+covered subscription has its boxes among those of the predicate, or boxes that are only supersets.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Search:
         self._empty = self._question.empty or not len(self._boxes.low)
 
     def covering(self) -> _Candidates:
-        """Who may cover the predicate, and who does by its boxes."""
+        """Return the subscriptions that may cover the predicate, and those that do by their boxes."""
         events = self._question.events
         if self._empty:
             return _Candidates(self._all(), _NONE)
@@ -100,7 +100,7 @@ class _Search:
         return _Candidates(certain, np.setdiff1d(matching, certain))
 
     def covered(self) -> _Candidates:
-        """Who may be covered by the predicate, and who is by its boxes."""
+        """Return the subscriptions that the predicate may cover, and those that it covers by their boxes."""
         if self._index is None:
             return _Candidates(_NONE, self._all())
         impossible = self._visible(np.array(sorted(self._held.unmatchable), np.int64))
@@ -118,14 +118,14 @@ class _Search:
         return _Candidates(np.union1d(keys[inside], impossible), keys[~inside])
 
     def equal(self) -> _Candidates:
-        """Who may mean the same, and who does by its boxes."""
+        """Return the subscriptions that may mean the same, and those that do by their boxes."""
         if self._empty:
             return self.covered()
         found = self.covering()
         keys = np.union1d(*found)
         if self._index is None or not len(keys):
             return _Candidates(_NONE, keys)
-        # Few cover it, so that their boxes tell sooner who is covered than a search.
+        # Few subscriptions cover it: a look at their boxes is faster than a search for covered ones.
         content, hull = self._content(keys), _hull(_widened(self._boxes, self._held.schema))
         within = ((hull.low <= content.low) & (content.high <= hull.high)).all(axis=1)
         keys = np.setdiff1d(keys, content.ids[content.exact & ~within])
@@ -137,7 +137,7 @@ class _Search:
         return self._held.matcher.content(keys.tolist()).boxes()
 
     def _lie_inside(self, content: BoxColumns, keys: IntArray) -> BoolArray:
-        """Which of some subscriptions have each of their boxes in an exact one of the predicate."""
+        """Return which of some subscriptions have every box inside an exact box of the predicate."""
         low, high, exact = self._boxes
         inside = np.zeros(len(content.ids), np.bool_)
         for least, most in zip(low[exact], high[exact], strict=True):
@@ -240,7 +240,7 @@ class _Doubtful:
         self._keep(agrees)
 
     def _match(self, event: dict[str, Any], point: FloatArray, asked: BoolArray) -> BoolArray:
-        """Which of them match an event, bool (k,); of those that are not asked anything."""
+        """Return which of them match an event, bool (k,); only those in `asked` are verified."""
         assert self._boxes is not None
         rows, low, high, exact = self._boxes
         holds = ((low <= point) & (point <= high)).all(axis=1)

@@ -77,7 +77,7 @@ def united(
 def _decide(
     ids: IntArray, rows: IntArray, events: EventTable, choices: Choices, predicates: Predicates
 ) -> list[bool]:
-    """Whether events satisfy subscriptions that one of their choices matches, a row and an id each."""
+    """Return whether events satisfy subscriptions that one of their choices matches, a row and an id each."""
     asked: dict[int, Predicate | None] = {}
     event, found = Elements({}, {}), []
     seen = -1

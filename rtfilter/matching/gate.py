@@ -1,4 +1,4 @@
-"""Who may use the index: many batches at once, or one change alone.
+"""The lock of the index: many batches together, or one change alone.
 
 Turns alternate. A change waits for the batches that run. Batches that arrive meanwhile wait for it, and for
 the changes behind it, but not for long: once the first of them has waited for `TURN`, the next change to end
@@ -65,13 +65,13 @@ class Gate:
 
     @property
     def changing(self) -> bool:
-        """Whether a change runs, or waits."""
+        """True if a change runs, or waits."""
         self._forget_other_process()
         return any(change.runs() for change in list(self._changes))
 
     @property
     def idle(self) -> bool:
-        """Whether nobody is here: who comes now need not wait."""
+        """True if no batch or change runs or waits: a new one need not wait."""
         return not (self._held or self._open or self._changes or self._waiting)
 
     @property
@@ -116,7 +116,7 @@ class Gate:
         return hold
 
     def _steps(self) -> bool:
-        """Whether this thread computes some of an open stream: a change waits for that."""
+        """Return whether this thread computes part of an open stream, for which a change waits."""
         holds = (stream() for stream in list(self._open))
         return any(_own(hold.steps._changes) for hold in holds if hold is not None)
 
@@ -214,7 +214,7 @@ class Gate:
             change.heard()
 
     def _alone(self, change: Writing) -> bool:
-        """Whether a change may begin. Before that, it clears away who was cut short, and finishes streams."""
+        """Return whether a change may begin. First remove changes that were cut short, and finish streams."""
         dead: list[Writing] = []
         for other in list(self._changes):
             if other is change:
@@ -290,7 +290,7 @@ class _Entry:
     inside: bool
     """Of a batch: whether it holds the index, and does not only look whether it may."""
     since: float
-    """When it began to wait."""
+    """The time when it began to wait."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -298,7 +298,7 @@ class _Entry:
         self.inside = False
 
     def runs(self) -> bool:
-        """Whether the call is still going on."""
+        """Return whether the call still runs."""
         frame = self.frame
         if frame is None:
             return False
@@ -367,7 +367,7 @@ class Writing(_Entry):
 
 
 def _own(entries: Iterable[Entry], but: _Entry | None = None) -> list[Entry]:
-    """Those of this thread besides one: their frames are on its stack. Keeps no frame alive."""
+    """Return this thread's entries besides one: their frames are on its stack. Keep no frame alive."""
     frames = {other.frame: other for other in list(entries) if other is not but}
     found: list[Entry] = []
     frame = sys._getframe(1) if frames else None
@@ -379,7 +379,7 @@ def _own(entries: Iterable[Entry], but: _Entry | None = None) -> list[Entry]:
 
 
 def _remove(queue: deque[Any], entry: _Entry) -> bool:
-    """Whether it was there."""
+    """Remove an entry, and return whether it was there."""
     try:
         queue.remove(entry)
     except ValueError:

@@ -50,7 +50,7 @@ class Growing:
         if self._given_up or self.moving or not self._pays():
             return
         try:
-            # The thread does not keep alive a filter that nobody uses any more.
+            # The thread does not keep alive a filter that is no longer used.
             thread = threading.Thread(target=_move, args=(ref(self),), name="rtfilter grows", daemon=True)
             thread.start()
             self._thread = thread
@@ -67,7 +67,7 @@ class Growing:
 
     @property
     def moving(self) -> bool:
-        """Whether a thread loads the kernels, or builds the tree."""
+        """True while a thread loads the kernels or builds the tree."""
         return self._thread is not None and self._thread.is_alive()
 
     def wait(self, timeout: float | None = None) -> None:
@@ -76,7 +76,7 @@ class Growing:
             self._thread.join(timeout)
 
     def moves_with(self, count: int) -> bool:
-        """Whether a change that adds so many subscriptions at once builds the tree; may load its kernels."""
+        """Return whether a change that adds so many subscriptions builds the tree; may load its kernels."""
         total = len(self._held) + count
         if total >= WAITED and not self._given_up:
             try:

@@ -1,4 +1,4 @@
-"""What the groups of a batch came to: matches, operations and response times, by row of the batch."""
+"""The results of the groups of a batch: matches, operations and response times, by row of the batch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Group(NamedTuple):
 
 
 class Outcome:
-    """What is known of a batch of n events.
+    """The results of a batch of n events, as far as its groups are done.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Outcome:
         return response
 
     def report(self, worked: float, estimation: float, estimation_visits: int) -> Report:
-        """What a controller is told: times without the consumer's own, which no plan answers for.
+        """Return the report for a controller: times without the consumer's own, which no plan can change.
 
         Events that are not done count with `worked`, the seconds that the batch has taken so far.
         """
@@ -102,7 +102,7 @@ class Outcome:
         )  # fmt: skip
 
     def record(self, size_class: int, estimation: float, workload: IntArray | None) -> StreamRecord:
-        """What those who watch keep of a stream."""
+        """Return the record of a stream for observers, such as metrics."""
         ended = np.array([group.ended for group in self.groups])
         sizes = np.array([len(group.offsets) - 1 for group in self.groups], np.int64)
         estimate = np.ones(self.size, np.int64) if workload is None else workload

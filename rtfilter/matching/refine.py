@@ -27,6 +27,7 @@ from rtfilter.predicates.model import Constraint, Predicate, Quantified, Test
 from rtfilter.predicates.verdicts import places_of, verdicts
 from rtfilter.results import Hits
 from rtfilter.subscriptions.verdict import ASK, NO
+from rtfilter.subscriptions.verified import SAMPLE
 
 if TYPE_CHECKING:
     from rtfilter.subscriptions.checks import Checks
@@ -39,10 +40,10 @@ MANY: Final = 16
 
 
 class Predicates(Protocol):
-    """What boxes do not tell, by id."""
+    """The data of subscriptions that boxes do not have, by id."""
 
     def visible(self, ids: IntArray, moment: float) -> BoolArray | None:
-        """Which of some ids may be seen at a moment, bool (n,); None for all."""
+        """Return which of some ids are visible at a moment, bool (n,); None for all."""
 
     def now(self, moment: float) -> float:
         """The moment of a batch whose deadlines are held against `moment`."""
@@ -57,7 +58,7 @@ class Predicates(Protocol):
 
     @property
     def checks(self) -> Checks | None:
-        """What is written down of predicates; None where nothing is compiled."""
+        """The compiled constraints of predicates; None if nothing is compiled."""
 
     verified: Verified
     """Counts what is verified."""
@@ -105,7 +106,7 @@ def refine(
     if hits.exact is None:
         return hits.offsets, hits.ids
     doubtful = (hits.exact == 0).nonzero()[0]
-    candidates = len(doubtful)
+    candidates, slow, ids = len(doubtful), doubtful, hits.ids
     if not candidates:
         return hits.offsets, hits.ids
     begun = perf_counter()
@@ -120,6 +121,8 @@ def refine(
         keep[doubtful] = verdicts != NO
         doubtful = doubtful[verdicts == ASK]
     by_python = len(doubtful)
+    if by_python:
+        slow = doubtful
     if len(doubtful) >= MANY:
         doubtful = _decide_together(hits.ids, owner, doubtful, events, predicates, rows, keep)
     seen, event = -1, {}
@@ -131,7 +134,8 @@ def refine(
         keep[hit] = predicate is not None and predicate.satisfied_by(event)
     hits = hits.only(keep)
     refused = len(keep) - len(hits.ids)
-    predicates.verified.add(candidates, refused, by_python, perf_counter() - begun)
+    some = ids[slow[:: len(slow) // SAMPLE + 1]]
+    predicates.verified.add(candidates, refused, by_python, perf_counter() - begun, some)
     return hits.offsets, hits.ids
 
 
@@ -190,7 +194,7 @@ class _Asked:
         self._rows: dict[int, dict[str, object]] = {}
 
     def holds(self, test: Test, rows: IntArray) -> BoolArray:
-        """Whether each of some events satisfies a test, bool (k,)."""
+        """Return whether each of some events satisfies a constraint, bool (k,)."""
         if isinstance(test, Quantified):
             return self._quantified(test, rows)
         if isinstance(test, Comparison) and isinstance(test.right, Now) and self._events.now is not None:
@@ -215,7 +219,7 @@ class _Asked:
         return found
 
     def _accepted(self, test: Constraint, rows: list[int]) -> list[bool]:
-        """Whether a constraint accepts the values in some rows; each different string is asked about once."""
+        """Return whether a constraint accepts the values in some rows; check each different string once."""
         known: dict[object, bool] = {}
         found = []
         for value in self._events.values(test.attribute, rows):

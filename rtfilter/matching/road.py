@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from rtfilter.watch.metrics import Metrics
 
 NO_VISITS: Final = np.empty(0, np.int64)
-"""Where nobody asks how many operations a search took."""
+"""The visits of a search whose operations need not be counted."""
 
 
 class Road:
-    """What all batches of a filter share.
+    """The common state of all batches of a filter.
 
     Attributes
     ----------
@@ -118,11 +118,11 @@ class Road:
         """Search a batch, and decide what is found: offsets and handles. The index is held meanwhile."""
         held = self.subscriptions
         searched = asked = events.searched
-        now = None  # where boxes are searched, `refine` looks whether it has to be known
+        now = None  # for a search of boxes, `refine` finds out whether it is needed
         if searched is not events or not held.matcher.takes.boxes:
             now = held.now(moment)
             asked = held.searched(events, now)
-        if self._threads:  # a turn that nobody has to wait for takes time as well
+        if self._threads:  # even a free lock takes time
             hits = held.matcher.match(asked)
         else:
             with self.turn:
@@ -161,7 +161,7 @@ class Road:
 
     @property
     def _verified_much(self) -> bool:
-        """Whether a filter that grows has verified so many candidates by Python that it looks at once."""
+        """True if a growing filter has verified so many candidates in Python that it may move at once."""
         return self.growing is not None and self.subscriptions.verified.by_python >= VERIFIED
 
     def look(self) -> None:
@@ -243,7 +243,7 @@ def _nothing(moment: float) -> None:
 
 
 class Account:
-    """What the controller will be told of a batch.
+    """The data of a batch that its controller receives.
 
     It is apart from the batch, whose frames, where it was cut short, hold the stream.
 
@@ -273,7 +273,7 @@ class Account:
 
 
 class Batch:
-    """One batch of n events on its road; any thread may step it.
+    """A batch of n events on its road; any thread may step it.
 
     Attributes
     ----------
@@ -293,13 +293,13 @@ class Batch:
         Of its stream, see `Road.watch`, until it is reported.
     """
 
-    # What a batch has that is searched as a whole; `_estimate` sets them for all others.
+    # The values of a batch that is searched as a whole; `_estimate` sets them for all others.
     workload: IntArray | None = None
     order: IntArray | None = None
     cuts: IntArray | None = None
     group_count = 1
     end: _End | None = None
-    _groups: Any = None  # what `resume_part` of the matcher takes
+    _groups: Any = None  # the argument of the matcher's `resume_part`
     _error: Exception | None = None
     _closed = False
 
@@ -419,7 +419,7 @@ class Batch:
 
     @property
     def done(self) -> bool:
-        """Whether all groups are done."""
+        """True if all groups are done."""
         return len(self.outcome.groups) == self.group_count
 
 

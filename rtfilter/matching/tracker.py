@@ -42,18 +42,18 @@ if TYPE_CHECKING:
 
 KIND = "rtfilter.tracker"
 MAX_KEYS, MAX_MATCHES = 1_000_000, 100_000_000
-"""What is kept unless more or less is asked for: up to 1 GB."""
+"""The default limits of keys and matches that are kept: up to 1 GB."""
 
 Key = str | Callable[[Any], Hashable] | None
-"""What gives the keys of events: the name of an attribute, a function of an event, or nothing."""
+"""The source of the keys of events: the name of an attribute, a function of an event, or none."""
 
 
 class _Undo(NamedTuple):
-    """How to take back a change of what is kept."""
+    """The data to undo a change of the kept matches."""
 
     keys: Sequence[Hashable]
     lists: Sequence[bytes]
-    """What these keys had before."""
+    """The matches of these keys before the change."""
     gone: list[tuple[Hashable, bytes]]
     """Keys that are dropped, least recently seen first."""
     batches: int
@@ -73,7 +73,7 @@ class _State(NamedTuple):
 
 
 class Tracker:
-    """What events enter, stay inside and leave, key by key; `EventFilter.track` makes one.
+    """The subscriptions that events enter, stay inside and leave, by key; `EventFilter.track` makes one.
 
     Each event is compared with the one of the same key before it, in this batch or an earlier one. A
     subscription is *entered* where it matches and did not match then, *inside* where it matched then, too,
@@ -135,7 +135,7 @@ class Tracker:
         self._apart = None if self._name in (None, *filter.schema.names) else Schema({str(key): str})
         self._lists: OrderedDict[Hashable, bytes] = OrderedDict()  # least recently seen first; see `packed`
         self._held = 0  # matches in all lists
-        self._codes: Codes | None = None  # what lists have in the place of ids that are no integers
+        self._codes: Codes | None = None  # codes in the lists instead of ids that are no integers
         self._undo: _Undo | None = None
         self._gate = Gate(self._recover)
 

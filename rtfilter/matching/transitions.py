@@ -1,4 +1,4 @@
-"""What changed from one event to the next: subscriptions that are entered, stay inside, or are left."""
+"""Changes from one event to the next: subscriptions that are entered, stay inside, or are left."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rtfilter.extras import needed
 from rtfilter.results import Matches
 
 ENTERED, INSIDE, LEFT = 1, 0, -1
-"""What a code of `Transitions` says."""
+"""The codes of `Transitions`."""
 _BITS = 63
 """Of an int64 that is not negative."""
 
 
 class Transition(NamedTuple):
-    """What changed with one event: subscription ids (k,) each, as in `Transitions`."""
+    """The changes with one event: subscription ids (k,) each, as in `Transitions`."""
 
     entered: AnyArray
     """Match this event, and did not match the event of this key before it."""
@@ -33,7 +33,7 @@ class Transition(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Transitions:
-    """What changed with each of n events, compared with the event of the same key before it.
+    """The changes with each of n events, compared with the event of the same key before it.
 
     Event `i` concerns the subscriptions `ids[offsets[i]:offsets[i + 1]]`, and `codes` says how.
 
@@ -59,7 +59,7 @@ class Transitions:
         return len(self.offsets) - 1
 
     def __getitem__(self, event: int) -> Transition:
-        """What changed with the event in row `event`; negative rows count from the end."""
+        """Return the changes with the event in row `event`; negative rows count from the end."""
         row = event + len(self) if event < 0 else event
         if not 0 <= row < len(self):
             raise IndexError(f"event {event} of a batch of {len(self)}")
@@ -87,7 +87,7 @@ class Transitions:
 
     @property
     def changed(self) -> BoolArray:
-        """Whether anything is entered or left with an event, bool (n,)."""
+        """True for each event with which a subscription is entered or left, bool (n,)."""
         moved = np.concatenate([[0], np.cumsum(self.codes != INSIDE)])
         found: BoolArray = np.diff(moved[self.offsets]) > 0
         return found

@@ -64,8 +64,8 @@ class Updates:
 
     def __init__(self, road: Road) -> None:
         self._road, self._subscriptions = road, road.subscriptions
-        self._large = Gate()  # whose turn it is to make a large change
-        self._rested = -inf  # when those who match last removed something
+        self._large = Gate()  # one large change at a time
+        self._rested = -inf  # the last time that a match removed expired subscriptions
         road.sweep = self.sweep
 
     def add(self, draft: Draft, ids: IntArray | list[Name] | None = None) -> AnyArray:
@@ -326,7 +326,7 @@ class Updates:
     def put_in_place(self, copy: Copy, added: Filters | None = None, removed: IntArray = NO_IDS) -> None:
         """For who is `alone`: let a copy take the place of all. It has some more, and others no more."""
         if copy.content.labels.names is not None:
-            copy.content.labels.names.by_id()  # as changes will need it, for which nobody should wait
+            copy.content.labels.names.by_id()  # changes will need this dict: make it before they wait
         while True:
             copy.catch_up()
             with self._road.gate.writing():

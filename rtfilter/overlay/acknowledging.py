@@ -53,7 +53,7 @@ class Acknowledging:
         self._early: dict[Key, set[Connection]] = {}
 
     def is_new(self, event: Event, source: Connection) -> bool:
-        """Whether this attempt was not here. If it was, `source` is told when all have it."""
+        """Return whether this attempt is new. If not, acknowledge it to `source` once all have it."""
         key = event.id, event.attempt, event.rising
         if key not in self._passed:
             return True
@@ -91,7 +91,7 @@ class Acknowledging:
                 found = True
                 passed.awaits.discard(source)
                 self._give(key, passed)
-        if not found and message.own:  # who heard a multicast sooner than this broker
+        if not found and message.own:  # the source heard the multicast before this broker
             self._early.setdefault((message.id, message.attempt, message.rising), set()).add(source)
             if len(self._early) > EARLY:
                 del self._early[next(iter(self._early))]
@@ -106,7 +106,7 @@ class Acknowledging:
             return
         core = self._core
         for source in passed.sources:
-            # The designated broker keeps account for the whole cluster, whoever has multicast the event.
+            # The designated broker answers for the whole cluster, even if a member has multicast the event.
             fellow = source.kind is Kind.MEMBER and not core.at.leads
             to = member(core.at.designated) if fellow else source
             if to.kind is Kind.CLIENT or core.knows(to):

@@ -22,13 +22,13 @@ from rtfilter.overlay.routing_messages import Notify
 from rtfilter.overlay.sending import Message, Send
 
 Out = Dispatch | Send
-"""What a broker wants sent: to brokers, its cluster or the rendezvous point, or, as a `Send`, to a client."""
+"""A message to send: to brokers, the cluster or the rendezvous point, or, as a `Send`, to a client."""
 _log = logging.getLogger(__name__)
 _ROUTING: Final = "rtfilter.overlay.routing_messages"
 
 
 class Broker:
-    """One broker.
+    """The broker: its router and its membership in the network.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class Broker:
     # ------------------------------------------------------------------------------------------------
 
     def _source(self, broker: str, cluster: str) -> Connection | None:
-        """What a broker is to routing; None for one that does not stand for its cluster, it seems."""
+        """Return the connection of a broker for routing; None if it does not stand for its cluster."""
         if cluster == self.place.cluster:
             return member(broker)
         return link(cluster) if self.place.links.get(cluster) == broker else None

@@ -1,4 +1,4 @@
-"""Which strategy costs least: a rule over what was measured, with nothing of its own to remember."""
+"""The choice of the cheapest strategy: a stateless rule over measured loads."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 from rtfilter.overlay.names import Whole
 
 MATCH: Final = 0.25
-"""What a broker spends to match an event against others' subscriptions, as a share of sending a message."""
+"""The cost to match an event against others' subscriptions, as a share of the cost to send a message."""
 MARGIN: Final = 0.1
 """Share of its cost that another strategy must save before it is chosen."""
 
 
 class Load(NamedTuple):
-    """What a part of the network has seen in some time.
+    """The load of a part of the network over some time.
 
     Attributes
     ----------

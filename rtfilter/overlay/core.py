@@ -1,4 +1,4 @@
-"""What the parts of a router share: who and where it is, its table, and what it wants sent."""
+"""The state that the parts of a router share: its name and place, its table, and the messages to send."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Core:
 
     @property
     def shared(self) -> bool:
-        """Whether the designated broker must know the subscriptions of other members."""
+        """Return whether the designated broker must know the subscriptions of other members."""
         return any(strategy.shared for strategy in self.strategies.values())
 
     def made(self, name: str) -> Strategy:
@@ -125,13 +125,13 @@ class Core:
         return frozenset(member(broker) for broker in self.at.members if broker != self.name)
 
     def is_whole(self, type: str) -> bool:
-        """Whether a designated broker is not cut off from the network, as far as events of a type go."""
+        """Return whether a designated broker is still connected to the network, for events of a type."""
         place = self.at
         risen = (one.ascent(place, type) for one in self.strategies.values() if one.rises)
         return (place.root or place.parent in place.links) and None not in risen
 
     def knows(self, connection: Connection) -> bool:
-        """Whether a connection is to a linked cluster or another member."""
+        """Return whether a connection is to a linked cluster or to another member."""
         if connection.kind is Kind.LINK:
             return self.at.leads and connection.name in self.at.links
         return connection in self.fellows

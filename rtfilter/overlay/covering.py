@@ -1,4 +1,4 @@
-"""What a broker has told a neighbour: which subscriptions went over a link, and which were suppressed."""
+"""The subscriptions that a broker has sent to a neighbour, and those that it has suppressed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Told:
         return [] if self._sent.pop(id, None) is None else [Unsubscribe(id)]
 
     def sent(self) -> Iterable[Subscription]:
-        """What it was told, and holds."""
+        """Return the subscriptions that the neighbour has received and still keeps."""
         return self._sent.values()
 
     def confirm(self, id: SubscriptionId) -> Iterable[SubscriptionId]:
@@ -42,7 +42,7 @@ class Told:
         return (id,)
 
     def is_confirmed(self, id: SubscriptionId) -> bool:
-        """Whether it has confirmed a subscription, if it must know it at all."""
+        """Return whether the neighbour has confirmed a subscription, or need not know it."""
         return id not in self._sent or id in self._confirmed
 
     @property
@@ -71,7 +71,7 @@ class CoveringTold(Told):
         self._indexes: dict[str, EventFilter] = {}  # of what was told, by type
         self._numbers: dict[SubscriptionId, int] = {}
         self._ids: dict[tuple[str, int], SubscriptionId] = {}  # by type and number
-        self._waiting: dict[SubscriptionId, tuple[Subscription, SubscriptionId]] = {}  # and who covers it
+        self._waiting: dict[SubscriptionId, tuple[Subscription, SubscriptionId]] = {}  # with the coverer
         self._covers: dict[SubscriptionId, set[SubscriptionId]] = {}
 
     def add(self, subscription: Subscription) -> list[Message]:
@@ -89,11 +89,11 @@ class CoveringTold(Told):
         return super().add(subscription)
 
     def knows(self, id: SubscriptionId) -> bool:
-        """Whether a subscription was told, or need not be."""
+        """Return whether a subscription was sent, or is suppressed."""
         return id in self._sent or id in self._waiting
 
     def coverer(self, subscription: Subscription) -> SubscriptionId | None:
-        """One that was told and covers a subscription, if there is any."""
+        """Return the id of a sent subscription that covers this one; None if there is none."""
         covering = self._index(subscription).covering(self._read(subscription)).ids
         return self._ids[subscription.type, int(covering[0])] if len(covering) else None
 

@@ -1,4 +1,4 @@
-"""Whom an event waits for that is not acknowledged, as far as the broker knows that it was published at."""
+"""The reasons why an event is not acknowledged yet, as far as the broker of its publisher knows them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Holding:
         self._core, self._suspense, self._acknowledging = core, suspense, acknowledging
 
     def of(self, event: Event, since: float) -> list[Hold]:
-        """What an attempt of an event waits for; nothing where that is over, so that the next one may arrive.
+        """Return what an attempt of an event waits for. When the list is empty, the next attempt may arrive.
 
         Parameters
         ----------
@@ -50,7 +50,7 @@ class Holding:
         return [Hold(what, core.now - begun) for what, begun in found.items()]
 
     def _unsure(self, event: Event, since: float) -> dict[str, float]:
-        """Why it is not sure that all are known who want an event, and since when."""
+        """Return the reasons why receivers of an event may be unknown, each with the time it began."""
         core, suspense = self._core, self._suspense
         if not core.at.leads:
             return {} if core.at.designated else {f"a broker to stand for cluster {core.at.cluster}": since}

@@ -1,4 +1,4 @@
-"""One wide box for many near ones: less is told and kept, and some events come for nobody."""
+"""Boxes that merge several near ones: a neighbour stores fewer boxes, and gets some unwanted events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAR: Final = 1e300
 
 
 class _Group(NamedTuple):
-    """What one told box stands for.
+    """The boxes that a sent box stands for.
 
     Attributes
     ----------
@@ -88,13 +88,13 @@ class MergingTold(CoveringTold):
         self._made.update(dict.fromkeys(merged.made_for, wide.id))
         messages = super().add(wide) + super().remove(former)
         for covered in (subscription, *((told,) if alone else ())):
-            messages += super().add(covered)  # which says nothing: the wide box covers it
+            messages += super().add(covered)  # sends nothing: the wide box covers it
         return messages
 
     def remove(self, id: SubscriptionId) -> list[Message]:
         """See `Told`."""
         if self._is_replaced(id):
-            return super().remove(id)  # which says nothing: the wide box covers it
+            return super().remove(id)  # sends nothing: the wide box covers it
         self._groups.pop(id, None)
         wide = self._made.pop(id, None)
         messages = super().remove(id)
@@ -104,7 +104,7 @@ class MergingTold(CoveringTold):
         return messages
 
     def _is_replaced(self, id: SubscriptionId) -> bool:
-        """Whether one that waits as well takes the place of what a box was made for, and covers all of it."""
+        """Put a suppressed subscription that covers this one in its place; return False if there is none."""
         wide = self._made.get(id)
         if wide is None or wide not in self._groups or id not in self._waiting:
             return False
@@ -127,7 +127,7 @@ class MergingTold(CoveringTold):
         return sum(len(group.made_for) > 1 for group in self._groups.values())
 
     def _nearest(self, type: str, own: _Group) -> tuple[SubscriptionId, _Group] | None:
-        """What was told that leaves the least empty around it and another one, if that is little enough."""
+        """Return the sent box to merge with that leaves the least empty space; None above the slack."""
         best, least = None, self._slack
         for id, other in self._groups.items():
             if other.names == own.names and self._sent[id].type == type:

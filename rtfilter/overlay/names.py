@@ -1,4 +1,4 @@
-"""How brokers name each other, and what subscriptions and events are called between them."""
+"""The names of brokers, subscriptions and events in messages between brokers."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ class EventId(NamedTuple):
 
 
 class Kind(StrEnum):
-    """What is at the other end of a connection."""
+    """The kinds of connections, by their other end."""
 
     CLIENT = "client"
     """A publisher or subscriber of this broker."""
     LINK = "link"
     """Another cluster, by its name: whoever is its designated broker at the time."""
     MEMBER = "member"
-    """One broker of the own cluster."""
+    """Another broker of the own cluster."""
     CLUSTER = "cluster"
     """All others of the own cluster, by multicast."""
 
 
 class Connection(NamedTuple):
-    """Where a message comes from, or goes to."""
+    """The source or the destination of a message."""
 
     kind: Kind
     name: str = ""

@@ -1,4 +1,4 @@
-"""Where a broker stands in the network: all that routing is told of it, as one value."""
+"""The place of a broker in the network: all that routing knows about it, as one value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Place(NamedTuple):
-    """Where a broker stands. It never changes: another place is another value.
+    """The place of a broker in the network. It is immutable: a new place is a new value.
 
     Attributes
     ----------
@@ -36,5 +36,5 @@ class Place(NamedTuple):
 
     @property
     def leads(self) -> bool:
-        """Whether the broker is the designated one."""
+        """True if the broker is the designated one."""
         return self.designated == self.broker

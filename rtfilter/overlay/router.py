@@ -1,4 +1,4 @@
-"""Where subscriptions and events go: the routing half of a broker, a pure state machine."""
+"""The router of subscriptions and events: the routing half of a broker, a pure state machine."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Router:
 
     @property
     def at(self) -> Place:
-        """Where it was told that it is."""
+        """The place of the broker in the network."""
         return self._core.at
 
     @property
@@ -127,7 +127,7 @@ class Router:
 
     @property
     def table(self) -> Table:
-        """What it routes by."""
+        """The routing table."""
         return self._core.table
 
     @property
@@ -137,7 +137,7 @@ class Router:
 
     @property
     def switched(self) -> Switched:
-        """How far the strategy was changed: to be kept for `resume`, whenever its `wave` is another one."""
+        """The progress of a change of strategy. Store it for `resume` whenever its `wave` changes."""
         return self._switching.switched
 
     def resume(self, former: Switched) -> None:
@@ -146,7 +146,7 @@ class Router:
 
     @property
     def strategy(self) -> Strategy:
-        """How it routes."""
+        """The strategy in use."""
         return self._core.strategy
 
     # -- clients -------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ class Router:
         return id, self._flush()
 
     def holds(self, event: Event, since: float, now: float) -> list[Hold]:
-        """What an attempt of an event of a client, published `since`, waits for; see `Holding`."""
+        """Return what an attempt of a client's event, published `since`, waits for; see `Holding`."""
         self._core.now = now
         return self._holding.of(event, since)
 

@@ -1,4 +1,4 @@
-"""What routers say to each other and to clients, in plain fields that go over a wire as they are."""
+"""The messages of routers to each other and to clients, with plain fields that go over a wire as they are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rtfilter.overlay.sending import Message
 
 
 class Subscription(NamedTuple):
-    """What brokers know of a subscription.
+    """A subscription as brokers know it.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ class Confirm(Message, frozen=True):
 
 
 class Wave(Message, frozen=True):
-    """What the root says to all; see `rtfilter.overlay.switching`.
+    """A message from the root to all brokers; see `rtfilter.overlay.switching`.
 
     Attributes
     ----------

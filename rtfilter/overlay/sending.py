@@ -1,4 +1,4 @@
-"""What a machine wants sent: it has no sockets itself."""
+"""The messages that a state machine sends; it has no sockets of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rtfilter.overlay.names import Connection
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, tag_field="message", gc=False, omit_defaults=True):
-    """What brokers, clients and the rendezvous point say to each other; each kind is a class of its own."""
+    """The base of all messages between brokers, clients and the rendezvous point; each kind is a subclass."""
 
 
 class Send(NamedTuple):

@@ -49,7 +49,7 @@ class Spreading:
         self._told: dict[str, Told] = {}
         self._learns: dict[str, frozenset[str]] = {}  # types whose subscriptions a linked cluster must know
         self._named: dict[Connection, set[SubscriptionId]] = {}  # so far, in parts of `Subscriptions`
-        self._unconfirmed: dict[SubscriptionId, set[Connection]] = {}  # and who waits for it
+        self._unconfirmed: dict[SubscriptionId, set[Connection]] = {}  # with the connections that wait for it
 
     # -- one subscription ----------------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ class Spreading:
                     self._tell(cluster, told.remove(id))
             if connection != LOST:
                 self._replicate(Unreplicate(id, self._seen_by_others(connection)))
-            self.confirm_all()  # some may have waited for who need not know them now
+            self.confirm_all()  # some may have waited for neighbours that need not know them now
         elif core.at.designated and core.shared:
             core.send(CLUSTER, Unsubscribe(id))
 
@@ -331,7 +331,7 @@ class Spreading:
             self._replicate(Replica(tuple(part), first, last))
 
     def _seen_by_others(self, connection: Connection) -> Connection:
-        """What a connection is to another member that takes over: clients are behind this broker."""
+        """Return a connection as another member sees it that takes over: clients are behind this broker."""
         return member(self._core.name) if connection.kind is Kind.CLIENT else connection
 
     def _is_designated(self, source: Connection) -> bool:

@@ -1,4 +1,4 @@
-"""What a broker is not sure of: entries whose connection was lost, and neighbours not yet heard."""
+"""The uncertain knowledge of a broker: entries with a lost connection, and neighbours not heard yet."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ class Suspense:
             self._withheld_until = self._core.now + self._core.grace
 
     def may_confirm(self, type: str) -> bool:
-        """Whether all who must know subscriptions to a type can be told."""
+        """Return whether all that must know the subscriptions to a type can be reached."""
         return self._core.now >= self._withheld_until and self._core.is_whole(type)
 
     def is_sure(self, type: str) -> bool:
-        """Whether a designated broker knows its neighbours, and what they want of events of a type.
+        """Return whether a designated broker knows its neighbours and their subscriptions to a type.
 
         Entries in suspense are not looked at.
         """

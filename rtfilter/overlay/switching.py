@@ -35,7 +35,7 @@ UNKEPT: Final = 1000
 
 
 class Stage(IntEnum):
-    """What a wave is for."""
+    """The stages of a change of strategy, which a wave announces."""
 
     REST = 0
     """There is one strategy. The wave collects the load."""
@@ -48,7 +48,7 @@ class Stage(IntEnum):
 
 
 class Switched(NamedTuple):
-    """How far the strategy was changed.
+    """The progress of a change of strategy.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Switching:
 
     @property
     def switched(self) -> Switched:
-        """What an incarnation that follows has to know, should it be the root at once."""
+        """The state that the next incarnation needs if it becomes the root at once."""
         if self.former is not None and not self.wave.number:
             return self.former
         return Switched(self._first, self.wave, self._core.strategy.name)
@@ -201,7 +201,7 @@ class Switching:
         self._look()
 
     def _open(self) -> set[Connection]:
-        """Who has not answered."""
+        """Return the connections that have not answered yet."""
         core = self._core
         if not core.at.leads:
             return set()
@@ -234,7 +234,7 @@ class Switching:
         return Load.of(own, [load for c, load in self._answers.items() if c.kind is Kind.LINK])
 
     def _taken(self) -> Load:
-        """What this broker has seen since it was asked last."""
+        """Return the load of this broker since the last call, and reset it."""
         if self.wave.stage != Stage.REST:
             return Load()
         load, self._core.load = self._core.load, Load()

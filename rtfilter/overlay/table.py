@@ -107,11 +107,11 @@ class Table:
         return self._index(type).match(event)
 
     def connections(self, id: SubscriptionId) -> Collection[Connection]:
-        """Those with an entry of a subscription."""
+        """Return the connections that have an entry of a subscription."""
         return self._of.get(id, {}).keys()
 
     def entries(self, id: SubscriptionId) -> list[Entry]:
-        """Those of a subscription."""
+        """Return the entries of a subscription."""
         return [Entry(subscription, one) for one, (subscription, _) in self._of.get(id, {}).items()]
 
     def of(self, connection: Connection) -> list[Subscription]:

@@ -100,7 +100,7 @@ def compile_bounds(low: Any, high: Any, schema: Schema) -> Bounds:
 
 
 def _single(low: Any, high: Any, schema: Schema) -> Bounds | None:
-    """One subscription over numbers, as most are that come one by one; None if it needs a closer look."""
+    """Return the bounds of one numeric subscription, the usual case; None if they need a closer look."""
     if not (type(low) is type(high) is np.ndarray and low.dtype == high.dtype == _FLOAT and schema.plain):
         return None
     if not low.shape == high.shape == (1, len(schema.names)):

@@ -62,7 +62,7 @@ _STARTS: Final[dict[str, Callable[[str], list[str]]]] = {
     "like ignore case": lambda pattern: caseless_starts(like_start(pattern), STRING_BYTES),
     "cidr": lambda network: network_starts(network, STRING_BYTES),
 }
-"""How strings can begin that satisfy an operator of `FORMS`; nothing is known of their complements."""
+"""The possible beginnings of strings that satisfy an operator of `FORMS`; for complements, none are known."""
 ENDINGS: Final[dict[str, Callable[[str], tuple[float, float]]]] = {
     "like": lambda pattern: ending_range(fold(like_end(pattern))),
     "like ignore case": lambda pattern: ending_range(like_end(pattern)),
@@ -156,7 +156,7 @@ def boxes_of(found: Distinct | Distincts, schema: Schema) -> Boxes:
 
 
 def unbounded(boxes: Boxes, schema: Schema) -> BoolArray:
-    """Which boxes bound nothing and decide nothing, bool (m,): nearly every event costs an exact check.
+    """Return which boxes bound nothing and decide nothing, bool (m,): nearly every event must be verified.
 
     A box that asks for nothing but the presence of attributes is one of them.
     """
@@ -226,7 +226,7 @@ def _filter_boxes(constraints: Iterable[Test], schema: Schema) -> Iterable[Piece
         if isinstance(test, Comparison):
             sharp, follow = False, implied(test)
         else:
-            assert isinstance(test, Constraint)  # what is quantified was lowered
+            assert isinstance(test, Constraint)  # `lowered` leaves no other constraints
             follow = [test]
         for constraint in follow:
             by_name.setdefault(constraint.attribute, []).append(constraint)

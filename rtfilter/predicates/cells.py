@@ -69,13 +69,13 @@ _STARTS: Final[dict[str, Any]] = {
     "like ignore case": lambda pattern: caseless_starts(like_start(pattern), _ENOUGH),
     "cidr": lambda network: network_starts(network, _ENOUGH),
 }
-"""How texts can begin that satisfy a test."""
+"""The possible beginnings of texts that satisfy a constraint, by operator."""
 _ALIEN_OF: Final[dict[str, Any]] = {"number": "", "timestamp": True, "bool": "", "str": 0}
 """A value of another type for each family."""
 
 
 class Aspect(NamedTuple):
-    """What a test asks about instead of the value of an attribute."""
+    """A property that a constraint asks about instead of the value of an attribute."""
 
     kind: str
     """A key of `_LINES_OF`."""
@@ -86,7 +86,7 @@ class Aspect(NamedTuple):
 
     @property
     def is_partial(self) -> bool:
-        """Whether there may be none though all attributes have values: arithmetic may have no result."""
+        """True if an event with all attributes may lack it: arithmetic may have no result."""
         return any(isinstance(side, Operation | Distance) for side in (self.subject, self.other))
 
     def place(self, value: str) -> Any:
@@ -207,7 +207,7 @@ class Space:
 
     def anything(self, key: Key) -> Values:
         """Return all that an attribute or an aspect may be."""
-        if isinstance(key, Aspect):  # who asks about one of texts asks for a text as well
+        if isinstance(key, Aspect):  # an aspect of texts implies that the value is a text
             return Values(self.line(key).all, alien=key.is_partial)
         return Values(self.line(key).all, alien=True, missing=True)
 
@@ -302,7 +302,7 @@ class Space:
             for other in self._aspects[str(aspect.subject)]:
                 if other.kind != aspect.kind or other == aspect:
                     continue
-                # What fits a pattern fits a wider one; what does not fit that does not fit this.
+                # A text that fits a pattern fits a wider one; text outside the wider one fits none.
                 wider, narrower = (other, aspect) if fits else (aspect, other)
                 if not is_wider(wider.other, narrower.other):
                     continue
@@ -451,7 +451,7 @@ def _ending(end: str) -> Spans:
 
 
 def _is_end(pattern: str) -> bool:
-    """Whether a pattern asks for an end alone."""
+    """Return whether a pattern asks for an end alone."""
     return pattern == "%" + escaped(end_of(pattern))
 
 
@@ -494,7 +494,7 @@ _ASPECTS: Final[dict[str, Any]] = {
 
 
 def asks_for_aspects(predicate: Predicate) -> bool:
-    """Whether some test of a predicate asks about something else than the value of an attribute."""
+    """Return whether a constraint of a predicate asks about an aspect instead of an attribute's value."""
     return any(
         not isinstance(test, Constraint) or test.operator in _ASPECTS
         for conjunction in predicate.filters

@@ -198,7 +198,7 @@ _EVERY_VALUE: Final[dict[str, Callable[[str], Filters]]] = {
     "str": lambda name: (Filter((Constraint(name, "prefix", ""),)),),
     "bool": lambda name: (Filter((Constraint(name, "in", (False, True)),)),),
 }
-"""What ``NOT IN ()`` is, by family: every value of the attribute's type, and none of another."""
+"""The conjunctions of ``NOT IN ()``, by family: every value of the attribute's type, and none of another."""
 
 
 def any_of(parts: Sequence[Filters]) -> Filters:

@@ -41,7 +41,7 @@ FAMILIES: Final[dict[str, Callable[[object], Any]]] = {
     "str": string,
     "bool": boolean,
 }
-"""How the values of each family of attributes are read; None for those of another type."""
+"""The function that reads a value, by family of attributes; it returns None for a value of another type."""
 
 
 class _Comparison(NamedTuple):
@@ -52,7 +52,7 @@ class _Comparison(NamedTuple):
 
 
 class Comparison(_Comparison):
-    """One test of two expressions against each other. Immutable, hashable, equal by value.
+    """A comparison of two expressions. Immutable, hashable, equal by value.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class Comparison(_Comparison):
         return read(row.get(str(left))), other
 
     def matches(self, row: Mapping[str, object]) -> bool:
-        """Whether a flat event satisfies the comparison. Never raises, whatever the values."""
+        """Return whether a flat event satisfies the comparison. Never raises, whatever the values."""
         left, right = self.sides(row)
         return left is not None and right is not None and RELATIONS[self.operator](left, right)
 

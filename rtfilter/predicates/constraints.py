@@ -93,7 +93,7 @@ class _Constraint(NamedTuple):
 
 
 class Constraint(_Constraint):
-    """One test of one attribute. Immutable, hashable, equal by value.
+    """A constraint of one attribute. Immutable, hashable, equal by value.
 
     Parameters
     ----------
@@ -149,11 +149,11 @@ class Constraint(_Constraint):
         return (self.attribute,)
 
     def matches(self, row: Mapping[str, object]) -> bool:
-        """Whether a flat event satisfies the constraint. Never raises, whatever the value."""
+        """Return whether a flat event satisfies the constraint. Never raises, whatever the value."""
         return self.accepts(row.get(self.attribute))
 
     def accepts(self, value: object) -> bool:
-        """Whether a value, None for a missing one, satisfies the constraint."""
+        """Return whether a value, None for a missing one, satisfies the constraint."""
         operator, constant = self.operator, self.value
         if is_missing(value):
             return operator == "is null"
@@ -186,7 +186,7 @@ class _Quantified(NamedTuple):
 
 
 class Quantified(_Quantified):
-    """One test of all elements of a list; a value that is no list is a list of one. Immutable, hashable.
+    """A constraint of a list's elements; any other value counts as a list of one. Immutable, hashable.
 
     Parameters
     ----------
@@ -234,14 +234,14 @@ class Quantified(_Quantified):
         return (self.attribute,)
 
     def matches(self, row: Mapping[str, object]) -> bool:
-        """Whether an event satisfies it: a flat one, or that of which this is a `Chosen` row."""
+        """Return whether an event satisfies it: a flat event, or the event of a `Chosen` row."""
         values = every_value(row, self.attribute)
         if self.quantifier == "any":
             return any(map(self.accepts, values))
         return len(values) > 0 and all(map(self.accepts, values))
 
     def accepts(self, value: object) -> bool:
-        """Whether one element is as it should be."""
+        """Return whether an element satisfies all constraints (for ``any``) or one of them (for ``all``)."""
         if len(self.tests) == 1:  # as most have
             return self.tests[0].accepts(value)
         accepted = (test.accepts(value) for test in self.tests)
@@ -271,12 +271,12 @@ def _order(test: Any) -> tuple[bool, str]:
 
 
 def is_negated(operator: str) -> bool:
-    """Whether an operator excludes constants."""
+    """Return whether an operator excludes constants."""
     return operator == "<>" or operator.startswith("not ")
 
 
 Test: TypeAlias = Constraint | Quantified | Comparison
-"""What a filter is a conjunction of."""
+"""A constraint of any kind; a conjunction consists of these."""
 
 
 class Filter(NamedTuple):
@@ -285,7 +285,7 @@ class Filter(NamedTuple):
     constraints: tuple[Test, ...]
 
     def matches(self, row: Mapping[str, object]) -> bool:
-        """Whether a flat event, or one choice of elements, satisfies every test."""
+        """Return whether a flat event, or one choice of elements, satisfies every constraint."""
         for test in self.constraints:
             if type(test) is Constraint:
                 if not test.accepts(row.get(test.attribute)):
@@ -358,7 +358,7 @@ _WRITTEN: Final = {
     "cidr": "CIDR({}, {})",
     "not cidr": "NOT CIDR({}, {})",
 }
-"""How SQL conditions write the operators of `FORMS`."""
+"""The SQL form of each operator of `FORMS`."""
 
 
 def _literal(value: Constant) -> str:

@@ -1,4 +1,4 @@
-"""What a predicate costs as a subscription, told before it is one."""
+"""The cost of a predicate as a subscription, known before it is added."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class Cost(NamedTuple):
-    """What a subscription to a predicate costs."""
+    """The cost of a subscription to a predicate."""
 
     boxes: int
     """Boxes in the index; 0 for a predicate that no event satisfies, such as ``price < 3 AND price > 5``."""
     checked: bool
-    """Whether some hits of the index are only candidates, which an exact check decides."""
+    """True if the index finds candidates for it that must be verified."""
     unbounded: bool
-    """Whether nothing bounds it, so that nearly every event is checked; a filter has a limit on those."""
+    """True if nothing bounds it: nearly every event must be verified. A filter limits such subscriptions."""
 
 
 def cost_of(predicate: Predicate, schema: Schema) -> Cost:

@@ -1,4 +1,4 @@
-"""Whether one predicate covers another one, and whether an event can satisfy both (docs/covering.md).
+"""Covering and intersection of two predicates (docs/covering.md).
 
 A predicate *covers* another one if every event that satisfies the other satisfies it too. Filters are
 products of sets (`rtfilter.predicates.cells`); of each filter of the inner predicate all filters of the outer
@@ -41,16 +41,16 @@ _WIDE: Final = 8
 
 
 class Verdict(NamedTuple):
-    """Whether one predicate covers another one."""
+    """The answer to the question whether one predicate covers another one."""
 
     covers: bool | None
     """None where it is not known."""
     event: dict[str, Any] | None = None
-    """Where it does not, a flat event that satisfies the other one alone."""
+    """If it does not, a flat event that satisfies the other predicate alone."""
 
 
 class Question:
-    """What is asked again and again of one predicate and others.
+    """A predicate that is compared with many others.
 
     Parameters
     ----------
@@ -90,13 +90,13 @@ class Question:
             self.events = [] if found is None else [found]
 
     def covered_by(self, other: Predicate) -> Verdict:
-        """Whether another predicate, checked against the same schema, covers it."""
+        """Return whether another predicate, checked against the same schema, covers this one."""
         if self.listed or asks_for_aspects(other):
             return judge(other, self.predicate, self._schema)
         return _judged(self._space, self._space.cells(other), self._parts, other, self.predicate)
 
     def covers(self, other: Predicate) -> Verdict:
-        """Whether it covers another predicate, checked against the same schema."""
+        """Return whether this predicate covers another one, checked against the same schema."""
         if self.listed or asks_for_aspects(other):
             return judge(self.predicate, other, self._schema)
         parts = [split for cell in self._space.cells(other) for split in self._space.grounded(cell)]
@@ -133,7 +133,7 @@ def _of_one(test: Test) -> Filters:
 
 
 def _covers_lists(outer: Predicate, own: Filter, schema: Schema | None) -> bool:
-    """Whether a predicate holds for certain where a filter does: its other filters must follow from one."""
+    """Return whether a conjunction with quantified constraints implies a predicate, for certain."""
     usable = []
     for conjunction in outer.filters:
         asked = [test for test in conjunction.constraints if isinstance(test, Quantified)]
@@ -144,14 +144,14 @@ def _covers_lists(outer: Predicate, own: Filter, schema: Schema | None) -> bool:
 
 
 def _follows(test: Quantified, own: Filter, of: Predicate, schema: Schema | None) -> bool:
-    """Whether a quantified constraint holds for certain where a filter does."""
+    """Return whether a conjunction implies a quantified constraint, for certain."""
     given = [
         one for one in own.constraints if isinstance(one, Quantified) and one.attribute == test.attribute
     ]
     if test in given:
         return True
     every = [_of_one(one) for one in given if one.quantifier == "all"]
-    known = [all_of(every)] if every else []  # what some element satisfies; of `all` each one
+    known = [all_of(every)] if every else []  # filters that some element satisfies; of `all`, each one
     if test.quantifier == "any":
         known += [all_of([_of_one(one), *every]) for one in given if one.quantifier == "any"]
         known.append(tuple(lowered(own).filters))
@@ -186,7 +186,7 @@ def _judged(
 
 
 def intersects(one: Predicate, two: Predicate, schema: Schema | None) -> bool | None:
-    """Whether an event without lists can satisfy both; None where that is not known. See `judge`."""
+    """Return whether an event without lists can satisfy both; None if that is not known. See `judge`."""
     try:
         one, two = (_flat(given) if asks_for_every(given) else given for given in (one, two))
         space = Space(schema, (one, two))
@@ -207,7 +207,7 @@ def intersects(one: Predicate, two: Predicate, schema: Schema | None) -> bool | 
 
 
 class _Both:
-    """What satisfies two predicates."""
+    """The conjunction of two predicates."""
 
     def __init__(self, one: Predicate, two: Predicate) -> None:
         self._one, self._two = one, two
@@ -217,7 +217,7 @@ class _Both:
 
 
 class _Work:
-    """What one question has taken so far."""
+    """The work that is left for one question."""
 
     def __init__(self) -> None:
         self._left = MAX_WORK

@@ -1,4 +1,4 @@
-"""Where a text differs from the one that is wanted, for explanations. Characters count from 1."""
+"""The place where a text differs from the wanted one, for explanations. Characters count from 1."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rtfilter.text import shown
 
 
 class Difference(NamedTuple):
-    """Where a value first differs from a text; ``str()`` says it as a phrase."""
+    """The first difference of a value from a text; ``str()`` makes a phrase of it."""
 
     place: int
     """Characters of the value before it."""

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 def asks_for_none(predicate: Predicate) -> bool:
-    """Whether a predicate asks for an attribute to be missing."""
+    """Return whether a predicate asks for an attribute to be missing."""
     return any(map(_is_null, (test for own in predicate.filters for test in own.constraints)))
 
 
 def asks_for_every(predicate: Predicate) -> bool:
-    """Whether a predicate has quantified constraints, which ask for all elements of a list."""
+    """Return whether a predicate has quantified constraints, which ask for all elements of a list."""
     return any(isinstance(test, Quantified) for own in predicate.filters for test in own.constraints)
 
 
 class View(NamedTuple):
-    """One choice of elements, as a filter sees it."""
+    """A choice of elements, as a conjunction sees it."""
 
     row: Chosen
     """The values of the filter's attributes, by flattened name: all of its tests hold here, or the choice
@@ -85,7 +85,7 @@ class Elements:
         self._known: dict[tuple[frozenset[str], bool], list[Choice]] = {}
 
     def satisfy(self, predicate: Predicate) -> bool:
-        """Whether the event satisfies a predicate."""
+        """Return whether the event satisfies a predicate."""
         return any(map(self._satisfy, predicate.filters))
 
     def every(self, name: str) -> list[object]:
@@ -108,7 +108,7 @@ class Elements:
         needed = {name for test in tests if not _is_null(test) for name in test.attributes}
         inside = frozenset(below(self._lists, names))
         fixed = {name: self._row[name] for name in (NOW, *names) if name not in inside and name in self._row}
-        if not nulls & inside:  # what has equal values is one
+        if not nulls & inside:  # choices with equal values count as one
             for one in self._choices(inside, distinct=True):
                 row = Chosen(fixed | one.values, self.every)
                 yield View(row, dict.fromkeys(one.values, one), self)
@@ -160,7 +160,7 @@ def _is_null(test: Test) -> bool:
 
 
 def _agree(one: Choice, other: Choice) -> bool:
-    """Whether two choices can be made together: from a list that both choose from they have one element."""
+    """Return whether two choices agree: from a list that both choose from, they take the same element."""
     return all(one.places.get(own, index) == index for own, index in other.places.items())
 
 

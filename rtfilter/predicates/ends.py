@@ -41,7 +41,7 @@ class Ends(NamedTuple):
         return Ends(owners, *self[1:]).take(order)
 
     def of_row(self, row: int) -> Ends:
-        """Those of one owner."""
+        """Return the ends of one owner."""
         first, last = np.searchsorted(self.owners, [row, row + 1])
         return self.take(np.arange(first, last))
 
@@ -67,12 +67,12 @@ class _Run:
         self.ends, self.alive = ends, np.ones(len(owners), np.bool_)
         self.first = int(owners[0]) if len(owners) else 0
         span = int(owners[-1]) - self.first + 1 if len(owners) else 0
-        # Where ids are dense, a table tells the places of each sooner than a search does.
+        # If ids are dense, a table of their places is faster than a search.
         dense = span <= DENSE * len(owners)
         self.starts = np.searchsorted(owners, self.first + np.arange(span + 1)) if dense else None
 
     def find(self, ids: IntArray) -> Found:
-        """Those of some ids, alive or not."""
+        """Return the ends of some ids, alive or not."""
         if self.starts is None:
             start = np.searchsorted(self.ends.owners, ids)
             counts = np.searchsorted(self.ends.owners, ids, side="right") - start
@@ -151,7 +151,7 @@ class EndStore:
 
 
 def _joined(runs: Sequence[_Run]) -> Ends:
-    """Those of some runs that are alive."""
+    """Return the ends of some runs that are alive."""
     return _together([run.ends.take(run.alive) for run in runs])
 
 

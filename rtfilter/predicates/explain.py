@@ -1,4 +1,4 @@
-"""Why a predicate did or did not match an event: each filter, each constraint, and by how much."""
+"""Explanations of a match or a miss: each conjunction, each constraint, and by how much it fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rtfilter.text import numbered, shown
 
 @dataclass(frozen=True, slots=True)
 class ConstraintExplanation:
-    """One constraint held against one event.
+    """The result of one constraint for one event.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class ConstraintExplanation:
 
     @property
     def reason(self) -> str:
-        """One phrase, such as ``is 12.5, too high by 2.5``."""
+        """The reason as a phrase, such as ``is 12.5, too high by 2.5``."""
         if self.missing:
             return "missing"
         shortfall = self.shortfall
@@ -87,7 +87,7 @@ class ConstraintExplanation:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonExplanation:
-    """One comparison held against one event.
+    """The result of one comparison for one event.
 
     Attributes
     ----------
@@ -148,7 +148,7 @@ class ComparisonExplanation:
 
     @property
     def reason(self) -> str:
-        """One phrase, such as ``bid is 12.5 and ask is 10, too high by 2.5``."""
+        """The reason as a phrase, such as ``bid is 12.5 and ask is 10, too high by 2.5``."""
         if self.without:
             return self.without
         left, _, right, _ = self.constraint
@@ -172,7 +172,7 @@ class ComparisonExplanation:
 
 @dataclass(frozen=True, slots=True)
 class QuantifiedExplanation:
-    """One quantified constraint held against one event.
+    """The result of one quantified constraint for one event.
 
     Attributes
     ----------
@@ -198,17 +198,17 @@ class QuantifiedExplanation:
 
     @property
     def missing(self) -> bool:
-        """Whether the event lacks the attribute."""
+        """True if the event lacks the attribute."""
         return self.telling is None
 
     @property
     def distance(self) -> float | None:
-        """How far the element is from the constant; see `ConstraintExplanation.distance`."""
+        """The distance of the element from the constant; see `ConstraintExplanation.distance`."""
         return None if self.telling is None else self.telling.distance
 
     @property
     def element(self) -> str:
-        """Which element it is, as ``tags[2]``; empty where the value is no list."""
+        """The element that decides, as ``tags[2]``; empty if the value is no list."""
         return "" if self.telling is None else self.telling.element
 
     @property
@@ -244,7 +244,7 @@ class QuantifiedExplanation:
 
     @property
     def reason(self) -> str:
-        """One phrase, such as ``tags[1] is 'spam', excluded; fails for 1 of 2 elements``."""
+        """The reason as a phrase, such as ``tags[1] is 'spam', excluded; fails for 1 of 2 elements``."""
         if self.telling is None:
             return "missing"
         if self.satisfied and self.constraint.quantifier == "all" and self.elements > 1:
@@ -262,7 +262,7 @@ Explained = ConstraintExplanation | ComparisonExplanation | QuantifiedExplanatio
 
 @dataclass(frozen=True, slots=True)
 class FilterExplanation:
-    """One filter held against one event: satisfied when every constraint is."""
+    """The result of one conjunction for one event: satisfied if every constraint is."""
 
     satisfied: bool
     constraints: tuple[Explained, ...]

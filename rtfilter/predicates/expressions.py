@@ -35,7 +35,7 @@ ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "/": operator.truediv,
 }
 _BINDS: Final = {"+": 1, "-": 1, "*": 2, "/": 2}
-"""How tightly each operator binds."""
+"""The precedence of each operator: the higher it is, the more tightly the operator binds."""
 
 Number = int | float
 Operand: TypeAlias = "str | int | float | Operation | Distance | Now"
@@ -49,7 +49,7 @@ class _Operation(NamedTuple):
 
 
 class Operation(_Operation):
-    """One operation on two operands, of which at least one has an attribute. Immutable, equal by value.
+    """An operation on two operands, at least one with an attribute. Immutable, equal by value.
 
     Parameters
     ----------
@@ -269,5 +269,5 @@ def _nearest(value: Number) -> float:
 
 
 def is_finite(value: Number) -> bool:
-    """Whether a value lies within float64."""
+    """Return whether a value lies within float64."""
     return isfinite(value) if isinstance(value, float) else -HIGHEST <= value <= HIGHEST

@@ -36,7 +36,7 @@ _LONG: Final = 256
 
 
 class _Piece(NamedTuple):
-    """What stands between two %: texts at their places, and any characters between them."""
+    """A piece of a pattern between two %: texts at their places, and any characters between them."""
 
     length: int
     parts: tuple[tuple[int, str], ...]
@@ -135,7 +135,7 @@ def in_bytes(pattern: str) -> bytes:
 
 
 def is_like(value: str, pattern: str) -> bool:
-    """Whether a value fits a canonical pattern."""
+    """Return whether a value fits a canonical pattern."""
     first, middle, last = _prepared(pattern)
     if last is None:
         return len(value) == first.length and first.fits(value, 0)
@@ -159,7 +159,7 @@ def with_stars(pattern: str) -> str | None:
 
 
 def is_wider(wide: str, pattern: str) -> bool:
-    """Whether all that fits a canonical pattern fits a wide one, for certain; if False, that is not known.
+    """Return True if all that fits a canonical pattern certainly fits a wide one; False if that is not known.
 
     The wildcards of the pattern are taken for characters, which nothing but wildcards can stand for.
     """
@@ -176,12 +176,12 @@ def sample(pattern: str, filler: str = "") -> str:
 
 
 class Lack(NamedTuple):
-    """What a value lacks that does not fit a pattern."""
+    """The mismatch of a value and a pattern."""
 
     agrees: int
     """Number of characters, from the first on, that agree with the pattern."""
     reason: str
-    """Which piece does not fit and at which character, as a phrase; characters count from 1."""
+    """The piece that does not fit and its character, as a phrase; characters count from 1."""
 
 
 def lacks(value: str, pattern: str) -> Lack | None:
@@ -237,7 +237,7 @@ def _joined(wildcards: list[str]) -> list[str]:
 def _pieces(pattern: str) -> _Pieces:
     found: list[_Piece] = []
     parts: list[tuple[int, list[str]]] = []
-    length, follows = 0, False  # whether a character belongs to the part before it
+    length, follows = 0, False  # follows: a character belongs to the part before it
     for token in _tokens(pattern, "\\"):
         if token is None:
             found.append(_piece(length, parts))

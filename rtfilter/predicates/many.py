@@ -82,7 +82,7 @@ class _Group(NamedTuple):
 
 
 class _Reader:
-    """What is known of each source so far."""
+    """The reader of many sources, with the results so far."""
 
     def __init__(self, sources: Sequence[Source], schema: Schema) -> None:
         self._sources, self._schema = sources, schema
@@ -185,6 +185,6 @@ def _marked(source: Any, schema: Schema, year: int) -> Marked:
 def _chosen(
     wanted: Iterable[Any], rows: list[int], columns: list[list[Any]]
 ) -> tuple[list[int], list[list[Any]]]:
-    """Those rows that are wanted, and their values."""
+    """Return the wanted rows, and their values."""
     chosen = list(wanted)
     return list(compress(rows, chosen)), [list(compress(column, chosen)) for column in columns]

@@ -1,4 +1,4 @@
-"""Why many events do not match many subscriptions: a table of the nearest misses.
+"""A table of the nearest misses: the reasons why many events do not match many subscriptions.
 
 A pair of an event and a subscription that do not match has in the table the constraints that fail of one
 filter of the subscription, the nearest one. Near is what fails in few constraints; among those, what misses
@@ -52,7 +52,7 @@ class Miss(NamedTuple):
     failing: int
     """Constraints of the filter that fail; with 1, this one alone keeps the pair from a match."""
     filter: int
-    """Which filter of the subscription it is of, from 1; the nearest one. 0 where there are none."""
+    """The number of the subscription's conjunction, from 1: the nearest one. 0 if it has none."""
     attribute: str
     """Attribute, or the left side of a comparison."""
     operator: str
@@ -60,19 +60,19 @@ class Miss(NamedTuple):
     wanted: object
     """The constant, a tuple of them for a set, None where there is none; the value of the right side."""
     value: object
-    """What the event has, None where that is missing; the value of the left side."""
+    """The value of the event, None if missing; for a comparison, that of the left side."""
     distance: float | None
     """By how much a number or a timestamp misses, in `unit`; None where no distance is told."""
     unit: str
     """``s``, or empty for the attribute's unit."""
     agrees: int | None
-    """How many first characters of text, or first bits of an address, are as wanted."""
+    """The number of first characters of text, or first bits of an address, that are as wanted."""
     constraint: str
     """In SQL."""
     by: str
     """By how much, as a phrase."""
     element: str = ""
-    """Which element of a list the value is, as ``tags[2]``, of a comparison all; empty for no list."""
+    """The element of a list that is the value, as ``tags[2]``; all of a comparison; empty for no list."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -202,7 +202,7 @@ class MissSearch:
                 del self._kept[self.limit :]
 
     def _may_keep(self, fails: list[int]) -> bool:
-        """Whether a pair may be near enough: most need not be explained."""
+        """Return whether a pair may be near enough; most pairs need no explanation."""
         if len(self._kept) < self.limit:
             return True
         return bool(self._kept) and (not fails, min(fails, default=0)) <= self._kept[-1][0][:2]

@@ -58,7 +58,7 @@ __all__ = [
 
 
 class _Mark:
-    """What a predicate was checked against: no part of its value, and a copy does not have it."""
+    """The schema that a predicate was checked against: not part of its value, and not copied."""
 
     __slots__ = ("_schema",)
     _schema: Schema
@@ -88,7 +88,7 @@ class Predicate(_Mark):
         return getattr(self, "_schema", None)
 
     def is_checked(self, schema: Schema) -> bool:
-        """Whether it was checked against this very schema, so that nothing would change by checking again."""
+        """Return whether it was checked against this very schema, so that another check changes nothing."""
         return getattr(self, "_schema", None) is schema
 
     @classmethod
@@ -141,7 +141,7 @@ class Predicate(_Mark):
         return cls((Filter(()),))
 
     def matches(self, event: Mapping[str, object], now: float | None = None) -> bool:
-        """Whether an event satisfies the predicate, as a filter decides it.
+        """Return whether an event satisfies the predicate; a filter decides the same.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ class Predicate(_Mark):
             require_usable(name, value)
 
     def satisfied_by(self, row: Mapping[str, object]) -> bool:
-        """Whether a flat event without lists, as from `EventTable.row`, satisfies the predicate.
+        """Return whether a flat event without lists, as from `EventTable.row`, satisfies the predicate.
 
         The same as `matches`, sooner.
         """
@@ -213,7 +213,7 @@ class Predicate(_Mark):
 
     @property
     def cost(self) -> Cost:
-        """What a subscription to it costs: boxes in the index, and whether they tell all.
+        """The cost of a subscription to it: boxes in the index, and whether candidates must be verified.
 
         Raises
         ------
@@ -228,7 +228,7 @@ class Predicate(_Mark):
         return cost_of(self, self.schema)
 
     def covers(self, other: Predicate) -> bool | None:
-        """Whether every event that satisfies `other` satisfies this predicate as well; None: not known.
+        """Return whether every event that satisfies `other` satisfies this predicate too; None if not known.
 
         An answer is never wrong for events without lists; see `docs/covering.md` for others, and for what is
         not known. If one of the two was checked
@@ -253,7 +253,7 @@ class Predicate(_Mark):
         return judge(*self._with(other)).covers
 
     def intersects(self, other: Predicate) -> bool | None:
-        """Whether an event can satisfy this predicate and `other`; None: not known. See `covers`."""
+        """Return whether an event can satisfy this predicate and `other`; None if not known. See `covers`."""
         return intersects(*self._with(other))
 
     def _with(self, other: Predicate) -> tuple[Predicate, Predicate, Schema | None]:

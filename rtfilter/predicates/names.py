@@ -1,4 +1,4 @@
-"""How SQL conditions write the names of attributes."""
+"""Names of attributes in SQL conditions."""
 
 from __future__ import annotations
 

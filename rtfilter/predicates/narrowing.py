@@ -1,4 +1,4 @@
-"""What follows from other tests for each attribute alone: constraints whose box the index can search.
+"""Constraints of single attributes that follow from other constraints; the index can search their box.
 
 Of an event with lists, each choice of elements is searched. Where a filter with quantified constraints holds,
 one of them satisfies what follows: elements of lists that no other test asks about are chosen at will.
@@ -27,13 +27,13 @@ MOST: Final = 16
 
 
 class Lowered(NamedTuple):
-    """What the boxes of a filter are made of."""
+    """The conjunctions from which the boxes of a conjunction are made."""
 
     filters: list[Filter]
     """Of an event that satisfies the filter, a choice satisfies one of these, which have no quantified
     constraints, and one side of the 180th meridian where a distance is across it."""
     complete: bool
-    """Whether an event without lists that satisfies one of these satisfies the filter."""
+    """True if an event without lists that satisfies one of these satisfies the original."""
 
 
 def lowered(filter: Filter) -> Lowered:
@@ -47,7 +47,7 @@ def lowered(filter: Filter) -> Lowered:
             parts = [[*one, test] for one in parts for test in side] or parts
     used: set[Quantified] = set()
     for test in sorted(quantified, key=_promise):
-        if _root(test.attribute) in taken:  # which element is chosen may depend on the other test
+        if _root(test.attribute) in taken:  # the other test may decide the choice of the element
             continue
         taken.add(_root(test.attribute))
         part: list[list[Test]] = [[own] for own in test.tests]
@@ -67,7 +67,7 @@ def _is_simple(test: Quantified) -> bool:
 
 
 def is_lowered(filter: Filter) -> bool:
-    """Whether boxes know all tests of a filter, so that `lowered` would change nothing."""
+    """Return whether boxes represent all constraints of a conjunction: `lowered` would change nothing."""
     return not any(isinstance(test, Quantified) or _across(test) for test in filter.constraints)
 
 
@@ -81,7 +81,7 @@ def _across(test: Test) -> list[Constraint]:
 
 
 class _Near(NamedTuple):
-    """Where a test of a distance may hold."""
+    """The area in which a constraint of a distance may hold."""
 
     of: Distance
     latitudes: Interval
@@ -89,7 +89,7 @@ class _Near(NamedTuple):
 
 
 def _near(test: Test) -> _Near | None:
-    """Where a test holds that asks for less than a distance; None for others."""
+    """Return the area of a constraint that limits a distance; None for others."""
     if not isinstance(test, Comparison) or test.operator not in ("<", "<=", "="):
         return None
     if not isinstance(test.left, Distance) or not isinstance(test.right, int | float):
@@ -98,7 +98,7 @@ def _near(test: Test) -> _Near | None:
 
 
 def _root(name: str) -> str:
-    """What attributes have in common that may lie in one list of objects."""
+    """Return the first part of a name; attributes with the same one may lie in one list of objects."""
     return name.partition(".")[0]
 
 

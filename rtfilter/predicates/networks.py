@@ -42,7 +42,7 @@ def canonical_network(text: str) -> str:
 
 
 def is_in_network(value: str, network: str) -> bool:
-    """Whether a value is an address in a canonical network; other text is in none."""
+    """Return whether a value is an address in a canonical network; other text is in none."""
     found = address(value)
     if found is None:
         return False

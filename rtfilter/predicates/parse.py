@@ -9,7 +9,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.predicates.model import Predicate
 
 Source = str | Mapping[str, Any] | Predicate
-"""What `parse` accepts."""
+"""The types that `parse` accepts."""
 
 
 def parse(source: Source, schema: Schema) -> Predicate:

@@ -32,7 +32,7 @@ from rtfilter.text import composed, shown
 
 _ORDERS: Final = frozenset(("<", "<=", "=", ">=", ">"))
 _FAMILIES: Final[dict[type, str]] = {bool: "bool", int: "number", float: "number", str: "str"}
-"""What the types of JSON are, as the families of attributes are called."""
+"""The family of attributes for each type of JSON."""
 IGNORING: Final = "equals-ignore-case"
 _TEXTS: Final = ("prefix", "suffix", "wildcard", "shellstyle", IGNORING, "cidr")
 """Matchers of text, which anything-but takes as well."""

@@ -18,7 +18,7 @@ from rtfilter.predicates.templates import Cut, Mark, Marked, Read, mark_of, mome
 MOST: Final = 4096
 """Most parts of the key of a template: mappings in memory may share parts, and then are huge."""
 
-# What a key has besides names and operators. Integers, since attributes may have any name.
+# Parts of a key besides names and operators. They are integers, since attributes may have any name.
 _MAPPING, _LIST, _END, _TRUE, _FALSE, _NULL = range(6)
 _TEXT, _NUMBER = 6, 7
 _MATCHED: Final = {
@@ -126,7 +126,7 @@ def _text_matcher(name: str, argument: Any, key: list[Any], constants: list[Any]
 
 
 def _literal(value: Any) -> int:
-    """What stands for a value that is no constant of a template, but a part of it."""
+    """Return the mark of a value that is part of a template and not a constant of its conditions."""
     if type(value) is not bool and value is not None:
         raise _OtherError
     return _LITERALS[value]

@@ -1,4 +1,4 @@
-"""Why a value does not satisfy a constraint, and by how much: in numbers and as a phrase."""
+"""The reason why a value does not satisfy a constraint, and by how much: in numbers and as a phrase."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ WORDS: Final = {
     "=": "equal to",
     "<>": "different from",
 }
-"""What a value is not, where a distance does not tell."""
+"""The words for the relation that a value lacks; used if there is no distance."""
 FAMILY: Final = {bool: "bool", int: "number", float: "number", str: "str", Timestamp: "timestamp"}
 """The family of attributes that a canonical constant compares with, by its type."""
 
 
 class Reason(NamedTuple):
-    """Why a value does not satisfy a constraint."""
+    """The reason why a value does not satisfy a constraint."""
 
     phrase: str
     """By how much, such as ``too high by 2.5``."""
@@ -170,4 +170,4 @@ _TEXT: Final[dict[str, Callable[[Any, Any], Reason]]] = {
     "cidr": _network,
     "not cidr": _excluded("in the network {}"),
 }
-"""How each operator with a constant, but for ``<>`` and ``not in``, tells its reason for strings."""
+"""The function that explains a string, for each operator with a constant except ``<>`` and ``not in``."""

@@ -1,4 +1,4 @@
-"""What an event should have had to satisfy a test: values that are as near to its own as is easily told.
+"""Values with which an event would satisfy a constraint, as near to its own as is easily found.
 
 Each remedy was tried on the test. Of numbers and timestamps it is the nearest value; of text it is some value
 that would do.
@@ -21,7 +21,7 @@ from rtfilter.predicates.reasons import apart, nearest_text, sample
 Values = Mapping[str, object]
 
 _BLANK: Final[dict[str, object]] = {"number": 1, "timestamp": Timestamp(0), "str": "a", "bool": False}
-"""What stands for a missing attribute of a comparison until a better value is found."""
+"""The values that stand for a missing attribute of a comparison until a better one is found."""
 _UNDONE: Final = {"+": "-", "-": "+", "*": "/", "/": "*"}
 
 

@@ -22,7 +22,7 @@ OPEN: Final = {"low": -math.inf, "high": math.inf}
 
 
 NO_STRING: Final = "is a string, which has no bounds; subscribe with a predicate instead"
-"""What is said of bounds for a string."""
+"""The error message for bounds that are strings."""
 
 
 class Side(NamedTuple):
@@ -60,7 +60,7 @@ def read_side(given: Any, schema: Schema, name: Name) -> Side:
         and given.ndim == 2
         and given.shape[1:] == shape
     ):
-        return Side(given, None)  # what is given most often
+        return Side(given, None)  # the usual case
     columns = _columns(given, name)
     if columns is None:
         array, lost = _array(given, schema, name)
@@ -142,7 +142,7 @@ def _values(column: Any, attribute: str, name: Name) -> Values:
 
 
 def _converted(given: Any, name: Name) -> tuple[AnyArray, AnyArray | None]:
-    """What is no array as one; besides, as objects where float64 may have lost some of a list's integers."""
+    """Return a value as an array; besides, as objects if float64 may have lost some integers of a list."""
     try:
         array = np.asarray(given)
         if array.dtype.kind not in "iufbmM":
@@ -156,13 +156,13 @@ def _converted(given: Any, name: Name) -> tuple[AnyArray, AnyArray | None]:
 
 
 def _large(values: FloatArray) -> BoolArray:
-    """Whether float64 may not tell these numbers from others."""
+    """Return which numbers float64 may not distinguish from others."""
     found: BoolArray = (np.abs(values) >= EXACT) & (np.abs(values) < math.inf)
     return found
 
 
 def _no_array(given: Any, name: Name, error: Exception) -> PredicateError:
-    """What to say of ends that NumPy makes no array of."""
+    """Return the error for ends that NumPy makes no array of."""
     if not isinstance(given, Sequence):
         return PredicateError(f"{name} is no array: {error}")
     if all(isinstance(ends, Sequence) or (isinstance(ends, np.ndarray) and ends.ndim) for ends in given):
@@ -284,7 +284,7 @@ def _objects(
 
 
 def _end(given: object, family: str, name: Name) -> float | None:
-    """One end as a number; None for another type."""
+    """Return one end as a number; None for another type."""
     if isinstance(given, float | np.floating) and given != given:
         return math.nan  # refused together with those of arrays
     if family == "bool" and isinstance(given, bool | np.bool_):
@@ -297,7 +297,7 @@ def _end(given: object, family: str, name: Name) -> float | None:
 
 
 def _cut(moment: object) -> bool:
-    """Whether a moment has a part of a microsecond."""
+    """Return whether a moment has a part of a microsecond."""
     if isinstance(moment, np.datetime64):
         return bool(instants(np.array([moment])).cut[0])
     return bool(getattr(moment, "nanosecond", 0))  # of pandas

@@ -69,9 +69,9 @@ _SIMPLE: Final = frozenset(("name", "number", "text"))
 _STATEMENT: Final = re.compile(
     r"\s*(select|where)\b(?!\s*(?:[=<>!.)]|(?:is|(?:not\s+)?(?:in|like|between))\b))", re.IGNORECASE
 )
-"""How a statement begins, and no test of an attribute of this name."""
+"""The beginning of a statement, and of no constraint of an attribute with this name."""
 _TESTS: Final = frozenset(("BETWEEN", "IN", "IS", "LIKE", "NOT"))
-"""What else follows an operand."""
+"""The keywords that follow an operand."""
 _FOLLOWING: Final = {"keyword": ("AND", "OR"), "symbol": (")",)}
 """Words that may follow a test."""
 _QUANTIFIERS: Final = frozenset(("ANY", "ALL", "NONE"))
@@ -111,7 +111,7 @@ def parse_sql(source: str, schema: Schema) -> Filters:
 
 
 class _Operand(NamedTuple):
-    """One side of a test: an attribute, a constant, or arithmetic."""
+    """A side of a constraint: an attribute, a constant, or arithmetic."""
 
     place: int
     name: str | None
@@ -127,7 +127,7 @@ class _Operand(NamedTuple):
 
     @property
     def operand(self) -> Operand:
-        """What arithmetic and comparisons are made of."""
+        """The operand for arithmetic and comparisons."""
         return cast(Operand, self.operation or self.name or self.value)
 
 
@@ -203,7 +203,7 @@ class _SqlReader:
         return self._test(negated, depth)
 
     def _is_quantifier(self) -> bool:
-        """Whether a quantifier is next: an attribute of its name is followed by no operand."""
+        """Return whether a quantifier is next; no operand follows an attribute of that name."""
         word = self.word
         if word.kind != "name" or word.quoted or word.text.upper() not in _QUANTIFIERS:
             return False
@@ -225,7 +225,7 @@ class _SqlReader:
             self._fail(error.message, word.start)
 
     def _has_operand(self) -> bool:
-        """Whether the parenthesis here encloses a side of a test, not a condition."""
+        """Return whether the parenthesis here encloses a side of a constraint, not a condition."""
         end = self.closing.get(self.at)
         return end is not None and self._compares(end + 1)
 
@@ -579,7 +579,7 @@ class _SqlReader:
         return _Operand(word.start, name, is_quoted=any(part.quoted for part in parts))
 
     def _is_now(self, word: Word) -> bool:
-        """Whether a name is the moment of the batch."""
+        """Return whether a name means the time of the batch."""
         name = word.text.upper()
         return (name == "NOW" and self._is_symbol("(")) or (
             name == "CURRENT_TIMESTAMP" and word.text not in self.schema.attributes
@@ -606,7 +606,7 @@ class _SqlReader:
         return Now(offset)
 
     def _interval_follows(self) -> bool:
-        """Whether an interval follows the sign that is next."""
+        """Return whether an interval follows the sign that is next."""
         word = self.words[self.at + 1]
         if word.kind != "name" or word.quoted or word.text.upper() != "INTERVAL":
             return False
@@ -646,7 +646,7 @@ class _SqlReader:
         return found._replace(place=word.start, case=case)
 
     def _is_function(self, name: str) -> bool:
-        """Whether a function of this name is next."""
+        """Return whether a function of this name is next."""
         word = self.words[self.at]
         if word.kind != "name" or word.text.upper() != name or word.quoted:
             return False
@@ -680,13 +680,13 @@ class _SqlReader:
         return word.kind == "symbol" and word.text == text
 
     def _pass(self, symbol: str) -> bool:
-        """Whether a symbol is next, which is then read."""
+        """Read a symbol if it is next, and return whether it was."""
         found = self._is_symbol(symbol)
         self.at += found
         return found
 
     def _skip(self, keyword: str) -> bool:
-        """Whether a keyword is next, which is then read."""
+        """Read a keyword if it is next, and return whether it was."""
         word = self.words[self.at]
         found = word.kind == "keyword" and word.text == keyword
         self.at += found

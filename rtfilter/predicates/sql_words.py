@@ -40,7 +40,7 @@ _REFUSED: Final = {
     **dict.fromkeys("?@$", "a placeholder is not supported; write the constant itself"),
     **dict.fromkeys("'\"", "not an SQL condition: this quote is not closed"),
 }
-"""What is said of characters that begin no word."""
+"""The error messages for characters that begin no word."""
 
 
 def number_of(text: str) -> int | float:
@@ -55,7 +55,7 @@ def number_of(text: str) -> int | float:
 
 
 class Word(NamedTuple):
-    """One word of a condition."""
+    """A word of a condition."""
 
     kind: Kind
     text: str
@@ -63,7 +63,7 @@ class Word(NamedTuple):
     start: int
     """Offset of its first character."""
     quoted: bool = False
-    """Whether a name is in double quotes."""
+    """True if a name is in double quotes."""
 
 
 def words_of(source: str) -> list[Word]:

@@ -1,10 +1,10 @@
-"""What boxes do not tell of subscriptions, by id: needed to decide inexact boxes, to explain and to save.
+"""Data of subscriptions that their boxes do not have, by id; used to verify, to explain and to save.
 
-It is a predicate, or the ends of bounds beyond 2**53 (`rtfilter.predicates.ends`).
+They are predicates, and the ends of bounds beyond 2**53 (`rtfilter.predicates.ends`).
 
-They are kept as JSON text: it takes a fifth of the memory, and Python's garbage collector has no objects to
-visit. Of a loaded snapshot the text stays in mapped memory. Matching asks for predicates with an inexact box;
-those it has asked for stay parsed.
+Predicates are kept as JSON text: it takes a fifth of the memory, and Python's garbage collector has no
+objects to visit. The text of a loaded snapshot stays in mapped memory. Matching asks for predicates with an
+inexact box; they stay parsed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rtfilter.predicates.texts import NO_TEXTS, Texts
 _ARRAYS: Final = ("predicate_ids", "predicate_offsets", "predicate_text")
 _LISTED: Final = "listed_ids"
 _ANY, _ALL = b'["any",[[', b'["all",[['
-"""How quantified constraints begin, and nothing else: within text a quote has a backslash before it."""
+"""The beginnings of quantified constraints, and of nothing else: in text, a backslash precedes each quote."""
 _JSON: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 #: The JSON text of a predicate.
@@ -100,7 +100,7 @@ class PredicateStore:
     def __init__(self) -> None:
         self.ends = EndStore()
         self._changed: dict[int, Kept | None] = {}  # None: removed from what was loaded
-        self._parsed: dict[int, Predicate] = {}  # what matching has asked for
+        self._parsed: dict[int, Predicate] = {}  # those that matching has read
         self.listed: set[int] = set()
         self._loaded = NO_TEXTS
 

@@ -61,7 +61,7 @@ class _Sides(NamedTuple):
 
 
 class TemplateBoxes:
-    """How the boxes of a template's conditions follow from their constants."""
+    """The compiler of a template: it makes boxes of the constants of its conditions."""
 
     def __init__(self, template: Template, schema: Schema) -> None:
         self._schema = schema
@@ -99,7 +99,7 @@ class TemplateBoxes:
 
 
 class _Tests:
-    """One filter of a template."""
+    """A conjunction of a template."""
 
     def __init__(self, tests: list[Any], schema: Schema) -> None:
         self._schema = schema
@@ -168,7 +168,7 @@ def _ends(own: list[Hole], columns: list[list[Any]], count: int) -> _Sides:
 
 
 def _texts(hole: Hole, columns: list[list[Any]]) -> _Sides:
-    """One test of a text, of one piece in all conditions."""
+    """Return the sides of a constraint of text that has one piece in all conditions."""
     low, high, exact = _TEXTS[hole.operator](columns[hole.slots[0]])
     count = len(exact)
     return _Sides(np.ones(count, np.bool_), np.arange(count), np.ones(count, np.int64), low, high, exact)

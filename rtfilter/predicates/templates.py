@@ -20,7 +20,7 @@ from rtfilter.predicates.model import PRESENCE, SETS, Constraint, Filter, Predic
 from rtfilter.predicates.store import as_bytes, encoded_test
 
 Key = tuple[object, ...]
-"""What the conditions of one template have in common."""
+"""The common part of all conditions of one template."""
 
 
 class Cut(NamedTuple):
@@ -42,7 +42,7 @@ class Mark(NamedTuple):
     constant: Any
     """As it is written."""
     readers: tuple[Read, ...]
-    """How the constants in its place may be read."""
+    """The functions that may read a constant in its place."""
 
 
 class Marked(NamedTuple):
@@ -58,7 +58,7 @@ Row = Sequence[Any] | Mapping[int, Any]
 
 
 class Slot(NamedTuple):
-    """Where a constant of the text stands in the predicate, and how it is read there."""
+    """A constant of the text, and its reading in the predicate."""
 
     at: int
     """Its place among the constants."""
@@ -87,7 +87,7 @@ class Hole(NamedTuple):
         return row[self.slots[0]] if self.slots else self.value
 
     def is_smaller(self, row: Row) -> bool:
-        """Whether its set has equal elements: then their order tells which one stays, 0 or 0.0."""
+        """Return whether its set has equal elements; their order then decides which one stays, 0 or 0.0."""
         return len(self.constant(row)) < len(self.value) + len(self.slots)
 
 
@@ -141,7 +141,7 @@ class Template:
         return [list(map(slot.read, columns[slot.at])) for slot in self.slots]
 
     def repeating(self, columns: list[list[Any]]) -> list[bool] | None:
-        """Which of n conditions have equal filters, tests or elements of a set; None for none."""
+        """Return which of n conditions repeat a conjunction, constraint or set element; None for none."""
         if not (self._twins or self._sets):
             return None
         rows = zip(*columns, strict=True)
@@ -200,7 +200,7 @@ def _alike(groups: Sequence[list[Part]]) -> list[tuple[list[Part], list[Part]]]:
 
 
 def _equal(one: list[Part], two: list[Part], row: Row) -> bool:
-    """Whether groups of one shape, as `_alike` pairs them, are equal: their other parts are."""
+    """Return whether groups of one shape, as `_alike` pairs them, are equal; only constants may differ."""
     pairs = zip(one, two, strict=True)
     return all(
         a.constant(row) == b.constant(row) for a, b in pairs if isinstance(a, Hole) and isinstance(b, Hole)
@@ -222,7 +222,7 @@ def _parts(marked: Marked) -> tuple[list[Slot], list[list[Part]]] | None:
 
 
 class _Marks:
-    """Which constant each mark stands for; `slots` are those that were found."""
+    """The marks and the constant of each; `slots` has those that were found."""
 
     def __init__(self, marks: Sequence[Mark]) -> None:
         self._known: dict[tuple[type, Any], Slot] = {}
@@ -234,7 +234,7 @@ class _Marks:
         self.found: set[int] = set()
 
     def part(self, test: Test) -> Part:
-        """What a test is in the template."""
+        """Return the part of the template for a constraint."""
         if not isinstance(test, Constraint) or test.operator in PRESENCE:
             return test
         name, operator, value = test

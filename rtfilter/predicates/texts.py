@@ -51,7 +51,7 @@ class Texts(NamedTuple):
         return self.block[self.offsets[place] : self.offsets[place + 1]].tobytes() if place >= 0 else None
 
     def has(self, id: int) -> bool:
-        """Whether there is a text of an id."""
+        """Return whether there is a text of an id."""
         return self._place(id) >= 0
 
     def _place(self, id: int) -> int:

@@ -81,12 +81,12 @@ class Line(NamedTuple):
         return next((text for text in (start, low + chr(0x10FFFF)) if low <= text < end), low)
 
     def is_point(self, span: tuple[Any, Any]) -> bool:
-        """Whether a span is a single value."""
+        """Return whether a span is a single value."""
         return bool(self.after(span[0]) == span[1])
 
 
 class Values(NamedTuple):
-    """What an attribute may be."""
+    """The possible values of an attribute."""
 
     spans: Spans
     """Values of the attribute's type."""
@@ -97,7 +97,7 @@ class Values(NamedTuple):
 
     @property
     def some(self) -> bool:
-        """Whether there is any."""
+        """True if there is any value."""
         return bool(self.spans) or self.alien or self.missing
 
     def common(self, other: Values) -> Values:

@@ -42,7 +42,7 @@ class Verdicts(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where the coordinates of an attribute are."""
+    """The place of an attribute's coordinates."""
 
     start: int
     family: str

@@ -51,7 +51,7 @@ VALUES: dict[str, Callable[[str], object]] = {
     "str": str,
     "timestamp": _moment,
 }
-"""How to read the value of an attribute, by its kind. `ValueError` for text of another type."""
+"""The function that reads the value of an attribute, by kind. `ValueError` for text of another type."""
 
 
 def _number_bound(cell: str) -> float:
@@ -79,4 +79,4 @@ BOUNDS: dict[str, Callable[[str], float]] = {
     "bool": _boolean_bound,
     "timestamp": _timestamp_bound,
 }
-"""How to read a bound, by the family of the attribute. `ValueError` for text of another type."""
+"""The function that reads a bound, by family of the attribute. `ValueError` for text of another type."""

@@ -112,7 +112,7 @@ def open_events(path: str, tell: Tell) -> EventFile:
 
 
 class _JsonLines:
-    """One JSON object a line."""
+    """A file with a JSON object on each line."""
 
     def __init__(self, path: str) -> None:
         self._path = path

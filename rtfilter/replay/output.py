@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row = dict[str, Any]
-"""One line of a table: its cells by name."""
+"""A row of a table: its cells by name."""
 
 
 def save_picture(figure: Figure, path: Path, dpi: int) -> None:

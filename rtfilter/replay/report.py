@@ -58,7 +58,7 @@ class Report:
         return 1 + max((row["burst"] for row in self.rows), default=-1)
 
     def summary(self) -> list[Row]:
-        """One row per contender.
+        """Return a row for each contender.
 
         ``response_us`` is the mean response of all events in microseconds, ``settled_us`` that of the second
         half of the bursts. ``peer_ratio`` compares the peer with the contender on the bursts that both ran:

@@ -135,7 +135,7 @@ class _Replay:
         changes = len(new) + len(gone)
         self.report.updates += changes
         for contender in self.contenders:
-            if contender.controller is not self.filter.controller:  # that one has heard it from the filter
+            if contender.controller is not self.filter.controller:  # the filter informs its own controller
                 contender.controller.on_update(changes)
 
     def finished(self) -> Report:

@@ -13,7 +13,7 @@ PEER = "rtree, event by event"
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to run a burst.
+    """A way to run bursts.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Settings:
-    """How much is replayed.
+    """The size of a replay.
 
     Attributes
     ----------

@@ -12,7 +12,7 @@ try:
     import fcntl
 
     FOLDERS = True
-    """Whether folders can be opened, locked and synced. On Windows they cannot."""
+    """True if folders can be opened, locked and synced; on Windows they cannot."""
 except ImportError:
     FOLDERS = False
 

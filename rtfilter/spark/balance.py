@@ -1,4 +1,4 @@
-"""Whether events are matched where they are, or dealt out first so that all tasks have the same work.
+"""The decision to match events in place, or to deal them out so that all tasks have equal work.
 
 Dealing moves every event, which costs as much as visiting some leaves of the index. It pays where otherwise
 some cores would wait for others for longer than that. `decide` compares both, from the work of each
@@ -36,7 +36,7 @@ EVEN = 1.1
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether events are dealt out, and why.
+    """The decision whether to deal events out, and its reason.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ def settled(events: DataFrame, route: Route, balance: Balance) -> Decision | Non
         return Decision(balance, "asked")
     if len(route.leases) > 1:
         return Decision(True, "shards")
-    return Decision(False, "even", 1.0) if cores_of(events) == 1 else None  # who has nobody to wait for
+    return Decision(False, "even", 1.0) if cores_of(events) == 1 else None  # a lone core waits for none
 
 
 def cores_of(events: DataFrame) -> int:

@@ -119,7 +119,7 @@ class Layout:
 
 
 def _may_reorder(events: DataFrame) -> bool:
-    """Whether the rows may have another order when they are computed again."""
+    """Return whether the rows may have another order when they are computed again."""
     plan = events._jdf.queryExecution().executedPlan().toString()
     return not all(found[1] in STEADY for found in OPERATOR.finditer(plan))
 

@@ -18,7 +18,7 @@ SAMPLE = 512
 
 
 class Cut(NamedTuple):
-    """One cut: boxes with a key below `at` go left, and those at it whose id has a smaller `salted` value.
+    """A cut: boxes with a key below `at` go left, and boxes at it whose id has a smaller `salted` value.
 
     The key is made of the dimension's coordinates, scaled so that `low` becomes 0 and `low + width` 1, and
     clipped to that range. `left` and `right` are numbers of further cuts, or ``~s`` for shard s.
@@ -36,7 +36,7 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class Cuts:
-    """Which shard each box belongs to.
+    """The cuts that assign boxes to shards.
 
     Attributes
     ----------

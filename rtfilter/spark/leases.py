@@ -50,7 +50,7 @@ _saved: WeakKeyDictionary[EventFilter, tuple[tuple[int, int], Path]] = WeakKeyDi
 
 @dataclass(frozen=True)
 class Lease:
-    """What a task needs to open an index.
+    """The data that a task needs to open an index.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Lease:
 
     @property
     def integers(self) -> bool:
-        """Whether ids are integers, and no text or UUIDs."""
+        """True if ids are integers, not text or UUIDs."""
         return json.loads(self.manifest)["meta"].get("ids") in (None, "int")
 
     @property
@@ -85,7 +85,7 @@ class Lease:
 
     @property
     def scan(self) -> bool:
-        """Whether the index was saved before it moved to a tree."""
+        """True if the index was saved as a scan, before it moved to a tree."""
         return bool(json.loads(self.manifest)["meta"].get("matcher") == SMALL)
 
     @property
@@ -153,7 +153,7 @@ class Lease:
                     weakref.finalize(found, os.close, in_use)
 
     def _lies_in(self, path: Path) -> bool:
-        """Whether this process can read the whole snapshot there."""
+        """Return whether this process can read the whole snapshot at a path."""
         return _manifest(path) == self.manifest and all(
             os.access(path / name, os.R_OK) for name in snapshot.files(self.manifest)
         )
@@ -165,7 +165,7 @@ class Lease:
             for name in snapshot.files(self.manifest):
                 self._fetch(name, draft / name)
             (draft / snapshot.MANIFEST).write_bytes(self.manifest)
-            shutil.rmtree(home, ignore_errors=True)  # what a cleaner of temporary files has left
+            shutil.rmtree(home, ignore_errors=True)  # the rest after a cleanup of temporary files
             os.rename(draft, home)
         finally:
             shutil.rmtree(draft, ignore_errors=True)

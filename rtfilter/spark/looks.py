@@ -109,7 +109,7 @@ def pieces(plan: Any) -> list[list[Piece]] | None:
 
 
 def _only_chooses(project: Any) -> bool:
-    """Whether a projection gives columns as they are, under their own names."""
+    """Return whether a projection only selects columns, without change and under their own names."""
     given = project.projectList()
     return all(given.apply(k).nodeName() == "AttributeReference" for k in range(given.size()))
 

@@ -70,7 +70,7 @@ def write_new(place: str, content: bytes) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            os.link(draft, path)  # which fails where the file exists
+            os.link(draft, path)  # fails if the file exists
         finally:
             draft.unlink(missing_ok=True)
         return

@@ -64,7 +64,7 @@ class LeftOut:
 
 
 class Refusals:
-    """What the tasks of a micro-batch leave out, for the driver.
+    """The rows that the tasks of a micro-batch leave out, for the driver.
 
     Pickled with the work of a task; a task that runs twice reports the same.
     """
@@ -188,7 +188,7 @@ class EventReader:
 
 
 def _refused(field: Field, column: pa.ChunkedArray) -> BoolArray:
-    """Whether each value of a column cannot be that of an attribute, bool (n,), as far as it is seen here."""
+    """Return a mask of values that are no values of an attribute, bool (n,), as far as this check sees."""
     import pyarrow as pa
 
     types, kind = pa.types, column.type

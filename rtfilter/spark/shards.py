@@ -115,7 +115,7 @@ class ShardedIndex:
         return sum(shard.subscriptions for shard in self.shards)
 
     def __repr__(self) -> str:
-        """One line: its parts would fill pages."""
+        """Return a single line, because the parts would fill pages."""
         counts = f"{numbered(len(self), 'subscription')} in {numbered(len(self.shards), 'shard')}"
         return f"ShardedIndex({self.place!r}, version {self.version}, {counts})"
 
@@ -457,7 +457,7 @@ def build_sharded(
 def _build(given: SubscriptionFrame, draft: ShardedIndex) -> ShardedIndex:
     number, place, schema, capacity = len(draft.shards), draft.place, draft.schema, draft.capacity
     built = draft._built(given, [None] * number)
-    missing = set(range(number)) - {one.number for one in built}  # where the sample was too small
+    missing = set(range(number)) - {one.number for one in built}  # shards that a small sample missed
     if missing:
 
         def empty(batches: Batches) -> Batches:

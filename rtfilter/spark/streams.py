@@ -78,7 +78,7 @@ class Once:
         self.path, self.format = os.fspath(path).rstrip("/"), format  # Spark resolves a relative path
 
     def has(self, spark: SparkSession, number: int) -> bool:
-        """Whether the result of a batch is there."""
+        """Return whether the result of a batch exists."""
         self._require_own(spark)
         system, path = self._reach(spark, f"batch={number}")
         return bool(system.exists(path))
@@ -89,7 +89,7 @@ class Once:
         if self.has(spark, number):
             return
         system, drafts = self._reach(spark, "_drafts")
-        system.delete(drafts, True)  # what a killed program left
+        system.delete(drafts, True)  # the drafts of a killed program
         name = f"_drafts/{uuid.uuid4().hex}"
         matches.write.format(self.format).save(f"{self.path}/{name}")
         _, draft = self._reach(spark, name)

@@ -163,7 +163,7 @@ class SubscriptionReader:
         return found
 
     def _odd(self, batch: pa.RecordBatch) -> BoolArray:
-        """Whether a bound is NaN or low above high, bool (n,): bad rows may be many."""
+        """Return a mask of rows with a NaN bound, or low above high, bool (n,). Bad rows may be many."""
         low, high = self._bounds(batch)
         odd = np.zeros(len(batch), np.bool_)
         for column in (*low.values(), *high.values()):
@@ -492,7 +492,7 @@ def hulls(filter: EventFilter) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return the ids, ascending, int64 (n,), and the box around all boxes of each, float64 (n, d) twice."""
     ids = filter.ids()
     of_box, low, high, _ = filter.tree.content()
-    there = np.isin(of_box, ids)  # what is beyond its deadline is left out
+    there = np.isin(of_box, ids)  # leaves out expired subscriptions
     of_box, low, high = of_box[there], low[there], high[there]
     order = np.argsort(of_box, kind="stable")
     boxed, starts = np.unique(of_box[order], return_index=True)

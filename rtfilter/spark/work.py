@@ -1,4 +1,4 @@
-"""How much work the events of each partition are, as far as it is known."""
+"""The work of the events in each partition, as far as it is known."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOGETHER, ENOUGH = 64, 1 << 18
 
 @dataclass(frozen=True)
 class Work:
-    """What there is to do in each of p partitions.
+    """The work in each of p partitions.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ def partition() -> int:
 
 
 class Reports:
-    """What the tasks of a micro-batch say of the partitions that its events came in.
+    """The reports of a micro-batch's tasks about the partitions of its events.
 
     Pickled with the work of a task; a task that runs twice reports the same.
     """

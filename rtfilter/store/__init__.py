@@ -1,4 +1,4 @@
-"""What survives the process, in SQLite or PostgreSQL."""
+"""The state that survives the process, in SQLite or PostgreSQL."""
 
 from rtfilter.extras import needed
 

@@ -38,7 +38,7 @@ COUNTED: Final = {
     " coalesce((SELECT value FROM state WHERE name = 'head'), 0))",
     "version": "SELECT value FROM state WHERE name = 'version'",
 }
-"""What is told of a database; `position` is the last one."""
+"""The reported counts of a database; `position` is the last one."""
 
 
 class BackupError(RTFilterError, ValueError):

@@ -1,4 +1,4 @@
-"""What a broker of a network keeps: its clients' subscriptions, and publications that are not acknowledged.
+"""The state that a broker of a network stores: its clients' subscriptions and unacknowledged publications.
 
 Its tables are beside those of the server, with a version of their own. Several brokers may share a database.
 """
@@ -111,7 +111,7 @@ class Settled(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What a machine asks to be remembered; the last one counts."""
+    """The stored memory of a state machine; the last one counts."""
 
     data: bytes
 
@@ -134,7 +134,7 @@ class OwnedError(RTFilterError, ValueError):
 
 
 class BrokerStore:
-    """What one broker, or the rendezvous point, keeps.
+    """The store of a broker or of the rendezvous point.
 
     Parameters
     ----------

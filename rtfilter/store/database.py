@@ -22,7 +22,7 @@ POSTGRESQL: Final = {
     "tcp_user_timeout": 25_000,
     "options": "-c lock_timeout=10s",
 }
-"""How soon a server of PostgreSQL that is gone, or a lock, is given up, where its address does not say it."""
+"""The default limits of a PostgreSQL connection: the time until a lost server or a lock is given up."""
 PAGES: Final = 16_000
 """Pages of SQLite's write-ahead log, 64 MB, at which a commit itself moves them into the database."""
 LOCK: Final = 0x7274_6669

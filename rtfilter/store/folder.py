@@ -13,7 +13,7 @@ from typing import Final
 from rtfilter.errors import RTFilterError
 
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-"""What a group and all others may do with a file."""
+"""The permissions of the group and of all others."""
 _log = logging.getLogger(__name__)
 
 

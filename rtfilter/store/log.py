@@ -55,7 +55,7 @@ _ENTRY: Final = (LOG.c.position, *(LOG.c[name] for name in _COLUMNS))
 _Owner = tuple[int, str, str, float | None, str | None]
 _OWNER: Final = (LOG.c.subscription, LOG.c.filter, LOG.c.user, LOG.c.expires, LOG.c.manner)
 _OWNED: Final = sql.select(STATE.c.value).where(STATE.c.name == "epoch").with_for_update()
-"""Whose it is, until the transaction ends: PostgreSQL locks the row, and SQLite has one writer."""
+"""The owner of the log, locked until a transaction ends. PostgreSQL locks the row; SQLite has one writer."""
 _LIVE: Final = LOG.c.until.is_(None) & LOG.c.subscription.is_not(None)
 
 
@@ -73,7 +73,7 @@ class TakenError(RTFilterError):
 
 
 class Placed(NamedTuple):
-    """Where a request is in the log: `size` entries from `first` on, or why it is not.
+    """The place of a request in the log: `size` entries from `first` on, or the error.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Placed(NamedTuple):
 
 
 class Trimmed(NamedTuple):
-    """How many entries were removed, and whether there may be more."""
+    """The number of removed entries, and whether there may be more."""
 
     entries: int
     more: bool
@@ -158,7 +158,7 @@ class Log:
         return epoch
 
     def mine(self) -> bool:
-        """Whether no other process has opened it since. Raises `SQLAlchemyError`."""
+        """Return whether no other process has opened the log since. Raises `SQLAlchemyError`."""
         return self._state().get("epoch") == self.epoch
 
     @contextmanager
@@ -222,14 +222,14 @@ class Log:
         return found
 
     def has(self, key: Key, moment: float) -> bool:
-        """Whether a request with this key was put in, and what it made is there at a moment."""
+        """Return whether a request with this key is in the log, and its result still exists at a moment."""
         with self._engine.connect() as connection:
             return _kept(connection, key, moment) is not None
 
     def _known(
         self, connection: sql.Connection, request: Request, keys: dict[tuple[str, str], tuple[bytes, Placed]]
     ) -> Placed | None:
-        """Where the same request was put, in this transaction or before; None where nothing of it is left."""
+        """Return the place of the same request from before; None if nothing of it is left."""
         key = request.key
         if key is None:
             return None
@@ -470,7 +470,7 @@ class Log:
         return low
 
     def marks(self) -> dict[str, Mark]:
-        """What each user has acknowledged."""
+        """Return the acknowledged positions of each user."""
         with self._engine.connect() as connection:
             rows = connection.execute(sql.select(MARKS)).all()
         return {
@@ -479,7 +479,7 @@ class Log:
         }
 
     def backlog(self) -> Iterator[Row]:
-        """What waits for users, by user and number."""
+        """Yield the backlog rows, by user and number."""
         asked = sql.select(BACKLOG).order_by(BACKLOG.c.user, BACKLOG.c.number)
         with self._engine.connect() as connection:
             for user, number, body in connection.execute(asked):
@@ -495,7 +495,7 @@ def _of(key: Key) -> sql.ColumnElement[bool]:
 
 
 def _kept(connection: sql.Connection, key: Key, moment: float) -> tuple[bytes, Placed] | None:
-    """What a key stands for, unless its filter is gone, or a lone subscription has ended by a moment."""
+    """Return the request and place of a key; None if its filter or its lone subscription has ended."""
     asked = sql.select(KEYS.c.request, KEYS.c.first, KEYS.c["count"])
     row = connection.execute(asked.where(_of(key))).first()
     if row is None:

@@ -94,7 +94,7 @@ STATE = sql.Table(
 
 
 class Kind(StrEnum):
-    """What an entry is."""
+    """The kinds of entries."""
 
     EVENT = "event"
     SUBSCRIBE = "subscribe"
@@ -103,7 +103,7 @@ class Kind(StrEnum):
 
 
 class Entry(Struct, frozen=True, gc=False):
-    """What is to be put into the log.
+    """An entry to add to the log.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class Logged(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What a user has acknowledged: every event up to `low`, and those in `beyond`, which are above it.
+    """The acknowledged events of a user: every event up to `low`, and those in `beyond`, which are above it.
 
     `dropped` is how many deliveries were dropped that the user has not been told of.
     """
@@ -155,7 +155,7 @@ class Mark(NamedTuple):
 
 
 class Key(NamedTuple):
-    """What a repeated request is known by.
+    """The key that identifies a repeated request.
 
     Attributes
     ----------
@@ -197,7 +197,7 @@ class Row(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far deliveries have come.
+    """The progress of deliveries.
 
     Attributes
     ----------

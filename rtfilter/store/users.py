@@ -100,7 +100,7 @@ class Token:
     revoked: float | None
 
     def good(self, now: float) -> bool:
-        """Whether it can be used."""
+        """Return whether the token can be used."""
         return self.revoked is None and (self.expires is None or now < self.expires)
 
 

@@ -24,7 +24,7 @@ _WEBHOOKS = sql.Table(
 
 
 class Webhook(NamedTuple):
-    """Where the deliveries of a user are sent; times in seconds since 1970.
+    """The destination of a user's deliveries; times are in seconds since 1970.
 
     Attributes
     ----------

@@ -32,7 +32,7 @@ class Asked:
             for field in fields
             if field.name not in self.names
         ]
-        """Those that nobody asks for so far: name, name as JSON, first coordinate and number of them."""
+        """Attributes that no subscription asks for so far: name, name as JSON, first coordinate and width."""
 
     def note(self, filters: Filters, boxes: bool) -> None:
         """Ask for what the matcher needs to find subscriptions: what boxes bound, or else all they name."""
@@ -74,5 +74,5 @@ class Asked:
 
 
 def _as_text(name: str) -> bytes:
-    """How JSON texts of constraints name an attribute; within other text a quote has a backslash."""
+    """Return the name of an attribute in JSON texts of constraints; other text escapes its quotes."""
     return json.dumps(name, ensure_ascii=False).encode("utf-8", "surrogatepass")

@@ -29,7 +29,7 @@ class Changing(Held):
 
     _listeners: tuple[ref[Changes], ...] = ()
     expired = 0
-    """How many were removed because they were beyond their deadlines."""
+    """The number of expired subscriptions that were removed."""
     # While a change is going on: what takes it back or completes it, or once it is made, tells of it. Where
     # this is cut short, too, it can be done again.
     _undo: Callable[[], None] | None = None
@@ -58,9 +58,9 @@ class Changing(Held):
             self._listeners = tuple(one for one in self._listeners if _told(one, change))
 
     def change_of(self, added: Filters, removed: IntArray, names: Names | None = None) -> Change:
-        """What to tell of a change of handles; those added stand for `names`, if they have other ones."""
+        """Return the report of a change of handles; added handles stand for `names`, if these differ."""
         own = self.labels.names
-        if own is None or not self._listeners:  # nobody will hear of it: names take long where they are many
+        if own is None or not self._listeners:  # no listener needs the names, which are slow
             return Change(self.version + 1, added, removed)
         new = (own if names is None else names).take(added.ids)
         handles = np.concatenate([added.ids, removed])
@@ -227,7 +227,7 @@ class Changing(Held):
         self.put(handles, filters, predicates, labels)
 
     def _labels_before(self, handles: IntArray, labels: Beside) -> Beside:
-        """What takes back the change of some labels."""
+        """Return the labels that undo a change of some labels."""
         if labels is NO_LABELS:
             return NO_LABELS
         before = self.labels.of(handles)

@@ -72,7 +72,7 @@ _KEY, _FIRST, _COUNT = 0, 1, 2
 
 
 class Checks:
-    """What is written down of predicates, by handle. Many may decide at once; who forgets must be alone."""
+    """The compiled constraints of predicates, by handle. Many may verify at once; `forget` runs alone."""
 
     def __init__(self, schema: Schema) -> None:
         fields = schema.fields
@@ -223,7 +223,7 @@ class Checks:
         return [(PYTHON, LAST, 0, 0, 0, 0.0, 0.0)], b""
 
     def _alternatives(self, test: Test) -> tuple[bool, list[Alternative]]:
-        """Whether a test is negated, and its alternatives: one must hold, or none if it is negated."""
+        """Return whether a constraint is negated, and its alternatives: one must hold, or none if negated."""
         if not isinstance(test, Constraint):
             return False, _PYTHON
         name, operator, value = test
@@ -312,7 +312,7 @@ def _room(array: NDArray[Any], count: int) -> NDArray[Any]:
 
 @kernel
 def _place(table: IntArray, handle: int) -> np.int64:
-    """Where a handle is, or would be entered."""
+    """Return the place of a handle, or the place where it would be entered."""
     last = np.uint64(len(table) - 1)
     place = hash_id(handle) & last
     while table[place, _KEY] != _EMPTY and table[place, _KEY] != handle:
@@ -376,7 +376,7 @@ def _fits(
     at: np.int64,
     stop: np.int64,
 ) -> int:
-    """Whether texts[place:end] fits the pattern block[at:stop]: YES, NO, or ASK if that takes too long.
+    """Compare texts[place:end] with the pattern block[at:stop]: YES, NO, or ASK if that takes too long.
 
     The pieces before the first and behind the last `ANY` have their places. Of each piece between them the
     first place where it fits is the best.

@@ -34,7 +34,7 @@ class _Large(NamedTuple):
 
     change: Change
     hidden: IntArray = NO_IDS
-    """What it has removed, and is still there."""
+    """Handles that it has removed, but that are still in the matcher."""
     content: Subscriptions | None = None
     """The copy that holds all from now on."""
     freed: list[IntArray] | None = None

@@ -1,4 +1,4 @@
-"""When subscriptions end: a column of deadlines by handle, in which many are looked up at once.
+"""The expiry of subscriptions: a column of deadlines by handle, in which many are looked up at once.
 
 It is a hash table of two columns, with linear probing: 16 bytes a place; at most two thirds are taken.
 """
@@ -99,7 +99,7 @@ class Deadlines:
             self._table[1][place] = inf
 
     def _place(self, handle: int) -> tuple[int, bool]:
-        """Where a handle is, or would be."""
+        """Return the place of a handle, or the place where it would be, and whether it is there."""
         table, _, shift = self._table
         place = (int(handle) * FACTOR & _ALL) >> shift
         while (here := table.item(place)) != handle:
@@ -135,11 +135,11 @@ class Deadlines:
         return found
 
     def passed(self, handles: IntArray, moment: float) -> BoolArray | None:
-        """Which handles are gone at a moment, bool (n,); None for none."""
+        """Return which handles are expired at a moment, bool (n,); None for none."""
         return None if moment < self.earliest else self.of(handles) <= moment
 
     def has_passed(self, handle: int, moment: float) -> bool:
-        """Whether a handle is gone at a moment."""
+        """Return whether a handle is expired at a moment."""
         return self.earliest <= moment and self.get(handle) <= moment
 
     def all_passed(self, moment: float) -> IntArray:
@@ -182,6 +182,6 @@ class Deadlines:
 
 
 def _hashed(handles: IntArray, shift: int) -> IntArray:
-    """Where to begin to look for handles, int64 (n,)."""
+    """Return the places at which the search for handles begins, int64 (n,)."""
     places: IntArray = (handles.astype(np.uint64) * np.uint64(FACTOR) >> np.uint64(shift)).astype(np.int64)
     return places

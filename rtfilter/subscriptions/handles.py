@@ -62,7 +62,7 @@ class Handles:
         self._freed: list[IntArray] = []
         self.claimed = self.hidden = NO_IDS
         self.claimed_names: frozenset[Name] = frozenset()
-        self._hidden_count = 0  # how many of the hidden ones are there
+        self._hidden_count = 0  # the number of hidden handles that exist
         self._reserved = 0  # while new ids are claimed that were given: the first one behind them
 
     def moment(self) -> float:
@@ -126,7 +126,7 @@ class Handles:
 
     @property
     def claims(self) -> bool:
-        """Whether anything is claimed."""
+        """True if any handle or name is claimed."""
         return len(self.claimed) > 0 or len(self.claimed_names) > 0
 
     def claim(self, handles: IntArray) -> None:

@@ -1,4 +1,4 @@
-"""What a filter holds: the matcher, and beside it what its boxes do not tell, all by handle.
+"""The content of a filter: the matcher, and the data that its boxes do not have, all by handle.
 
 What is beyond its deadline is gone for those who ask, and is removed later, some at a time.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Former(NamedTuple):
-    """What is counted of matchers that another has taken the place of."""
+    """The counts of earlier matchers that another one has replaced."""
 
     updates: int = 0
     packed: int = 0
@@ -88,7 +88,7 @@ class Held(Handles):
         kind: type | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Those that a matcher has which `factory` made, with what is kept beside it; none by default."""
+        """Take a matcher that `factory` made, and the data stored with it; by default, begin empty."""
         super().__init__(next_id, kind, clock)
         matcher = factory_of(factory)(schema) if matcher is None else matcher
         predicates = PredicateStore() if predicates is None else predicates
@@ -119,12 +119,12 @@ class Held(Handles):
         return events if len(events.fields) == len(fields) else events.extended(fields)
 
     def searched(self, events: EventTable, now: float) -> EventTable:
-        """What the matcher is asked about in a batch of a moment; boxes know nothing of moments."""
+        """Return the events of a batch for the matcher; boxes do not depend on the moment."""
         return events.searched if self.matcher.takes.boxes else events.searched.at(now)
 
     @property
     def checks(self) -> Checks | None:
-        """What is written down of predicates for exact checks; None with a scan where no code is loaded."""
+        """The compiled constraints for verification; None with a scan if no compiled code is loaded."""
         if self._checks is None and (ready.ready() or not isinstance(self.matcher, ScanMatcher)):
             from rtfilter.subscriptions.checks import Checks
 
@@ -138,7 +138,7 @@ class Held(Handles):
 
     @property
     def packed(self) -> int:
-        """How many times the matcher was built as a whole, or another took its place."""
+        """The number of times the matcher was built as a whole or replaced by another."""
         return self.before.packed + self.levels.packed
 
     # -- putting and removing: nobody is told ----------------------------------------------------------------
@@ -184,6 +184,7 @@ class Held(Handles):
             self._checks.forget(handles)
         for handle in handles.tolist():
             self.unmatchable.discard(handle)
+            self.verified.forget(handle)
             self.unbounded.handles.discard(handle)
             self.predicates.remove(handle)
 
@@ -210,7 +211,7 @@ class Held(Handles):
         return self.labels.ids(handles if passed is None else handles[~passed])
 
     def visible(self, handles: IntArray, moment: float = -inf) -> BoolArray | None:
-        """Which of some handles are neither hidden nor beyond their deadlines, bool (n,); None for all."""
+        """Return which of some handles are neither hidden nor expired, bool (n,); None for all."""
         shown = ~among(handles, self.hidden) if len(self.hidden) else None
         if self.labels.deadlines is not None:
             passed = self.labels.deadlines.passed(handles, moment)
@@ -219,7 +220,7 @@ class Held(Handles):
         return shown
 
     def hides(self, moment: float) -> bool:
-        """Whether some of what the matcher finds may not be seen at a moment."""
+        """Return whether the matcher may find a hidden or expired subscription at a moment."""
         deadlines = self.labels.deadlines
         return len(self.hidden) > 0 or (deadlines is not None and deadlines.earliest <= moment)
 
@@ -228,7 +229,7 @@ class Held(Handles):
         return len(self.matcher) + len(self.unmatchable)
 
     def __len__(self) -> int:
-        """Those that are not hidden, with those beyond their deadlines."""
+        """Return the number of subscriptions that are not hidden, expired ones included."""
         return self.count_all() - self._hidden_count
 
     def count(self, moment: float) -> int:
@@ -240,13 +241,13 @@ class Held(Handles):
         return len(self) - len(passed) + hidden
 
     def known(self, handles: IntArray, moment: float = -inf) -> BoolArray:
-        """Which of some handles there are at a moment, bool (n,)."""
+        """Return which of some handles exist at a moment, bool (n,)."""
         there = np.array([handle in self for handle in handles.tolist()], np.bool_)
         passed = self.labels.passed(handles, moment)
         return there if passed is None else there & ~passed
 
     def gone(self, handles: IntArray, moment: float) -> BoolArray:
-        """Which of some handles there are, but beyond their deadlines, bool (n,)."""
+        """Return which of some handles exist but are expired, bool (n,)."""
         there = np.array([handle in self for handle in handles.tolist()], np.bool_)
         passed = self.labels.passed(handles, moment)
         return np.zeros(len(handles), np.bool_) if passed is None else there & passed
@@ -261,7 +262,7 @@ class Held(Handles):
     # -- one of them -----------------------------------------------------------------------------------------
 
     def __contains__(self, handle: int) -> bool:
-        """Whether there is a handle that is not hidden; it may be beyond its deadline."""
+        """Return whether a handle exists and is not hidden; it may be expired."""
         known = handle in self.matcher or handle in self.unmatchable
         return known and not (len(self.hidden) and among(np.array([handle]), self.hidden)[0])
 
@@ -271,7 +272,7 @@ class Held(Handles):
         return handle if handle in self and not self.labels.has_passed(handle, moment) else -1
 
     def has(self, id: object) -> bool:
-        """Whether there is an id now."""
+        """Return whether an id exists now."""
         if self.labels.plain:
             return (type(id) is int or is_integer(id)) and id in self  # type: ignore[operator]
         return self.handle(id, self.moment()) >= 0
@@ -320,6 +321,6 @@ class Held(Handles):
         return self.predicates.ends
 
     def content(self, handles: Sequence[int]) -> Filters:
-        """What the matcher holds of some handles, with what is kept beside it to tell their bounds."""
+        """Return the matcher's content for some handles, with the exact ends of bounds."""
         content = self.matcher.content(handles)
         return content.with_ends(self.ends.of(np.array(handles, np.int64))) if self.ends else content

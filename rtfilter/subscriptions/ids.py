@@ -181,13 +181,13 @@ def one_id(id: object) -> IntArray | list[Name]:
 
 
 def is_integer(id: object) -> bool:
-    """Whether this is an integer, and might be an id."""
+    """Return whether an object is an integer, and might be an id."""
     # The first takes a third of the time.
     return type(id) is int or (isinstance(id, Integral) and not isinstance(id, bool))
 
 
 def among(ids: IntArray, ascending: IntArray) -> BoolArray:
-    """Which of some ids are among others, which ascend and are at least one; bool (n,)."""
+    """Return which of some ids are among others, at least one and ascending; bool (n,)."""
     found: BoolArray = (ids >= ascending[0]) & (ids <= ascending[-1])
     near = np.flatnonzero(found)  # mostly none: new ids lie beyond all others
     found[near] = ascending[np.searchsorted(ascending, ids[near])] == ids[near]

@@ -1,4 +1,4 @@
-"""What is known of subscriptions besides what they ask for: ids that are no integers, deadlines, metadata."""
+"""Labels of subscriptions, besides their predicates: ids that are no integers, deadlines, metadata."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Beside(NamedTuple):
     metadata: Sequence[bytes | None] | None = None
 
     def piece(self, first: int, last: int) -> Beside:
-        """Those of rows that follow each other."""
+        """Return the labels of consecutive rows."""
         names, deadlines, metadata = self
         return Beside(
             None if names is None else names[first:last],
@@ -33,7 +33,7 @@ class Beside(NamedTuple):
         )
 
     def take(self, rows: IntArray) -> Beside:
-        """Those of some rows."""
+        """Return the labels of some rows."""
         names, deadlines, metadata = self
         return Beside(
             None if names is None else [names[row] for row in rows.tolist()],
@@ -127,17 +127,17 @@ class Labels:
         return handles if self.names is None else self.names.take(handles)
 
     def passed(self, handles: IntArray, moment: float) -> BoolArray | None:
-        """Which handles are beyond their deadlines, bool (n,); None for none."""
+        """Return which handles are expired, bool (n,); None for none."""
         return None if self.deadlines is None else self.deadlines.passed(handles, moment)
 
     def has_passed(self, handle: int, moment: float) -> bool:
-        """Whether a handle is beyond its deadline."""
+        """Return whether a handle is expired."""
         return self.deadlines is not None and self.deadlines.has_passed(handle, moment)
 
     # -- kept ------------------------------------------------------------------------------------------------
 
     def to_arrays(self) -> dict[str, AnyArray]:
-        """What `from_arrays` needs, by name."""
+        """Return the arrays that `from_arrays` needs, by name."""
         arrays: dict[str, AnyArray] = {}
         if self.names is not None:
             arrays |= self.names.to_arrays()
@@ -170,5 +170,5 @@ class Labels:
 
 
 def _subset(handles: IntArray, known: IntArray) -> bool:
-    """Whether handles are distinct, and known."""
+    """Return whether handles are distinct and known."""
     return len(np.unique(handles)) == len(handles) and bool(np.isin(handles, known).all())

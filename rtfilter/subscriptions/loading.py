@@ -33,11 +33,11 @@ class BadRule(NamedTuple):
     rule: Any
     """As it was given."""
     error: Exception
-    """What is wrong: `PredicateError`, `ValueError` or `TypeError`."""
+    """The error: `PredicateError`, `ValueError` or `TypeError`."""
 
     @property
     def reason(self) -> str:
-        """What is wrong and what to do about it, without the row and the text."""
+        """The error and its remedy, without the row and the text."""
         return self.error.message if isinstance(self.error, PredicateError) else str(self.error)
 
     @property

@@ -1,4 +1,4 @@
-"""What programs note beside a subscription: a small JSON object, kept as compact text."""
+"""Metadata of a subscription: a small JSON object of the program's own, stored as compact text."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Names:
 
     @property
     def indexed(self) -> bool:
-        """Whether handles can be looked up at once, or `by_id` has to make a dict first."""
+        """True if handles can be looked up at once; False if `by_id` must make a dict first."""
         return self._handles is not None
 
     def by_id(self) -> dict[Any, int]:
@@ -67,7 +67,7 @@ class Names:
         return np.flatnonzero(self.has(np.arange(len(self._column))))
 
     def has(self, handles: IntArray) -> BoolArray:
-        """Which handles stand for an id, bool (n,)."""
+        """Return which handles stand for an id, bool (n,)."""
         return np.array([type(id) is not int for id in self._column[handles].tolist()], np.bool_)
 
     def put(self, handles: Sequence[int], ids: Sequence[Name]) -> None:

@@ -29,7 +29,7 @@ _OPEN: Final = (("box_low", -inf), ("box_high", inf))
 
 
 def to_arrays(held: Subscriptions) -> tuple[dict[str, Any], dict[str, AnyArray]]:
-    """What `from_arrays` needs: facts that JSON can hold, and arrays by name."""
+    """Return the data that `from_arrays` needs: facts in JSON, and arrays by name."""
     arrays = held.predicates.to_arrays()
     arrays["boxless_ids"] = np.array(sorted(held.unmatchable), np.int64)
     arrays |= held.labels.to_arrays()
@@ -128,7 +128,7 @@ def from_arrays(
 
 
 def _lacking_endings(schema: Schema) -> list[int]:
-    """Where in boxes of former versions a coordinate is to be put in, as `np.insert` takes it.
+    """Return the places in boxes of former versions where a coordinate is missing, for `np.insert`.
 
     Texts had two coordinates there, order and identity; `ending`, which they lacked, follows these.
     """
@@ -137,7 +137,7 @@ def _lacking_endings(schema: Schema) -> list[int]:
 
 
 def _with_endings(side: AnyArray, lacks: list[int], end: float) -> AnyArray:
-    """One side of boxes of former versions, float64 (m, D), with endings that bound nothing."""
+    """Return a side of boxes of former versions, float64 (m, D), with endings that bound nothing."""
     if side.ndim != 2 or max(lacks) > side.shape[1]:
         raise ValueError("the boxes do not fit the schema")
     found: AnyArray = np.insert(side, lacks, end, axis=1)
@@ -156,14 +156,14 @@ def _rebuilt(empty: Savable, schema: Schema, arrays: Mapping[str, AnyArray], lac
 
 
 def _has_options(held: Subscriptions, matcher: Factory) -> bool:
-    """Whether the matcher has the options that another of its name would have."""
+    """Return whether the matcher has the options that another of its name would have."""
     if not isinstance(matcher, Mapping):
         return True
     return dict(factory_of(matcher)(held.schema).options) == dict(held.matcher.options)
 
 
 def _saved_filters(held: Subscriptions, arrays: Mapping[str, AnyArray], boxes: bool) -> Filters:
-    """What the matcher is built of again: boxes, or the predicates beside it and those of other boxes."""
+    """Return the data to rebuild a matcher from: boxes, or stored predicates and those of the other boxes."""
     columns: BoxColumns | None = None
     if boxes:
         columns = BoxColumns(*(arrays[f"box_{name}"] for name in BoxColumns._fields))

@@ -22,7 +22,7 @@ class Part(NamedTuple):
     """Some of the subscriptions, as they are at one moment."""
 
     filters: Filters
-    """Those that the matcher has."""
+    """The subscriptions that the matcher has."""
     kept: list[tuple[int, Kept]]
     """Predicates beside it, by handle."""
     unmatchable: list[int]

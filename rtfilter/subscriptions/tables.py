@@ -28,7 +28,7 @@ class Rules(NamedTuple):
     rules: Sequence[Any]
     ids: Any = None
     ttl: Any = None
-    """One for all, or one for each."""
+    """A value for all, or a column with a value for each."""
     expires: Sequence[Any] | None = None
     metadata: Sequence[Any] | None = None
     is_table: bool = False

@@ -13,7 +13,7 @@ from rtfilter.subscriptions.ids import among
 
 
 class Unbounded:
-    """Those that have a box that bounds nothing and decides nothing.
+    """The subscriptions with a box that bounds nothing and decides nothing.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Unbounded:
                 self.handles.update(filters.ids[rows].tolist())
 
     def among(self, ascending: IntArray) -> list[int]:
-        """Those among some handles, at least one, which ascend."""
+        """Return the unbounded ones among some handles, at least one and ascending."""
         if not self.handles:
             return []
         counted = np.array(list(self.handles))

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
+from typing import Final
+
+from rtfilter.dtypes import IntArray
+
+SAMPLE: Final = 8
+"""Candidates of a batch whose subscriptions are counted, about."""
+MOST: Final = 4096
+"""Subscriptions that are counted; beyond that the half with the lowest counts is dropped."""
+DEAREST: Final = 10
+"""Subscriptions that `Verified.dearest` returns, at most."""
 
 
 class Verified:
-    """What verifying took so far. Threads may share it.
+    """The work of verification so far. Threads may share it.
 
     Attributes
     ----------
@@ -20,15 +31,29 @@ class Verified:
     def __init__(self) -> None:
         self.candidates = self.refused = self.by_python = 0
         self.seconds = 0.0
-        self._lock = threading.RLock()  # which a signal handler that matches may take again
+        self._sampled: Counter[int] = Counter()
+        self._lock = threading.RLock()  # reentrant, because a signal handler may match
 
-    def add(self, candidates: int, refused: int, by_python: int, seconds: float) -> None:
-        """Count the candidates of a batch, or of a group of a stream."""
+    def add(self, candidates: int, refused: int, by_python: int, seconds: float, some: IntArray) -> None:
+        """Count the candidates of a batch, or of a group of a stream; `some` are handles of the slowest."""
         with self._lock:
             self.candidates += candidates
             self.refused += refused
             self.by_python += by_python
             self.seconds += seconds
+            self._sampled.update(some.tolist())
+            if len(self._sampled) > MOST:
+                self._sampled = Counter(dict(self._sampled.most_common(MOST // 2)))
+
+    def forget(self, handle: int) -> None:
+        """Drop the count of a subscription that is removed."""
+        self._sampled.pop(handle, None)
+
+    def dearest(self) -> list[tuple[int, float]]:
+        """Return the handles that were verified most often, with their shares of a sample."""
+        with self._lock:
+            total = self._sampled.total()
+            return [(handle, count / total) for handle, count in self._sampled.most_common(DEAREST)]
 
     def stats(self) -> dict[str, float]:
         """All of it by name."""

@@ -53,7 +53,7 @@ class Histogram:
 
 
 class Totals(NamedTuple):
-    """What was counted up to a moment, and the state then.
+    """The counts up to a moment, and the state then.
 
     Attributes
     ----------
@@ -207,7 +207,7 @@ class Metrics(Collector):
         self._matches += matches
 
     def totals(self) -> Totals:
-        """What `collect` tells, for programs that are no Prometheus."""
+        """Return the data of `collect`, for programs other than Prometheus."""
         self.fold()
         with self._lock:
             rows = zip((*NODES, float("inf")), *self._estimated.tolist(), strict=True)
@@ -321,7 +321,7 @@ def _kernels() -> Metric:
 
 _joining = threading.Lock()
 _joined: WeakValueDictionary[int, _Filters] = WeakValueDictionary()
-"""What each registry holds, by the registry's `id`."""
+"""The filters of each registry, by the registry's `id`."""
 
 
 def _join(metrics: Metrics) -> None:

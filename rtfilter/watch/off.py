@@ -1,4 +1,4 @@
-"""What a filter without metrics has in their place, so that a program that uses them is told what to do."""
+"""A stand-in for the metrics of a filter without metrics: its errors say how to enable them."""
 
 from __future__ import annotations
 

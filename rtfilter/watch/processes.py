@@ -114,7 +114,7 @@ class Together(Collector):
             yield merged
 
     def _read(self, file: Path) -> tuple[bool, list[Metric]]:
-        """Whether the process of a file is alive, and its metrics: no metrics if the file is just removed."""
+        """Return whether the process of a file is alive, and its metrics; none if the file was removed."""
         with suppress(FileNotFoundError):
             changed = file.stat().st_mtime
             live = time.time() - changed < STALE

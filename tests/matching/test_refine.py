@@ -1,5 +1,6 @@
 """Inexact hits decided together are those that each predicate decides alone."""
 
+import json
 from datetime import datetime
 
 import numpy as np
@@ -170,3 +171,20 @@ def test_a_string_is_asked_about_once_or_compared_by_compiled_code(monkeypatch, 
     calls = counted(monkeypatch, Constraint, "accepts")
     assert target.count(batch).tolist() == [1] * 200
     assert len(calls) == asked
+
+
+@pytest.mark.parametrize("kind", [int, str])
+def test_the_subscriptions_that_are_verified_most_often_are_named(kind):
+    target = EventFilter(Schema({"bid": float, "ask": float, "s": str}), matcher="rtree", ids=kind)
+    ids = [kind(number) for number in range(3)]
+    target.subscribe_many(["bid >= ask", "bid >= ask AND s = 'a'", "bid = 1"], ids=ids)
+    batch = [{"bid": 1.0, "ask": 2.0, "s": "a" if row == 0 else "b"} for row in range(20)]
+    for _ in range(5):
+        target.match_batch(batch)
+    first, *others = target.stats()["verified"]["dearest"]
+    assert first["id"] == ids[0]
+    assert first["share"] >= 0.8
+    assert {one["id"] for one in others} <= {ids[1]}
+    json.dumps(target.stats())
+    target.unsubscribe(ids[0])
+    assert ids[0] not in {one["id"] for one in target.stats()["verified"]["dearest"]}

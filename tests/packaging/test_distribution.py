@@ -115,7 +115,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     assert {name for name in files if name.startswith("rtfilter/")} == in_checkout()
     assert {
         "rtfilter/py.typed",
-        "rtfilter/adaptive/controllers.py",
+        "rtfilter/adaptive/plans.py",
         "rtfilter/scheduler/orders.py",
         "rtfilter/service/page/page.js",
         "rtfilter/watch/grafana/dashboards/rtfilter.json",

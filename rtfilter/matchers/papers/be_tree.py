@@ -47,10 +47,10 @@ NONE: Final = -1
 
 NODE: Final = np.dtype(
     [
-        ("attribute", np.int64),  # whose interval it is; NONE at the root of all
+        ("attribute", np.int64),  # the attribute of the interval; NONE at the root of all
         ("low", np.float64),  # the interval, closed below and open above
         ("high", np.float64),
-        ("cut", np.float64),  # where its halves meet
+        ("cut", np.float64),  # the point at which its halves meet
         ("left", np.int64),  # half, or NONE where it was not cut
         ("right", np.int64),
         ("parent", np.int64),  # the node that it is a half or a partition of
@@ -358,7 +358,7 @@ def _split(tree: Tree, low: FloatArray, high: FloatArray, node: int) -> None:
 def _best_cut(
     rows: IntArray, low: FloatArray, high: FloatArray, j: int, lower: float, upper: float
 ) -> tuple[float, int]:
-    """Where to cut the sides of some boxes in an interval, and how many would move: 0 if it is no use.
+    """Return the cut for the sides of some boxes in an interval, and how many it moves: 0 if it is useless.
 
     It is cut at the median of the sides' middles, or at the next one where all lie right of it. One value
     alone is cut off below, then above.
@@ -396,7 +396,7 @@ def _best_cut(
 
 @kernel
 def _halves(rows: IntArray, low: FloatArray, high: FloatArray, j: int, cut: float) -> tuple[int, int]:
-    """How many sides lie left and right of a cut."""
+    """Return the numbers of sides left and right of a cut."""
     left, right = 0, 0
     for row in rows:
         if low[row, j] > -np.inf or high[row, j] < np.inf:
@@ -487,7 +487,7 @@ def _free_node(tree: Tree, node: int) -> None:
 
 @kernel
 def _is_empty(tree: Tree, node: int) -> bool:
-    """Whether a node has no list, halves or partitions."""
+    """Return whether a node has no list, halves or partitions."""
     own = tree.nodes[node]
     return bool(own.count == 0 and own.left == NONE and own.partition == NONE)
 

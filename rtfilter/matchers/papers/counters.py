@@ -14,7 +14,7 @@ class Counters(Protocol):
     """Counts, for each filter, how many of its constraints an event satisfies."""
 
     threads: ClassVar[bool]
-    """Whether several threads may count at once."""
+    """True if several threads may count at once."""
 
     def count(self, satisfied: Collections, size: int) -> tuple[list[StoredFilter], int]:
         """The filters all of whose constraints are satisfied, and how many increments that took.

@@ -1,4 +1,4 @@
-"""What matchers share that keep predicates as they are, and take one event after the other, as papers do."""
+"""The common part of the papers' matchers that store predicates and match one event after the other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rtfilter.results import Hits
 
 
 class Event(NamedTuple):
-    """One event.
+    """An event.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Event(NamedTuple):
     values: dict[str, Any]
 
     def satisfies(self, test: Test) -> bool:
-        """Whether it satisfies a test that its schema has checked."""
+        """Return whether it satisfies a constraint that its schema has checked."""
         if type(test) is Constraint:
             compare = COMPARE.get(test.operator)
             if compare is not None:
@@ -49,7 +49,7 @@ class PredicateMatcher(ABC):
     takes = Takes(boxes=False)
     options: Mapping[str, Any] = MappingProxyType({})
     unit: str
-    """What `Hits.visits` counts."""
+    """The unit of `Hits.visits`."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -72,7 +72,7 @@ class PredicateMatcher(ABC):
         """See `Matcher`."""
 
     def workload(self, events: EventTable) -> IntArray:
-        """One for each event, where there is anything to match: no estimate is known."""
+        """Return 1 for each event, 0 without subscriptions: there is no estimate."""
         return np.full(len(events), int(bool(self._predicates)), np.int64)
 
     def add(self, filters: Filters) -> None:
@@ -131,7 +131,7 @@ class PredicateMatcher(ABC):
         }
 
     def details(self) -> dict[str, Any]:
-        """What there is to know of its structure, JSON-able."""
+        """Return details of its structure, JSON-able."""
         return {}
 
 

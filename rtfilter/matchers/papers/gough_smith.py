@@ -63,7 +63,7 @@ class _Node(NamedTuple):
 _EMPTY: Final = _Node((), (), (frozenset(),) * (FIRST + 1), (None,) * (FIRST + 1), None, 0, 0)
 _Child: TypeAlias = _Node | _Leaf | None
 _Done: TypeAlias = dict[tuple[int, int], _Child]
-"""What a change made of each child, by the child and its level."""
+"""The result of a change for each child, by the child and its level."""
 
 
 class GoughSmithMatcher(ProfileMatcher):

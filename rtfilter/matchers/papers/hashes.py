@@ -27,7 +27,7 @@ class _Waiting(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a filter waits: under a value of an attribute, or, without one, under None and None."""
+    """The entry of a conjunction: under a value of an attribute, or, without one, under None and None."""
 
     attribute: str | None
     value: Any
@@ -122,7 +122,7 @@ def _best(filter: Filter) -> Constraint | None:
 
 
 def _places(best: Constraint | None) -> list[_Place]:
-    """Where a filter waits whose best equality this is."""
+    """Return the entries of a conjunction that has this best equality."""
     if best is None:
         return [_Place(None, None)]
     values = best.value if best.operator == "in" else (best.value,)

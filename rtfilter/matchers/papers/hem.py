@@ -47,7 +47,7 @@ class HemIndex:
 
     @unwrapped
     def estimate(self, points: FloatArray) -> IntArray:
-        """That work, and one more."""
+        """Return the work of `search` for each point, and one more."""
         groups, words = self._sets.shape[1:]
         return 1 + _work(self._sides.beyond(points), self._sides.cuts, groups, words)
 
@@ -86,7 +86,7 @@ def _fill(sides: Sides, sets: NDArray[np.uint64]) -> None:
 
 @kernel
 def _cut(length: int, groups: int, group: int) -> int:
-    """Where a group begins, of so many ends."""
+    """Return the first end of a group, of so many ends."""
     return length * group // groups
 
 
@@ -147,7 +147,7 @@ def _join(words: NDArray[np.uint64], others: NDArray[np.uint64]) -> None:
 
 @kernel
 def _work(beyond: IntArray, cuts: IntArray, groups: int, words: int) -> IntArray:
-    """What `_search` will count for each event."""
+    """Return the work that `_search` will count for each event."""
     work = np.zeros(len(beyond), np.int64)
     for event in range(len(beyond)):
         for side in range(beyond.shape[1]):

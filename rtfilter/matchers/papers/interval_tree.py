@@ -87,7 +87,7 @@ def _add(tree: _Node | None, new: _Node) -> _Node:
 
 
 def _split(tree: _Node | None, key: tuple[Any, int]) -> tuple[_Node | None, _Node | None]:
-    """What lies before a key, and what lies after it."""
+    """Split a tree into the part before a key and the part after it."""
     if tree is None:
         return None, None
     if tree.key < key:

@@ -35,7 +35,7 @@ def copied(leaf: Leaf) -> Leaf:
 
 
 def size_of(leaf: Leaf) -> int:
-    """How many numbers there are."""
+    """Return how many numbers there are."""
     return leaf.bit_count() if isinstance(leaf, int) else len(leaf)
 
 
@@ -65,7 +65,7 @@ def without_number(leaf: Leaf, number: int, most: float) -> Leaf:
 
 
 def common(one: Leaf, two: Leaf) -> tuple[Leaf, int]:
-    """What is in both, as a new set, and the steps that it took.
+    """Return the intersection as a new set, and the steps that it took.
 
     A step looks one pointer up in the other set, or compares 64 bits with 64 bits.
     """

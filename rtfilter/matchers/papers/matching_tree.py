@@ -27,7 +27,7 @@ COMPARED: Final = frozenset(("<", "<=", ">", ">="))
 
 @dataclass(frozen=True, slots=True)
 class Examine:
-    """Which value has an attribute? Results are values, and none of an event without the attribute."""
+    """The test for the value of an attribute. The value is the result; without the attribute, none."""
 
     attribute: str
 
@@ -43,7 +43,7 @@ class Examine:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """How is an attribute's value to a constant? An event has two results, or none without the attribute."""
+    """The comparison of an attribute with a constant: two results, or none without the attribute."""
 
     attribute: str
     constant: Any
@@ -162,7 +162,7 @@ class MatchingTreeMatcher(EventwiseMatcher):
     takes = Takes(boxes=False, comparisons=True)
     unit = "nodes"
     splices = True
-    """Whether a test goes that only its star is left of."""
+    """True if a test is removed once only its star is left."""
 
     def __init__(self, schema: Schema) -> None:
         super().__init__(schema)
@@ -170,7 +170,7 @@ class MatchingTreeMatcher(EventwiseMatcher):
         self._leaves: dict[int, list[Leaf]] = {}
 
     def steps(self, filter: Filter) -> list[Step] | None:
-        """What a filter asks for, test by test, in the order of all subscriptions; None of an empty one."""
+        """Return the tests of a conjunction, in the order of all subscriptions; None if it is empty."""
         return [_step(one) for one in sorted(dict.fromkeys(filter.constraints), key=_rank)]
 
     def insert(self, id: int, filter: Filter) -> None:
@@ -201,7 +201,7 @@ class MatchingTreeMatcher(EventwiseMatcher):
             there.above = top, STAR
 
     def _place(self, steps: list[Step]) -> tuple[Node, Hashable, int]:
-        """Where the rest of some steps goes: a node, a result of it, and how many steps are behind.
+        """Find the place for the rest of some steps: a node, its result, and the number of steps before it.
 
         There is nothing yet, or a leaf.
         """

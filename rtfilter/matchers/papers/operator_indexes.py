@@ -34,10 +34,10 @@ class OperatorIndex(Protocol):
         """Take one out, as far as it is there."""
 
     def satisfied(self, value: Any) -> Collections:
-        """Those that a value satisfies, each once."""
+        """Return the constraints that a value satisfies, each once."""
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Return whether there are any constraints."""
 
 
 class EqualityIndex:
@@ -75,12 +75,12 @@ def _members(constraint: StoredConstraint) -> Collection[Any]:
 
 _PLACE: Final = attrgetter("place")
 _AFTER: Final[Mapping[str, bool]] = {"<": True, "<=": True, ">": False, ">=": False}
-"""Whether constants that lie after a value are those that it satisfies."""
+"""True for an operator by which a value satisfies the constants after it."""
 _EQUAL: Final = frozenset(("<=", ">="))
 
 
 class OrderedIndex:
-    """One of ``<``, ``<=``, ``>``, ``>=``: a list sorted by constants, one end of which is satisfied.
+    """The constraints of ``<``, ``<=``, ``>`` or ``>=``, sorted by constant; a value satisfies one end.
 
     Of n, a change costs O(log n) comparisons and moves up to n pointers in one block; a look-up costs
     O(log n) comparisons and a copy of the pointers to what is satisfied.
@@ -105,7 +105,7 @@ class OrderedIndex:
 
     def satisfied(self, value: Any) -> Collections:
         """See `OperatorIndex`."""
-        past = self._after != self._equal  # whether constants equal to the value lie before the cut
+        past = self._after != self._equal  # True if constants equal to the value lie before the cut
         cut = bisect_right(self._sorted, (value, inf if past else -inf), key=_PLACE)
         found = self._sorted[cut:] if self._after else self._sorted[:cut]
         return [found] if found else []

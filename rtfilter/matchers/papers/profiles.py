@@ -32,7 +32,7 @@ FIRST: Final = 2
 
 
 def bounds_of(values: Values, line: Line) -> set[Any]:
-    """Where a set of values begins or ends, except at the ends of the line: the first value behind each end.
+    """Return the bounds inside a line at which spans of a set begin, or the first values behind the spans.
 
     The paper cuts at the last value before each end, and its intervals are open below and closed above. A
     text has a next one but none before it, so here they are closed below and open above. No bound lies above
@@ -86,7 +86,7 @@ class Profile(NamedTuple):
     wanted: Mapping[str, Values]
     """Of each attribute that it cares about."""
     rest: tuple[Test, ...]
-    """What the values of single attributes do not tell: patterns, comparisons and the like."""
+    """The constraints that values of single attributes do not decide: patterns, comparisons and the like."""
 
 
 class Profiles:

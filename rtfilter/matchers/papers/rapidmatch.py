@@ -45,11 +45,11 @@ class Partition:
         self.tree = TernaryTrie()
 
     def admits(self, states: bytes) -> bool:
-        """Whether an event has the common state in the whole block."""
+        """Return whether an event has the common state in the whole block."""
         return states[self.first : self.last] == self._block
 
     def has(self, cells: bytes) -> bool:
-        """Whether a subscription belongs here. An event that is admitted may match no other."""
+        """Return whether a subscription belongs here. An event that is admitted may match no other."""
         return refused(cells, self.common) <= self.most and not refused(
             cells[self.first : self.last], self.common
         )

@@ -44,7 +44,7 @@ class Sides(NamedTuple):
 
     @classmethod
     def of(cls, low: FloatArray, high: FloatArray) -> Sides:
-        """Those of some boxes."""
+        """Return the sides of some boxes."""
         ends, rows = [], []
         for column in np.concatenate([low, -high], axis=1).T:
             own = np.flatnonzero(column > -np.inf)
@@ -54,7 +54,7 @@ class Sides(NamedTuple):
         return cls(np.concatenate(ends), np.concatenate(rows), np.cumsum([0, *map(len, ends)]))
 
     def beyond(self, points: FloatArray) -> IntArray:
-        """How many ends of each side lie beyond each point, int64 (n, 2 d)."""
+        """Return how many ends of each side lie beyond each point, int64 (n, 2 d)."""
         found = np.empty((len(points), 2 * points.shape[1]), np.int64)
         for side, values in enumerate(np.concatenate([points, -points], axis=1).T):
             ends = self.ends[self.cuts[side] : self.cuts[side + 1]]

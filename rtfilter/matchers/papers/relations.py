@@ -59,7 +59,7 @@ class StoredConstraint:
     def __init__(self, key: Hashable, condition: Condition, number: int) -> None:
         self.key, self.condition, self.number = key, condition, number
         self.place = (condition.value, number)
-        """Where it lies in an order of values; no other has the same place."""
+        """Its sort key by value; no other has the same one."""
         self.filters: dict[StoredFilter, None] = {}
 
 
@@ -99,7 +99,7 @@ class StoredPredicate:
 
 
 class Indexes(Protocol):
-    """Where constraints are looked up."""
+    """The indexes in which constraints are looked up."""
 
     def add(self, constraint: StoredConstraint) -> None:
         """Put in one that is not there."""

@@ -74,6 +74,6 @@ class ReplicatedMatcher:
         return self._copies[0].updates
 
     def stats(self) -> dict[str, Any]:
-        """Those of the first copy, with the memory of all."""
+        """Return the statistics of the first copy, with the memory of all."""
         own = [copy.stats() for copy in self._copies]
         return own[0] | {"bytes": sum(each["bytes"] for each in own), "copies": len(own)}

@@ -218,7 +218,7 @@ def _ends(filter: Filter, attribute: str) -> tuple[Any, Any]:
 
 
 def _left(classes: Classes, filter: Filter) -> int:
-    """How many classes a filter accepts."""
+    """Return how many classes a conjunction accepts."""
     bounds = classes.bounds(filter)
     if bounds is None:
         return classes.number

@@ -99,7 +99,7 @@ class SharedCountingMatcher(EventwiseMatcher):
         return self._relations.found(chain(full, self._relations.always)), increments
 
     def details(self) -> dict[str, Any]:
-        """What is stored, and constraints that each event tries."""
+        """Return the numbers of stored objects, and of constraints that each event tries."""
         return {
             "stored_predicates": len(self._relations.predicates),
             "stored_filters": len(self._relations.filters),

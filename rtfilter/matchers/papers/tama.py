@@ -103,7 +103,7 @@ class TamaMatcher(LayeredMatcher):
 
 @kernel
 def _count(counts: IntArray, first: IntArray, last: IntArray, constrained: NDArray[np.bool_]) -> None:
-    """How many boxes each cell of each attribute holds."""
+    """Count the boxes of each cell of each attribute."""
     cells = counts.shape[1] // 2
     for box in range(len(first)):
         for j in range(first.shape[1]):

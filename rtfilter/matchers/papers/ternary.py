@@ -32,7 +32,7 @@ STAR: Final = ZERO | ONE | ABSENT | ALIEN
 TAKES: Final = Takes(
     operators=frozenset(OPERATORS_OF["bool"]) | PRESENCE, families=frozenset(("bool",)), boxes=False
 )
-"""What matchers of vectors take: all operators of booleans, and events without some attributes."""
+"""The predicates that matchers of vectors take: all operators of booleans; events may lack attributes."""
 
 _SAMPLES: Final = {ZERO: False, ONE: True, ABSENT: None, ALIEN: ""}
 
@@ -76,5 +76,5 @@ def _cell(operator: str, value: Any) -> int:
 
 
 def refused(cells: bytes, state: int) -> int:
-    """How many cells refuse a state: of `ZERO` the number of ones, of `ONE` that of zeros."""
+    """Return how many cells refuse a state: for `ZERO` the number of ones, for `ONE` that of zeros."""
     return sum(not cell & state for cell in cells)

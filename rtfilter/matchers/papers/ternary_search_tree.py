@@ -61,7 +61,7 @@ class TernarySearchTree(Generic[T]):
                 continue
             needed = node.value is not None or node.equal is not None
             if needed or (node.low is not None and node.high is not None):
-                break  # one with both sides parts them, until one of them is gone
+                break  # a node with both sides stays until one of them is removed
             setattr(parent, side, node.high if node.low is None else node.low)
 
     def prefixes_of(self, text: str) -> list[T]:

@@ -142,7 +142,7 @@ class TernaryTrie:
 
 
 def _shared(label: bytes, rest: bytes) -> int:
-    """How many cells both begin with; the label is not longer."""
+    """Return how many cells both begin with; the label is not longer."""
     for at, cell in enumerate(label):
         if cell != rest[at]:
             return at
@@ -150,7 +150,7 @@ def _shared(label: bytes, rest: bytes) -> int:
 
 
 def _split(node: Node, at: int, rest: bytes, id: int) -> Node:
-    """What takes the place of a node whose label differs from a new vector at a cell."""
+    """Return the replacement of a node whose label differs from a new vector at a cell."""
     old = Node(node.label[at + 1 :], node.children, node.ids)
     new = Node(rest[at + 1 :], {}, {id})
     return Node(node.label[:at], {node.label[at]: old, rest[at]: new}, set())

@@ -56,7 +56,7 @@ class TernaryVectorsMatcher(PredicateMatcher):
         self._free = list(range(ROOM))[::-1]
         self._used = 0  # no filter was ever in a row from this on
         self._rows: dict[int, list[int]] = {}  # of each id
-        self._several = False  # whether any id has several rows
+        self._several = False  # True if any id has several rows
 
     def insert(self, id: int, filter: Filter) -> None:
         """Put a filter into a free row; it is found once its id is there."""
@@ -77,7 +77,7 @@ class TernaryVectorsMatcher(PredicateMatcher):
         rows = len(self._ids)
         self._words = np.concatenate([self._words, np.zeros_like(self._words)], axis=1)
         self._ids = np.concatenate([self._ids, np.full(rows, FREE)])
-        # Those that an interrupt has lost come back.
+        # Rows that an interrupt has lost become free again.
         self._free = np.flatnonzero(self._ids == FREE)[::-1].tolist()
 
     def delete(self, id: int, filter: Filter) -> None:

@@ -1,4 +1,4 @@
-"""Who is who among brokers, and where what membership says goes to."""
+"""The contacts of brokers and clusters, and the recipients of membership messages."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Neighbour(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Where a cluster stands in the tree; its designated broker tells the members, so that any can go on.
+    """The neighbours and path of a cluster in the tree. Its designated broker sends them to all members.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Standing(NamedTuple):
 
     @property
     def root(self) -> bool:
-        """Whether the cluster is the root."""
+        """True if the cluster is the root."""
         return self.root_term > 0
 
 
@@ -116,10 +116,10 @@ def require_possible(name: str, incarnation: int, most: int) -> None:
 
 
 class Audience(StrEnum):
-    """Who is meant by a recipient."""
+    """The kinds of recipients."""
 
     BROKER = "broker"
-    """One broker of any cluster, linked or not."""
+    """A single broker of any cluster, linked or not."""
     CLUSTER = "cluster"
     """All others of the own cluster, by multicast: it may be lost, come twice, or late."""
     RENDEZVOUS = "rendezvous"
@@ -129,7 +129,7 @@ class Audience(StrEnum):
 
 
 class Recipient(NamedTuple):
-    """Whom a message of membership is for.
+    """The recipient of a membership message.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ RENDEZVOUS_POINT: Final = ""
 
 
 def to_broker(contact: Contact) -> Recipient:
-    """One broker, by its contact."""
+    """Return the recipient for a single broker, from its contact."""
     return Recipient(Audience.BROKER, contact.name, contact.address)
 
 

@@ -1,4 +1,4 @@
-"""Which member stands for a cluster: registration, heartbeats with terms, elections after a time-out.
+"""The election of the designated broker: registration, heartbeats with terms, elections after a time-out.
 
 After Xue and Feng 2005, with what they leave open: terms, so that an old designated broker that was only
 slow steps down; time-outs; who is meant when two claim at once. A claim is the pair of term and name, and
@@ -58,7 +58,7 @@ class Heartbeat(Message, frozen=True):
 
 
 class View(NamedTuple):
-    """What a member knows of its cluster: all of an election's state but times.
+    """The knowledge of a member about its cluster: the whole state of an election except times.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class View(NamedTuple):
 
 
 class Election:
-    """One member's part in the elections of its cluster.
+    """The part of a single member in the elections of its cluster.
 
     Parameters
     ----------
@@ -137,12 +137,12 @@ class Election:
 
     @property
     def leads(self) -> bool:
-        """Whether this broker is the designated one."""
+        """True if this broker is the designated one."""
         return self.view.designated == self.contact.name
 
     @property
     def due(self) -> float:
-        """When `tick` has something to do next."""
+        """The time at which `tick` next has something to do."""
         return self._beat_at if self.leads else min(self._beat_at, self._time_out_at)
 
     def tick(self, now: float) -> list[Dispatch]:
@@ -246,7 +246,7 @@ class Election:
         again = before is not None and member.incarnation > before.incarnation
         if self.leads:
             if again:
-                # what it had before its restart is gone: it leaves, and is taken when it registers again
+                # its earlier state is gone: it leaves, and joins again when it registers
                 self.drop(name)
                 return self.beat(now)
             self.view = self.view.having(member)

@@ -1,6 +1,6 @@
-"""How a cluster without a parent gets one, or becomes the root: a new cluster, or one that was cut off.
+"""The join of a cluster that has no parent: a new cluster, or a cluster that was cut off.
 
-It asks the rendezvous point for the root, finds the root's designated broker, and walks down from it
+The cluster asks the rendezvous point for the root, finds the root's designated broker, and walks down from it
 (`walk`). Distances are round trips. When the root does not answer, it waits a random time and claims to be
 the root. When nobody takes it, it waits, longer each time, and begins again.
 """
@@ -48,11 +48,11 @@ class JoinRequest(Message, frozen=True):
 
 
 class JoinAnswer(Message, frozen=True):
-    """Whether it may."""
+    """The answer to a request to join."""
 
     attempt: Whole
     reason: str = ""
-    """Why not; empty: accepted."""
+    """The reason for a refusal; empty if the request is accepted."""
     again: bool = False
     """Refused because of an earlier link that is gone now: to be asked again, at once."""
     parent: Neighbour | None = None
@@ -62,7 +62,7 @@ class JoinAnswer(Message, frozen=True):
 
 
 class Step(Enum):
-    """Where a join is."""
+    """The steps of a join."""
 
     IDLE = auto()
     ASKING = auto()
@@ -82,7 +82,7 @@ class Step(Enum):
 
 
 class Joined(NamedTuple):
-    """What came of it: a parent, or the root's term."""
+    """The result of a join: a parent, or the term of the root."""
 
     parent: Neighbour | None = None
     path: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ class Joining:
     def __init__(self, contact: Contact, settings: Settings, chance: Random, incarnation: int = 1) -> None:
         self.step = Step.IDLE
         self.due = inf
-        """When `tick` has something to do next."""
+        """The time at which `tick` next has something to do."""
         self.joined: Joined | None = None
         """Set when the cluster has a parent, or is the root; whoever takes note of it sets it to None."""
         self._attempt = incarnation << 32  # the number of the last request
@@ -121,13 +121,13 @@ class Joining:
         self._walks = incarnation << 32  # the number of the walk
         self._question = ""  # the cluster that the walk asks about
         self._contacts: dict[str, Contact] = {}  # of the walk, by cluster
-        self._pinged: dict[str, float] = {}  # when, by cluster
+        self._pinged: dict[str, float] = {}  # the time of the ping, by cluster
         self._distances: dict[str, float] = {}
         self._children: dict[str, tuple[str, ...]] = {}
 
     @property
     def active(self) -> bool:
-        """Whether a join is under way."""
+        """True if a join is under way."""
         return self.step is not Step.IDLE
 
     @property
@@ -173,7 +173,7 @@ class Joining:
             self.due = now + self._settings.heartbeat
             failed, term = (self._root.cluster.cluster, self._root.term) if self._root else ("", 0)
             return [Dispatch(TO_RENDEZVOUS, ClaimRoot(mine, failed, term))]
-        if self.step is Step.LOOKING:  # who has not answered cannot be reached
+        if self.step is Step.LOOKING:  # a cluster without an answer is unreachable
             return self._go_on(self._near(), mine, now)
         if self.step is Step.REQUESTING:
             return self._go_on(False, mine, now)

@@ -61,7 +61,7 @@ class Membership:
         self.contact = contact
         self.settings = settings
         self.accepts = True
-        """Whether it takes children: False where the broker has more to do than it can."""
+        """True if the broker takes children; False while it is overloaded."""
         self._election = Election(contact, settings, chance, incarnation, term)
         self._links = Links(contact, settings)
         self._joining = Joining(contact, settings, chance, incarnation)
@@ -69,10 +69,10 @@ class Membership:
         self._multicast = Multicast(contact, settings, incarnation)
         self._begun: float | None = None
         self._led = False
-        self._told = Standing()  # what members and neighbours have been told
-        self._anchor_at = inf  # when to ask or tell the rendezvous point about the root
+        self._told = Standing()  # the last standing sent to members and neighbours
+        self._anchor_at = inf  # the time to ask or inform the rendezvous point about the root
         self.place = self._place()
-        """Where the broker stands; replaced by a new value when it changes, never written to."""
+        """The place of the broker. A change replaces it by a new value and never writes to the old one."""
 
     @property
     def term(self) -> int:
@@ -98,7 +98,7 @@ class Membership:
 
     @property
     def due(self) -> float:
-        """When `tick` has something to do next; earlier ticks do no harm."""
+        """The time at which `tick` next has something to do; earlier ticks do no harm."""
         parts = [self._election.due, self._multicast.due]
         if self._election.leads:
             parts += [self._links.due, self._joining.due, self._anchor_at]
@@ -202,7 +202,7 @@ class Membership:
         return sends
 
     def _of_others(self, message: Message, now: float) -> list[Dispatch]:
-        """What only a designated broker understands."""
+        """Process a message that only a designated broker understands."""
         links, joining = self._links, self._joining
         match message:
             case LinkHeartbeat(neighbour=neighbour) if neighbour.cluster == joining.requested:

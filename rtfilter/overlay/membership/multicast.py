@@ -19,10 +19,10 @@ from rtfilter.overlay.names import Whole
 from rtfilter.overlay.sending import Message
 
 AT_ONCE = 64
-"""How many are asked for at once."""
+"""The most multicasts that a receiver asks for at once."""
 
 STREAMS = 1000
-"""How many senders are known; of more, the one that was silent for longest is forgotten."""
+"""The most senders that a receiver remembers; it forgets the sender that was silent for longest."""
 
 
 class Numbered(Message, frozen=True):
@@ -39,7 +39,7 @@ class Lacking(Message, frozen=True):
     """A receiver asks for multicasts again."""
 
     contact: Contact
-    """Who asks."""
+    """The receiver that asks."""
     incarnation: Whole
     """Of the sender."""
     first: Whole
@@ -62,7 +62,7 @@ class Missed(Message, frozen=True):
 
 
 class _Stream:
-    """What a receiver has of one sender."""
+    """The multicasts that a receiver has from a single sender."""
 
     def __init__(self, incarnation: int, number: int) -> None:
         self.incarnation = incarnation
@@ -96,7 +96,7 @@ class Multicast:
 
     @property
     def due(self) -> float:
-        """When `tick` has something to do next."""
+        """The time at which `tick` next has something to do."""
         return min((stream.ask_at for stream in self._streams.values()), default=inf)
 
     def send(self, message: Message) -> list[Dispatch]:

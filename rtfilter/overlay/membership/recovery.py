@@ -37,21 +37,21 @@ class Unlinked(Message, frozen=True):
     """A cluster says that there is no link to it, as the other seems to think."""
 
     cluster: str
-    """Whose designated broker says so."""
+    """The cluster of the designated broker that sends this."""
 
 
 class Probe(Message, frozen=True):
     """Asks a broker whether it is the designated one of its cluster."""
 
     contact: Contact
-    """Who asks."""
+    """The broker that asks."""
 
 
 class Probed(Message, frozen=True):
     """The answer to a probe."""
 
     contact: Contact
-    """Who answers."""
+    """The broker that answers."""
     designated: Neighbour | None
     """Its cluster, if it is the designated broker; None: not, or not yet."""
 
@@ -76,9 +76,9 @@ class Search:
     ) -> None:
         self.cluster = cluster
         self.failed = False
-        """Whether nobody is left to ask: the cluster is dead, or cannot be reached."""
+        """True if no member is left to ask: the cluster is dead, or cannot be reached."""
         self.due = float("-inf")
-        """When `tick` has something to do next."""
+        """The time at which `tick` next has something to do."""
         self._members = sorted(set(members), reverse=True)
         self._settings = settings
         self._contact = contact
@@ -147,20 +147,20 @@ class Links:
 
     @property
     def standing(self) -> Standing:
-        """Where the cluster stands."""
+        """The standing of the cluster in the tree."""
         children = (self._links[name].neighbour for name in sorted(self._links) if name != self._parent)
         parent = self._links[self._parent].neighbour if self._parent else None
         return Standing(parent, tuple(children), self._path, self._root_term)
 
     @property
     def due(self) -> float:
-        """When `tick` has something to do next."""
+        """The time at which `tick` next has something to do."""
         searches = (link.search.due for link in self._links.values() if link.search)
         silences = (link.heard + self._settings.silence for link in self._links.values() if not link.search)
         return min((self._beat_at, *searches, *silences))
 
     def linked(self, cluster: str) -> bool:
-        """Whether there is a link to it."""
+        """Return whether there is a link to a cluster."""
         return cluster in self._links
 
     def adopt(self, standing: Standing, now: float) -> None:

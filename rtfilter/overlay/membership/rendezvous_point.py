@@ -38,7 +38,7 @@ class Root(NamedTuple):
 
 
 class AskRoot(Message, frozen=True):
-    """Who is the root?"""
+    """A request for the root."""
 
     contact: Contact
 

@@ -1,4 +1,4 @@
-"""How long brokers wait for each other, and how many children one takes."""
+"""The times that brokers wait for each other, and the most children of a cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 
 class Settings(NamedTuple):
-    """What all brokers of a network should have alike. Times are in seconds.
+    """The settings that all brokers of a network should share. Times are in seconds.
 
     Attributes
     ----------
@@ -35,12 +35,12 @@ class Settings(NamedTuple):
 
     @property
     def silence(self) -> float:
-        """How long a live broker is never silent."""
+        """The longest silence of a live broker, in seconds."""
         return self.missed * self.heartbeat
 
     @property
     def answer(self) -> float:
-        """How long to wait for an answer."""
+        """The time to wait for an answer, in seconds."""
         return self.heartbeat / 2
 
     def time_out(self, chance: Random) -> float:

@@ -176,7 +176,7 @@ class BrokerProcess(Process):
             self._do(Work([], self.broker.linked(name, now())))
 
     def _takes(self, link: Link) -> bool:
-        """Whether a connection of a client may stand; a former one of the same name ends then.
+        """Return whether to accept a client's connection; end an earlier connection of the same name.
 
         Of two programs, the one that was started later has the name, and the other one does not come back:
         or they would take it from each other for ever.
@@ -276,7 +276,7 @@ class BrokerProcess(Process):
         """Have the log say who the root is, and which cluster is above, when that has changed."""
         root, cluster = self.membership.root, place.cluster
         told = (root, place.parent) if place.root or place.parent else ("", "")
-        if told == self._told or (place.parent and not root):  # which it comes to know soon
+        if told == self._told or (place.parent and not root):  # the root becomes known soon
             return
         self._told = told
         if place.root:
@@ -349,7 +349,7 @@ class BrokerProcess(Process):
         }
 
     def snapshot(self) -> Snapshot:
-        """How it is, for metrics."""
+        """Return the state of the broker for metrics."""
         stats = self.stats()
         return Snapshot(stats, stats.pop("sent"), self._delays.counted(self.clients.publications.delays))
 

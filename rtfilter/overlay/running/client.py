@@ -111,7 +111,7 @@ class BrokerClient:
         self._publishing: dict[EventId, tuple[Publish, asyncio.Future[None]]] = {}
         self._room = asyncio.Semaphore(IN_FLIGHT)
         self._deliveries: asyncio.Queue[Deliver | RefusedError] = asyncio.Queue()
-        self._known: dict[EventId, bool] = {}  # whether it was acknowledged
+        self._known: dict[EventId, bool] = {}  # True if acknowledged
         self._stored: set[EventId] = set()
         self._asked: dict[EventId, asyncio.Future[tuple[Hold, ...]]] = {}
         self._schemas: dict[str, asyncio.Future[HasSchema]] = {}
@@ -125,7 +125,7 @@ class BrokerClient:
         first = await self._connect()
         self._hello = msgspec.structs.replace(self._hello, again=True)
         self._task = asyncio.create_task(self._run(first))
-        await asyncio.sleep(0)  # it has the connection now, so that who leaves at once closes it
+        await asyncio.sleep(0)  # the task has the connection now, so an early close ends it
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -141,12 +141,12 @@ class BrokerClient:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection to a broker now."""
+        """True if the client is connected to a broker now."""
         return self._link is not None
 
     @property
     def stored(self) -> int:
-        """How many events of this client its broker has stored, and sends until they are acknowledged."""
+        """The number of this client's events that its broker stores and still sends."""
         return len(self._stored)
 
     @property
@@ -155,7 +155,7 @@ class BrokerClient:
         return "" if self._link is None else self._link.peer.name
 
     async def holds(self, id: EventId) -> tuple[Hold, ...]:
-        """What an event waits for that is not acknowledged, as far as the broker knows that it is at.
+        """Return what an unacknowledged event waits for, as far as the broker of this client knows.
 
         Empty also where there is no broker, or it does not answer soon.
         """
@@ -236,7 +236,7 @@ class BrokerClient:
         return id, arrived
 
     async def __aiter__(self) -> AsyncIterator[Deliver]:
-        """What is delivered, for ever. Raises `RefusedError` when the client is not to come back."""
+        """Yield the deliveries without end. Raises `RefusedError` when the client must not reconnect."""
         while True:
             delivery = await self._deliveries.get()
             if isinstance(delivery, RefusedError):
@@ -436,7 +436,7 @@ async def _administering(
 
 
 async def asked(address: str, key: Key, question: Describe | Cut | Switch | None = None) -> Description:
-    """How the broker at an address is, once it has done what it is told. Raises `LinkError`, where not."""
+    """Send a question to the broker at an address; return its description. Raises `LinkError`."""
     async with _administering(address, key) as (link, answers):
         link.send(question or Describe())
         try:

@@ -1,4 +1,4 @@
-"""What clients and brokers say to each other, and who administers."""
+"""The messages between clients and brokers, and from administrators."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Stored(Message, frozen=True):
 
 
 class Hint(Message, frozen=True):
-    """What a client publishes is taken, but may not be what it meant. Each is said once."""
+    """A hint that an accepted event may contain a mistake. The broker sends each hint once."""
 
     text: str
 
@@ -151,7 +151,7 @@ class Have(Message, frozen=True):
 
 
 class Refused(Message, frozen=True):
-    """What was asked is not done.
+    """A refusal of a request.
 
     Attributes
     ----------
@@ -170,7 +170,7 @@ class Refused(Message, frozen=True):
 
 
 class Describe(Message, frozen=True):
-    """Who administers wants to know how a broker is."""
+    """A request of an administrator for the description of a broker."""
 
 
 class Known(NamedTuple):
@@ -187,7 +187,7 @@ class Known(NamedTuple):
 
 
 class Description(Message, frozen=True):
-    """How a broker is; for the rendezvous point, only the members of the root are told, as links.
+    """The description of a broker. The rendezvous point lists only the members of the root, as links.
 
     While none of those is linked to it, it tells of all brokers that are, too.
 
@@ -220,7 +220,7 @@ class Description(Message, frozen=True):
 
 
 class Cut(Message, frozen=True):
-    """Who administers wants a broker to talk to another one no more, or again. Answered by `Description`.
+    """An order of an administrator to stop or resume contact with another broker; answered by `Description`.
 
     Attributes
     ----------
@@ -233,6 +233,6 @@ class Cut(Message, frozen=True):
 
 
 class Switch(Message, frozen=True):
-    """Who administers wants the network to route by another strategy; for the root. Answered as `Cut`."""
+    """An order of an administrator to the root to change the strategy of the network; answered as `Cut`."""
 
     strategy: str

@@ -1,4 +1,4 @@
-"""What follows from what clients say, and how much is done for them."""
+"""The work that a client's message causes, and the limits of each client."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ UNKEPT: Final = (
     "this broker cannot keep anything now: its disk is full, or its database away, as its log says; "
     "ask again later, or another broker"
 )
-"""Why something is refused."""
+"""The reason of a refusal when the broker cannot store anything."""
 
 
 class Patience(NamedTuple):
-    """How long a broker waits for its clients, and for others on their behalf.
+    """The limits of a broker for its clients: times, counts and sizes.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ def require_short(what: str, size: int, most: int) -> None:
 
 
 class Asked(NamedTuple):
-    """What a client asks that must be kept first: then `Clients.kept` does it, or `Clients.refused` does not.
+    """A client's request to store first: `Clients.kept` then carries it out, or `Clients.refused` refuses it.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Asked(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What follows from a message or a tick.
+    """The work that a message or a tick causes.
 
     Attributes
     ----------

@@ -55,7 +55,7 @@ class _Wish:
 
     def __init__(self, want: Want, id: SubscriptionId, program: int | None) -> None:
         self.want, self.id, self.confirmed = want, id, False
-        self.program = program  # that has said so last
+        self.program = program  # the last program that asked for it
 
 
 class _Client:
@@ -63,9 +63,9 @@ class _Client:
         self.wishes: dict[str, _Wish] = {}
         self.gone_at: float | None = None  # None while it is connected
         self.ends = False  # it has said so
-        self.program: int | None = None  # the incarnation of the one that was connected last
-        self.inherits_until = inf  # what an earlier one has wanted, and this one has not said again
-        self.took_at = 0.0  # when it has last taken something, or begun to miss something
+        self.program: int | None = None  # the incarnation of the program that connected last
+        self.inherits_until = inf  # the end of subscriptions from an earlier program that are not repeated
+        self.took_at = 0.0  # the last time that it took something, or began to miss something
         self.asked = 0  # changes of what it wants that are being kept
         self.bytes = 0  # of what it wants, and asks
         self.missing_bytes = 0
@@ -97,7 +97,7 @@ class Clients:
         self._awaited: Counter[EventId] = Counter()  # by how many clients that do not have it
         self._sizes: dict[EventId, int] = {}  # of those
         self._held: dict[EventId, list[Out]] = {}  # acknowledgements
-        self._untaken: dict[EventId, set[str]] = {}  # which clients had no room
+        self._untaken: dict[EventId, set[str]] = {}  # the clients without room
 
     # -- coming and going ----------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class Clients:
         return work
 
     def has_room(self, name: str) -> bool:
-        """Whether a client may join."""
+        """Return whether a client may join."""
         return name in self._clients or len(self._clients) < self.patience.clients
 
     def joined(self, name: str, program: int, now: float) -> Work:
@@ -165,7 +165,7 @@ class Clients:
             return HasSchema(type, [], str(error))
 
     def _holds(self, name: str, id: EventId, now: float) -> tuple[Hold, ...]:
-        """What an event of a client waits for: here, and then elsewhere."""
+        """Return what an event of a client waits for: first at this broker, then elsewhere."""
         if id.origin != f"client {name}":
             return ()
         found = [
@@ -402,7 +402,7 @@ class Clients:
             work.out.extend(self._held.pop(id, ()))
 
     def stats(self) -> dict[str, Any]:
-        """How many there are, and what waits."""
+        """Return the number of clients, and of the subscriptions and events that wait."""
         return {
             "clients": sum(one.gone_at is None for one in self._clients.values()),
             "subscriptions": len(self._owners),

@@ -46,13 +46,13 @@ _envelope: Final = msgspec.msgpack.Decoder(_Envelope)
 
 
 class _Seen:
-    """Which numbers of a sender have come: the highest, and those shortly below."""
+    """The numbers of a sender that have arrived: the highest, and those shortly below."""
 
     def __init__(self) -> None:
         self._incarnation, self._highest, self._bits = -1, 0, 0
 
     def takes(self, incarnation: int, number: int) -> bool:
-        """Whether it is a new one; it is not from now on."""
+        """Record a number; return whether it is new."""
         if incarnation > self._incarnation:
             self._incarnation, self._highest, self._bits = incarnation, number, 1
             return True
@@ -198,14 +198,14 @@ class Group(asyncio.DatagramProtocol):
             found = self._datagrams.read(data)
         except (LinkError, ValueError) as error:
             self.refused += 1
-            if self._seldom.news(str(error), ""):  # whoever sends them may be many
+            if self._seldom.news(str(error), ""):  # there may be many senders
                 _log.warning("datagrams are refused, from %s among others: %s", addr[0], error)
             return
         if found is None:
             return
         try:
             self._hear(*found)
-        except (RTFilterError, ValueError) as error:  # of the message, by one who has the key
+        except (RTFilterError, ValueError) as error:  # of a message from a sender that has the key
             self.refused += 1
             _log.warning("a datagram of %s is dropped: %s", found[0], error)
 

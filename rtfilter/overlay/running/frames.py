@@ -26,7 +26,7 @@ SPARE: Final = 1000
 
 
 class LinkError(RTFilterError):
-    """Why a connection ends: what came was no frame, or no message, or nobody has the key."""
+    """A connection ends: it brought no valid frame or message, or a side has the wrong key."""
 
 
 class LostError(LinkError):

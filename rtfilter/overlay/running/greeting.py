@@ -1,4 +1,4 @@
-"""How two prove to each other that they have the key, without showing it.
+"""The greeting by which two processes prove that they have the key, without showing it.
 
 Each says who it is, with a number drawn at random; then each shows a code, computed under the key over all
 that both have said. The codes of a connection's frames are computed from the same, so none is good for
@@ -35,7 +35,7 @@ _NO_CODE: Final = bytes(32)
 
 
 class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who one is.
+    """The first message of a process: its name, role and settings.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class VersionError(LinkError):
 
 
 class Greeted(NamedTuple):
-    """Who is at the other end, and the codes of both directions."""
+    """The peer of a connection, and the codes of both directions."""
 
     peer: Hello
     sends: Seal
@@ -147,7 +147,7 @@ async def _soon() -> AsyncIterator[None]:
 
 
 def said(own: Hello, protocol: int = PROTOCOL) -> bytes:
-    """What one says first."""
+    """Return the first message of a greeting."""
     nonce = secrets.token_bytes(_NONCE)
     return msgspec.msgpack.encode(msgspec.structs.replace(own, nonce=nonce, protocol=protocol))
 
@@ -176,7 +176,7 @@ def _secret(key: Key, role: Role, caller: bytes, called: bytes) -> bytes:
 
 
 def _another_key(peer: Hello, own: Hello) -> LinkError:
-    """What both sides say then. The name is quoted: whoever says it has not proved it."""
+    """Return the error of both sides for different keys. It quotes the peer's name, which is not proved."""
     advice = "give both the same --key FILE"
     if Role.CLIENT in (peer.role, own.role):
         advice = "make that of the client from that of the network: rtfilter broker key CLIENT --of NETWORK"

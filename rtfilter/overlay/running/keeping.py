@@ -1,4 +1,4 @@
-"""What must survive a restart is kept, and what follows from it is done then; or it is refused.
+"""The storage of state that must survive a restart; dependent work runs after it, or is refused.
 
 While the disk is full, or the database is away, a process goes on with what needs not be kept. The log says
 so once, and once when it is over. What a client asks is refused meanwhile, before anything has followed from

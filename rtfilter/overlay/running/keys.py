@@ -24,7 +24,7 @@ class KeyFileError(RTFilterError, ValueError):
 
 
 class Role(StrEnum):
-    """What one is in the network."""
+    """The roles in a network that a key proves."""
 
     BROKER = "broker"
     """Also the rendezvous point, and whoever administers."""

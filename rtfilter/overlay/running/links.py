@@ -38,7 +38,7 @@ BROKERS: Final = 1000
 CALLS: Final = 100
 """Most calls at once; what others would be for is lost."""
 OWN_ERROR: Final = "an error of this broker, which its log tells"
-"""Why a connection ends after one."""
+"""The reason for the end of a connection after an error of this broker."""
 _log = logging.getLogger(__name__)
 
 
@@ -60,7 +60,7 @@ class Goodbye(Message, frozen=True):
 
 
 class Limits(NamedTuple):
-    """What a connection may cost.
+    """The limits of a connection.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class Link:
 
     @property
     def where(self) -> str:
-        """Where the other side is."""
+        """The address of the other side."""
         host, port, *_ = self._writer.get_extra_info("peername") or ("somewhere", 0)
         return f"{host}:{port}"
 
@@ -188,7 +188,7 @@ class Link:
 
 
 class Hears(Protocol):
-    """What is told of links."""
+    """The receiver of a link's events."""
 
     def linked(self, link: Link) -> None:
         """There is one."""
@@ -233,9 +233,9 @@ class Switchboard:
         self.brokers: dict[str, Link] = {}
         self.others: set[Link] = set()
         self.refused: set[str] = set()
-        self._calls: dict[str, list[Message]] = {}  # what waits for a call to be answered
+        self._calls: dict[str, list[Message]] = {}  # messages that wait for a call to be answered
         self._not_before: dict[str, float] = {}
-        self._refusing: set[str] = set()  # names of those who did not take the last connection
+        self._refusing: set[str] = set()  # names of brokers that refused the last connection
         self._tasks: set[asyncio.Task[None]] = set()
         self._strangers: dict[StreamWriter, str] = {}  # from where, the oldest first
         self._seldom = Seldom()  # in the log
@@ -344,7 +344,7 @@ class Switchboard:
             self._admit(greeted.peer)
         except LinkError as error:
             self._tell_refused(writer, error)
-            link.end(str(error), refused=True)  # which the other side cannot know by itself
+            link.end(str(error), refused=True)  # the other side cannot know it by itself
             self._start(link.run(self._hears.hear))
         else:
             self._start(self._run(link, []))
@@ -442,7 +442,7 @@ class Switchboard:
             self._refusing.discard(name)
 
     def _prefers(self, link: Link) -> bool:
-        """Whether a new link to a broker may stand.
+        """Return whether to accept a new link to a broker.
 
         Where both have called each other, both keep the call of the lower name. Who calls again has lost the
         former connection, though this side may not know yet.

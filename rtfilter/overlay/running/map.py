@@ -23,7 +23,7 @@ LEGEND: Final = (
 
 
 class Survey(NamedTuple):
-    """What brokers have told of themselves.
+    """The descriptions of brokers, by themselves.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ def _broker_line(found: Survey, known: Known) -> str:
 
 
 def _load(stats: Mapping[str, Any]) -> list[str]:
-    """What a broker has to do, in words."""
+    """Return the load of a broker, as lines of text."""
     router, clients = stats.get("router", {}), stats.get("clients", {})
     return [
         "entries: {}".format(router.get("entries", 0)),

@@ -1,4 +1,4 @@
-"""What a broker counts and measures, for Prometheus. No label grows with clients or subscriptions."""
+"""The metrics of a broker for Prometheus. No label grows with clients or subscriptions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COUNTERS: Final = {
 
 
 class Snapshot(NamedTuple):
-    """How a broker is at a scrape.
+    """The state of a broker at a scrape.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class BrokerMetrics(Collector):
         return []
 
     def collect(self) -> Iterable[Metric]:
-        """What they are now."""
+        """Yield the current metrics."""
         stats, messages, delays = self._snapshot()
         for name, (part, own, text) in GAUGES.items():
             yield GaugeMetricFamily(f"rtfilter_overlay_{name}", text, stats[part][own])

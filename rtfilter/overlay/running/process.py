@@ -1,4 +1,4 @@
-"""What a broker and the rendezvous point have in common as processes: a clock, and an end in order."""
+"""The common part of a broker and a rendezvous point as processes: a clock, and an orderly end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class Process:
-    """What both have in common.
+    """The common part of a broker and a rendezvous point.
 
     No error passes in silence, and none leaves half of something done. What is wrong with a message ends the
     connection it came by, with the reason. So does an error of the program while it takes a message, which

@@ -1,4 +1,4 @@
-"""What clients have published, and what not all have yet who want it: stored, and sent until they do."""
+"""The publications of clients that are not acknowledged yet: stored, and sent again until they are."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Pending:
 
 
 class Publications:
-    """Those of all clients of a broker.
+    """The unacknowledged publications of all clients of a broker.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class Publications:
         return Work([], [Send(client(kept.client), Refused("", UNKEPT, publish.id, later=True))])
 
     def holds(self, name: str, id: EventId, now: float) -> list[Hold]:
-        """What an event of a client waits for in the network."""
+        """Return what an event of a client waits for in the network."""
         pending = self._pending.get(id)
         if pending is None or pending.kept.client != name:
             return []

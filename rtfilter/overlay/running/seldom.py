@@ -1,4 +1,4 @@
-"""What is so again and again is said once, when it changes, and then rarely."""
+"""The repeated states of others, logged when they change and then rarely."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Seldom:
         self._said: dict[str, tuple[str, float]] = {}
 
     def news(self, of: str, what: str) -> bool:
-        """Whether something is to be said of somebody: it is then taken for said."""
+        """Return whether to log a state of `of`, and record it as logged."""
         former, at = self._said.get(of, ("", 0.0))
         now = time.monotonic()
         if former == what and now < at + AGAIN:

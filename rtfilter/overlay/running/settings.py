@@ -1,4 +1,4 @@
-"""What a broker or a rendezvous point is told: by flags of ``rtfilter broker``, or by a file."""
+"""The settings of a broker or a rendezvous point, from flags of ``rtfilter broker`` or from a file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rtfilter.overlay.running.links import Limits
 from rtfilter.overlay.strategies import strategy_of
 
 POINT: Final = "rendezvous"
-"""How the rendezvous point is called on connections; no broker may be."""
+"""The name of the rendezvous point on connections; no broker may have it."""
 DATABASE: Final = "RTFILTER_DATABASE"
 """The variable that gives the address of a database, which may have a password."""
 LONGEST: Final = 5.0
@@ -41,11 +41,11 @@ Name = Annotated[str, Meta(min_length=1, max_length=100)]
 
 
 class SettingsError(RTFilterError, ValueError):
-    """What a process is told does not do."""
+    """The settings of a process are invalid."""
 
 
 class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What both kinds of processes are told.
+    """The settings that brokers and rendezvous points have in common.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def shared(self) -> bool:
-        """Whether others may use the database, too."""
+        """True if others may use the same database."""
         return bool(os.environ.get(DATABASE))
 
     @property
@@ -102,11 +102,11 @@ class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class PointSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a rendezvous point is told."""
+    """The settings of a rendezvous point."""
 
 
 class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a broker is told.
+    """The settings of a broker.
 
     Attributes
     ----------

@@ -86,7 +86,7 @@ async def _run(
 
 
 def _store(settings: BrokerSettings | PointSettings, database: Engine, name: str) -> BrokerStore:
-    """What a process keeps. Raises `SettingsError` where its folder is that of another one."""
+    """Return the store of a process. Raises `SettingsError` if its folder belongs to another process."""
 
     def told(one: str) -> str:
         return "the rendezvous point" if one == POINT else f"broker {one}"

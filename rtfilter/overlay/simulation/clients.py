@@ -26,7 +26,7 @@ class Wish(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """What counts when a client looks for a broker; a weight of 0 does not count.
+    """The weights in a client's choice of a broker; a weight of 0 does not count.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What fails in a simulated network, and when: a schedule is a value, so it can be kept and replayed."""
+"""The faults in a simulated network: a schedule is a value, so it can be stored and replayed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rtfilter.overlay.simulation.topology import Topology
 
 
 class What(StrEnum):
-    """What happens to a broker or to clusters."""
+    """The kinds of faults of a broker or of clusters."""
 
     CRASH = "crash"
     """A broker stops; what it knew, what it had not read yet and what is under way to it is lost."""

@@ -33,11 +33,11 @@ class Machine(Protocol):
 
 
 Work = Callable[[Any, float], Iterable[Send]]
-"""What a broker is asked to do: called with its machine and the time."""
+"""The work of a broker, called with its state machine and the time."""
 
 
 class Costs(NamedTuple):
-    """How long things take, in seconds.
+    """The durations of operations, in seconds.
 
     Attributes
     --------
@@ -85,7 +85,7 @@ class Delivery(NamedTuple):
 
 
 class Parcel(NamedTuple):
-    """Who gets a message, each with the connection by which it sees the sender; and what the message goes by.
+    """The receivers of a message, each with its connection to the sender, and the line of the message.
 
     Attributes
     --------
@@ -153,7 +153,7 @@ class Network:
         self.lost: Counter[str] = Counter()
         self.deliveries: list[Delivery] = []
         self.hear: Callable[[Delivery], None] = self.deliveries.append
-        """What is done with a message to a client; it may be replaced."""
+        """The receiver of messages to clients; it may be replaced."""
         self._make = make
         self._rng = Random(seed)
         self._cut: Counter[frozenset[str]] = Counter()
@@ -169,7 +169,7 @@ class Network:
         return self.topology.brokers
 
     def _parcel(self, sender: Station, to: Any) -> Parcel:
-        """Who gets what a router sends: by its place, which it has from the topology."""
+        """Return the receivers of a router's message, by the router's place in the topology."""
         if sender.name not in self._places:
             self._places[sender.name] = self.topology.place(sender.name)
         return parcel(self._places[sender.name], to)
@@ -230,7 +230,7 @@ class Network:
         self.env.run(until)
 
     def sent(self, *kinds: str) -> int:
-        """How many messages of some kinds, or of all, brokers have sent to each other."""
+        """Return the number of messages, of some kinds or of all, that brokers have sent to each other."""
         return sum(count for (kind, *_), count in self.messages.items() if not kinds or kind in kinds)
 
     # -- how it works ----------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ class Network:
 
 
 def parcel(place: Place, to: Connection) -> Parcel:
-    """Who gets what a router at a place sends."""
+    """Return the receivers of a message that a router at a place sends."""
     if to.kind is Kind.LINK:
         receiver = place.links[to.name]
         return Parcel({receiver: link(place.cluster)}, receiver)

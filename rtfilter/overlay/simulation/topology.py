@@ -96,7 +96,7 @@ class Topology:
         return way
 
     def place(self, broker: str) -> Place:
-        """Where a broker stands while nothing fails."""
+        """Return the place of a broker while nothing fails."""
         cluster = self.cluster_of[broker]
         designated = self.members[cluster][0]
         links = {other: self.members[other][0] for other in self.neighbours[cluster]}

@@ -1,4 +1,4 @@
-"""What a strategy decides: where subscriptions and events go in the tree of clusters.
+"""The decisions of a strategy: the routes of subscriptions and events in the tree of clusters.
 
 Between clusters all brokers do the same, whatever the strategy: an event goes to each connection that has a
 matching subscription, but not back to where it came from. A strategy says who must know subscriptions, and
@@ -49,14 +49,14 @@ class Strategy:
         return ()
 
     def ascent(self, place: Place, type: str) -> str | None:
-        """Where events rise to: a linked cluster, or the own one, from where they go to all who match.
+        """Return the cluster that events rise to, linked or the own one, before they go to all matches.
 
         None: it is not known.
         """
         return None
 
     def greeting(self, place: Place, cluster: str, types: Iterable[str]) -> list[Message]:
-        """What a cluster is told when it is newly linked, or asks."""
+        """Return the messages to a cluster that is newly linked, or that asks."""
         return []
 
     def moved(self, place: Place, anew: bool) -> list[tuple[str, Message]]:

@@ -1,4 +1,4 @@
-"""What a workload is, and how its rows are drawn.
+"""The base class of workloads, and the random draw of their rows.
 
 Row k of a workload depends on the seed and on k only. So a replay may take subscriptions and events in parts
 of any size, and every run with the same seed sees the same rows.

@@ -46,7 +46,7 @@ class BitsWorkload(Workload):
 
 
 def _asked(rng: np.random.Generator, rows: int) -> tuple[BoolArray, BoolArray]:
-    """Which attributes are asked for, at least one each, and values; bool (rows, 50) both."""
+    """Draw the constrained attributes, at least one per row, and their values; bool (rows, 50) both."""
     asked = rng.random((rows, ATTRIBUTES)) < ASKED
     asked[np.arange(rows), rng.integers(ATTRIBUTES, size=rows)] = True
     return asked, rng.random((rows, ATTRIBUTES)) < 0.5

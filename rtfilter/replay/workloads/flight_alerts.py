@@ -22,7 +22,7 @@ _DELAYS = (15, 15, 20, 30, 30, 30, 45, 45, 60, 60, 60, 60, 90, 120, 120, 180, 24
 
 
 class Term(NamedTuple):
-    """One test of one attribute."""
+    """A constraint on an attribute."""
 
     attribute: str
     operator: str
@@ -91,7 +91,7 @@ def _literal(value: object) -> str:
 
 
 class _Draw:
-    """One random flight, and random numbers for the choices of its alert.
+    """A random flight, and random numbers for the choices of its alert.
 
     `others` are destinations of other random flights.
     """

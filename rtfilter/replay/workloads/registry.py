@@ -16,6 +16,7 @@ from rtfilter.replay.workloads.boxes import BOXES
 MODULES: Mapping[str, str] = {
     "bits": "rtfilter.replay.workloads.bits",
     "strings": "rtfilter.replay.workloads.strings",
+    "suffixes": "rtfilter.replay.workloads.suffixes",
     "flights": "rtfilter.replay.workloads.flights",
     "weather": "rtfilter.replay.workloads.weather",
 }

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SCHEMA = Schema({"service": str, "region": str, "host": str, "path": str, "user": str, "status": int})
 SERVICES, REGIONS, HOSTS, USERS = 300, 24, 2000, 50_000
 PARTS = (20, 30, 200, 5000)
-"""How many names there are for each part of a path."""
+"""The number of names for each part of a path."""
 STATUSES = (200, 204, 301, 400, 403, 404, 429, 500, 502, 503)
 KINDS = (0.35, 0.3, 0.15, 0.1, 0.1)
 """Shares of the rules on a service and a path; a path; a host; a user; services of a region that fail."""

@@ -35,7 +35,7 @@ SCHEMA = Schema(
 )
 """The attributes of an hour. A value that is missing in the data is missing here."""
 _POPULARITY = np.array([2, 1, 2, 4, 1, 2, 2, 4, 3, 3, 1, 3], float)
-"""How often each attribute is constrained, relative to the others: weather more often than dates."""
+"""The relative frequency of constraints on each attribute: weather more often than dates."""
 CONSTRAINED = (2, 4)
 """Smallest and largest number of attributes that a subscription constrains."""
 WIDTHS = (0.02, 0.5)

@@ -1,4 +1,4 @@
-"""Workloads of bits and of strings: the same rows however they are cut, and what they claim to be."""
+"""Workloads of bits and of text: the same rows however they are cut, and what they claim to be."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from rtfilter.replay.workloads.base import BLOCK
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bits", "strings"])
+@pytest.mark.parametrize("name", ["bits", "strings", "suffixes"])
 def test_rows_do_not_depend_on_how_the_sequence_is_cut(name):
     made = workload(name, seed=3)
     start, count = BLOCK - 2, 5
@@ -21,7 +21,9 @@ def test_rows_do_not_depend_on_how_the_sequence_is_cut(name):
     assert len(made.subscriptions(7, 0)) == len(made.events(7, 0)) == 0
 
 
-@pytest.mark.parametrize(("name", "least", "most"), [("bits", 0.5, 10), ("strings", 5, 200)])
+@pytest.mark.parametrize(
+    ("name", "least", "most"), [("bits", 0.5, 10), ("strings", 5, 200), ("suffixes", 0.1, 5)]
+)
 @pytest.mark.slow
 def test_subscriptions_are_read_and_matched(name, least, most):
     made = workload(name)
