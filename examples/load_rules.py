@@ -19,7 +19,7 @@ SCHEMA = Schema({"symbol": str, "price": float, "size": int, "halted": bool})
 def from_database(rules, dsn, bad):
     """Add all rules of a table; a cursor with a name fetches them slice by slice."""
     with psycopg.connect(dsn) as database, database.cursor("rules") as cursor:
-        cursor.execute("SELECT id, condition AS rule, owner AS metadata FROM rules ORDER BY id")
+        cursor.execute('SELECT id, condition AS "where", owner AS metadata FROM rules ORDER BY id')
         return rules.subscribe_many(cursor, on_error=bad.append)
 
 

@@ -375,9 +375,9 @@ class EventFilter:
         low : sequence of str, mapping or Predicate
             Without `high`: n predicates. Those that differ in constants only are read together.
         low : DataFrame, Arrow table, stream of record batches, or cursor
-            Without `high`: a table with the columns ``rule`` and, if there are any, ``id``, ``ttl`` (seconds)
-            or ``expires`` (a moment), and ``metadata`` (an object, or text in JSON); others are ignored. Of a
-            cursor of a database all rows are fetched that it still has.
+            Without `high`: a table with the columns ``where`` and, if there are any, ``id``, ``ttl``
+            (seconds) or ``expires`` (a moment), and ``metadata`` (an object, or text in JSON); others are
+            ignored. Of a cursor of a database all rows are fetched that it still has.
         ids : array_like of int, str or uuid.UUID (n,), optional
         ttl : float, timedelta or list of them (n,), optional
             As of `subscribe`: one for all, or one for each, where None is none.

@@ -1,6 +1,6 @@
-"""Rules in tables: data frames, Arrow tables and streams of batches, cursors of databases.
+"""Subscriptions in tables: data frames, Arrow tables and streams of batches, cursors of databases.
 
-Columns go by their names: ``rule``, and if there are any ``id``, ``ttl`` or ``expires``, and ``metadata``.
+Columns go by their names: ``where``, and if there are any ``id``, ``ttl`` or ``expires``, and ``metadata``.
 Others are ignored. `rtfilter.events.foreign` reads events and bounds from the same frames.
 """
 
@@ -16,7 +16,7 @@ from rtfilter.text import listed, shown
 
 FETCHED: Final = 10_000
 """Rows that are asked of a cursor at once."""
-COLUMNS: Final = ("rule", "id", "ttl", "expires", "metadata")
+COLUMNS: Final = ("where", "id", "ttl", "expires", "metadata")
 _TEXTS: Final = ("where", "rule", "pattern")
 """Names of a column of predicates, as files have them."""
 _MAY_HAVE: Final = ", and may have 'id', 'ttl' or 'expires', and 'metadata'"
@@ -41,19 +41,18 @@ def read_rules(given: object) -> Rules | None:
     Raises
     ------
     PredicateError
-        There is no column ``rule``, or two have one name or say the same.
+        There is no column ``where``, or two have one name or say the same.
     """
     columns = _columns(given)
     if columns is None:
         return None
-    if "rule" not in columns:
+    if "where" not in columns:
         names = listed([str(name) for name in columns])
-        rename = "; rename 'where' to 'rule'" if "where" in columns else ""
-        raise PredicateError(f"a table of rules needs a column 'rule'{_MAY_HAVE}; it has {names}{rename}")
+        raise PredicateError(f"a table of subscriptions needs a column 'where'{_MAY_HAVE}; it has {names}")
     if "ttl" in columns and "expires" in columns:
-        raise PredicateError("a table of rules has a column 'ttl' or a column 'expires'; keep one")
+        raise PredicateError("a table of subscriptions has a column 'ttl' or a column 'expires'; keep one")
     ids, ttl, expires, metadata = (columns.get(name) for name in COLUMNS[1:])
-    return Rules(columns["rule"], ids, ttl, expires, metadata, is_table=True)
+    return Rules(columns["where"], ids, ttl, expires, metadata, is_table=True)
 
 
 def _columns(given: Any) -> dict[str, list[Any]] | None:
@@ -65,7 +64,7 @@ def _columns(given: Any) -> dict[str, list[Any]] | None:
     kinds = families(given)
     if ("pandas", "DataFrame") in kinds:
         _refuse_same(list(given.columns))
-        if "rule" not in given.columns:
+        if "where" not in given.columns:
             return {str(name): [] for name in given.columns}
         return {name: _without_missing(given[name]) for name in COLUMNS if name in given.columns}
     if ("pyarrow", "RecordBatchReader") in kinds:
@@ -94,7 +93,7 @@ def _of_cursor(cursor: Any) -> dict[str, list[Any]]:
     lower = [name.lower() for name in names]  # some databases tell names in capitals
     _refuse_same(lower)
     places = {name: lower.index(name) for name in COLUMNS if name in lower}
-    if "rule" not in places:
+    if "where" not in places:
         return {name: [] for name in names}
     columns: dict[str, list[Any]] = {name: [] for name in places}
     while rows := cursor.fetchmany(FETCHED):
@@ -107,7 +106,7 @@ def _of_cursor(cursor: Any) -> dict[str, list[Any]]:
 def _refuse_same(names: list[Any]) -> None:
     for name in COLUMNS:
         if names.count(name) > 1:
-            raise PredicateError(f"a table of rules has two columns {name!r}; rename one, or leave it out")
+            raise PredicateError(f"a table has two columns {name!r}; rename one, or leave it out")
 
 
 def no_list(given: object) -> TypeError:
@@ -142,7 +141,7 @@ def refuse_rows(given: object, attributes: Container[str]) -> None:
     first = given[0] if isinstance(given, list | tuple) and given else None
     if not isinstance(first, Mapping):
         return
-    named = [name for name in (*_TEXTS, *COLUMNS) if name in first and name not in attributes]
+    named = [name for name in dict.fromkeys((*_TEXTS, *COLUMNS)) if name in first and name not in attributes]
     if all(isinstance(first[name], list | tuple | Mapping) for name in named):
         return
     raise TypeError(

@@ -83,7 +83,7 @@ def test_a_load_is_as_if_each_was_added_alone(rows):
 
 
 def test_raise_tells_the_first_and_how_many_there_are(rules):
-    frame = pd.DataFrame({"rule": ["price > 1", "prise > 1", "price >"], "id": [1, 2, 3]})
+    frame = pd.DataFrame({"where": ["price > 1", "prise > 1", "price >"], "id": [1, 2, 3]})
     with pytest.raises(PredicateError, match="row 1, unknown attribute 'prise'") as error:
         rules.subscribe_many(frame)
     assert error.value.__notes__ == ['2 rows cannot be used; on_error="skip" takes the others']
@@ -138,7 +138,7 @@ def test_on_error_is_understood(rules):
 
 ROWS = {
     "id": ["a", "b", "c"],
-    "rule": ["price > 1", "symbol = 'A'", "prise > 1"],
+    "where": ["price > 1", "symbol = 'A'", "prise > 1"],
     "ttl": [5.0, None, 7.0],
     "metadata": [{"owner": "ann"}, None, None],
     "note": [1, 2, 3],
@@ -153,9 +153,9 @@ def database(rows):
     texts = [None if one is None else json.dumps(one) for one in rows["metadata"]]
     connection.executemany(
         "INSERT INTO rules VALUES (?, ?, ?, ?, ?)",
-        list(zip(rows["id"], rows["rule"], rows["ttl"], texts, rows["note"], strict=True)),
+        list(zip(rows["id"], rows["where"], rows["ttl"], texts, rows["note"], strict=True)),
     )
-    return connection.execute('SELECT note, rule AS "RULE", id, metadata, ttl FROM rules ORDER BY id')
+    return connection.execute('SELECT note, rule AS "WHERE", id, metadata, ttl FROM rules ORDER BY id')
 
 
 class Named:
@@ -195,7 +195,9 @@ def test_rules_come_from_tables(kind, rules):
 @pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
 def test_rules_expire_at_moments(kind, rules):
     moments = [datetime.fromtimestamp(2000, UTC), None]
-    rules.subscribe_many(TABLES[kind]({"rule": ["price > 1", "price > 2"], "expires": moments, "id": [1, 2]}))
+    rules.subscribe_many(
+        TABLES[kind]({"where": ["price > 1", "price > 2"], "expires": moments, "id": [1, 2]})
+    )
     assert (rules[1].expires, rules[2].expires) == (2000.0, None)
 
 
@@ -203,7 +205,7 @@ def test_moments_may_be_text_or_seconds_and_past_ones_are_gone(rules):
     cells = ["1970-01-01T00:20:00Z", 1300, 3.0, "soon", True]
     bad = []
     rules.subscribe_many(
-        pd.DataFrame({"rule": ["price > 1"] * 5, "expires": pd.Series(cells, dtype=object)}),
+        pd.DataFrame({"where": ["price > 1"] * 5, "expires": pd.Series(cells, dtype=object)}),
         on_error=bad.append,
     )
     assert [one.row for one in bad] == [3, 4]
@@ -213,28 +215,28 @@ def test_moments_may_be_text_or_seconds_and_past_ones_are_gone(rules):
 
 def test_ids_of_databases_are_of_their_types(rules):
     ids = [UUID(int=1), UUID(int=2)]
-    found = rules.subscribe_many(Named({"rule": ["price > 1"] * 2, "id": ids, "ttl": [timedelta(1), None]}))
+    found = rules.subscribe_many(Named({"where": ["price > 1"] * 2, "id": ids, "ttl": [timedelta(1), None]}))
     assert found.tolist() == ids
-    assert EventFilter(SCHEMA).subscribe_many(pd.DataFrame({"rule": ["price > 1"], "id": [7]})).tolist() == [
+    assert EventFilter(SCHEMA).subscribe_many(pd.DataFrame({"where": ["price > 1"], "id": [7]})).tolist() == [
         7
     ]
 
 
 def test_patterns_may_be_in_a_column_of_json(rules):
-    rules.subscribe_many(Named({"rule": [{"symbol": ["A"]}], "id": [4]}))
+    rules.subscribe_many(Named({"where": [{"symbol": ["A"]}], "id": [4]}))
     assert rules.match({"symbol": "A"}).tolist() == [4]
 
 
 @cases(
     ("table", "says"),
     [
-        (pd.DataFrame({"id": [1], "where": [""]}), "it has id, where; rename 'where' to 'rule'"),
+        (pd.DataFrame({"id": [1], "rule": [""]}), "a column 'where', and may have .*; it has id, rule"),
         (sqlite3.connect(":memory:").execute("SELECT 1 id, '' name"), "it has id, name$"),
-        (pa.table({"rule": ["TRUE"], "ttl": [1], "expires": [1]}), "keep one"),
+        (pa.table({"where": ["TRUE"], "ttl": [1], "expires": [1]}), "keep one"),
         (sqlite3.connect(":memory:").cursor(), "execute a SELECT"),
         (sqlite3.connect(":memory:").execute("SELECT 'TRUE' rule, 1 id, 2 ID"), "two columns 'id'"),
-        (pd.DataFrame([["TRUE", "FALSE"]], columns=["rule", "rule"]), "two columns 'rule'"),
-        (pa.table([["TRUE"], [1], [2]], ["rule", "id", "id"]), "two columns 'id'"),
+        (pd.DataFrame([["TRUE", "FALSE"]], columns=["where", "where"]), "two columns 'where'"),
+        (pa.table([["TRUE"], [1], [2]], ["where", "id", "id"]), "two columns 'id'"),
     ],
 )
 def test_tables_that_are_none(table, says, rules):
@@ -244,8 +246,8 @@ def test_tables_that_are_none(table, says, rules):
 
 def test_what_a_table_tells_is_not_told_twice(rules):
     with pytest.raises(TypeError, match="leave out ids="):
-        rules.subscribe_many(pa.table({"rule": ["TRUE"], "id": [1]}), ids=[2])
-    assert rules.subscribe_many(pa.table({"rule": ["TRUE"]}), ids=[2]).tolist() == [2]
+        rules.subscribe_many(pa.table({"where": ["TRUE"], "id": [1]}), ids=[2])
+    assert rules.subscribe_many(pa.table({"where": ["TRUE"]}), ids=[2]).tolist() == [2]
 
 
 def test_arrays_of_text_are_lists_of_rules(rules):
@@ -255,14 +257,14 @@ def test_arrays_of_text_are_lists_of_rules(rules):
 def test_metadata_that_is_no_json_is_named():
     bad = []
     rules = EventFilter(SCHEMA)
-    table = pd.DataFrame({"rule": ["price < 3", "price < 4"], "metadata": ['{"a": 1}', "{bad"]})
+    table = pd.DataFrame({"where": ["price < 3", "price < 4"], "metadata": ['{"a": 1}', "{bad"]})
     assert rules.subscribe_many(table, on_error=bad.append).tolist() == [0]
     assert bad[0].reason.startswith("metadata as text must be JSON, and '{bad' is none: ")
 
 
 @pytest.mark.parametrize("metadata", ["{bad", "[" * 100_000, b"\xff", '["a list"]'], ids=range(4))
 def test_metadata_of_tables_that_are_no_json_say_so(metadata, rules):
-    table = pd.DataFrame({"rule": ["price > 1", "price > 2"], "metadata": [metadata, '{"a": 1}']})
+    table = pd.DataFrame({"where": ["price > 1", "price > 2"], "metadata": [metadata, '{"a": 1}']})
     with pytest.raises((TypeError, ValueError), match=r"^row 0, metadata "):
         rules.subscribe_many(table)
     bad = []
@@ -311,7 +313,7 @@ RECORDS = [{"id": "a", "where": "price > 1"}, {"id": "b", "where": "price > 2"}]
     ("given", "says"),
     [
         (RECORDS, r'the columns id, where; .*\[row\["where"\] for row in rows\], ids=\[row\["id"\]'),
-        ([{"rule": "TRUE"}], r'\(\[row\["rule"\] for row in rows\]\)'),
+        ([{"where": "TRUE"}], r'\(\[row\["where"\] for row in rows\]\)'),
         ([{"id": 8, "pattern": {"symbol": ["A"]}}], r'\[row\["pattern"\] for row in rows\], ids='),
         ([{"id": 8, "condition": "TRUE"}], r"\[row\[\.\.\.\] for row in rows\], ids="),
         (csv.DictReader(io.StringIO("id,where\na,TRUE\n")), r'rows = list\(\.\.\.\), pass .*"where"'),
@@ -343,7 +345,7 @@ def test_what_is_no_list_of_rules_says_so(given, on_error, rules):
 
 def test_floats_as_ids_tell_how_to_make_integers(rules):
     bad = []
-    table = pd.DataFrame({"rule": ["price > 1", "price > 2"], "id": [1, None]})  # pandas makes floats of it
+    table = pd.DataFrame({"where": ["price > 1", "price > 2"], "id": [1, None]})  # pandas makes floats of it
     rules.subscribe_many(table, on_error=bad.append)
     assert [one.reason for one in bad] == [
         "an id is an integer, text or a UUID, not 1.0; int(id) makes one",
