@@ -27,7 +27,7 @@ is better they settle, and compare again when the index has changed, or the resp
 
 :func:`make_controller` makes one by its name, with options, as JSON has them.
 
-:class:`MatcherChooser` is told of batches, too, and chooses the matcher of a filter.
+:class:`MatcherChooser` gets reports of batches, too, and chooses the matcher of a filter.
 
 The package uses no clock, no files and no locks, and random numbers of a seed only. A controller can write
 its inputs and decisions to a log, and :func:`replay` checks a log with a new controller.

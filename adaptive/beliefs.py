@@ -1,4 +1,4 @@
-"""What is believed of the cost of each plan, and which batch would teach most.
+"""Estimates of the cost of each plan, and the choice of the batch that teaches most.
 
 The logarithms of the costs are Gaussian, with a mean and a covariance (a Kalman filter). Their covariance has
 three parts: what all plans have in common (the machine, the events, the size of the index), of which nothing
@@ -100,7 +100,7 @@ class Beliefs:
         return _differences(self.covariance, best)
 
     def lessons(self, best: int, variance: float) -> Floats:
-        """What a batch of each plan would teach: its knowledge gradient.
+        """Return the knowledge gradient of each plan: how much a batch of it would teach.
 
         A batch of the best plan teaches as much as it tells of the plan that may be better most.
         """

@@ -156,7 +156,7 @@ class CostController(Recorder):
         }
 
     def _learn(self, ticket: Ticket, report: Report) -> bool:
-        """Whether a report is of a batch that has not reported yet, and not of another controller."""
+        """Take a report; return True if its batch is of this controller and had not reported yet."""
         known = self._take(ticket)
         if known is None:
             return False

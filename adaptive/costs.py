@@ -1,4 +1,4 @@
-"""What a batch costs under a plan: a model with a few numbers, fitted as batches end.
+"""A model of the cost of a batch under a plan: a few numbers, fitted as batches end.
 
 The work of a batch has three parts:
 

@@ -13,7 +13,7 @@ PATIENCE = 8.0
 
 
 def summed(total: float, deviation: float, allowance: float, most: float = math.inf) -> float:
-    """One side of the test: the sum with a deviation less its allowance, which adds `most` at most."""
+    """Add a deviation, less its allowance and at most `most`, to the sum of one side of the test."""
     return max(0.0, total + min(deviation - allowance, most))
 
 

@@ -1,4 +1,4 @@
-"""What is known for the batches of one class of sizes, on indexes of one height, and what to run next."""
+"""The knowledge of batches of one size class, on indexes of one height, and the choice of the next plan."""
 
 import math
 import statistics
@@ -35,7 +35,7 @@ moved."""
 PACKED_LEVEL = 4.0
 """Variance of what all plans have in common when the index has been built anew."""
 HOPELESS = 10.0
-"""What is added to the logarithm of the cost of a plan by which the last batch finished nothing."""
+"""Addition to the logarithm of the cost of a plan by which the last batch finished nothing."""
 REVIEW, FAR = 256, math.log(4)
 """After so many batches without a try, the plan that is least sure is tried, unless it is expected to take
 more than four times as long: no response tells that a plan has become better that does not run."""
@@ -206,7 +206,7 @@ class Learner:
 
 
 class Growth:
-    """How much faster or slower responses grow with the size of a batch than the model says.
+    """The difference between the growth of responses with the size of a batch and that of the model.
 
     It is the slope of a line through the batches of one plan between two decisions, and not of all: those
     of other times and plans differ by more than their size.

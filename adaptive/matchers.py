@@ -1,11 +1,11 @@
-"""Which matcher finds the subscriptions of a filter: decided by trials beside the one in use.
+"""The choice of the matcher of a filter, decided by trials beside the matcher in use.
 
-Like a controller it only decides. It is told of batches and changes, asks for trials, is told what they
-gave, and says when to move. It knows no clock: time is what batches took.
+Like a controller it only decides. It gets reports of batches and changes, asks for trials, gets their
+results, and says when to move. It knows no clock: time is what batches took.
 
 **A round** tries each candidate beside the matcher in use, on the same recent batches, in turns. A candidate
-is built of a sample of the subscriptions first, then of larger ones, and of all of them last: who loses
-by more than it may still catch up is never built in full. Only a trial of all can move.
+is built of a sample of the subscriptions first, then of larger ones, and of all of them last: one that
+loses by more than it may still catch up is never built in full. Only a trial of all can move.
 
 **A move** needs a gain: the candidate takes 5 % less time, and certainly (2.3 standard errors) less, over the
 batches as they come, streamed ones by the mean response of their events. And what it saves, if the future
@@ -34,7 +34,7 @@ from rtfilter.adaptive.sizes import powers_of_two
 SAMPLE, STEP = 1024, 8
 """Subscriptions of the first sample, and how many times as many the next one has."""
 CATCH_UP = 3.0
-"""How many times as fast a candidate may become, beside the matcher in use, from one sample to the next."""
+"""Factor by which a candidate may gain on the matcher in use, from one sample to the next."""
 GAIN, MOST_GAIN = 0.05, 0.4
 """The share of the time that a candidate must save at least; at most, after it was left again and again."""
 SURE = 2.3
@@ -46,7 +46,7 @@ FIRST_COST = 0.02
 TRIES = 3
 """Trials of all with one candidate, as long as it may be faster but is not certain to be."""
 PASSES = 4
-"""How often a trial matches its batches by both matchers, at least."""
+"""Times that a trial matches its batches by both matchers, at least."""
 AGAIN = 4.0
 """After a round that moved nothing, the next one comes when so many times as much has been matched in all."""
 GROWN = 1.5
@@ -69,7 +69,7 @@ _Class = tuple[int, bool]
 
 
 class Content(NamedTuple):
-    """What the subscriptions of a filter are like.
+    """The properties of a filter's subscriptions that the choice depends on.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Try(NamedTuple):
     matcher: str
     of: int
     most_bytes: int | None
-    """Where it takes more memory than that, give it up; None for no limit."""
+    """Memory above which the trial is given up; None for no limit."""
 
 
 class Move(NamedTuple):
@@ -133,7 +133,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Trial:
-    """What a trial gave.
+    """The result of a trial.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ class Ratio(NamedTuple):
 
 @dataclass
 class _Round:
-    """One candidate after the other."""
+    """A round of trials, of each candidate after the other."""
 
     why: str
     left: list[str]
@@ -218,7 +218,7 @@ class MatcherChooser(Recorder):
         Most memory of a candidate, as a multiple of that of the matcher in use; above 0. None: any. 64 MiB
         are always allowed.
     log : callable, optional
-        Takes what it is told, and what it decides, as JSON-able dicts; see `replay_matchers`.
+        Takes the reports and the decisions, as JSON-able dicts; see `replay_matchers`.
 
     Raises
     ------
@@ -264,10 +264,10 @@ class MatcherChooser(Recorder):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What makes another one like it, JSON-able."""
+        """Arguments that make another chooser like this one, JSON-able."""
         return {"candidates": list(self.candidates), "share": self.share, "memory": self.memory}
 
-    # -- what it is told -----------------------------------------------------------------------------------
+    # -- reports ---------------------------------------------------------------------------------------------
 
     def begin(self, matcher: str) -> None:
         """Begin with another matcher than the first candidate: that of a snapshot."""
@@ -300,7 +300,7 @@ class MatcherChooser(Recorder):
         self._record("update", count=number)
 
     def tried(self, trial: Trial) -> None:
-        """Take what a trial gave."""
+        """Take the result of a trial."""
         self._tested += trial.seconds
         self._trials += 1
         if self._round is not None and self._round.left[:1] == [trial.matcher]:
@@ -308,14 +308,14 @@ class MatcherChooser(Recorder):
         self._record("trial", **trial.fields())
 
     def failed(self, matcher: str, why: str, seconds: float = 0.0) -> None:
-        """A candidate could not be built, or not be moved to: not with so many subscriptions as there are."""
+        """Note that a candidate could not be built, or not be used, with so many subscriptions."""
         self._tested += seconds
         if self._round is not None and self._round.left[:1] == [matcher]:
             self._drop(self._round, why, bar=True)
         self._record("failed", matcher=matcher, why=why, seconds=seconds)
 
     def moved(self, matcher: str, seconds: float = 0.0) -> None:
-        """It was moved to a matcher, as said."""
+        """Note that the filter has moved to a matcher."""
         self._tested += seconds
         before = self.matcher
         verdict = self._verdicts.pop(matcher, {})
@@ -329,17 +329,17 @@ class MatcherChooser(Recorder):
             self._next(self._round)
         self._record("moved", matcher=matcher, seconds=seconds)
 
-    # -- what it says --------------------------------------------------------------------------------------
+    # -- decisions -------------------------------------------------------------------------------------------
 
     def step(self, content: Content) -> Try | Move | None:
-        """What is to be done now; when it is done and told, ask again. None: nothing."""
+        """Return the next thing to do, None for nothing. Report it when it is done, then ask again."""
         answer = self._step(content)
         asked = {} if answer is None else answer._asdict()
         self._record("step", **content._asdict(), what=type(answer).__name__, asked=asked)
         return answer
 
     def _due(self) -> str | None:
-        """Why something has to be done, if it has to."""
+        """Return the reason why something has to be done, or None."""
         if self._round is not None and self._round.ready is not None:
             return self._round.why
         cost = FIRST_COST if self._round is None else self._round.cost
@@ -472,7 +472,7 @@ class MatcherChooser(Recorder):
         return math.log(CATCH_UP) * math.log(max(self._count / of, 1.0), STEP)
 
     def _refused(self, trial: Trial, ratio: Ratio) -> str:
-        """Why a candidate that was tried with all is not moved to; empty if it is."""
+        """Return the reason not to move to a candidate that was tried with all, or an empty text."""
         if not trial.gradual and trial.build > LONG and self._changes >= 1:
             return f", but changes come, for which it is built anew ({trial.build:.3f} s)"
         if self._too_slow_to_change:
@@ -492,7 +492,7 @@ class MatcherChooser(Recorder):
         return float(min(GAIN * 2 ** self._left_at.get(trial.matcher, 0), MOST_GAIN))
 
     def _open_question(self, trial: Trial, ratio: Ratio) -> bool:
-        """Whether a candidate that was refused for its ratio may yet be as good as it has to be."""
+        """Return whether a candidate that was refused for its ratio may yet turn out good enough."""
         sure = ratio.log <= math.log(1 - self._gain(trial)) and ratio.log + SURE * ratio.error <= 0
         return not sure and ratio.log - SURE * ratio.error <= math.log(1 - self._gain(trial))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 Entry = dict[str, Any]
-"""One line of a controller's log, as JSON-able data."""
+"""A line of a controller's log, as JSON-able data."""
 
 Sink = Callable[[Entry], None]
 """Takes the lines of a log, one a call; for example ``list.append``."""
@@ -15,7 +15,7 @@ Sink = Callable[[Entry], None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to run one batch.
+    """The level and group size of a batch.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of a batch.
+    """The result of a batch.
 
     Times are in any unit, but always in the same one. They are the time of the batch only, without that of
     its consumer.

@@ -1,4 +1,4 @@
-"""What controllers share: the log of their inputs, and checks of what they are given."""
+"""The parts that controllers share: the log of their inputs, and the checks of their arguments."""
 
 import operator
 from dataclasses import fields

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from rtfilter.predicates.model import Predicate
     from rtfilter.reading import infer_schema, read_events
     from rtfilter.results import Matches, Related
-    from rtfilter.subscriptions.loading import BadRule
+    from rtfilter.subscriptions.loading import BadSubscription
     from rtfilter.subscriptions.subscription import Subscription
 else:
     _PLACES = {
         "AsyncFilter": "asynchronous.filter",
         "Attribute": "events.schema",
-        "BadRule": "subscriptions.loading",
+        "BadSubscription": "subscriptions.loading",
         "Completion": "matching.stream",
         "Cost": "predicates.cost",
         "EventFilter": "filter",
@@ -71,7 +71,7 @@ __version__ = "0.2.0"
 __all__ = [
     "AsyncFilter",
     "Attribute",
-    "BadRule",
+    "BadSubscription",
     "Completion",
     "Cost",
     "EventError",

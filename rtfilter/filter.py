@@ -386,8 +386,8 @@ class EventFilter:
         on_error : "raise", "skip" or callable
             What to do with a rule that cannot be used, because of its predicate, id, time to live or
             metadata: raise an error for the first and add nothing; leave it out, and say in the log how many
-            there are; or call this with a `BadRule` for each, such as ``bad.append``, before all others are
-            added. What it raises is raised, and nothing is added. For predicates only.
+            there are; or call this with a `BadSubscription` for each, such as ``bad.append``, before all
+            others are added. What it raises is raised, and nothing is added. For predicates only.
 
         Returns
         -------

@@ -24,7 +24,7 @@ from rtfilter.adaptive.sizes import GROUPS, SizeClass, as_smallest, ladder, powe
 
 
 class _Climber(Recorder, Generic[P]):
-    """One :class:`~rtfilter.adaptive.papers.heights.Heights` per class of batch sizes.
+    """A :class:`~rtfilter.adaptive.papers.heights.Heights` for each class of batch sizes.
 
     Subclasses define what a position is, and the plan that belongs to it.
     """

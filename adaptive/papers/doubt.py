@@ -1,4 +1,4 @@
-"""What ends a settled phase: updates of the index, an index that was built anew, and drift of the response.
+"""The ends of a settled phase: updates of the index, a new build of it, and drift of the response.
 
 **Updates.** A new search begins after `threshold` updates, as in the paper (Wang et al.). A small index would
 never see so many. So a `share` of its boxes is enough, too.
@@ -40,7 +40,7 @@ LIMIT = 8
 """Cumulative sum that is an alarm, in units of the scatter."""
 
 STEP = 2
-"""What one batch adds to the cumulative sum at most, in units of the scatter."""
+"""Addition of one batch to the cumulative sum, at most, in units of the scatter."""
 
 WIDEST = 8
 """Factor of the limit after alarms that were no use, at most."""
@@ -131,7 +131,7 @@ class Doubt(Generic[P]):
         return self._rule.enough(self.updates, self._boxes)
 
     def rebuilt(self, packed: int) -> bool:
-        """Whether the index was built anew since the last call, if this counts."""
+        """Return whether the index was built anew since the last call, if this counts."""
         before, self._packed = self._packed, packed
         return self._rule.share is not None and packed != before
 

@@ -20,7 +20,7 @@ KEPT = 8
 
 
 class Heights(Generic[P]):
-    """One :class:`~rtfilter.adaptive.papers.probing.Probing` per height, begun when the height is first seen.
+    """A :class:`~rtfilter.adaptive.papers.probing.Probing` per height, begun when the height is first seen.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""One loop of comparisons: a position and its neighbours, sampled in rounds.
+"""A loop of comparisons: a position and its neighbours, sampled in rounds.
 
 **Rounds.** In a round each position is handed out once. Rounds follow each other until the loop ends, also
 while samples are waited for. So no position gets more than its share of the batches, whatever becomes of
@@ -25,7 +25,7 @@ from rtfilter.adaptive.papers.stopping import EarlyStop
 
 
 class Verdict(NamedTuple):
-    """How a loop ended.
+    """The result of a loop.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Loop(Generic[P]):
                 return position
 
     def verdict(self) -> Verdict | None:
-        """How it ends with the samples that there are; None if it goes on."""
+        """Return the result of the loop with the samples so far, or None if it goes on."""
         fewest = min([self.tallies[p].count for p in self._sampled])
         if fewest >= self._rule.rounds:
             return self._verdict(self._better(), early=False)

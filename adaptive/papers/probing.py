@@ -71,7 +71,7 @@ class Decision(NamedTuple, Generic[P]):
 
 @dataclass(slots=True)
 class Counts:
-    """What all machines of a class count together; `episodes` and `serials` also number what is counted."""
+    """The counts of all machines of a class; `episodes` and `serials` also number episodes and samples."""
 
     episodes: int = 0
     serials: int = 0
@@ -136,7 +136,7 @@ class Probing(Generic[P]):
 
     @property
     def alone(self) -> bool:
-        """Whether there is nothing to compare the position with."""
+        """True if there is nothing to compare the position with."""
         return not self._space.neighbours(self.position, self._shape.height)
 
     def ask(self, shape: Shape) -> tuple[P, int, int]:

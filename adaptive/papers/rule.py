@@ -9,7 +9,7 @@ from rtfilter.adaptive.papers.stopping import EarlyStop
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """When a search begins, how many samples it takes, and when it ends.
+    """The conditions under which a search begins and ends, and the number of its samples.
 
     With ``share=None``, ``drift=False`` and ``seed=None`` it is that of the paper (Wang et al.).
 
@@ -61,11 +61,11 @@ class Rule:
             object.__setattr__(self, "seed", operator.index(self.seed))
 
     def content(self, own: float, other: float) -> bool:
-        """Whether a position with mean `own` need not be left for a neighbour with mean `other`."""
+        """Return whether a position with mean `own` may stay beside a neighbour with mean `other`."""
         return own < other if self.tolerance is None else own <= other * (1 + self.tolerance)
 
     def enough(self, updates: int, boxes: int) -> bool:
-        """Whether so many updates of an index that had so many boxes (0 if unknown) begin a new episode."""
+        """Return whether so many updates begin a new episode; `boxes` is 0 if it is unknown."""
         if updates >= self.threshold:
             return True
         return self.share is not None and boxes > 0 and updates >= self.share * boxes

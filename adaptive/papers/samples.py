@@ -1,4 +1,4 @@
-"""What is known of a position: response times, lower bounds of some, and samples that were lost."""
+"""The samples of a position: response times, lower bounds of some, and the number of lost samples."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field

@@ -59,6 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--tcp-port", type=port, metavar="PORT", help="of sessions over TCP (default: none)")
     add("--certificate", metavar="FILE", help="for TLS, as PEM")
     add("--certificate-key", metavar="FILE", help="the key of the certificate, as PEM")
+    add(
+        "--trusted-proxies",
+        metavar="ADDRESSES",
+        help="and networks, with commas: proxies whose header X-Forwarded-For is believed (default: none)",
+    )
     kept = parser.add_argument_group("what is kept")
     add = kept.add_argument
     add(

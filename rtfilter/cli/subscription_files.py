@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rtfilter.definition import Definition
     from rtfilter.events.schema import Schema
     from rtfilter.filter import EventFilter
-    from rtfilter.subscriptions.loading import BadRule
+    from rtfilter.subscriptions.loading import BadSubscription
 
 
 class Condition(NamedTuple):
@@ -206,7 +206,7 @@ def _subscribe_conditions(
         else:
             usable.append((id, condition))
 
-    def refuse(bad: BadRule) -> None:
+    def refuse(bad: BadSubscription) -> None:
         rows.refuse(usable[bad.row][1].at, str(bad.error).removeprefix(f"row {bad.row}, "))
 
     sources = [condition.source for _, condition in usable]

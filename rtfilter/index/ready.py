@@ -1,7 +1,7 @@
 """Load the search code, or compile it, before a search needs it. Importing this imports no compiler.
 
 numba loads a kernel when the kernel is first called, and compiles it where no cache has it. `load` does this
-for all kernels of a filter at once. `load_aside` does it beside other threads, which must not wait.
+for all kernels of a filter at once. `load_in_background` does it beside other threads, which must not wait.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _fork_between_kernels() -> None:
         os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
-def load_aside() -> None:
+def load_in_background() -> None:
     """Load the search code in a background thread while other threads work.
 
     Another process of low priority compiles what no cache has. If there can be none, or if a thread waits in

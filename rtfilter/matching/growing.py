@@ -104,7 +104,7 @@ class Growing:
 def _move(of: ref[Growing]) -> None:
     """Load the kernels, then let a filter move, if it is still in use."""
     try:
-        ready.load_aside()
+        ready.load_in_background()
         growing = of()
         if growing is not None:
             growing.move()

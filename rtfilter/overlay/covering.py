@@ -11,22 +11,22 @@ from rtfilter.overlay.sending import Message
 from rtfilter.predicates.model import Predicate
 
 
-class Told:
-    """Tells a neighbour every subscription."""
+class SubscriptionForwarding:
+    """Forwards every subscription to a neighbour."""
 
     def __init__(self) -> None:
         self._sent: dict[SubscriptionId, Subscription] = {}
         self._confirmed: set[SubscriptionId] = set()
 
     def add(self, subscription: Subscription) -> list[Message]:
-        """The neighbour must know a subscription: return what it is told. A known one changes nothing."""
+        """Add a subscription; return the messages for the neighbour, none if it knows the subscription."""
         if subscription.id in self._sent:
             return []
         self._sent[subscription.id] = subscription
         return [Subscribe(subscription)]
 
     def remove(self, id: SubscriptionId) -> list[Message]:
-        """It must not know it any longer."""
+        """Remove a subscription; return the messages for the neighbour."""
         self._confirmed.discard(id)
         return [] if self._sent.pop(id, None) is None else [Unsubscribe(id)]
 
@@ -35,7 +35,7 @@ class Told:
         return self._sent.values()
 
     def confirm(self, id: SubscriptionId) -> Iterable[SubscriptionId]:
-        """It confirms a subscription: return those that are confirmed by this."""
+        """Note that the neighbour confirms a subscription; return the ids that this confirms."""
         if id not in self._sent:
             return ()
         self._confirmed.add(id)
@@ -47,17 +47,17 @@ class Told:
 
     @property
     def suppressed(self) -> int:
-        """Number of subscriptions that it need not be told, because others cover them."""
+        """Number of subscriptions that the neighbour need not get, because others cover them."""
         return 0
 
 
-class CoveringTold(Told):
-    """Tells a neighbour no subscription that one covers which it was told before (Bittner 2004).
+class CoveringForwarding(SubscriptionForwarding):
+    """Forwards a subscription to a neighbour unless one that was sent before covers it (Bittner 2004).
 
-    Whatever satisfies the covered one satisfies the other, so the neighbour sends it anyway. When that is
-    removed, what it alone suppressed is told first. Of equal subscriptions the one that came first is told;
-    of those that wait, the one with the lowest id is next. Where it is not known whether one covers another,
-    both are told.
+    An event that satisfies the covered one satisfies the other, so the neighbour sends it anyway. Before the
+    covering one is removed, the ones that it alone suppressed are sent. Of equal subscriptions the first is
+    sent; of those that wait, the one with the lowest id is next. If it is not known whether one covers
+    another, both are sent.
 
     Parameters
     ----------
@@ -68,14 +68,14 @@ class CoveringTold(Told):
     def __init__(self, read: Callable[[Subscription], Predicate]) -> None:
         super().__init__()
         self._read = read
-        self._indexes: dict[str, EventFilter] = {}  # of what was told, by type
+        self._indexes: dict[str, EventFilter] = {}  # of what was sent, by type
         self._numbers: dict[SubscriptionId, int] = {}
         self._ids: dict[tuple[str, int], SubscriptionId] = {}  # by type and number
         self._waiting: dict[SubscriptionId, tuple[Subscription, SubscriptionId]] = {}  # with the coverer
         self._covers: dict[SubscriptionId, set[SubscriptionId]] = {}
 
     def add(self, subscription: Subscription) -> list[Message]:
-        """See `Told`."""
+        """See `SubscriptionForwarding`."""
         if self.knows(subscription.id):
             return []
         by = self.coverer(subscription)
@@ -107,7 +107,7 @@ class CoveringTold(Told):
         return index
 
     def remove(self, id: SubscriptionId) -> list[Message]:
-        """See `Told`. What is told instead comes before the removal, so that no event is missed."""
+        """Remove a subscription. Its replacements are sent before the removal, so that no event is missed."""
         if id in self._waiting:
             _, by = self._waiting.pop(id)
             self._covers[by].discard(id)
@@ -124,14 +124,14 @@ class CoveringTold(Told):
         return messages + super().remove(id)
 
     def confirm(self, id: SubscriptionId) -> Iterable[SubscriptionId]:
-        """See `Told`: with it, all that it covers."""
+        """See `SubscriptionForwarding`. With a subscription, all that it covers are confirmed."""
         return (*super().confirm(id), *sorted(self._covers.get(id, ())))
 
     def is_confirmed(self, id: SubscriptionId) -> bool:
-        """See `Told`."""
+        """See `SubscriptionForwarding`."""
         return super().is_confirmed(self._waiting[id][1] if id in self._waiting else id)
 
     @property
     def suppressed(self) -> int:
-        """See `Told`."""
+        """See `SubscriptionForwarding`."""
         return len(self._waiting)

@@ -9,14 +9,14 @@ from rtfilter.overlay.core import Core
 from rtfilter.overlay.names import CLUSTER, Connection, Kind, link
 from rtfilter.overlay.routing_messages import Event, Notify
 from rtfilter.overlay.strategies.port import Strategy
-from rtfilter.overlay.suspense import LOST, Suspense
+from rtfilter.overlay.uncertainty import LOST, Uncertainty
 
 
 class Forwarding:
     """Sends each attempt of an event on once: to all who match, and to whom the strategy wants."""
 
-    def __init__(self, core: Core, suspense: Suspense, acknowledging: Acknowledging) -> None:
-        self._core, self._suspense, self._acknowledging = core, suspense, acknowledging
+    def __init__(self, core: Core, uncertainty: Uncertainty, acknowledging: Acknowledging) -> None:
+        self._core, self._uncertainty, self._acknowledging = core, uncertainty, acknowledging
 
     def take(self, event: Event, source: Connection) -> None:
         """Take an event of a client or a neighbour."""
@@ -82,7 +82,7 @@ class Forwarding:
             self._send(fellows, event)
         elif fellows and came_from is not Kind.MEMBER:  # from a member, the cluster has it
             core.send(CLUSTER, event)
-        return links | fellows, LOST not in matched and self._suspense.is_sure(event.type)
+        return links | fellows, LOST not in matched and self._uncertainty.is_sure(event.type)
 
     def _strategy(self, event: Event) -> Strategy:
         """The strategy that routes an event; where it is forgotten, the one in use."""

@@ -8,7 +8,7 @@ from rtfilter.overlay.acknowledging import Acknowledging
 from rtfilter.overlay.core import Core
 from rtfilter.overlay.names import Connection, Kind
 from rtfilter.overlay.routing_messages import Event
-from rtfilter.overlay.suspense import LOST, Suspense
+from rtfilter.overlay.uncertainty import LOST, Uncertainty
 
 
 class Hold(NamedTuple):
@@ -29,8 +29,8 @@ class Hold(NamedTuple):
 class Holding:
     """Tells what holds events up."""
 
-    def __init__(self, core: Core, suspense: Suspense, acknowledging: Acknowledging) -> None:
-        self._core, self._suspense, self._acknowledging = core, suspense, acknowledging
+    def __init__(self, core: Core, uncertainty: Uncertainty, acknowledging: Acknowledging) -> None:
+        self._core, self._uncertainty, self._acknowledging = core, uncertainty, acknowledging
 
     def of(self, event: Event, since: float) -> list[Hold]:
         """Return what an attempt of an event waits for. When the list is empty, the next attempt may arrive.
@@ -51,18 +51,18 @@ class Holding:
 
     def _unsure(self, event: Event, since: float) -> dict[str, float]:
         """Return the reasons why receivers of an event may be unknown, each with the time it began."""
-        core, suspense = self._core, self._suspense
+        core, uncertainty = self._core, self._uncertainty
         if not core.at.leads:
             return {} if core.at.designated else {f"a broker to stand for cluster {core.at.cluster}": since}
-        lost = suspense.lost() if LOST in core.table.match(event.type, event.values) else {}
+        lost = uncertainty.lost() if LOST in core.table.match(event.type, event.values) else {}
         found = {f"{self._called(one)}, whose connection was lost": at for one, at in sorted(lost.items())}
-        for connection in sorted(suspense.unheard):
+        for connection in sorted(uncertainty.unheard):
             found[f"{self._called(connection)}, which has not said yet what it wants"] = since
         if not core.is_whole(event.type):
             whole = core.at.root or core.at.parent in core.at.links
             place = f"the way to the rendezvous of {event.type}" if whole else "a cluster above this one"
             found[place] = since
-        doubted = suspense.doubted()
+        doubted = uncertainty.doubted()
         if doubted is not None:
             found[f"{core.name}, which has just come to stand for its cluster, or for the root"] = doubted
         return found

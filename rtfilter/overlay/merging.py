@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from rtfilter.overlay.covering import CoveringTold
+from rtfilter.overlay.covering import CoveringForwarding
 from rtfilter.overlay.names import SubscriptionId
 from rtfilter.overlay.routing_messages import Subscription
 from rtfilter.overlay.sending import Message
@@ -40,20 +40,20 @@ class _Group(NamedTuple):
     made_for: frozenset[SubscriptionId]
 
 
-class MergingTold(CoveringTold):
-    """Tells a neighbour one box around several, if little of it is empty.
+class MergingForwarding(CoveringForwarding):
+    """Forwards one box around several to a neighbour, if little of the box is empty.
 
     The box is a subscription of this broker's own, which covers those that it was made for; they are
     suppressed. The neighbour may send events that none of them wants, which this broker drops: with events
     that lie anywhere in a box alike, at most the share `slack` of those that it sends for the box. If one
-    that the box was made for is removed, the others are told anew, unless a wider one takes its place: so a
-    neighbour whose box grows tells the wider one, then removes the former, and nothing is said. Only boxes
+    that the box was made for is removed, the others are sent again, unless a wider one takes its place: so a
+    neighbour whose box grows sends the wider one, then removes the former, and nothing is sent on. Only boxes
     over numbers that are closed on all sides are merged, and of the same attributes.
 
     Parameters
     ----------
     read : callable
-        See `CoveringTold`.
+        See `CoveringForwarding`.
     slack : float
         Largest share of a box that may be empty, from 0 to below 1.
     new_id : callable
@@ -68,11 +68,11 @@ class MergingTold(CoveringTold):
     ) -> None:
         super().__init__(read)
         self._slack, self._new_id = slack, new_id
-        self._groups: dict[SubscriptionId, _Group] = {}  # by what was told
+        self._groups: dict[SubscriptionId, _Group] = {}  # by the id that was sent
         self._made: dict[SubscriptionId, SubscriptionId] = {}  # the box that was made for a subscription
 
     def add(self, subscription: Subscription) -> list[Message]:
-        """See `Told`."""
+        """See `SubscriptionForwarding`."""
         if self.knows(subscription.id) or self.coverer(subscription) is not None:
             return super().add(subscription)
         own = self._group(subscription)
@@ -83,16 +83,16 @@ class MergingTold(CoveringTold):
             return super().add(subscription)
         former, merged = near
         wide = Subscription(self._new_id(), subscription.type, _condition(merged))
-        told, alone = self._sent[former], self._groups.pop(former).made_for == {former}
+        old, alone = self._sent[former], self._groups.pop(former).made_for == {former}
         self._groups[wide.id] = merged
         self._made.update(dict.fromkeys(merged.made_for, wide.id))
         messages = super().add(wide) + super().remove(former)
-        for covered in (subscription, *((told,) if alone else ())):
+        for covered in (subscription, *((old,) if alone else ())):
             messages += super().add(covered)  # sends nothing: the wide box covers it
         return messages
 
     def remove(self, id: SubscriptionId) -> list[Message]:
-        """See `Told`."""
+        """See `SubscriptionForwarding`."""
         if self._is_replaced(id):
             return super().remove(id)  # sends nothing: the wide box covers it
         self._groups.pop(id, None)
@@ -123,7 +123,7 @@ class MergingTold(CoveringTold):
 
     @property
     def merged(self) -> int:
-        """Number of boxes told that are around several."""
+        """Number of boxes sent that are around several."""
         return sum(len(group.made_for) > 1 for group in self._groups.values())
 
     def _nearest(self, type: str, own: _Group) -> tuple[SubscriptionId, _Group] | None:
@@ -137,7 +137,7 @@ class MergingTold(CoveringTold):
         return None if best is None else (best, _merge(own, self._groups[best], least))
 
     def _group(self, subscription: Subscription) -> _Group | None:
-        """The group of one subscription alone; None where it is no closed box over numbers."""
+        """Return the group of one subscription alone, or None if it is no closed box over numbers."""
         predicate = self._read(subscription)
         schema = predicate.schema
         assert schema is not None
@@ -155,7 +155,7 @@ class MergingTold(CoveringTold):
 
 
 def _empty(one: _Group, two: _Group) -> float:
-    """At most this share of the box around two is of no box that they were made for."""
+    """Return a bound of the share of the box around two that is of no box that they were made for."""
     of_one = of_two = of_both = 1.0  # shares of the whole, on all sides that are not the same point
     for a, b, c, d in zip(one.low, one.high, two.low, two.high, strict=True):
         width = max(b, d) - min(a, c)
@@ -167,7 +167,7 @@ def _empty(one: _Group, two: _Group) -> float:
 
 
 def _merge(one: _Group, two: _Group, empty: float) -> _Group:
-    """The box around two."""
+    """Return the box around two."""
     low, high = tuple(map(min, one.low, two.low)), tuple(map(max, one.high, two.high))
     return _Group(one.names, low, high, empty, one.made_for | two.made_for)
 

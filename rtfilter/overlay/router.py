@@ -34,9 +34,9 @@ from rtfilter.overlay.sending import Message, Send
 from rtfilter.overlay.spreading import Spreading
 from rtfilter.overlay.strategies import strategy_of
 from rtfilter.overlay.strategies.port import Strategy
-from rtfilter.overlay.suspense import LOST, Suspense
 from rtfilter.overlay.switching import Switched, Switching
 from rtfilter.overlay.table import NO_MATCHERS, Table
+from rtfilter.overlay.uncertainty import LOST, Uncertainty
 from rtfilter.predicates.model import Predicate
 
 
@@ -107,11 +107,11 @@ class Router:
         self.name, self.incarnation = name, incarnation
         made = strategy_of(strategy, assigned)
         self._core = Core(name, incarnation, types, made, grace, longest, assigned, matchers)
-        self._suspense = Suspense(self._core)
-        self._spreading = Spreading(self._core, self._suspense, covering, slack)
+        self._uncertainty = Uncertainty(self._core)
+        self._spreading = Spreading(self._core, self._uncertainty, covering, slack)
         self._acknowledging = Acknowledging(self._core)
-        self._forwarding = Forwarding(self._core, self._suspense, self._acknowledging)
-        self._holding = Holding(self._core, self._suspense, self._acknowledging)
+        self._forwarding = Forwarding(self._core, self._uncertainty, self._acknowledging)
+        self._holding = Holding(self._core, self._uncertainty, self._acknowledging)
         self._switching = Switching(self._core, self._spreading, choose_every)
         self._published = 0
 
@@ -269,7 +269,7 @@ class Router:
             return []
         if old.leads and not new.leads:
             spreading.step_down()
-            self._suspense.unheard.clear()
+            self._uncertainty.unheard.clear()
         if new.leads:
             self._lead(old)
         elif new.designated and new.designated != old.designated:
@@ -280,20 +280,20 @@ class Router:
 
     def _lead(self, old: Place) -> None:
         """Act on a new place at a designated broker."""
-        core, spreading, suspense = self._core, self._spreading, self._suspense
+        core, spreading, uncertainty = self._core, self._spreading, self._uncertainty
         new, took_over = core.at, not old.leads
         links, members = ({}, frozenset()) if took_over else (old.links, old.members)
         lost = links.keys() - new.links or members - new.members
         if took_over or (new.root and not old.root) or (lost and not core.shared):
-            suspense.doubt()
+            uncertainty.doubt()
         if took_over:
             spreading.take_over()
         spreading.forget_links()
         spreading.moved(took_over)
         fresh = [member(broker) for broker in sorted(new.members - members - {core.name})]
-        suspense.unheard.update(fresh)
-        suspense.unheard.update(link(c) for c, broker in new.links.items() if links.get(c) != broker)
-        suspense.unheard = {connection for connection in suspense.unheard if core.knows(connection)}
+        uncertainty.unheard.update(fresh)
+        uncertainty.unheard.update(link(c) for c, broker in new.links.items() if links.get(c) != broker)
+        uncertainty.unheard = {connection for connection in uncertainty.unheard if core.knows(connection)}
         spreading.refresh(links)
         for connection in fresh:
             core.send(connection, Subscriptions(ask=True))
@@ -301,7 +301,7 @@ class Router:
     def tick(self, now: float) -> list[Send]:
         """Do what is due: forget what was waited for long enough, and confirm what can be."""
         self._core.now = now
-        for id in self._suspense.due():
+        for id in self._uncertainty.due():
             self._spreading.leave(id, LOST)
         self._spreading.confirm_all()
         self._switching.tick()
@@ -323,7 +323,7 @@ class Router:
             "entries": len(self.table),
             "replica": len(self.replica),
             "suppressed": self._spreading.suppressed,
-            "in_suspense": len(self._suspense),
+            "in_suspense": len(self._uncertainty),
             "unconfirmed": self._spreading.unconfirmed,
             "bytes": self.table.bytes(),
             "messages": dict(self._core.counts),

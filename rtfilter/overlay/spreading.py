@@ -1,4 +1,4 @@
-"""Subscriptions on their way: who is told of which, and what happens when neighbours come and go."""
+"""The spread of subscriptions to neighbours, also when neighbours come and go."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from rtfilter.overlay.core import Core
-from rtfilter.overlay.covering import CoveringTold, Told
-from rtfilter.overlay.merging import MergingTold
+from rtfilter.overlay.covering import CoveringForwarding, SubscriptionForwarding
+from rtfilter.overlay.merging import MergingForwarding
 from rtfilter.overlay.names import CLUSTER, Connection, Kind, SubscriptionId, link, member
 from rtfilter.overlay.routing_messages import (
     Confirm,
@@ -21,7 +21,7 @@ from rtfilter.overlay.routing_messages import (
     Unsubscribe,
 )
 from rtfilter.overlay.sending import Message
-from rtfilter.overlay.suspense import LOST, Suspense
+from rtfilter.overlay.uncertainty import LOST, Uncertainty
 
 PART: Final = 256
 """Most subscriptions in a message."""
@@ -43,10 +43,10 @@ class Spreading:
         At a member: the designated broker's table, as this broker would have it in its place.
     """
 
-    def __init__(self, core: Core, suspense: Suspense, covering: bool, slack: float | None) -> None:
-        self._core, self._suspense, self._covering, self._slack = core, suspense, covering, slack
+    def __init__(self, core: Core, uncertainty: Uncertainty, covering: bool, slack: float | None) -> None:
+        self._core, self._uncertainty, self._covering, self._slack = core, uncertainty, covering, slack
         self.replica: dict[tuple[SubscriptionId, Connection], Entry] = {}
-        self._told: dict[str, Told] = {}
+        self._forwardings: dict[str, SubscriptionForwarding] = {}
         self._learns: dict[str, frozenset[str]] = {}  # types whose subscriptions a linked cluster must know
         self._named: dict[Connection, set[SubscriptionId]] = {}  # so far, in parts of `Subscriptions`
         self._unconfirmed: dict[SubscriptionId, set[Connection]] = {}  # with the connections that wait for it
@@ -59,13 +59,13 @@ class Spreading:
         if core.table.add(subscription, connection):
             core.note(changes=connection.kind is Kind.CLIENT)
             if core.at.leads:
-                for cluster, told in self._told.items():
+                for cluster, forwarding in self._forwardings.items():
                     if subscription.type in self._learns[cluster] and connection != link(cluster):
-                        self._tell(cluster, told.add(subscription))
+                        self._tell(cluster, forwarding.add(subscription))
                 self._replicate(Replicate(Entry(subscription, self._seen_by_others(connection))))
             elif core.at.designated and core.shared:
                 core.send(CLUSTER, Subscribe(subscription))
-            if self._suspense.settle(id, connection):
+            if self._uncertainty.settle(id, connection):
                 self.leave(id, LOST)
         if core.grace is not None:
             self._unconfirmed.setdefault(id, set()).add(connection)
@@ -78,14 +78,14 @@ class Spreading:
             return
         core.note(changes=connection.kind is Kind.CLIENT)
         if connection == LOST:
-            self._suspense.forget(id)
+            self._uncertainty.forget(id)
         left = core.table.connections(id)
         if not left:
             self._unconfirmed.pop(id, None)
         if core.at.leads:
-            for cluster, told in self._told.items():
+            for cluster, forwarding in self._forwardings.items():
                 if all(other == link(cluster) for other in left):
-                    self._tell(cluster, told.remove(id))
+                    self._tell(cluster, forwarding.remove(id))
             if connection != LOST:
                 self._replicate(Unreplicate(id, self._seen_by_others(connection)))
             self.confirm_all()  # some may have waited for neighbours that need not know them now
@@ -93,12 +93,12 @@ class Spreading:
             core.send(CLUSTER, Unsubscribe(id))
 
     def lose(self, subscription: Subscription, connection: Connection) -> None:
-        """Remove an entry whose connection seems lost: at once, or after a time in suspense."""
+        """Remove an entry whose connection seems lost: at once, or after the grace."""
         core, id = self._core, subscription.id
         if core.grace is not None:
             core.table.add(subscription, LOST)
             core.table.remove(id, connection)
-            self._suspense.keep(id, connection)
+            self._uncertainty.keep(id, connection)
             self._replicate(Unreplicate(id, connection))
         else:
             self.leave(id, connection)
@@ -139,7 +139,7 @@ class Spreading:
                     self.leave(subscription.id, source)
                 else:
                     self.lose(subscription, source)
-            self._suspense.unheard.discard(source)
+            self._uncertainty.unheard.discard(source)
         if message.ask:
             if source.kind is Kind.LINK:
                 self._greet(source.name)
@@ -160,8 +160,8 @@ class Spreading:
         if not core.at.leads:
             if source == member(core.at.designated):
                 self._confirmed(message.id)
-        elif source.name in self._told:
-            for id in self._told[source.name].confirm(message.id):
+        elif source.name in self._forwardings:
+            for id in self._forwardings[source.name].confirm(message.id):
                 self._confirm_one(id)
 
     def confirm_all(self) -> None:
@@ -174,13 +174,13 @@ class Spreading:
             self._confirm(entry.subscription)
 
     def _confirm(self, subscription: Subscription) -> None:
-        """Confirm a subscription to those who wait for it, if all have who were told of it."""
+        """Confirm a subscription to those who wait for it, if all neighbours have that it was sent to."""
         core, id = self._core, subscription.id
         if id not in self._unconfirmed:
             return
         if core.at.leads:
-            told = self._told.values()
-            if self._suspense.may_confirm(subscription.type) and all(one.is_confirmed(id) for one in told):
+            certain = self._uncertainty.may_confirm(subscription.type)
+            if certain and all(one.is_confirmed(id) for one in self._forwardings.values()):
                 self._confirmed(id)
         elif core.at.designated and not core.shared:
             self._confirmed(id)
@@ -193,11 +193,11 @@ class Spreading:
     # -- links ---------------------------------------------------------------------------------------
 
     def forget_links(self) -> None:
-        """Forget clusters that are not linked; put what they and lost members wanted in suspense."""
+        """Forget clusters that are not linked; subscriptions of them and of lost members become uncertain."""
         core = self._core
-        for gone in self._told.keys() - core.at.links.keys():
-            del self._told[gone], self._learns[gone]
-            self._suspense.part()
+        for gone in self._forwardings.keys() - core.at.links.keys():
+            del self._forwardings[gone], self._learns[gone]
+            self._uncertainty.part()
         for connection in sorted(core.table.used()):
             if connection.kind is not Kind.CLIENT and connection != LOST and not core.knows(connection):
                 self._named.pop(connection, None)
@@ -220,20 +220,20 @@ class Spreading:
             )
             new = before.get(cluster) != broker
             if new or types != self._learns.get(cluster):
-                told = self._new_told()
+                forwarding = self._new_forwarding()
                 for entry in core.table:
                     if entry.subscription.type in types and entry.connection != link(cluster):
-                        told.add(entry.subscription)
-                self._learns[cluster], self._told[cluster] = types, told
+                        forwarding.add(entry.subscription)
+                self._learns[cluster], self._forwardings[cluster] = types, forwarding
                 if new:
                     self._greet(cluster)
                 self._tell_all(cluster, ask=new, certain=certain and not new)
 
-    def _new_told(self) -> Told:
+    def _new_forwarding(self) -> SubscriptionForwarding:
         core = self._core
         if self._slack is not None:
-            return MergingTold(core.table.predicate, self._slack, core.new_id)
-        return CoveringTold(core.table.predicate) if self._covering else Told()
+            return MergingForwarding(core.table.predicate, self._slack, core.new_id)
+        return CoveringForwarding(core.table.predicate) if self._covering else SubscriptionForwarding()
 
     def hear(self, message: Message, source: Connection) -> None:
         """Let the strategy hear what others tell it: that may change who must know subscriptions."""
@@ -257,7 +257,7 @@ class Spreading:
             self._tell(cluster, strategy.greeting(core.at, cluster, core.types))
 
     def greet_all(self) -> None:
-        """Tell all linked clusters what a strategy wants told that is new."""
+        """Send the strategies' greetings to all linked clusters."""
         for cluster in self._core.at.links:
             self._greet(cluster)
 
@@ -266,7 +266,7 @@ class Spreading:
             self._core.send(link(cluster), message)
 
     def _tell_all(self, cluster: str, ask: bool, certain: bool = False) -> None:
-        self._tell(cluster, self._in_messages(list(self._told[cluster].sent()), ask, certain))
+        self._tell(cluster, self._in_messages(list(self._forwardings[cluster].sent()), ask, certain))
 
     def _in_messages(
         self, content: Sequence[Subscription], ask: bool, certain: bool
@@ -291,8 +291,8 @@ class Spreading:
         for subscription, connection in list(core.table):
             if connection.kind is not Kind.CLIENT:
                 core.table.remove(subscription.id, connection)
-                self._suspense.forget(subscription.id)
-        self._told, self._learns, self._named = {}, {}, {}
+                self._uncertainty.forget(subscription.id)
+        self._forwardings, self._learns, self._named = {}, {}, {}
         self._unconfirmed = {id: waits for id, waits in self._unconfirmed.items() if _is_local(waits)}
 
     def take_replicate(self, message: Replicate, source: Connection) -> None:
@@ -339,8 +339,8 @@ class Spreading:
 
     @property
     def suppressed(self) -> int:
-        """Number of subscriptions that neighbours were not told, because others cover them."""
-        return sum(told.suppressed for told in self._told.values())
+        """Number of subscriptions that were not sent to neighbours, because others cover them."""
+        return sum(forwarding.suppressed for forwarding in self._forwardings.values())
 
     @property
     def unconfirmed(self) -> int:

@@ -15,17 +15,17 @@ MOST: Final = 200
 
 
 class Authenticate(Protocol):
-    """What the doors and the pipeline need to know of users; `rtfilter.service.access` has the real one."""
+    """The interface of users for doors and the pipeline; `rtfilter.service.access` has the real one."""
 
     most_subscriptions: int
     """Of one user."""
 
     @property
     def open(self) -> bool:
-        """Whether there are no users, so that everyone is who they say they are."""
+        """True if there are no users: every name is taken without a check."""
 
     async def password(self, user: str, password: str, address: str = "") -> Identity:
-        """Who this is, from an address; `NotAuthenticatedError` where it is not."""
+        """Return the identity of a user at an address. Raises `NotAuthenticatedError`."""
 
     async def token(self, token: str) -> Identity:
         """The same, by a token."""
@@ -44,10 +44,10 @@ class Authenticate(Protocol):
         """Count a connection while it is open; `TooManyError` where there are too many."""
 
     def still(self, who: Identity) -> bool:
-        """Whether a user may stay connected."""
+        """Return whether a user may stay connected."""
 
     def roles(self, user: str) -> frozenset[Role]:
-        """What a user may do by now; nothing where there is no such user."""
+        """Return the present roles of a user; none if there is no such user."""
 
 
 class Open:

@@ -1,4 +1,4 @@
-"""What one user has not acknowledged yet: low mark, gaps and bounds. No I/O, no clock.
+"""The unacknowledged deliveries of one user: low mark, gaps and bounds. No I/O, no clock.
 
 An entry of the log is *settled* when it is known whom it concerns. All up to `settled` are; events above it
 may be known before others below them, since the shortest are searched first.
@@ -29,7 +29,7 @@ SMALL: Final = 16
 
 
 class Policy(StrEnum):
-    """What becomes of a delivery for which there is no room."""
+    """The treatment of a delivery for which there is no room."""
 
     DROP_OLDEST = "drop-oldest"
     DROP_NEWEST = "drop-newest"
@@ -56,14 +56,14 @@ class Bounds(NamedTuple):
 
 
 class _Row:
-    """What is in a row that was written, and how many of it are pending."""
+    """The positions of a row that was written, and how many of them are pending."""
 
     def __init__(self, positions: Collection[int], pending: int) -> None:
         self.positions, self.pending = positions, pending
 
 
 class Written(NamedTuple):
-    """What is to be written of a user.
+    """The changes of a user's backlog that are to be written.
 
     Attributes
     ----------
@@ -128,17 +128,17 @@ class Backlog:
 
     @property
     def oldest(self) -> float:
-        """When the first of what is pending arrived, in seconds since 1970; infinite where nothing is."""
+        """Arrival of the first pending delivery, in seconds since 1970; infinite if nothing is pending."""
         return next((one.at for one in self.pending.values()), inf)
 
     @property
     def full(self) -> bool:
-        """Whether one more would be too many."""
+        """True if there is no room for another delivery."""
         return len(self.pending) >= self._bounds.most or self._bytes >= self._bounds.bytes
 
     @property
     def unwritten(self) -> int:
-        """How many deliveries are in no row yet."""
+        """Number of deliveries that are in no row yet."""
         return len(self._unwritten)
 
     def same(self, ids: tuple[int, ...]) -> tuple[int, ...]:
@@ -148,7 +148,7 @@ class Backlog:
         return self._ids
 
     def knows(self, position: int) -> bool:
-        """Whether a position is pending, or was acknowledged."""
+        """Return whether a position is pending, or was acknowledged."""
         return position <= self._low or position in self._beyond or position in self.pending
 
     def add(self, delivery: Delivery) -> list[int]:
@@ -173,7 +173,7 @@ class Backlog:
 
     @property
     def untold(self) -> int:
-        """How many were dropped that no acknowledged delivery has told of."""
+        """Number of dropped deliveries that no acknowledged delivery has reported."""
         return self._untold + sum(self._told.values())
 
     def _lose(self, count: int) -> None:
@@ -181,7 +181,7 @@ class Backlog:
         self._untold += count
 
     def note_sent(self, position: int) -> Sending:
-        """What is pending is being sent; returns what is to be said beside it.
+        """Note that a pending delivery is being sent; return what to send beside it.
 
         The first delivery after some were dropped says how many, also when it is sent again.
         """
@@ -291,7 +291,7 @@ class Backlog:
         return len(passed)
 
     def written(self, settled: int, durable: int) -> Written:
-        """What is to be written now, and is taken as written from here on.
+        """Return the changes to write now; they count as written from here on.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What a client says in a session, and what it is answered: the same for every door that has directives.
+"""The session of a client: its messages and their answers, the same for every door that has directives.
 
 A message is a JSON object with a ``directive`` and what it needs; a ``tag``, where there is one, comes back
 with the answer, which is CONNECTED, ACK or ERROR. Deliveries are EVENT, DIGEST and ENDED. They are numbered
@@ -50,7 +50,7 @@ from rtfilter.service.messages import (
     without_mark,
 )
 from rtfilter.service.nesting import require_shallow
-from rtfilter.service.parse import hints_of, parts, report, with_hints
+from rtfilter.service.parse import has_list, hints_of, report, with_hints
 from rtfilter.service.pipeline import Pipeline, stopping
 from rtfilter.service.records import BESIDE, BYTES_OF_ID, Delivery, Sending, fitting, shown
 from rtfilter.service.roles import Identity, Role
@@ -96,7 +96,7 @@ class Outbox:
         """Of all that wait."""
 
     def qsize(self) -> int:
-        """How many wait."""
+        """Return the number of messages that wait."""
         return len(self._waiting)
 
     def put_nowait(self, message: bytes | None) -> None:
@@ -123,7 +123,7 @@ class Outbox:
 
 
 class Conversation:
-    """One session. Its door sends what `unsent` gives, in order, until it finds None; says `sent` after each
+    """A session. Its door sends what `unsent` gives, in order, until it finds None; says `sent` after each
     of these; and calls `lost` in the end.
 
     Parameters
@@ -250,7 +250,7 @@ class Conversation:
         return deliveries[:count] if sizes[0] < self._pipeline.message - BESIDE else []
 
     def _emitted(self, one: Delivery, now: float) -> list[bytes]:
-        """One message; several, which are sent together, where there are more ids than one takes."""
+        """Return the messages of a delivery, to be sent together: several if one cannot take all ids."""
         number, ids = self._next(), one.subscriptions
         sending = self._note(one.position, now)
         if one.ended is not None:
@@ -282,7 +282,7 @@ class Conversation:
         return self._number
 
     def _note(self, position: int, now: float) -> Sending:
-        """One is sent now, and again when it is not acknowledged; returns what is to be said beside it."""
+        """Note that a delivery is sent, and plan its redelivery; return what to send beside it."""
         assert self.who is not None
         sending = self._pipeline.deliver.note_sent(self.who.user, position)
         again = now + self._pipeline.keeping.redeliver * 2 ** min(sending.before, MOST_AGAIN)
@@ -369,7 +369,7 @@ class Conversation:
                 return await self._match(who, message)
             case Explain():
                 filter = pipeline.filter_of(who, message.subscription)
-                events = pipeline.parse(filter).object(message.event)
+                events = await self._read_by(pipeline.parse(filter).object, message.event)
                 reasons = await pipeline.explain(who, filter, events.bodies[0], message.subscription)
                 return {"matched": reasons.matched, "report": report(reasons, events.odd)}
             case Ack():
@@ -443,11 +443,11 @@ class Conversation:
     async def _match(self, who: Identity, message: Match) -> dict[str, Any]:
         """The ids that each event matches."""
         _require_events(message)
-        parse, several = self._pipeline.parse(message.filter), message.events
-        if several is UNSET:
-            table = parse.row(message.event)
+        parse = self._pipeline.parse(message.filter)
+        if message.events is UNSET:
+            table = await self._read_by(parse.row, message.event)
         else:
-            table = await self._read_by(parse.rows, several)
+            table = await self._read_by(parse.rows, message.events)
         found, left = list[bytes](), self._pipeline.message // 2
         async for part in await self._pipeline.match(who, message.filter, table):
             found.append(_encode(part.lists())[1:-1])
@@ -457,10 +457,11 @@ class Conversation:
         matches = msgspec.Raw(b"[" + b",".join(found) + b"]")
         return with_hints({"matches": matches}, hints_of(table.odd, len(table)))
 
-    async def _read_by(self, read: Callable[[Sequence[Any]], _T], events: Sequence[Any]) -> _T:
-        """Read events: beside the event loop where they are many, or some have lists."""
-        quick = len(events) < FEW and len(parts(events)) == 1
-        return read(events) if quick else await asyncio.to_thread(read, events)
+    async def _read_by(self, read: Callable[[Any], _T], given: Any) -> _T:
+        """Read an event or several: beside the event loop where they are many, or some have lists."""
+        events = given if isinstance(given, list) else [given]
+        quick = len(events) < FEW and not any(map(has_list, events))
+        return read(given) if quick else await asyncio.to_thread(read, given)
 
     async def _publish(self, who: Identity, message: Publish) -> dict[str, Any]:
         _require_events(message)
@@ -468,11 +469,10 @@ class Conversation:
         if message.events is not UNSET and len(message.events) > most:
             raise TooLargeError(f"a message has at most {most:,} events; send several")
         parse = self._pipeline.parse(message.filter)
-        several = message.events
-        if several is UNSET:
-            events = parse.object(message.event)
+        if message.events is UNSET:
+            events = await self._read_by(parse.object, message.event)
         else:
-            events = await self._read_by(parse.objects, several)
+            events = await self._read_by(parse.objects, message.events)
         self._measures.parse.add(perf_counter() - self._heard, len(events.bodies))
         positions = await self._pipeline.publish(who, message.filter, events.bodies, message.key, self._heard)
         return with_hints({"positions": positions}, events.hints)
@@ -485,7 +485,7 @@ class Conversation:
         return len(unsent)
 
     def _follow(self, message: Message) -> None:
-        """What comes after the answer."""
+        """Do what follows an answer."""
         if isinstance(message, Ready):
             assert self.who is not None
             self._pipeline.deliver.begin(self.who.user, self)
@@ -577,7 +577,7 @@ def _positions(due: _Due) -> Sequence[int]:
 
 
 def _those_of(due: _Due, needed: Container[int]) -> _Due | None:
-    """What is needed of it, if anything."""
+    """Return the needed part of `due`, or None."""
     left = [position for position in _positions(due) if position in needed]
     return left[0] if left and isinstance(due, int) else left or None
 

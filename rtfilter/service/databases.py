@@ -10,7 +10,7 @@ from sqlalchemy.exc import ArgumentError
 from rtfilter.extras import needed
 
 FORM: Final = "postgresql+psycopg://user:password@host/name"
-"""What an address looks like."""
+"""The form of an address."""
 _DRIVER: Final = "postgresql+psycopg"
 
 

@@ -35,7 +35,7 @@ FEW: Final = 1000
 
 
 class Owned(Struct, frozen=True, gc=False):
-    """What delivering needs to know of a subscription; see `rtfilter.service.records.Wish`.
+    """The part of a subscription that delivering needs; see `rtfilter.service.records.Wish`.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Owned(Struct, frozen=True, gc=False):
 
 
 class Waiting(NamedTuple):
-    """What is pending of all users.
+    """The pending deliveries of all users.
 
     Attributes
     ----------
@@ -80,9 +80,9 @@ class Part(Enum):
 
     ALL = "all"
     AT_ONCE = "at once"
-    """Those who did not ask for order."""
+    """Users who did not ask for order."""
     IN_TURN = "in turn"
-    """Those who did."""
+    """Users who asked for order."""
 
 
 class Found(NamedTuple):
@@ -105,7 +105,7 @@ class Found(NamedTuple):
 
 
 class Receiver(Protocol):
-    """Where the deliveries of a user go at once."""
+    """The receiver to which the deliveries of a user go at once."""
 
     def send(self, positions: Sequence[int], digest: bool = False) -> None:
         """Send these, or leave them in the backlog where the receiver is slow. Never waits."""
@@ -246,7 +246,7 @@ class Deliver:
             yield
 
     def _left(self, deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
-        """Those whose subscriptions were not removed meanwhile."""
+        """Yield the deliveries without subscriptions that were removed meanwhile."""
         for one in deliveries:
             ids = tuple(id for id in one.subscriptions if self._owned(id) is not None)
             if ids:
@@ -334,11 +334,11 @@ class Deliver:
     # -- what users ask for ----------------------------------------------------------------------------------
 
     def pending(self, user: str) -> Sequence[Delivery]:
-        """What a user has not acknowledged, in the order in which it became known."""
+        """Return the unacknowledged deliveries of a user, in the order in which they became known."""
         return list(self._backlogs[user].pending.values()) if user in self._backlogs else []
 
     def get(self, user: str, position: int) -> Delivery | None:
-        """One of these."""
+        """Return a pending delivery of a user, or None."""
         return self._backlogs[user].pending.get(position) if user in self._backlogs else None
 
     def note_sent(self, user: str, position: int) -> Sending:
@@ -372,7 +372,7 @@ class Deliver:
             self._note(user, backlog)
 
     def dropped(self, user: str) -> int:
-        """How many deliveries of a user were dropped since the start."""
+        """Return the number of a user's deliveries that were dropped since the start."""
         return self._backlogs[user].dropped if user in self._backlogs else 0
 
     def forget(self, user: str, subscriptions: Collection[int]) -> None:
@@ -389,7 +389,7 @@ class Deliver:
         return self._clock
 
     def receives(self, user: str) -> bool:
-        """Whether a user has a receiver."""
+        """Return whether a user has a receiver."""
         return user in self._receivers
 
     def begin(self, user: str, receiver: Receiver, first: bool = False) -> None:
@@ -439,31 +439,33 @@ class Deliver:
 
     @property
     def waiting(self) -> Waiting:
-        """What is pending."""
+        """Return the number, size and age of all pending deliveries."""
         backlogs = [backlog for backlog in self._backlogs.values() if backlog.pending]
         sizes = [len(backlog.pending) for backlog in backlogs]
         oldest = min((backlog.oldest for backlog in backlogs), default=inf)
         size = sum(backlog.bytes for backlog in backlogs)
         return Waiting(sum(sizes), max(sizes, default=0), size, oldest)
 
-    def progress(self, settled: int, whole: bool) -> Progress:
-        """What is to be written now.
+    def progress(self, settled: int, anew: bool) -> Progress:
+        """Return the progress to write now.
 
         Parameters
         ----------
         settled : int
             As of `Progress`, at this moment.
-        whole : bool
-            Of all users. Without it, of some, and of the others with the next ones: so it is never long.
-            Only the last of such a round says what was settled when the round began.
+        anew : bool
+            Whether the round is to have all that has changed until now.
+
+        It is of some users, and the next ones are of the others: so it is never long. Only the last of such a
+        round says what was settled when the round began, or was begun anew.
         """
         if self._given is not None:
             self._durable = self._given
-        if whole or not self._round:
+        if anew or not self._round:
             self._round, self._of_round = self._round | self._changed, settled
             self._changed.clear()
             self._part = max(FEWEST, -(-len(self._round) // MOST_PARTS))
-        users = list(self._round if whole else self._next_users())
+        users = list(self._next_users())
         before, self._unwritten = self._unwritten, Progress(None)
         rows = {(row.user, row.number): row for row in before.rows}
         gone, marks = list(before.gone), {}
@@ -479,7 +481,7 @@ class Deliver:
         return Progress(self._given, marks, list(rows.values()), gone)
 
     def _next_users(self) -> Iterator[str]:
-        """Those of the next part: so many, but none after `MOST_WRITTEN` deliveries that are not written."""
+        """Yield the users of the next part: so many, but none after `MOST_WRITTEN` unwritten deliveries."""
         count = 0
         for user in islice(self._round, self._part):
             yield user
@@ -488,7 +490,7 @@ class Deliver:
                 return
 
     def owes(self, user: str) -> bool:
-        """Whether what a user has acknowledged is to be in a progress to come."""
+        """Return whether acknowledgements of a user are to be in a progress to come."""
         return user in self._changed or user in self._round
 
     def not_written(self, progress: Progress) -> None:

@@ -1,4 +1,4 @@
-"""What the server refuses. Doors tell it in their own form: as a problem document, or with ERROR."""
+"""Errors with which the server refuses. Doors report them in their own form: a problem document, or ERROR."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RequestError(ServiceError):
 
 
 class NotJSONError(ServiceError):
-    """What is not JSON, or nests too deeply."""
+    """The text is not JSON, or nests too deeply."""
 
     kind = "json"
 

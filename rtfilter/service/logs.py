@@ -17,7 +17,7 @@ LEVELS: Final = {
     "numba": logging.WARNING,  # for debugging, it tells each byte that it compiles
     "asyncio": logging.INFO,
 }
-"""What says less than the rest."""
+"""Libraries that log less than the rest."""
 
 
 def configure(level: str = "info") -> None:

@@ -81,7 +81,7 @@ class Index:
             self.pace += ((thread_time() - begun) / count - self.pace) / 8
 
     def is_quick(self, count: int) -> bool:
-        """Whether a search of so many events is worth no thread, which would take about as long.
+        """Return whether a search of so many events is worth no thread, which would take about as long.
 
         Several may match much more than those before them: so they are few where there are many to match.
         """
@@ -240,7 +240,7 @@ class Match:
                 self._moved.set()
 
     def _is_quick(self, batch: Sequence[Logged], indexes: Mapping[str, Index]) -> bool:
-        """Whether these are events of one filter, and few."""
+        """Return whether these are few events, all of one filter."""
         filter = batch[0].entry.filter
         return (
             filter in indexes
@@ -364,7 +364,7 @@ def _position(logged: Logged) -> int:
 
 
 def _found(batch: Sequence[Logged], group: CompletedGroup, turns: Turns | None, known: float) -> list[Found]:
-    """What is to be told of the events of a group."""
+    """Return what the events of a group match."""
     found: list[Found] = []
 
     def note(row: int, ids: IntArray, part: Part) -> None:
@@ -383,7 +383,7 @@ def _found(batch: Sequence[Logged], group: CompletedGroup, turns: Turns | None, 
 
 
 def key_of(event: dict[str, Any], name: str) -> Any:
-    """Whose event it is; None where it is not of exactly one, such as where it has a list."""
+    """Return the key of an event, or None if it has not exactly one, such as a list."""
     if not name.isascii():
         event = dict(with_composed_names(event, frozenset((name,))))
     found = event[name] if name in event else flatten(event, frozenset((name,)))[0].get(name)

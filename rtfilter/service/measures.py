@@ -1,4 +1,4 @@
-"""What the stages of the server measure. An event pays for an append; histograms are made when they are read.
+"""The measures of the server's stages. An event pays for an append; histograms are made when they are read.
 
 Of an event that comes in a request, the stages of `STAGES` but the last follow each other without a gap, so
 their means add up to the mean of `Measures.response`.
@@ -25,7 +25,7 @@ STAGES: Final = {
     "match": "from then until it is known what it matches",
     "deliver": "from then until it is in the backlogs, and sent to receivers; of events that match",
 }
-"""Where an event may be, in this order; a reading of how long is of each event, unless it says of what."""
+"""The stages of an event, in this order. Each reading is of one event, unless the text says otherwise."""
 SIZES: Final = tuple(float(digit * 10**power) for power in range(5) for digit in (1, 2, 5))
 """Bounds of numbers of entries."""
 Door = Literal["http", "websocket", "tcp"]
@@ -55,7 +55,7 @@ KINDS: Final = frozenset(
         "other",
     }
 )
-"""Why something may be refused; what is none of these counts as the last."""
+"""The kinds of refusals; others count as the last."""
 FOLD_AT: Final = 1024
 """Records that wait for a reader at most."""
 FOLD_EVENTS: Final = 1 << 14
@@ -115,7 +115,7 @@ class _Known(NamedTuple):
 
 
 class Measures:
-    """What all stages measure; labels are of closed sets, but for the names of filters, which admins give.
+    """The measures of all stages. Labels are of closed sets, but for the names of filters, which admins give.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a client may say in a session, one class for each directive: the fields, and which are needed.
+"""The messages of a client in a session, a class for each directive: the fields, and which are needed.
 
 A ``tag`` comes back with the answer. A field that is not among these is refused, so that a misspelt one does
 not pass unseen.
@@ -22,18 +22,18 @@ _Whole = Annotated[int, Meta(ge=0, lt=2**53)]
 
 
 class Message(Struct, tag_field="directive", tag=lambda name: name.upper(), forbid_unknown_fields=True):
-    """What all have."""
+    """The part of all messages."""
 
     tag: Any = None
 
     @property
     def directive(self) -> Directive:
-        """What is asked for."""
+        """The directive of the message."""
         return Directive(type(self).__name__.upper())
 
 
 class Connect(Message):
-    """Who it is: by token, or by name and password."""
+    """The identity of a client: by token, or by name and password."""
 
     token: str | None = None
     user: str | None = None
@@ -63,7 +63,7 @@ class Subscribe(_Wished, kw_only=True):
 
 
 class Replace(_Wished, kw_only=True):
-    """What takes the place of one's subscription, as a whole."""
+    """A subscription that takes the place of one of the user's, as a whole."""
 
     subscription: _Whole
 
@@ -104,7 +104,7 @@ class Credit(Message, kw_only=True):
 
 
 class _Events(Message):
-    """One event, or a list of them."""
+    """An event, or a list of events."""
 
     event: Any = UNSET
     events: list[Any] | UnsetType = UNSET
@@ -122,14 +122,14 @@ class Match(_Events):
 
 
 class Explain(Message, kw_only=True):
-    """One's subscription, and an event that it matches or not."""
+    """A subscription of the user's, and an event that it matches or not."""
 
     subscription: _Whole
     event: Any
 
 
 class List(Message):
-    """One's subscriptions, of one filter or all, above an id; or one of them."""
+    """The user's subscriptions, of one filter or all, above an id; or a single one."""
 
     filter: str | None = None
     after: _Whole = 0
@@ -157,7 +157,7 @@ _message: Final = msgspec.json.Decoder(_Any)
 
 
 class Misread(NamedTuple):
-    """What is no message; `directive` is None where it has none that there is."""
+    """A message that cannot be read; `directive` is None if it has no known one."""
 
     error: DirectiveError
     tag: Any = None

@@ -1,4 +1,4 @@
-"""How deep JSON nests, told from its bytes before anything is built of it."""
+"""The depth of JSON, found in its bytes before anything is built of it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _brackets(text: bytes) -> int:
 
 
 def _is_flat(text: bytes, most: int) -> bool:
-    """Whether it is easily seen that brackets do not nest deeper, such as those of a list of events."""
+    """Return whether brackets clearly do not nest deeper, such as those of a list of events."""
     if b"\\" in text:
         return False
     left = text.translate(None, delete=_NEITHER).replace(b'""', b"")  # all strings without brackets
@@ -46,7 +46,7 @@ def _is_flat(text: bytes, most: int) -> bool:
 
 
 def _depth(text: bytes) -> int:
-    """How deep brackets nest, of those outside of strings. There may be millions: no loop looks at each."""
+    """Return the depth of brackets outside of strings. There may be millions: no loop looks at each."""
     outside = b"".join(text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])
     signs = np.frombuffer(outside.translate(None, delete=_OTHERS), np.uint8)
     return int(_STEP[signs].cumsum(dtype=np.int32).max(initial=0))

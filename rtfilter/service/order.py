@@ -10,7 +10,7 @@ from rtfilter.dtypes import IntArray
 
 
 class Turns:
-    """Whose turn it is within a batch. Batches follow each other, so nothing else needs to wait.
+    """The order of the events of a batch. Batches follow each other, so nothing else needs to wait.
 
     Parameters
     ----------

@@ -44,13 +44,14 @@ def readable(bodies: list[bytes], whole: bool = False) -> list[Any]:
 
 def parts(events: Sequence[Any]) -> list[tuple[int, int]]:
     """First row, and the row after the last one, of parts that are read together. There is at least one."""
-    if len(events) <= LISTED or not any(map(_has_list, events)):
+    if len(events) <= LISTED or not any(map(has_list, events)):
         return [(0, len(events))]
     return [(first, min(first + LISTED, len(events))) for first in range(0, len(events), LISTED)]
 
 
-def _has_list(value: object) -> bool:
-    return isinstance(value, list) or (isinstance(value, dict) and any(map(_has_list, value.values())))
+def has_list(value: object) -> bool:
+    """Return whether an event, or a part of one, has a list: then it may take long to read."""
+    return isinstance(value, list) or (isinstance(value, dict) and any(map(has_list, value.values())))
 
 
 class Parsed(NamedTuple):
@@ -68,7 +69,7 @@ class Parsed(NamedTuple):
 
 
 def hints_of(odd: Sequence[Oddity], events: int) -> list[str]:
-    """What is odd about so many events, as answers have it."""
+    """Return hints about the odd events of so many, as answers have them."""
     return [f"event {one.row}: {one}" if events > 1 else str(one) for one in odd[:MOST_HINTS]]
 
 
@@ -78,7 +79,7 @@ def with_hints(answer: dict[str, Any], hints: list[str]) -> dict[str, Any]:
 
 
 def report(reasons: Explanation, odd: Sequence[Oddity]) -> list[str]:
-    """Why a subscription matches an event or not, in lines; misspelt names of the event come last."""
+    """Explain in lines why a subscription matches an event or not; misspelt names of the event come last."""
     hints = (f"hint: {one}" for one in odd[:MOST_HINTS] if one.misspelt)
     return [*str(reasons).splitlines(), *hints]
 
@@ -184,17 +185,16 @@ class Parse:
             for event in events:
                 self._hook(event)
         try:
-            several = parts(events)
-            return self._schema.read(events) if len(several) == 1 else self._read_parts(events, several)
+            return self._listed(events) if any(map(has_list, events)) else self._schema.read(events)
         except EventError as error:
             if lone:
                 error.row = None
                 error.show_row()
             raise
 
-    def _read_parts(self, events: Sequence[dict[str, Any]], several: list[tuple[int, int]]) -> Listed:
+    def _listed(self, events: Sequence[dict[str, Any]]) -> Listed:
         odd: dict[str, Oddity] = {}
-        for first, after in several:
+        for first, after in parts(events):
             try:
                 found = self._schema.read(events[first:after]).odd
             except EventError as error:
@@ -228,7 +228,7 @@ class Parse:
 
 
 def _is_plain(kind: Any) -> bool:
-    """Whether a column of an Arrow type is read as its objects would be, and faster."""
+    """Return whether a column of an Arrow type is read as its objects would be, and faster."""
     types = sys.modules["pyarrow"].types  # whoever has such a table has imported it
     plain = types.is_boolean, types.is_integer, types.is_floating, types.is_string, types.is_large_string
     return any(is_one(kind) for is_one in plain)

@@ -51,7 +51,6 @@ from rtfilter.service.errors import (
 )
 from rtfilter.service.match import Index, Match, key_of
 from rtfilter.service.measures import Measures
-from rtfilter.service.minding import ENDED, Keeping, Minder
 from rtfilter.service.parse import LISTED, Hook, Listed, Parse
 from rtfilter.service.records import Delivery, FilterInfo, Page, Sending, Subscription, Wish, fitting
 from rtfilter.service.roles import Identity, Role
@@ -66,6 +65,7 @@ from rtfilter.service.subscriptions import (
     subscription_of,
     too_many,
 )
+from rtfilter.service.upkeep import ENDED, Keeping, Upkeep
 from rtfilter.service.writing import LIMIT, Store
 from rtfilter.store.log import FilterRow, Log
 from rtfilter.store.tables import Entry, Key, Kind, Logged, Progress
@@ -101,7 +101,7 @@ _T = TypeVar("_T")
 
 
 class Session(Protocol):
-    """One that is connected."""
+    """A session that is connected."""
 
     who: Identity | None
 
@@ -117,7 +117,7 @@ class Session(Protocol):
 
 
 class Pipeline:
-    """What all doors of the server open to. Belongs to the event loop that runs when it is made.
+    """The pipeline behind all doors of the server. Belongs to the event loop that runs when it is made.
 
     Parameters
     ----------
@@ -186,8 +186,8 @@ class Pipeline:
         self._beside = ThreadPoolExecutor(2, "rtfilter-beside")
         self._database = ThreadPoolExecutor(4, "rtfilter-database")  # apart: it may hang
         self._queries = ThreadPoolExecutor(1, "rtfilter-query")  # part by part, and nobody else waits
-        self._queries_of, self._matches_of = OneEach(), OneEach()
-        self._minder = Minder(
+        self._queries_of, self._matches_of, self._lists_of = OneEach(), OneEach(), OneEach()
+        self._upkeep = Upkeep(
             log,
             self._store,
             self._match,
@@ -200,9 +200,9 @@ class Pipeline:
             self.measures,
         )
         self.sessions: set[Session] = set()
-        """Those that are connected; they come and go by themselves."""
+        """Connected sessions; they come and go by themselves."""
         self.forgets: list[Callable[[str], Awaitable[None]]] = []
-        """What removes what else is kept of a user who was removed."""
+        """Functions that remove what else is kept of a removed user."""
         self._tasks: list[asyncio.Task[None]] = []
         self._begun = self._changed = self._last = 0
         self._made = time.monotonic()
@@ -220,8 +220,8 @@ class Pipeline:
             if entry.kind == Kind.UNSUBSCRIBE:
                 self._tell_end(position, entry)
         self._match.put(logged)
-        self._begun = self._minder.begun = logged[-1].position if logged else 0
-        runs = (self._store.run(), self._match.run(), self._minder.run(), self._expel())
+        self._begun = self._upkeep.begun = logged[-1].position if logged else 0
+        runs = (self._store.run(), self._match.run(), self._upkeep.run(), self._expel())
         self._tasks = [asyncio.create_task(run) for run in runs]
 
     def _open(self) -> list[Logged]:
@@ -281,11 +281,11 @@ class Pipeline:
     async def stop(self) -> None:
         """End. What is not written then is computed anew at the next start."""
         if self.healthy:
-            await self._minder.end()
+            await self._upkeep.end()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._minder.give_up()
+        await self._upkeep.give_up()
         self._store.close()
         self._match.close()
         self._beside.shutdown()
@@ -318,17 +318,17 @@ class Pipeline:
 
     @property
     def healthy(self) -> bool:
-        """Whether all stages run."""
+        """True if all stages run."""
         return bool(self._tasks) and not any(task.done() for task in self._tasks)
 
     @property
     def stuck(self) -> bool:
-        """Whether the database has not answered for so long that nobody waits for it any more."""
+        """True if the database has not answered for so long that nobody waits for it any more."""
         return self._store.stuck
 
     @property
     def ready(self) -> bool:
-        """Whether all is computed that was not at the start, and the database answers."""
+        """True if the start is complete and the database answers."""
         return self.healthy and not (self.stopping or self.stuck) and self._match.settled >= self._begun
 
     async def died(self) -> BaseException | None:
@@ -398,14 +398,14 @@ class Pipeline:
             assert entry.subscription is not None
             self.deliver.end(position, entry.at, entry.filter, entry.user, entry.subscription, reason)
 
-    def _progress(self, whole: bool) -> Progress:
-        found = self.deliver.progress(self._match.settled, whole)
+    def _progress(self, anew: bool) -> Progress:
+        found = self.deliver.progress(self._match.settled, anew)
         if found.settled is not None:
-            self._minder.written = found.settled
+            self._upkeep.written = found.settled
         return found
 
     def _not_written(self, progress: Progress) -> None:
-        self._minder.written = -1  # so that it is tried again
+        self._upkeep.written = -1  # so that it is tried again
         self.deliver.not_written(progress)
 
     # -- filters ---------------------------------------------------------------------------------------------
@@ -504,7 +504,7 @@ class Pipeline:
             self._leaving.discard(name)
 
     def parse(self, filter: str) -> Parse:
-        """What reads the events of a filter. Raises `UnknownError`."""
+        """Return the parser of a filter's events. Raises `UnknownError`."""
         self._index(filter)
         return self._parsers[filter]
 
@@ -618,7 +618,7 @@ class Pipeline:
     def _look_up(
         self, who: Identity, index: Index, events: EventTable | Listed, rows: range
     ) -> tuple[Matches, int]:
-        """What some events match of the user's subscriptions, and how many matches they have in all."""
+        """Return the matches of some events among the user's subscriptions, and the number of all matches."""
         table = events if isinstance(events, EventTable) and len(rows) == len(events) else events.rows(rows)
         found = index.look_up(table)
         if Role.ADMIN in who.roles:
@@ -627,7 +627,7 @@ class Pipeline:
         return found.only(np.isin(found.ids, own)), len(found.ids)
 
     async def explain(self, who: Identity, filter: str, event: bytes, id: int) -> Explanation:
-        """Why a subscription of the user matches an event or not."""
+        """Explain why a subscription of the user matches an event or not."""
         who.require(Role.SUBSCRIBER)
         if not self._owns(who, id) or self._owners[id].filter != filter:
             raise UnknownError(f"there is no subscription {id}")
@@ -713,7 +713,7 @@ class Pipeline:
             yield await self.beside(too_many, index, unbounded)
 
     def _there_still(self, made: int | RTFilterError) -> int | RTFilterError:
-        """What a repeated request is answered: of several subscriptions, some may have ended."""
+        """Return the answer to a repeated request: of several subscriptions, some may have ended."""
         if isinstance(made, int):
             owned = self._owners.get(made)
             if owned is None or (owned.expires is not None and owned.expires <= self._clock()):
@@ -746,7 +746,7 @@ class Pipeline:
         return iter(made)
 
     async def subscription(self, who: Identity, id: int) -> Subscription:
-        """One of the user's subscriptions; an admin's are all. Raises `UnknownError`."""
+        """Return a subscription of the user; to an admin, anybody's. Raises `UnknownError`."""
         if self._owns(who, id):
             found = await self.ask(lambda: self._log.subscriptions(id=id))
             if found:
@@ -784,7 +784,8 @@ class Pipeline:
                 count, last = 4 * count, found[-1].id
             return found, True
 
-        return await self.ask(look)
+        async with self._lists_of.one(who.user):
+            return await self.ask(look)
 
     async def replace(self, who: Identity, id: int, wish: Wish) -> float | None:
         """Replace a subscription as a whole; what it matched before is still delivered.
@@ -836,7 +837,7 @@ class Pipeline:
     # -- deliveries ------------------------------------------------------------------------------------------
 
     def pending(self, who: Identity) -> list[Delivery]:
-        """What the user has not acknowledged, by position."""
+        """Return the user's unacknowledged deliveries, by position."""
         who.require(Role.SUBSCRIBER)
         return sorted(self.deliver.pending(who.user), key=attrgetter("position"))
 
@@ -950,7 +951,7 @@ class Pipeline:
 
 
 def stopping() -> BusyError:
-    """What those are told who come while the server ends."""
+    """Return the error for requests that come while the server ends."""
     return BusyError("the server is stopping; try again", 1.0)
 
 
@@ -983,7 +984,7 @@ def _asked(filter: str, wishes: Iterable[Wish]) -> Iterator[bytes]:
 
 
 def _key(who: Identity, key: str | None, parts: Iterable[bytes]) -> Key | None:
-    """What a repeated request is known by."""
+    """Return the key by which a repeated request is known, or None."""
     if key is None:
         return None
     if not key or len(key) > MOST_KEY or not key.isprintable():

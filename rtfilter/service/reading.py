@@ -1,4 +1,4 @@
-"""What the pipeline answers without changing anything. All of it may take long: not for the event loop."""
+"""Answers of the pipeline that change nothing. All may take long: not for the event loop."""
 
 from __future__ import annotations
 

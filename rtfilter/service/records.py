@@ -1,4 +1,4 @@
-"""What doors ask the pipeline for, and what they are given."""
+"""The requests of doors to the pipeline, and its answers."""
 
 from __future__ import annotations
 
@@ -154,12 +154,12 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
 
 
 def fitting(sizes: Iterable[int], most: int) -> int:
-    """How many of the first have at most so many bytes together; one has to fit."""
+    """Return how many of the first have at most so many bytes together, at least 1."""
     return max(1, sum(size <= most for size in accumulate(sizes)))
 
 
 class Sending(NamedTuple):
-    """What is said beside a delivery.
+    """The data that is sent beside a delivery.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Who asks, and what they may do."""
+"""The identity of a user, and the roles that it has."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rtfilter.service.errors import NotAllowedError
 
 
 class Role(StrEnum):
-    """What a user may do. Several add up."""
+    """A permission of a user. Several add up."""
 
     PUBLISHER = "publisher"
     """Publish events, and read back their own."""
@@ -23,7 +23,7 @@ ALL: Final = frozenset(Role)
 
 
 class Identity(NamedTuple):
-    """Who asks.
+    """The identity of a user.
 
     Attributes
     ----------

@@ -14,30 +14,35 @@ TURN: Final = 0.004
 
 
 class Rounds:
-    """Those who have more to do than one turn takes. One of them goes on in each round of the event loop.
+    """Peers with more work than one turn takes. One of them goes on in each round of the event loop.
 
-    So a thousand peers that are at work take no more of a round than one of them.
+    So a thousand peers that are at work take no more of a round than one of them. Addresses take turns, too:
+    the many peers of one delay the few of another by a round.
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[Callable[[], object]] = deque()
+        self._waiting: dict[str, deque[Callable[[], object]]] = {}  # by address, the next one first
 
-    def join(self, go_on: Callable[[], object]) -> None:
-        """Have something called at its turn."""
+    def join(self, go_on: Callable[[], object], address: str = "") -> None:
+        """Have something called at its turn, for a peer with an address, or for the server itself."""
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._next)
-        self._waiting.append(go_on)
+        self._waiting.setdefault(address, deque()).append(go_on)
 
     def _next(self) -> None:
-        go_on = self._waiting.popleft()
+        address = next(iter(self._waiting))
+        others = self._waiting.pop(address)
+        go_on = others.popleft()
+        if others:
+            self._waiting[address] = others
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._next)
         go_on()
 
-    async def wait(self) -> None:
+    async def wait(self, address: str = "") -> None:
         """Wait for a turn."""
         turn = asyncio.Event()
-        self.join(turn.set)
+        self.join(turn.set, address)
         await turn.wait()
 
 
@@ -47,10 +52,12 @@ class Turn:
     Parameters
     ----------
     rounds : Rounds
+    address : str
+        Of the peer that it is for.
     """
 
-    def __init__(self, rounds: Rounds) -> None:
-        self._rounds = rounds
+    def __init__(self, rounds: Rounds, address: str = "") -> None:
+        self._rounds, self.address = rounds, address
         self.begin()
 
     def begin(self) -> None:
@@ -59,13 +66,13 @@ class Turn:
 
     @property
     def over(self) -> bool:
-        """Whether others are to come now."""
+        """True if others are to come now."""
         return perf_counter() >= self._end
 
     async def pause(self) -> None:
         """Wait for the next turn where this one is over."""
         if self.over:
-            await self._rounds.wait()
+            await self._rounds.wait(self.address)
             self.begin()
 
 
@@ -76,5 +83,5 @@ class OneEach:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def one(self, user: str) -> asyncio.Lock:
-        """What a piece of work of a user holds while it is done."""
+        """Return the lock that a piece of a user's work holds while it is done."""
         return self._locks.setdefault(user, asyncio.Lock())

@@ -39,8 +39,8 @@ from rtfilter.service.doors import tcp
 from rtfilter.service.doors.admission import Strangers
 from rtfilter.service.doors.http import application
 from rtfilter.service.doors.metrics import Counts, FilterMetrics
-from rtfilter.service.doors.patience import Http, Sessions
 from rtfilter.service.doors.routes import Limits
+from rtfilter.service.doors.timeouts import Http, Sessions
 from rtfilter.service.errors import ConflictError
 from rtfilter.service.logs import configure
 from rtfilter.service.messages import DEFAULT
@@ -165,7 +165,7 @@ async def _serve(
         metrics.registry.register(Counts(pipeline))
         _require_users(settings, there=not pipeline.users.open)
         await _add_default(pipeline, definition)
-        strangers = Strangers()
+        strangers = Strangers(settings.proxies)
         tcp_port, sessions = None, await stack.enter_async_context(AsyncExitStack())
         if framed is not None:
             tcp_port = framed.getsockname()[1]
@@ -280,7 +280,7 @@ def _unusable(settings: Settings, error: SQLAlchemyError) -> DataError:
 
 
 def _alone(log: Log, holding: Hold) -> bool:
-    """Whether no other server has the database, as far as is known; takes its lock where it was lost."""
+    """Return whether no other server seems to have the database; takes its lock again if it was lost."""
     try:
         holding.take()  # in vain for a while where the lost connection still has it: so the log tells
         return log.mine()
@@ -355,7 +355,8 @@ def _config(app: Any, settings: Settings, pipeline: Pipeline, strangers: Strange
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=settings.trusted_proxies,
         timeout_graceful_shutdown=int(END_WITHIN),
         ssl_certfile=settings.certificate,
         ssl_keyfile=None if settings.certificate_key is None else str(settings.certificate_key),
@@ -453,7 +454,7 @@ async def _watch_others(alone: Callable[[], bool], server: _Server) -> None:
 
 
 def _identity(file: Path) -> tuple[int, int] | None:
-    """Which file has the name."""
+    """Return the device and inode of the file of a name, or None."""
     try:
         found = file.stat()
     except FileNotFoundError:

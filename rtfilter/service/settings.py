@@ -1,4 +1,4 @@
-"""What the server is told: by flags of ``rtfilter serve``, by variables ``RTFILTER_...``, or by a file."""
+"""The settings of the server: flags of ``rtfilter serve``, variables ``RTFILTER_...``, or a file."""
 
 from __future__ import annotations
 
@@ -7,21 +7,40 @@ import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rtfilter.service.backlog import Bounds, Policy
 from rtfilter.service.databases import postgresql
 from rtfilter.service.doors.admission import is_loopback
-from rtfilter.service.minding import Keeping
+from rtfilter.service.upkeep import Keeping
 
 
 def _named_place(given: object) -> object:
     if given == "":
         raise ValueError("an empty text is no path; write . for this folder")
+    return given
+
+
+def _addresses(given: str) -> str:
+    for one in filter(None, given.split(",")):
+        try:
+            ip_network(one.strip())
+        except ValueError:
+            wrong = f"{one.strip()!r} is no address and no network; give such as 127.0.0.1,10.0.0.0/8"
+            raise ValueError(wrong) from None
     return given
 
 
@@ -35,11 +54,11 @@ _BOUNDS, _KEEPING = Bounds(), Keeping()
 
 
 class SettingsError(ValueError):
-    """What the server is told does not do."""
+    """The settings of the server are wrong."""
 
 
 class Settings(BaseSettings):
-    """What the server is told.
+    """The settings of the server.
 
     Attributes
     ----------
@@ -53,6 +72,8 @@ class Settings(BaseSettings):
         Where sessions over TCP are, if at all.
     certificate, certificate_key : Path or None
         For TLS, as PEM.
+    trusted_proxies : str or None
+        Addresses and networks, separated by commas, of proxies whose header X-Forwarded-For is believed.
     durability : "process" or "power"
         What the loss of which an answer survives.
     body, frame : int
@@ -86,6 +107,7 @@ class Settings(BaseSettings):
     tcp_port: Port | None = None
     certificate: Place | None = None
     certificate_key: Place | None = None
+    trusted_proxies: Annotated[str, AfterValidator(_addresses)] | None = None
     durability: Literal["process", "power"] = "process"
     body: Count = 16 * 2**20
     frame: Annotated[int, Field(ge=4096, le=2**30)] = 2**20
@@ -120,8 +142,13 @@ class Settings(BaseSettings):
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can reach the server."""
+        """True if only this machine can reach the server."""
         return is_loopback(self.host)
+
+    @property
+    def proxies(self) -> list[IPv4Network | IPv6Network]:
+        """The networks of `trusted_proxies`."""
+        return [ip_network(one.strip()) for one in (self.trusted_proxies or "").split(",") if one]
 
     @property
     def url(self) -> str:
@@ -142,7 +169,7 @@ class Settings(BaseSettings):
 
     @property
     def keeping(self) -> Keeping:
-        """How long what is kept."""
+        """The times that the server keeps things."""
         return Keeping(self.retention, self.redeliver)
 
 
@@ -197,7 +224,7 @@ def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _variable(name: str) -> bool:
-    """Whether the environment has a setting."""
+    """Return whether the environment has a setting."""
     return bool(os.environ.get(f"RTFILTER_{name.upper()}"))
 
 
@@ -210,7 +237,7 @@ def _origin(name: str, flags: Mapping[str, Any], kept: Mapping[str, Any]) -> str
 
 
 def _read(file: Path | None) -> dict[str, Any]:
-    """What a file says."""
+    """Return the settings of a file."""
     if file is None:
         return {}
     try:

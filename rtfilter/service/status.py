@@ -89,7 +89,7 @@ def _of_filter(index: Index, response: Histogram | None) -> dict[str, Any]:
 
 
 def of_stages(measures: Measures) -> list[dict[str, Any]]:
-    """How long events were in each stage, in the order of the stages."""
+    """Return the times of events in each stage, in the order of the stages."""
     return [
         {"name": stage, "count": int(found.counts.sum()), "sum": float(found.total)}
         for stage, found in measures.stages.items()

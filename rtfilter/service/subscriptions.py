@@ -23,7 +23,7 @@ from rtfilter.store.tables import Entry, Kind, Logged
 MOST_METADATA: Final = 4096
 """Bytes of JSON."""
 REMOVED: Final = "removed"
-"""Why a subscription ended that its user has removed."""
+"""The reason of the end of a subscription that its user has removed."""
 FEW: Final = 1000
 """Ends among which none is looked for that is not needed any more."""
 SHORTEST: Final = 1.0
@@ -39,9 +39,9 @@ class Owners(dict[int, Owned]):
         self.of_both: Counter[tuple[str, str]] = Counter()
         """By user and filter."""
         self.ordered: Counter[str] = Counter()
-        """Those that ask for order, by filter; with those in `expired`."""
+        """Subscriptions that ask for order, by filter; with those in `expired`."""
         self.expired: dict[int, Owned] = {}
-        """Those whose time has come: events before their end may still be matched."""
+        """Expired subscriptions: events before their end may still be matched."""
         self._expiries: deque[tuple[int, int]] = deque()
         self._ends: list[tuple[float, int]] = []
         self._room = FEW
@@ -92,7 +92,7 @@ class Owners(dict[int, Owned]):
             self.ordered[owned.filter] -= owned.ordered
 
     def ended(self, moment: float) -> Iterator[tuple[int, Owned]]:
-        """Those whose time has come, each once."""
+        """Yield the subscriptions that have expired, each once."""
         while self._ends and self._ends[0][0] <= moment:
             expires, id = heapq.heappop(self._ends)
             owned = self.get(id)
@@ -107,7 +107,7 @@ class Owners(dict[int, Owned]):
 
 
 def owned_of(id: int, filter: str, user: str, expires: float | None, manner: str | None) -> Owned:
-    """What the log says of a subscription."""
+    """Return the subscription that the log has, for delivering."""
     user, filter = intern(user), intern(filter)  # a million may have the same
     if manner is None:
         return Owned(id, user, filter, expires)
@@ -152,7 +152,7 @@ def expiry_of(id: int, owned: Owned, at: float, arrived: float) -> Entry:
 
 
 def subscription_of(logged: Logged) -> Subscription:
-    """What the log has, as users see it."""
+    """Return the subscription that the log has, as users see it."""
     position, entry = logged
     wish = Wish(**msgspec.json.decode(entry.body))
     id = position if entry.subscription is None else entry.subscription
@@ -160,7 +160,7 @@ def subscription_of(logged: Logged) -> Subscription:
 
 
 def check(wishes: Sequence[Wish], index: Index) -> tuple[dict[int, RTFilterError], list[int]]:
-    """What is wrong with wishes, by row; and the rows that no box bounds, where the filter counts these.
+    """Check wishes: return errors by row, and the rows that no box bounds, if the filter counts these.
 
     May take long: not for the event loop.
     """

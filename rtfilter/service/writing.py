@@ -58,7 +58,7 @@ class Store:
     stored : callable
         Is told the new entries, in order of their positions, before any caller is.
     progress : callable
-        Gives what is to be written beside them, of all users or, at its choice, of some.
+        Gives what is to be written beside them, of some users; see `Deliver.progress`.
     owes : callable
         Whether some of a user is still to be given.
     not_written : callable
@@ -90,7 +90,8 @@ class Store:
         self._flushes: list[_Flush] = []
         self._next = 0.0  # when the progress may be written again, by the clock of the loop
         self._timer: asyncio.TimerHandle | None = None
-        self._more = False  # the last progress was not of all users
+        self._more = False  # the last progress was not the last of its round
+        self._anew = False  # somebody waits for a round that has all until now
         self.stuck = False
         self._failing = False  # as the log of the server says
         self._taken: TakenError | None = None  # met by other work than a transaction
@@ -135,6 +136,7 @@ class Store:
         self._require_free()
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._flushes.append(_Flush(user, answer, undo))
+        self._anew |= user is None
         self._news.set()
         await answer
 
@@ -205,12 +207,14 @@ class Store:
                 raise self._taken
             asked = self._take()
             progress, flushes = None, list[_Flush]()
-            if loop.time() >= self._next:
-                progress = self._progress(any(one.user is None for one in self._flushes))
-                flushes = self._written()
+            if loop.time() >= self._next or self._hurries:
+                progress, self._anew = self._progress(self._anew), False
                 self._more = progress.settled is None
+                flushes = self._written()
                 self._next = loop.time() + min(PACE * _rows(progress), MOST_PACE)
-            if (self._more or self._flushes) and self._timer is None:
+            if self._hurries:
+                self._news.set()
+            elif (self._more or self._flushes) and self._timer is None:
                 self._timer = loop.call_at(self._next, self._due)
             if not asked and progress is None:
                 continue
@@ -241,11 +245,16 @@ class Store:
                 if not one.answer.done():
                     one.answer.set_result(None)
 
+    @property
+    def _hurries(self) -> bool:
+        """Return whether somebody waits for the last part of a round."""
+        return any(one.user is None for one in self._flushes)
+
     def _written(self) -> list[_Flush]:
         """Take those who wait for what has just been given."""
         done, left = list[_Flush](), list[_Flush]()
         for one in self._flushes:
-            owed = one.user is not None and self._owes(one.user)
+            owed = self._more if one.user is None else self._owes(one.user)
             (left if owed else done).append(one)
         self._flushes = left
         return done

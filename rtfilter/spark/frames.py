@@ -322,7 +322,7 @@ def _dealer(
             yield blocks(events, {PART: part, SHARD: shard, CLASS: kind})
         if reports is not None:
             reports.add(number, int(sum(own.sum() for own in loads)), round(hits * number))
-        reader.told(left_out)
+        reader.report(left_out)
 
     return deal
 
@@ -387,7 +387,7 @@ def _matcher_in_place(
                     yield answer
         if reports is not None:
             reports.add(number, visits, hits)
-        reader.told(left_out)
+        reader.report(left_out)
 
     return match
 

@@ -147,7 +147,7 @@ class EventReader:
         found = _joined(parts, usable)
         return found, self.schema.read(found.select(self.names))
 
-    def told(self, left_out: LeftOut) -> None:
+    def report(self, left_out: LeftOut) -> None:
         """Report what a task has left out, at its end."""
         if self.refusals is not None:
             self.refusals.add(left_out)

@@ -44,7 +44,7 @@ from rtfilter.spark.subscribing import (
     written,
 )
 from rtfilter.subscriptions.ids import as_ids
-from rtfilter.subscriptions.loading import BadRule, OnError, require_on_error
+from rtfilter.subscriptions.loading import BadSubscription, OnError, require_on_error
 from rtfilter.text import numbered
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class ShardedIndex:
         if known and on_error == "raise":
             raise ValueError(f"subscription {known[0]} {remedy}")
         if known:
-            tell([BadRule(NO_ROW, id, None, ValueError(remedy)) for id in known], on_error)
+            tell([BadSubscription(NO_ROW, id, None, ValueError(remedy)) for id in known], on_error)
             given = replace(given, frame=without(given.frame, known))
         return self._next(self._built(given, self._leases()))
 
@@ -414,8 +414,8 @@ def build_sharded(
         See `RStarTree`.
     on_error : "raise", "skip" or callable
         What to do with a subscription that cannot be used: raise an error for one of them and build nothing;
-        leave it out and name it in the log; or call this with a `rtfilter.BadRule` for each, before all
-        others are added. To find them all takes a job of its own.
+        leave it out and name it in the log; or call this with a `rtfilter.BadSubscription` for each, before
+        all others are added. To find them all takes a job of its own.
 
     Returns
     -------

@@ -44,7 +44,7 @@ from rtfilter.spark.spelling import spelled
 from rtfilter.spark.subscribing import LABELS, NO_ROW, SubscriptionFrame, tell, without
 from rtfilter.spark.work import Reports, counts
 from rtfilter.subscriptions import loading
-from rtfilter.subscriptions.loading import BadRule
+from rtfilter.subscriptions.loading import BadSubscription
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -293,9 +293,9 @@ class ChangeStage:
         batch may have only one change of each subscription. Of equal ones, any may count.
     on_error : "skip", callable or "raise"
         What to do with a change that cannot be used: leave it out, and name the first few of a batch in the
-        log, with id and reason; call this with a `rtfilter.BadRule` for each; or apply nothing and raise an
-        error, with which the query ends, and stops at the same batch when it goes on. What a change would
-        have replaced stays.
+        log, with id and reason; call this with a `rtfilter.BadSubscription` for each; or apply nothing and
+        raise an error, with which the query ends, and stops at the same batch when it goes on. What a change
+        would have replaced stays.
     """
 
     def __init__(
@@ -346,7 +346,7 @@ class ChangeStage:
             reason = f"{count} changes have no id" if id is None else f"occurs {count} {remedy}"
             if self.on_error == "raise":
                 raise ValueError(reason if id is None else f"subscription {id} {reason}")
-            bad.append(BadRule(NO_ROW, id, None, ValueError(reason)))
+            bad.append(BadSubscription(NO_ROW, id, None, ValueError(reason)))
         tell(bad, self.on_error)
         return without(changes, [one.id for one in bad])
 

@@ -33,7 +33,7 @@ from rtfilter.spark.refusals import NAMED, LeftOut, sound
 from rtfilter.spark.spelling import spelled
 from rtfilter.subscriptions.given import seconds
 from rtfilter.subscriptions.ids import LAST_ID
-from rtfilter.subscriptions.loading import BadRule, OnError
+from rtfilter.subscriptions.loading import BadSubscription, OnError
 from rtfilter.subscriptions.metadata import encoded
 from rtfilter.text import listed
 
@@ -120,15 +120,15 @@ class SubscriptionReader:
     def _compiled(self, batch: pa.RecordBatch) -> Bounds:
         return compile_bounds(*self._bounds(batch), self.schema)
 
-    def bad(self, batch: pa.RecordBatch) -> list[BadRule]:
+    def bad(self, batch: pa.RecordBatch) -> list[BadSubscription]:
         """Return those that cannot be used."""
         import pyarrow as pa
 
-        found: list[BadRule] = []
+        found: list[BadSubscription] = []
 
         def note(row: int, error: Exception) -> None:
             rule = batch.slice(row, 1).to_pylist()[0]
-            found.append(BadRule(NO_ROW, rule["id"], rule if self.columns else rule["where"], error))
+            found.append(BadSubscription(NO_ROW, rule["id"], rule if self.columns else rule["where"], error))
 
         labels = {name: batch.column(name).to_pylist() for name in self.labels}
         rows = []
@@ -290,7 +290,7 @@ class SubscriptionFrame:
     def usable(self, on_error: OnError) -> tuple[SubscriptionFrame, int]:
         """Return those that can be used, and their number; with "raise" that is all.
 
-        All others are told first: "skip" names some in the log, a function gets a `BadRule` for each.
+        All others are reported first: "skip" logs some, a function gets a `BadSubscription` for each.
 
         Raises
         ------
@@ -303,7 +303,9 @@ class SubscriptionFrame:
         twice = self.frame.groupBy("id").count().where("count > 1 AND id IS NOT NULL").collect()
         known = {one.id for one in bad}
         bad += [
-            BadRule(NO_ROW, row.id, None, ValueError(f"occurs {row['count']} times; ids must be distinct"))
+            BadSubscription(
+                NO_ROW, row.id, None, ValueError(f"occurs {row['count']} times; ids must be distinct")
+            )
             for row in twice
             if row.id not in known
         ]
@@ -311,7 +313,7 @@ class SubscriptionFrame:
         rest = replace(self, frame=without(self.frame, [one.id for one in bad]))
         return rest, rest.frame.count()
 
-    def _bad(self) -> list[BadRule]:
+    def _bad(self) -> list[BadSubscription]:
         """Return those that cannot be used, by their ids, conditions, bounds and labels."""
         layout, reader = self.layout, self.reader
 
@@ -428,7 +430,7 @@ def without(frame: DataFrame, ids: list[int | None]) -> DataFrame:
     return frame.join(sf.broadcast(table), "id", "left_anti")
 
 
-def tell(bad: list[BadRule], on_error: OnError) -> None:
+def tell(bad: list[BadSubscription], on_error: OnError) -> None:
     """Tell of subscriptions that cannot be used: in the log, or to a function."""
     if callable(on_error):
         for one in bad:

@@ -209,7 +209,7 @@ def _matcher(
                 lists = packed(_found(route, table), np.arange(len(some)))
                 columns = [*(some.column(name) for name in names), pa.array(lists, pa.binary())]
                 yield pa.RecordBatch.from_arrays(columns, labels)
-        newest.told(left_out)
+        newest.report(left_out)
 
     return match
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import sqlalchemy as sql
@@ -25,6 +27,8 @@ POSTGRESQL: Final = {
 """The default limits of a PostgreSQL connection: the time until a lost server or a lock is given up."""
 PAGES: Final = 16_000
 """Pages of SQLite's write-ahead log, 64 MB, at which a commit itself moves them into the database."""
+MORE: Final = 2 * 2**20
+"""Bytes that `reserve` keeps beyond the size of the write-ahead log."""
 LOCK: Final = 0x7274_6669
 """Of PostgreSQL's advisory locks, the one that a server holds."""
 
@@ -90,6 +94,41 @@ def checkpoint(engine: sql.Engine, how: Literal["PASSIVE", "TRUNCATE"] = "PASSIV
     if engine.dialect.name == "sqlite":
         with suppress(SQLAlchemyError, sqlite3.Error), closing(engine.raw_connection()) as connection:
             connection.cursor().execute(f"PRAGMA wal_checkpoint({how})")
+
+
+def reserve(engine: sql.Engine) -> None:
+    """Keep as much room on the disk beside SQLite's database as its write-ahead log takes, and some more.
+
+    A start on a full disk gets it by `release`: to move the log into the database takes so much. Nothing is
+    kept where there is no room, or where the system cannot keep any.
+    """
+    path, log = _beside(engine, "reserve"), _beside(engine, "wal")
+    if path is None or log is None or not hasattr(os, "posix_fallocate"):
+        return
+    with suppress(OSError):
+        size = MORE + log.stat().st_size
+        with open(path, "ab", opener=private) as file:
+            before = file.tell()
+            try:
+                if before < size:
+                    os.posix_fallocate(file.fileno(), before, size - before)
+            except OSError:
+                os.ftruncate(file.fileno(), before)  # some of it may be there
+
+
+def release(engine: sql.Engine) -> None:
+    """Give up the room that `reserve` keeps."""
+    path = _beside(engine, "reserve")
+    if path is not None:
+        path.unlink(missing_ok=True)
+
+
+def _beside(engine: sql.Engine, name: str) -> Path | None:
+    """A file beside SQLite's database; None for others."""
+    place = engine.url.database
+    if engine.dialect.name != "sqlite" or place in (None, "", ":memory:"):
+        return None
+    return Path(f"{place}-{name}")
 
 
 def _begin(connection: sql.Connection) -> None:

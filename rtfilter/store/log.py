@@ -16,7 +16,7 @@ import sqlalchemy as sql
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from rtfilter.errors import RTFilterError
-from rtfilter.store.database import checkpoint, writing
+from rtfilter.store.database import checkpoint, release, reserve, writing
 from rtfilter.store.migrations import migrate
 from rtfilter.store.tables import (
     BACKLOG,
@@ -136,7 +136,8 @@ class Log:
 
     def __init__(self, engine: sql.Engine) -> None:
         self._engine, self._writing = engine, writing(engine)
-        checkpoint(engine, "TRUNCATE")  # on a disk that was full, there may be room for this alone
+        release(engine)  # on a disk that is full, this is the only room for what follows
+        checkpoint(engine, "TRUNCATE")
         with self._writing.begin() as connection:
             migrate(connection)
             self.epoch = self._take(connection)
@@ -346,8 +347,9 @@ class Log:
         return Trimmed(count, more=True)
 
     def checkpoint(self) -> None:
-        """As `rtfilter.store.database.checkpoint`. Others may write and read meanwhile."""
+        """As `checkpoint` and `reserve` of `rtfilter.store.database`. Others may write and read meanwhile."""
         checkpoint(self._engine)
+        reserve(self._engine)
 
     # -- reading ---------------------------------------------------------------------------------------------
 

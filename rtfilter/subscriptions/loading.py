@@ -23,8 +23,8 @@ from rtfilter.subscriptions.tables import Rules, cell
 from rtfilter.text import numbered, shown
 
 
-class BadRule(NamedTuple):
-    """A rule of a load that cannot be used."""
+class BadSubscription(NamedTuple):
+    """A subscription of a load that cannot be used."""
 
     row: int
     """Its place in the load, from 0; -1 in a frame of Spark, whose rows have none."""
@@ -57,13 +57,15 @@ class BadRule(NamedTuple):
         return place + (text if self.id is None else f"id {shown(self.id)}: {text}")
 
 
-OnError = Literal["raise", "skip"] | Callable[[BadRule], object]
+OnError = Literal["raise", "skip"] | Callable[[BadSubscription], object]
 
 
 def require_on_error(given: object) -> None:
-    """Raise `ValueError` for what says nothing of errors."""
+    """Raise `ValueError` unless a value is one for `on_error`."""
     if not (callable(given) or given in ("raise", "skip")):
-        raise ValueError(f'on_error is "raise", "skip" or a function of a BadRule; got {shown(given)}')
+        raise ValueError(
+            f'on_error is "raise", "skip" or a function of a BadSubscription; got {shown(given)}'
+        )
 
 
 class Load:
@@ -78,7 +80,7 @@ class Load:
 
     Attributes
     ----------
-    bad : dict of int to BadRule
+    bad : dict of int to BadSubscription
         Those that were found so far, by row.
 
     Raises
@@ -91,7 +93,7 @@ class Load:
         self._held, self._on_error = held, on_error
         self._rules = list(given.rules)
         self._ids = None if given.ids is None else _column("ids", given.ids, len(self._rules))
-        self.bad: dict[int, BadRule] = {}
+        self.bad: dict[int, BadSubscription] = {}
         self._told: set[int] = set()
         self._deadlines = self._read_deadlines(given)
         self._metadata = self._read("metadata", given.metadata, _noted if given.is_table else encoded)
@@ -99,7 +101,7 @@ class Load:
             self._check_ids(self._ids)
 
     def _note(self, row: int, error: Exception) -> None:
-        self.bad.setdefault(row, BadRule(row, self._ids and self._ids[row], self._rules[row], error))
+        self.bad.setdefault(row, BadSubscription(row, self._ids and self._ids[row], self._rules[row], error))
 
     # -- columns beside the rules --------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import forks
-from rtfilter.service.doors.frames import Asked, Reader, Told, write
+from rtfilter.service.doors.frames import Asked, Reader, ServerDirective, write
 
 HOME = Path(__file__).parents[2]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(HOME)}
@@ -69,7 +69,7 @@ class Framed:
         self._socket = socket.create_connection(("localhost", server.tcp_port), timeout=60)
         if context is not None:
             self._socket = context.wrap_socket(self._socket, server_hostname="localhost")
-        self._frames, self._heard, self._deliveries = Reader(Told), [], []
+        self._frames, self._heard, self._deliveries = Reader(ServerDirective), [], []
 
     def __enter__(self):
         return self

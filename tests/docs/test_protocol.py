@@ -16,13 +16,13 @@ from rtfilter.definition import Definition
 from rtfilter.service import errors
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.admission import Strangers
-from rtfilter.service.doors.frames import Asked, FrameError, Reader, Told, write
-from rtfilter.service.doors.tcp import Patience, listen
+from rtfilter.service.doors.frames import Asked, FrameError, Reader, ServerDirective, write
+from rtfilter.service.doors.tcp import Timeouts, listen
 from rtfilter.service.errors import ServiceError
-from rtfilter.service.minding import Keeping
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.roles import Identity
 from rtfilter.service.settings import Settings
+from rtfilter.service.upkeep import Keeping
 from rtfilter.session import TABLE
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
@@ -46,7 +46,7 @@ def server(path):
         end = asyncio.Event()
         over.append((asyncio.get_running_loop(), end))
         bound = socket.create_server(("127.0.0.1", 0))
-        async with listen(lambda: Conversation(pipeline), bound, Strangers(), patience=Patience(end=0.1)):
+        async with listen(lambda: Conversation(pipeline), bound, Strangers(), timeouts=Timeouts(end=0.1)):
             found.append((bound.getsockname(), pipeline.settled))
             begun.set()
             await end.wait()
@@ -80,7 +80,7 @@ def lines(block):
 async def play(address, settle, block):
     """Say what the client says, and compare what the server says; between two things said, in any order."""
     reader, writer = await asyncio.open_connection(*address)
-    frames, heard, wanted = Reader(Told), [], []
+    frames, heard, wanted = Reader(ServerDirective), [], []
 
     async def check():
         while len(heard) < len(wanted):
@@ -131,7 +131,8 @@ def test_the_frame_is_as_shown():
 
 def test_the_numbers_are_as_shown():
     shown = re.findall(r"\| ([A-Z]+) \| (\d+) (?=\|)", PAGE)
-    assert sorted(shown) == sorted((one.name, str(one.value)) for side in (Asked, Told) for one in side)
+    sides = (Asked, ServerDirective)
+    assert sorted(shown) == sorted((one.name, str(one.value)) for side in sides for one in side)
 
 
 def test_the_table_of_states_is_the_table():

@@ -16,7 +16,7 @@ import forks
 import postgresql
 from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.service import authenticate, pipeline, subscriptions
-from rtfilter.service.doors import admission, bodies, patience, routes, websocket
+from rtfilter.service.doors import admission, bodies, routes, timeouts, websocket
 from rtfilter.service.settings import Settings
 from service.doors.test_rights import TABLE
 
@@ -225,14 +225,14 @@ def test_the_limits_that_are_fixed_are_those_of_the_code():
     text = PAGE[PAGE.index("These limits are fixed:") :]
     found = dict(re.findall(r"^\| (.*?) \| ([\d,]+)", text, re.MULTILINE))
     assert {name: int(value.replace(",", "")) for name, value in found.items()} == {
-        "KiB of a session before CONNECT": patience.STRANGE // 2**10,
-        "frames of a session before CONNECT": patience.STRANGE_FRAMES,
+        "KiB of a session before CONNECT": timeouts.STRANGE // 2**10,
+        "frames of a session before CONNECT": timeouts.STRANGE_FRAMES,
         "unauthenticated connections of one address, or of one /64 network of IPv6": admission.MOST_STRANGERS,
         "events or subscriptions in a request": bodies.MOST_EVENTS,
         "JSON that is no event: a filter, a subscription, a question": bodies.MOST_DOCUMENT // 2**20,
         "a page of an answer": routes.MOST_OF_A_PAGE,
-        "headers of a request, with trailers": patience.MOST_HEADERS // 1024,
-        "headers of a request, by count": patience.MOST_LINES,
+        "headers of a request, with trailers": timeouts.MOST_HEADERS // 1024,
+        "headers of a request, by count": timeouts.MOST_LINES,
         "`metadata` of a subscription, as JSON": subscriptions.MOST_METADATA,
         "an idempotency key": pipeline.MOST_KEY,
         "a user's name": authenticate.MOST,

@@ -98,7 +98,7 @@ def test_what_is_cached_is_loaded_in_silence(code, caplog, monkeypatch):
     monkeypatch.setattr(ready, "_compile_in_child", lambda: pytest.fail("a process was started"))
     caplog.clear()
     with caplog.at_level(logging.DEBUG, "rtfilter"):
-        ready.load_aside()
+        ready.load_in_background()
     assert ready.ready()
     assert counts.compiled == compiled
     assert not [record for record in caplog.records if record.name == "rtfilter"]
@@ -108,7 +108,7 @@ def test_what_is_cached_is_loaded_in_silence(code, caplog, monkeypatch):
 def test_another_process_compiles_what_no_cache_has(code, caplog):
     module, compiled = code(), counts.compiled
     with caplog.at_level(logging.WARNING, "rtfilter"):
-        thread = threading.Thread(target=ready.load_aside)
+        thread = threading.Thread(target=ready.load_in_background)
         thread.start()
         thread.join(120)
     assert ready.ready()
@@ -126,7 +126,7 @@ def test_no_full_collection_stops_other_threads_while_cached_code_is_loaded(code
     monkeypatch.setattr(gc, "get_freeze_count", lambda: 0)  # as the tests may freeze what they share
     monkeypatch.setattr(gc, "freeze", lambda: done.append("freeze"))
     monkeypatch.setattr(gc, "unfreeze", lambda: done.append("unfreeze"))
-    ready.load_aside()
+    ready.load_in_background()
     assert done == [False, "freeze", "unfreeze"]
     assert gc.isenabled()
 
@@ -137,7 +137,7 @@ def test_without_another_process_this_one_compiles(code, monkeypatch, python):
     code()
     compiled = counts.compiled
     monkeypatch.setattr(sys, "executable", python)
-    thread = threading.Thread(target=ready.load_aside)
+    thread = threading.Thread(target=ready.load_in_background)
     thread.start()
     thread.join(60)
     assert ready.ready()
@@ -151,7 +151,7 @@ def test_a_thread_that_waits_ends_the_other_process(code, monkeypatch, tmp_path)
     slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
     slow.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(slow))
-    aside = threading.Thread(target=ready.load_aside)
+    aside = threading.Thread(target=ready.load_in_background)
     aside.start()
     pid = tmp_path / "pid"
     limit = time.monotonic() + 60
@@ -171,7 +171,7 @@ import sys, threading, time
 sys.path.insert(0, sys.argv[1])
 from rtfilter.index import ready
 ready._modules = {"ready_kernels": 2}
-threading.Thread(target=ready.load_aside, daemon=True).start()
+threading.Thread(target=ready.load_in_background, daemon=True).start()
 if sys.argv[2] == "wait":
     time.sleep(600)
 while not __import__("pathlib").Path(sys.argv[1], "pid").exists():

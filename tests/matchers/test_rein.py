@@ -74,7 +74,7 @@ def test_bits_and_words_are_counted(value, work):
     # 128 upper ends 0, 1, ..., 127 in 4 groups of 32; those below a value lie beyond it.
     high = np.arange(128.0)[:, None]
     low, point = np.full_like(high, -np.inf), np.array([[float(value)]])
-    assert Sides.of(low, high).beyond(point).tolist() == [[0, value]]
+    assert Sides.of(low, high).outside(point).tolist() == [[0, value]]
     assert HemIndex(low, high, 4).search(point).work.tolist() == [work]
 
 

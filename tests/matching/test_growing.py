@@ -35,7 +35,7 @@ NUMBERS = Schema({"x": float})
 
 
 class Kernels:
-    """Stands for `rtfilter.index.ready`: the kernels are loaded aside when a test lets them."""
+    """Stands for `rtfilter.index.ready`: the kernels are loaded in the background when a test lets them."""
 
     def __init__(self, loaded=False, error=None):
         self.loaded, self.error, self.loads = loaded, error, 0
@@ -50,7 +50,7 @@ class Kernels:
             raise self.error
         self.loaded = True
 
-    def load_aside(self):
+    def load_in_background(self):
         self.asked.set()
         if not self.go.wait(PATIENCE):
             raise TimeoutError("the test has not let it go on")

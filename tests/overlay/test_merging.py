@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from lengths import long_but
 from overlay.networks import TYPES, Network, Tree
 from overlay.test_suppressing import about
-from rtfilter.overlay.merging import MergingTold
+from rtfilter.overlay.merging import MergingForwarding
 from rtfilter.overlay.names import SubscriptionId
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Subscribe, Subscription, Unsubscribe
 from rtfilter.predicates.model import Predicate
 
 
-def told(slack: float) -> MergingTold:
+def told(slack: float) -> MergingForwarding:
     numbers = itertools.count(1)
-    return MergingTold(
+    return MergingForwarding(
         lambda s: Predicate.parse(s.condition, TYPES[s.type]),
         slack,
         lambda: SubscriptionId("own", 1, next(numbers)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from overlay.networks import TYPES
-from rtfilter.overlay.covering import CoveringTold
+from rtfilter.overlay.covering import CoveringForwarding
 from rtfilter.overlay.names import SubscriptionId
 from rtfilter.overlay.routing_messages import Subscribe, Subscription, Unsubscribe
 from rtfilter.predicates.model import Predicate
@@ -13,8 +13,8 @@ def about(number: int, condition: str, type: str = "alarm") -> Subscription:
     return Subscription(SubscriptionId("a", 1, number), type, condition)
 
 
-def told() -> CoveringTold:
-    return CoveringTold(lambda s: Predicate.parse(s.condition, TYPES[s.type]))
+def told() -> CoveringForwarding:
+    return CoveringForwarding(lambda s: Predicate.parse(s.condition, TYPES[s.type]))
 
 
 def test_what_is_covered_is_not_told() -> None:

@@ -12,8 +12,8 @@ from served import ANN, BOB, CARL, events, publish, served, subscribe
 from rtfilter.service.access import Access, Limits
 from rtfilter.service.backlog import Bounds
 from rtfilter.service.conversation import MOST_UNSENT, UNSENT_BYTES, Conversation
-from rtfilter.service.minding import Keeping
 from rtfilter.service.records import Wish
+from rtfilter.service.upkeep import Keeping
 from rtfilter.session import TABLE, Directive, State
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
@@ -457,7 +457,7 @@ def test_an_event_of_a_digest_with_too_many_ids_comes_alone(tmp_path):
     served(tmp_path, script, message=1000)
 
 
-def test_many_events_with_lists_are_read_beside_the_event_loop(tmp_path, monkeypatch):
+def test_events_with_lists_are_read_beside_the_event_loop(tmp_path, monkeypatch):
     beside, to_thread = [], asyncio.to_thread
 
     def noted(work, *given):
@@ -465,15 +465,21 @@ def test_many_events_with_lists_are_read_beside_the_event_loop(tmp_path, monkeyp
         return to_thread(work, *given)
 
     monkeypatch.setattr(asyncio, "to_thread", noted)
+    monkeypatch.setattr("rtfilter.service.upkeep.CHECKPOINT", 1e9)
 
     async def script(pipeline):
         session = await connected(pipeline, "carl")
+        (made,) = await say(session, "SUBSCRIBE", where="price = 2")
         for price in (1, [1, 2]):
-            (answer,) = await say(session, "PUBLISH", events=[{"price": price}] * 20)
-            assert len(answer["positions"]) == 20
+            await say(session, "PUBLISH", event={"price": price})
+            await say(session, "PUBLISH", events=[{"price": price}])
+            (single,) = await say(session, "MATCH", event={"price": price})
+            (several,) = await say(session, "MATCH", events=[{"price": price}])
+            assert several["matches"] == single["matches"] == [[made["subscription"]] if price != 1 else []]
+            await say(session, "EXPLAIN", event={"price": price}, subscription=made["subscription"])
 
     served(tmp_path, script)
-    assert beside == ["objects"]
+    assert beside == ["object", "objects", "row", "rows", "object"]
 
 
 def test_as_many_events_are_published_at_once_as_their_positions_have_room(tmp_path):

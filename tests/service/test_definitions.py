@@ -68,7 +68,7 @@ def test_an_index_beside_the_log_gets_what_was_changed_after_it_was_written(tmp_
     async def first(pipeline):
         await pipeline.subscribe(ANN, "default", Wish("price > 3"))
         await publish(pipeline, 5)
-        await pipeline._minder.write_indexes()
+        await pipeline._upkeep.write_indexes()
         await define(pipeline, {**NODES, "bit_lists": 0.25})
 
     async def again(pipeline):

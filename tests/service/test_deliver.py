@@ -122,14 +122,16 @@ def test_a_part_that_was_not_written_comes_again_before_the_round_ends():
     assert len([row for part in parts for row in part.rows]) == FEWEST + 1
 
 
-def test_all_users_at_once_end_the_round():
-    made = deliver_to(FEWEST + 5)
+def test_a_round_that_is_begun_anew_has_all_until_then_in_parts():
+    made = deliver_to(2 * FEWEST + 5)
     first = made.progress(1, False)
     tell(made, 2, [0])
-    whole = made.progress(2, True)
-    assert whole.settled == 2
-    assert whole.marks.keys() | first.marks.keys() == {f"u{id}" for id in range(FEWEST + 5)}
-    assert "u0" in whole.marks
+    parts = [made.progress(2, True), made.progress(3, False)]
+    assert [part.settled for part in parts] == [None, 2]
+    assert max(len(part.marks) for part in parts) == FEWEST
+    rest = {user for part in parts for user in part.marks}
+    assert "u0" in rest
+    assert rest | first.marks.keys() == {f"u{id}" for id in range(2 * FEWEST + 5)}
     assert made.progress(3, False) == (3, {}, [], [])
 
 

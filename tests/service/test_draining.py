@@ -14,7 +14,7 @@ from websockets.sync.client import connect
 import forks
 from lengths import long_but
 from rtfilter.service import pipeline as module
-from rtfilter.service.doors.frames import Asked, Reader, Told, write
+from rtfilter.service.doors.frames import Asked, Reader, ServerDirective, write
 from service.running import running
 
 pytestmark = pytest.mark.slow
@@ -50,7 +50,7 @@ class OverTCP:
 
     def __init__(self, opened):
         self._socket = socket.create_connection(("127.0.0.1", opened.tcp_port), timeout=60)
-        self._frames, self._heard = Reader(Told), []
+        self._frames, self._heard = Reader(ServerDirective), []
 
     def say(self, directive, **told):
         self._socket.sendall(write(Asked[directive], json.dumps(told).encode()))

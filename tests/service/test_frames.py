@@ -12,7 +12,7 @@ from rtfilter.service.doors.frames import (
     Frame,
     FrameError,
     Reader,
-    Told,
+    ServerDirective,
     frame_of,
     message_of,
     write,
@@ -115,7 +115,7 @@ def test_what_is_no_frame_is_refused_before_its_rest_has_come(data, error):
 
 def test_every_directive_has_one_number():
     assert {one.name for one in Asked} == set(Directive)
-    assert not set(Asked) & set(Told)
+    assert not set(Asked) & set(ServerDirective)
 
 
 def test_a_frame_byte_by_byte():
@@ -131,8 +131,8 @@ def test_the_directive_is_in_the_frame_and_not_in_its_json():
     assert json.loads(message_of(Frame(Asked.READY, b""))) == {"directive": "READY"}
     with pytest.raises(DirectiveError, match='leave "directive" out'):
         message_of(Frame(Asked.READY, b'{"directive": "READY"}'))
-    assert frame_of(b'{"directive":"ACK"}') == write(Told.ACK)
-    assert frame_of(b'{"directive":"ACK","pending":1}') == write(Told.ACK, b'{"pending":1}')
+    assert frame_of(b'{"directive":"ACK"}') == write(ServerDirective.ACK)
+    assert frame_of(b'{"directive":"ACK","pending":1}') == write(ServerDirective.ACK, b'{"pending":1}')
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b"[" * 100_000])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from served import ADMIN, ANN, CARL, SCHEMA, events, publish, served, subscribe
 
-from rtfilter.adaptive.papers.climbing import FixedPlan
+from rtfilter.adaptive import FixedPlan
 from rtfilter.definition import Definition
 from rtfilter.matching.stream import Stream
 from rtfilter.service.doors.problems import TITLES

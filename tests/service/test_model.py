@@ -19,9 +19,9 @@ from rtfilter.errors import RTFilterError
 from rtfilter.service.backlog import Bounds
 from rtfilter.service.conversation import Conversation, Outbox
 from rtfilter.service.errors import BusyError
-from rtfilter.service.minding import Keeping
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Wish
+from rtfilter.service.upkeep import Keeping
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
 from rtfilter.store.tables import Kind
@@ -285,11 +285,11 @@ class World:
         self.pipeline.deliver.tick(0)
 
     async def keep(self):
-        await self.pipeline._minder.write_indexes()
+        await self.pipeline._upkeep.write_indexes()
 
     async def trim(self):
         await self.check()
-        await self.pipeline._minder._trim(0.0)
+        await self.pipeline._upkeep._trim(0.0)
 
     async def restart(self):
         await self.crash()

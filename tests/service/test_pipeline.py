@@ -15,12 +15,12 @@ import sqlalchemy
 from served import ADMIN, ANN, BOB, CARL, SCHEMA, events, pairs, publish, served, subscribe
 
 from rtfilter import EventFilter, Schema
-from rtfilter.adaptive.papers.climbing import FixedPlan
+from rtfilter.adaptive import FixedPlan
 from rtfilter.definition import Definition
 from rtfilter.errors import EventError, PredicateError
-from rtfilter.service import match, minding, reading, snapshots, writing
+from rtfilter.service import match, reading, snapshots, upkeep, writing
 from rtfilter.service.backlog import Bounds, Policy
-from rtfilter.service.deliver import Deliver, Found, Owned, Part
+from rtfilter.service.deliver import FEWEST, Deliver, Found, Owned, Part
 from rtfilter.service.errors import (
     BusyError,
     ConflictError,
@@ -32,11 +32,11 @@ from rtfilter.service.errors import (
     UnknownError,
 )
 from rtfilter.service.match import Index, Match
-from rtfilter.service.minding import Keeping
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Wish
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.subscriptions import Owners, entry_of, expiry_of, removal_of
+from rtfilter.service.upkeep import Keeping
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log, TakenError
 from rtfilter.store.tables import Entry, Kind, Logged, Request
@@ -226,7 +226,7 @@ def test_each_user_is_told_that_acknowledgements_cannot_be_written(tmp_path, mon
 
 
 def test_a_database_that_is_away_is_logged_once_and_once_when_it_is_back(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(minding, "TICK", 3600.0)  # nothing else is written meanwhile
+    monkeypatch.setattr(upkeep, "TICK", 3600.0)  # nothing else is written meanwhile
 
     async def script(pipeline):
         def fail(*_):
@@ -242,7 +242,7 @@ def test_a_database_that_is_away_is_logged_once_and_once_when_it_is_back(tmp_pat
                 for _ in range(3):
                     with pytest.raises(BusyError):
                         await publish(pipeline, 1)
-                await pipeline._minder._soon(pipeline._minder._trim(0.0))
+                await pipeline._upkeep._soon(pipeline._upkeep._trim(0.0))
         await publish(pipeline, 1)
 
     served(tmp_path, script)
@@ -623,7 +623,7 @@ def test_old_events_are_removed_and_nothing_else(tmp_path):
         now[0] = 2000.0
         (place,) = await publish(pipeline, 2)
         await pipeline.acknowledge(ANN, [])
-        await pipeline._minder._trim(now[0])
+        await pipeline._upkeep._trim(now[0])
         assert [one.position for one in (await pipeline.query(ADMIN, "default")).events] == [place]
         assert [one.id for one in (await pipeline.subscriptions(ANN))[0]] == [id]
         assert len(list(pipeline._log.entries(0))) == 2
@@ -971,7 +971,7 @@ def test_an_event_is_held_against_the_same_ends_after_a_crash_though_the_clock_i
     tmp_path, monkeypatch
 ):
     now, plain = [1000.0], Log.commit
-    monkeypatch.setattr(minding, "TICK", 100.0)  # so that its end is not written
+    monkeypatch.setattr(upkeep, "TICK", 100.0)  # so that its end is not written
 
     async def first(pipeline):
         await subscribe(pipeline, "price > 0", ttl=50.0)
@@ -992,7 +992,7 @@ def test_an_event_is_held_against_the_same_ends_after_a_crash_though_the_clock_i
 
 
 def test_the_log_tells_once_that_it_cannot_be_written(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(minding, "TICK", 3600.0)  # nothing else is written meanwhile
+    monkeypatch.setattr(upkeep, "TICK", 3600.0)  # nothing else is written meanwhile
 
     def fail(*_):
         raise sqlalchemy.exc.OperationalError("", {}, Exception("disk is full"))
@@ -1015,16 +1015,16 @@ def test_indexes_that_cannot_be_written_are_tried_again_less_and_less_often(tmp_
     tried = []
 
     def write(*_):
-        tried.append((time.monotonic(), minders[0]._write_after, minders[0]._pause))
+        tried.append((time.monotonic(), upkeeps[0]._write_after, upkeeps[0]._pause))
         raise OSError("disk is full")
 
-    minders = []
+    upkeeps = []
     monkeypatch.setattr(snapshots, "write", write)
-    monkeypatch.setattr(minding, "TICK", 0.001)
-    monkeypatch.setattr(minding, "RETRY", 0.02)
+    monkeypatch.setattr(upkeep, "TICK", 0.001)
+    monkeypatch.setattr(upkeep, "RETRY", 0.02)
 
     async def script(pipeline):
-        minders.append(pipeline._minder)
+        upkeeps.append(pipeline._upkeep)
         await subscribe(pipeline, "price > 0")
         while len(tried) < 3:
             await asyncio.sleep(0.001)
@@ -1035,8 +1035,8 @@ def test_indexes_that_cannot_be_written_are_tried_again_less_and_less_often(tmp_
 
 
 def test_what_was_written_goes_into_the_database_once_a_second(tmp_path, monkeypatch):
-    monkeypatch.setattr(minding, "CHECKPOINT", 0.1)
-    monkeypatch.setattr(minding, "TICK", 0.01)
+    monkeypatch.setattr(upkeep, "CHECKPOINT", 0.1)
+    monkeypatch.setattr(upkeep, "TICK", 0.01)
     came = []
 
     async def script(pipeline):
@@ -1060,7 +1060,7 @@ def test_work_beside_has_ended_with_the_server(tmp_path, monkeypatch):
         checkpoint(self)
 
     monkeypatch.setattr(Log, "checkpoint", slow)
-    monkeypatch.setattr(minding, "CHECKPOINT", 0.0)
+    monkeypatch.setattr(upkeep, "CHECKPOINT", 0.0)
     left = []
 
     async def script(fails):
@@ -1068,12 +1068,12 @@ def test_work_beside_has_ended_with_the_server(tmp_path, monkeypatch):
         await pipeline.start()
         await pipeline.add_filter(ADMIN, "default", Definition(SCHEMA), "symbol")
         if fails:
-            while not pipeline._minder._background:
+            while not pipeline._upkeep._background:
                 await asyncio.sleep(0)
             pipeline._tasks[1].cancel()
             await asyncio.sleep(0)
         else:
-            time.sleep(2 * minding.TICK)  # the next look at what is due is overdue
+            time.sleep(2 * upkeep.TICK)  # the next look at what is due is overdue
         await pipeline.stop()
         left.append(asyncio.all_tasks() - {asyncio.current_task()})
 
@@ -1263,7 +1263,7 @@ def test_a_subscription_on_its_way_goes_with_its_filter(tmp_path):
 
 
 def test_an_end_that_could_not_be_written_is_tried_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(minding, "RETRY", 0.01)
+    monkeypatch.setattr(upkeep, "RETRY", 0.01)
     plain, failures = Log.commit, []
 
     def commit(log, requests, progress=None):
@@ -1425,7 +1425,7 @@ def test_who_gets_the_name_of_a_user_is_not_told_what_was_dropped(tmp_path):
 @pytest.mark.parametrize("how", ["filter", "user", "time"])
 def test_what_ends_together_ends_in_parts(tmp_path, monkeypatch, how):
     """So that others come in between."""
-    for module in ("pipeline", "minding"):
+    for module in ("pipeline", "upkeep"):
         monkeypatch.setattr(f"rtfilter.service.{module}.ENDED", 2)
     at_once = []
 
@@ -1508,3 +1508,25 @@ def test_several_events_are_searched_beside_the_event_loop_where_they_may_match_
     assert [index.is_quick(count) for count in (1, 2, 3)] == [True, True, False]
     index.pace = 1.0
     assert not index.is_quick(1)
+
+
+def test_the_progress_of_all_users_is_written_in_parts(tmp_path, monkeypatch):
+    most, plain = [], Log.commit
+
+    def noted(log, requests, progress=None):
+        if progress is not None:
+            most.append(len(progress.marks))
+        return plain(log, requests, progress)
+
+    async def script(pipeline):
+        for number in range(2 * FEWEST):
+            await subscribe(pipeline, "price > 0", Identity(f"u{number}", frozenset({Role.SUBSCRIBER})))
+        monkeypatch.setattr(Log, "commit", noted)
+        monkeypatch.setattr(upkeep, "TICK", 3600.0)  # nothing else is written meanwhile
+        (place,) = await publish(pipeline, 1)
+        await pipeline._store.flush()
+        assert pipeline._log.settled == place
+        assert sum(most) >= 2 * FEWEST
+
+    served(tmp_path, script)
+    assert max(most) == FEWEST

@@ -23,6 +23,18 @@ def test_one_goes_on_in_each_round():
     assert max(after - before for before, after in zip([0, *rounds], rounds, strict=False)) == 1
 
 
+def test_addresses_take_turns_however_many_peers_they_have():
+    async def run():
+        line, done = Rounds(), []
+        for address in ("a", "a", "a", "b", "b", "c"):
+            line.join(lambda address=address: done.append(address), address)
+        while len(done) < 6:
+            await asyncio.sleep(0)
+        return "".join(done)
+
+    assert asyncio.run(run()) == "abcaba"
+
+
 @pytest.mark.parametrize(("seconds", "order"), [(-1.0, "abab"), (1e9, "aabb")])
 def test_work_waits_where_its_turn_is_over(monkeypatch, seconds, order):
     monkeypatch.setattr(rounds, "TURN", seconds)

@@ -44,6 +44,10 @@ def test_flags_count_more_than_the_environment(tmp_path, monkeypatch):
         ({"body": 0}, "--body, or RTFILTER_BODY: "),
         ({"frame": 100}, "--frame, or RTFILTER_FRAME: "),
         ({"rate": "nan"}, "--rate, or RTFILTER_RATE: "),
+        (
+            {"trusted_proxies": "127.0.0.1, proxy"},
+            "--trusted-proxies, or RTFILTER_TRUSTED_PROXIES: 'proxy' is no address and no network; give such",
+        ),
         ({"durability": "none"}, "'process' or 'power'"),
         ({"backlog_policy": "x"}, "'drop-oldest', 'drop-newest' or 'refuse'"),
         (

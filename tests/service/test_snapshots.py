@@ -8,7 +8,7 @@ from service.served import ANN, BOB, pairs, publish, served, subscribe
 
 
 async def write(pipeline):
-    await pipeline._minder.write_indexes()
+    await pipeline._upkeep.write_indexes()
 
 
 def folder_of(path):
@@ -149,7 +149,7 @@ def test_indexes_go_where_the_log_was_used_from_another_folder_since(tmp_path):
         await pipeline.unsubscribe(ANN, first)
         await publish(pipeline, 1)
         await pipeline._store.flush()
-        await pipeline._minder._trim(9e12)  # also that it was removed
+        await pipeline._upkeep._trim(9e12)  # also that it was removed
 
     async def back(pipeline):
         return len(pipeline._indexes["default"].filter)

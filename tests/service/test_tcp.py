@@ -12,13 +12,13 @@ from served import ANN, events, publish, served, subscribe
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors import tcp
 from rtfilter.service.doors.admission import Strangers
-from rtfilter.service.doors.frames import Asked, Reader, Told, write
-from rtfilter.service.doors.patience import STRANGE
-from rtfilter.service.doors.tcp import Patience, _Peer, listen
+from rtfilter.service.doors.frames import Asked, Reader, ServerDirective, write
+from rtfilter.service.doors.tcp import Timeouts, _Peer, listen
+from rtfilter.service.doors.timeouts import STRANGE
 from rtfilter.session import TABLE, Directive, State
 from service.running import running
 
-QUICK = Patience(connect=60.0, write=60.0, end=1.0)
+QUICK = Timeouts(connect=60.0, write=60.0, end=1.0)
 
 
 class Client:
@@ -26,7 +26,7 @@ class Client:
 
     def __init__(self, reader, writer):
         self.reader, self.writer = reader, writer
-        self.frames, self.heard = Reader(Told), []
+        self.frames, self.heard = Reader(ServerDirective), []
 
     async def hear(self):
         """The next message; None at the end."""
@@ -55,7 +55,7 @@ class Client:
 
 
 @asynccontextmanager
-async def door(pipeline, patience=QUICK, **more):
+async def door(pipeline, timeouts=QUICK, **more):
     """Gives what opens connections to the door, and the conversations of them."""
     conversations, clients = [], []
 
@@ -64,7 +64,7 @@ async def door(pipeline, patience=QUICK, **more):
         return conversations[-1]
 
     bound = socket.create_server(("127.0.0.1", 0))
-    async with listen(make, bound, Strangers(), patience=patience, **more):
+    async with listen(make, bound, Strangers(), timeouts=timeouts, **more):
 
         async def connect(user=None):
             client = Client(*await asyncio.open_connection(*bound.getsockname()))
@@ -280,7 +280,7 @@ def test_who_says_nothing_is_closed_and_who_connected_stays(tmp_path):
         assert await silent.hear() is None
         assert (await there.say("READY"))["directive"] == "ACK"
 
-    through(tmp_path, script, patience=QUICK._replace(connect=1.0))
+    through(tmp_path, script, timeouts=QUICK._replace(connect=1.0))
 
 
 def test_the_clock_stops_while_the_server_looks_up_who_connects(tmp_path, monkeypatch):
@@ -302,7 +302,7 @@ def test_the_clock_stops_while_the_server_looks_up_who_connects(tmp_path, monkey
         assert (await saying)["directive"] == "CONNECTED"
         assert (await client.say("READY"))["directive"] == "ACK"
 
-    through(tmp_path, script, patience=QUICK._replace(connect=1.0))
+    through(tmp_path, script, timeouts=QUICK._replace(connect=1.0))
 
 
 def test_who_only_says_what_is_refused_is_closed(tmp_path):
@@ -318,7 +318,7 @@ def test_who_only_says_what_is_refused_is_closed(tmp_path):
         assert heard[-1] is None
         assert heard[-2]["error"] == "no CONNECT within 1 seconds"
 
-    through(tmp_path, script, patience=QUICK._replace(connect=1.0))
+    through(tmp_path, script, timeouts=QUICK._replace(connect=1.0))
 
 
 @pytest.mark.slow
@@ -337,7 +337,7 @@ def test_who_takes_no_bytes_is_closed_and_holds_up_nobody(tmp_path):
         assert [one.position for one in pipeline.pending(ANN)] == places
         assert conversations[1].state is State.RECEIVING
 
-    through(tmp_path, script, patience=QUICK._replace(write=1.0))
+    through(tmp_path, script, timeouts=QUICK._replace(write=1.0))
 
 
 def big(pipeline, count):
@@ -382,7 +382,7 @@ def test_at_the_end_all_are_closed_in_order(tmp_path):
 
     async def script(pipeline):
         bound = socket.create_server(("127.0.0.1", 0))
-        async with listen(lambda: Conversation(pipeline), bound, Strangers(), patience=QUICK):
+        async with listen(lambda: Conversation(pipeline), bound, Strangers(), timeouts=QUICK):
             clients = [Client(*await asyncio.open_connection(*bound.getsockname())) for _ in range(2)]
             for directive, told in (("CONNECT", {"user": "ann"}), ("SUBSCRIBE", {"where": "price > 0"})):
                 await clients[0].say(directive, **told)
@@ -425,9 +425,9 @@ def test_an_error_of_the_server_ends_the_connection_and_is_logged(tmp_path, capl
 
 def test_who_does_not_close_at_the_end_is_no_error(tmp_path, caplog):
     async def script(pipeline):
-        patience = QUICK._replace(end=0.01)
+        timeouts = QUICK._replace(end=0.01)
         bound = socket.create_server(("127.0.0.1", 0))
-        async with listen(lambda: Conversation(pipeline), bound, Strangers(), patience=patience):
+        async with listen(lambda: Conversation(pipeline), bound, Strangers(), timeouts=timeouts):
             client = Client(*await asyncio.open_connection(*bound.getsockname()))
             await client.say("CONNECT", user="ann")
         await client.close()

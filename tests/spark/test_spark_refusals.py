@@ -8,7 +8,15 @@ import pyarrow as pa
 import pytest
 
 from lengths import long_but
-from rtfilter import Attribute, BadRule, EventError, EventFilter, PredicateError, Schema, SnapshotError
+from rtfilter import (
+    Attribute,
+    BadSubscription,
+    EventError,
+    EventFilter,
+    PredicateError,
+    Schema,
+    SnapshotError,
+)
 from rtfilter.predicates.bound_columns import bounded_columns
 from rtfilter.spark import ChangeStage, MatchStage, build_sharded, match_frame, refusals, track_stream
 from rtfilter.spark.failures import own_error
@@ -49,7 +57,7 @@ def test_events_that_cannot_be_used_are_left_out(kind, told):
     found, read = reader.read(events, left_out)
     assert found.column("id").to_pylist() == ["e0", "e4"]
     assert read.points[:, 0].tolist() == [0.5, 0.5]
-    reader.told(left_out)
+    reader.report(left_out)
     assert told() == [
         f"left out: event 'e1': {INFINITE}",
         "left out: event 'e2': attribute 'at.n' is 12, outside its domain [0, 9]",
@@ -204,7 +212,7 @@ def test_an_index_is_built_of_what_can_be_used(spark, tmp_path, told):
     index = build_sharded(rules, tmp_path / "index", SCHEMA, shards=1, on_error=bad.append)
     assert len(index) == 1
     assert [(type(one), one.id, one.row) for one in sorted(bad, key=lambda one: one.id)] == [
-        (BadRule, id, -1) for id in (2, 3, 4)
+        (BadSubscription, id, -1) for id in (2, 3, 4)
     ]
     index = index.append(rules.where("id < 3"), on_error="skip")
     assert len(index) == 1

@@ -1,9 +1,11 @@
 """The log, on SQLite and on PostgreSQL."""
 
+import os
 import shutil
 import socket
 import sqlite3
 from contextlib import closing, contextmanager
+from errno import ENOSPC
 
 import pytest
 import sqlalchemy
@@ -15,6 +17,7 @@ from rtfilter.store.database import LOCK, POSTGRESQL, engine, hold
 from rtfilter.store.log import Log, TakenError
 from rtfilter.store.migrations import VersionError
 from rtfilter.store.tables import Entry, Key, Kind, Mark, Progress, Request, Row
+from service.faults.disk import Disk, mounted
 
 
 @pytest.fixture
@@ -427,6 +430,42 @@ def test_a_start_after_a_kill_frees_the_room_of_the_write_ahead_log(tmp_path):
     with closing(Log(engine(f"sqlite:///{killed}/log.sqlite"))) as log:
         assert (killed / "log.sqlite-wal").stat().st_size < size / 10
         assert log.head == 1
+
+
+def test_a_start_on_a_full_disk_has_room_to_trim(tmp_path):
+    data = tmp_path / "data"
+    with mounted(data) as done:
+        if not done:
+            pytest.skip("only root may mount a disk")
+        full = Log(engine(f"sqlite:///{data}/log.sqlite"))
+        put(full, event(b"x" * 3_000_000))
+        full.checkpoint()
+        full.commit([Request([event(b"x" * 2_000_000)])], Progress(2))
+        Disk(tmp_path).fill()
+        with closing(Log(engine(f"sqlite:///{data}/log.sqlite"))) as log:  # the other one is as if killed
+            assert (data / "log.sqlite-wal").stat().st_size < 100_000
+            assert trim(log, 1.0, 0) == 2
+            put(log, event(b"x" * 1_000_000))
+        full.close()
+
+
+def test_room_is_kept_beside_the_log_while_there_is_some(tmp_path, monkeypatch):
+    kept = tmp_path / "log.sqlite-reserve"
+    with closing(Log(engine(f"sqlite:///{tmp_path}/log.sqlite"))) as log:
+        put(log, event(b"x" * 1_000_000))
+        log.checkpoint()
+        size = kept.stat().st_size
+        assert size > (tmp_path / "log.sqlite-wal").stat().st_size
+        assert kept.stat().st_mode & 0o777 == 0o600
+
+        def full(file, start, size):
+            os.ftruncate(file, start + size // 2)
+            raise OSError(ENOSPC, "no room")
+
+        monkeypatch.setattr(os, "posix_fallocate", full)
+        put(log, event(b"x" * 5_000_000))
+        log.checkpoint()
+        assert kept.stat().st_size == size
 
 
 def test_a_checkpoint_that_fails_is_left_to_the_next(tmp_path):

@@ -23,7 +23,7 @@ def take(words: Word1, rows: Int32_1, first: int, last: int) -> None:
 
 @kernel
 def others(words: Word1, count: int) -> int:
-    """How many of the rows 0 to `count` are not in."""
+    """Return how many of the rows 0 to `count` are not in `words`."""
     left = count
     for word in range(len(words)):
         left -= ones(words[word])

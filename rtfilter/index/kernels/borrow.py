@@ -59,7 +59,7 @@ class _Fields(AttributeTemplate):
 
 @lower_getattr_generic(Opened)
 def _field(context: Any, builder: Any, opened: Any, value: Any, name: str) -> Any:
-    """One of the arrays, uncounted."""
+    """Return an array of the opened tree, without counting a reference to it."""
     part = opened.kind.types[opened.kind.fields.index(name)]
     parts = cgutils.create_struct_proxy(opened)(context, builder, value)
     shape = [getattr(parts, f"{name}.{axis}") for axis in range(part.ndim)]
@@ -75,7 +75,7 @@ def _field(context: Any, builder: Any, opened: Any, value: Any, name: str) -> An
 
 @unbox(Opened)
 def _unboxed(opened: Any, given: Any, c: Any) -> Any:
-    """What a caller in Python hands over as a named tuple, and keeps alive."""
+    """Unbox the named tuple of a caller in Python, who keeps its arrays alive."""
     parts = cgutils.create_struct_proxy(opened)(c.context, c.builder)
     failed = cgutils.false_bit
     for place, (name, part) in enumerate(zip(opened.kind.fields, opened.kind.types, strict=True)):
@@ -147,7 +147,7 @@ class ByAddress:
         return example, kind
 
     def addresses(self, arrays: tuple[NDArray[Any], ...]) -> NDArray[np.int64]:
-        """Where arrays lie and how long they are, int64. TypeError if kernels expect others."""
+        """Return the addresses and lengths of arrays, int64. TypeError if kernels expect others."""
         numbers = []
         for array, example in zip(arrays, self._examples()[0], strict=True):
             if array.dtype != example.dtype or array.ndim != example.ndim or not array.flags.carray:

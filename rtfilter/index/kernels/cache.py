@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept: in numba's cache, else in a folder of the user's own, else in memory.
+"""The place of compiled kernels: numba's cache, else a folder of the user's own, else memory.
 
 numba keeps what it compiles in NUMBA_CACHE_DIR, beside the source, or below the user's home, and refuses a
 function for which it can write to none of them: a service often has no home, and a container no place.

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 loads = 0
-"""How often a kernel was loaded or compiled: a call during which this grows is no measure."""
+"""Number of kernels loaded or compiled so far: a call during which this grows is no measure."""
 compiled = 0
-"""How many kernels this process compiled because no cache had them."""
+"""Number of kernels that this process compiled because no cache had them."""
 watchers: list[Callable[[], None]] = []
 """Functions that the loading thread calls after each kernel that it has loaded or compiled."""

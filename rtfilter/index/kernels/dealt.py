@@ -31,7 +31,7 @@ opened_dealt = DEALT_BY_ADDRESS.opened
 
 @kernel
 def is_cut(order: Int1, order_cuts: Int1, count: int) -> bool:
-    """Whether an order is a permutation of 0..count - 1, and its cuts ascend from 0 to the end."""
+    """Return whether an order is a permutation of 0..count - 1, and its cuts ascend from 0 to the end."""
     groups = len(order_cuts) - 1
     if len(order) != count or groups < 0 or order_cuts[0] != 0 or order_cuts[groups] != count:
         return False

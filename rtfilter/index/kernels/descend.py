@@ -52,7 +52,7 @@ def first_nan(points: Float2) -> int:
 def frontier(
     where: Int1, queries: Float2, selection: int, stop_level: int
 ) -> tuple[Int1, Int1, Int32_1, Int1, int]:
-    """Where the paths of all queries stop at nodes of `stop_level`, counted from the leaves.
+    """Return the nodes of `stop_level`, counted from the leaves, at which the paths of all queries stop.
 
     Returns nodes int64 (k,); cuts int64 (k + 1,) into pairs; pairs int32: each node's queries, ascending;
     workload int64 (n,): nodes per query; visits: (node, query) pairs expanded above.

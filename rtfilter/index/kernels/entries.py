@@ -22,7 +22,7 @@ def own(tree: Tree, node: int, row: int) -> None:
 
 @kernel
 def position(tree: Tree, node: int, row: int) -> int:
-    """Where `row` stands among the entries of `node`."""
+    """Return the place of `row` among the entries of `node`, or -1."""
     head = tree.nodes[node]
     for j in range(head.count):
         if tree.entries[head.entries + j] == row:

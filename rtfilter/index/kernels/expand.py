@@ -1,4 +1,4 @@
-"""One level down: queries that reached an inner node are distributed over its children."""
+"""A step down by one level: queries that reached an inner node are distributed over its children."""
 
 from typing import Any, TypeVar
 

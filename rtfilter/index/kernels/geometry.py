@@ -10,7 +10,7 @@ from rtfilter.index.kernels.array_types import Float2, Float3
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.layout import OPEN, Tree
 
-#: What every side counts at least, so that degenerate sides do not make all volumes zero.
+#: Length that every side counts as at least, so that degenerate sides do not make all volumes zero.
 THIN = 2.0**-14
 
 
@@ -71,7 +71,7 @@ def overlap(a: Float2, b: Float2) -> float:
 
 @kernel
 def covers(a: Float2, b: Float2) -> bool:
-    """Whether box `a` contains box `b`."""
+    """Return whether box `a` contains box `b`."""
     covered = True
     for k in range(a.shape[1]):
         covered &= a[0, k] <= b[0, k] and b[1, k] <= a[1, k]
@@ -80,7 +80,7 @@ def covers(a: Float2, b: Float2) -> bool:
 
 @kernel
 def overlap_growth(children: Float3, i: int, box: Float2, bound: float) -> float:
-    """How much more child i overlaps its siblings once it includes `box`; stops early above `bound`."""
+    """Return the overlap that child i gains if it includes `box`; stops early above `bound`."""
     union = np.empty_like(box)
     for k in range(box.shape[1]):
         union[0, k] = min(children[i, 0, k], box[0, k])

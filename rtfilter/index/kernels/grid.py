@@ -52,7 +52,7 @@ def code(x: float, low: float, scale: float) -> int:
 
 @kernel
 def codes_of(tree: Tree, node: int, k: int) -> int:
-    """Where the codes in dimension k begin: a byte for the low end of each entry, then for each high end."""
+    """Return the start of the codes in dimension k: a byte for each entry's low end, then for each high."""
     head = tree.nodes[node]
     stride = words_of(tree, head.level)
     return head.masks + (tree.mbr.shape[2] * CELLS + k * CODES) * stride

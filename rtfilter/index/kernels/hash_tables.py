@@ -59,7 +59,7 @@ def hash_id(identifier: int) -> np.uint64:
 
 @kernel
 def same_box(tree: Tree, box: int, sides: Float2) -> bool:
-    """Whether the box in row `box` has exactly these sides."""
+    """Return whether the box in row `box` has exactly these sides."""
     for end in range(2):
         for k in range(sides.shape[1]):
             if tree.bounds[box, end, k] != sides[end, k]:
@@ -185,7 +185,7 @@ def move(tree: Tree, places: int) -> None:
 
 
 def moved_all(tree: Tree) -> bool:
-    """Whether nothing is left in old tables."""
+    """Return whether the old tables are empty."""
     size, state = tree.old_tables.shape[1], tree.state
     return bool(state.item(MOVED + BY_SIDES) >= size and state.item(MOVED + BY_ID) >= size)
 

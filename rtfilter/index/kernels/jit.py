@@ -70,7 +70,7 @@ class Kernel(CPUDispatcher):
 
     @property
     def _numba_type_(self) -> Any:
-        """What other kernels call."""
+        """The part that other kernels call."""
         return self.part._numba_type_
 
     def typeof_pyval(self, value: Any) -> Any:
@@ -121,7 +121,7 @@ class Kernel(CPUDispatcher):
         return entry
 
     def _missed(self) -> int:
-        """How many times no cache had the kernel."""
+        """Return how often the kernel was in no cache."""
         return sum(self.stats.cache_misses.values())
 
 

@@ -121,7 +121,7 @@ def words(capacity: int) -> int:
 
 @part
 def in_vectors(words: int) -> bool:
-    """Whether masks of so many words are worked on as vectors, and have codes."""
+    """Return whether masks of so many words are worked on as vectors, and have codes."""
     return words % LANES == 0
 
 
@@ -139,7 +139,7 @@ def capacity_of(tree: Tree, level: int) -> int:
 
 @part
 def is_wide(tree: Tree, level: int) -> bool:
-    """Whether nodes of this level are so wide that rules are adapted, see `split`."""
+    """Return whether nodes of this level are so wide that rules are adapted, see `split`."""
     return capacity_of(tree, level) > WIDE
 
 
@@ -234,7 +234,7 @@ def rows_for(boxes: int, leaf_capacity: int, inner_capacity: int, dimensions: in
 
 @kernel
 def has_room(tree: Tree, boxes: int, links: int) -> bool:
-    """Whether there is room for so many more boxes and links, and all nodes that they may need."""
+    """Return whether there is room for so many more boxes and links, and all nodes that they may need."""
     state = tree.state
     count = state[USED_BOX] + boxes
     nodes, entries, masks = rows_for(count, state[LEAF_CAPACITY], state[INNER_CAPACITY], tree.mbr.shape[2])

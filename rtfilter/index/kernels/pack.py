@@ -87,7 +87,7 @@ def expected_work(boxes: Float3, sample: Int1, order: Int1, cut: int) -> float:
 
 @kernel
 def choose_cut(boxes: Float3, rows: Int1, groups: int, sample_size: int) -> tuple[int, int, int]:
-    """How to cut `rows` into so many groups: dimension, kind of key, and groups of the first part."""
+    """Choose a cut of `rows` into so many groups: dimension, kind of key, and groups of the first part."""
     sample = sampled(rows, sample_size)
     n = len(sample)
     half = groups // 2

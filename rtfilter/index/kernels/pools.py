@@ -107,7 +107,7 @@ def _reserved(least: int, most: int) -> NDArray[np.uint8] | None:
 
 @cache
 def _address_space_is_free() -> bool:
-    """Whether address space that is not used takes nothing from anybody."""
+    """Return whether address space that is not used costs nothing."""
     with suppress(OSError, ImportError):
         import resource
 

@@ -1,4 +1,4 @@
-"""What a search finds, and how it is put in the order of the queries.
+"""The hits of a search, and their copy in the order of the queries.
 
 A search meets its hits leaf by leaf, and in a leaf query by query: each such *run* is kept as it comes, and
 all are copied to their places at the end.
@@ -96,7 +96,7 @@ def keep(tree: Tree, leaf: int, query: int, found: Word1, done: Bool1, runs: Run
 
 @kernel
 def offsets_of(runs: Runs, queries: int) -> Int1:
-    """Where the hits of each of so many queries go, int64 (queries + 1,)."""
+    """Return the offset of the hits of each of so many queries, int64 (queries + 1,)."""
     offsets = np.zeros(queries + 1, np.int64)
     for r in range(runs.size[0]):
         offsets[runs.queries[r] + 1] += runs.cuts[r + 1] - runs.cuts[r]

@@ -1,4 +1,4 @@
-"""Which entries of a node intersect a query box, contain it, or lie within it.
+"""The entries of a node that intersect a query box, contain it, or lie within it.
 
 A query is a row of 2 d numbers: its low ends, then its high ends. In each dimension they lie in two cells,
 the first and the last. An entry that contains the query has its bit in both; one that intersects it has a bit
@@ -17,7 +17,7 @@ from rtfilter.index.kernels.vector import trailing_zeros
 
 NONE = np.uint64(0)
 
-#: What a search selects: boxes that contain a point (see `select_point`), or, by a query box, those that
+#: Kinds of search: it selects boxes that contain a point (see `select_point`), or, by a query box, those that
 #: contain it, intersect it, or lie within it.
 POINT, CONTAIN, INTERSECT, WITHIN = 0, 1, 2, 3
 
@@ -119,7 +119,7 @@ def verify_box(
 
 @kernel
 def is_selected(boxes: Float3, box: int, low: Float1, high: Float1, selection: int) -> bool:
-    """Whether the box in row `box` contains the query, intersects it or lies within it; all ends closed."""
+    """Return whether the box in row `box` contains or intersects the query, or is in it; ends closed."""
     right = True
     for k in range(len(low)):
         own_low, own_high = boxes[box, 0, k], boxes[box, 1, k]

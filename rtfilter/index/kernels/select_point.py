@@ -1,4 +1,4 @@
-"""Which entries of a node contain a point.
+"""The entries of a node that contain a point.
 
 Testing a point against all entries is one look-up and one AND per dimension. `cell` is monotone in
 floating point, so an entry on [low, high] that contains x always has its bit in the cell of x, wherever the
@@ -49,7 +49,7 @@ FEW = 16  # up to so many candidates the bounds are read straight away: the cell
 
 @kernel
 def locate(tree: Tree, node: int, point: Float1, rows: Int1) -> None:
-    """Where the masks of the cells of `point` begin, into `rows`, by rank of the tested dimensions."""
+    """Find the masks of the cells of `point`, into `rows`, by rank of the tested dimensions."""
     head = tree.nodes[node]
     stride = words_of(tree, head.level)
     for i in range(head.tested):
@@ -202,7 +202,7 @@ def verify(tree: Tree, node: int, point: Float1, rows: Int1, found: Word1) -> No
 
 @kernel
 def contains(boxes: Float3, box: int, point: Float1) -> bool:
-    """Whether the closed box in row `box` contains `point`."""
+    """Return whether the closed box in row `box` contains `point`."""
     inside = True
     for k in range(len(point)):
         inside &= (boxes[box, 0, k] <= point[k]) & (point[k] <= boxes[box, 1, k])

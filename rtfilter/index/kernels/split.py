@@ -1,4 +1,4 @@
-"""What happens to a full node that gets one entry more: forced reinsertion or a split (Beckmann et al.).
+"""The overflow of a full node: forced reinsertion or a split (Beckmann et al.).
 
 A wide node, of more entries than those of papers, would make one change a long one: of 4096 entries a third
 would move, and each may split another node. So few of them are reinserted, and one that would split another
@@ -139,7 +139,7 @@ def reinsert(tree: Tree, node: int, rows: Int32_1, boxes: Float3) -> None:
 
 @kernel
 def farthest(distance: Float1, count: int) -> Int1:
-    """Where the greatest distances are, the greatest first."""
+    """Return the rows of the greatest distances, the greatest first."""
     nearness, rows = np.empty(len(distance)), np.empty(len(distance), np.int64)
     for i in range(len(distance)):
         nearness[i], rows[i] = -distance[i], i

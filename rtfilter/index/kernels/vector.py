@@ -1,4 +1,4 @@
-"""What numba cannot express: bit counts, vectors of `LANES` words, bytes compared, prefetching.
+"""Operations that numba lacks: bit counts, vectors of `LANES` words, bytes compared, prefetching.
 
 A vector stays in a register from the first row to the last; numba's own loops would store it after each.
 LLVM picks the machine's widest instructions (one 512-bit register, or two or four narrower ones).

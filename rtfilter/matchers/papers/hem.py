@@ -49,7 +49,7 @@ class HemIndex:
     def estimate(self, points: FloatArray) -> IntArray:
         """Return the work of `search` for each point, and one more."""
         groups, words = self._sets.shape[1:]
-        return 1 + _work(self._sides.beyond(points), self._sides.cuts, groups, words)
+        return 1 + _work(self._sides.outside(points), self._sides.cuts, groups, words)
 
     @property
     def nbytes(self) -> int:

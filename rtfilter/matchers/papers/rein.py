@@ -2,13 +2,13 @@
 
 Of the paper: for each attribute the lower ends of all boxes, and the upper ends, in the order of values. A
 box contains an event unless, in some attribute, its lower end lies above the value or its upper end below.
-So an event walks over the ends beyond its values and sets a bit for the box of each; the boxes whose bit is
-still 0 are the answer. That is De Morgan's rule: no counter and no candidate is needed, and nothing can be
-lost. It is ahead where boxes are so large that few ends lie beyond, and behind where they are small.
+So an event walks over the ends outside of its values and sets a bit for the box of each; the boxes whose bit
+is still 0 are the answer. That is De Morgan's rule: no counter and no candidate is needed, and nothing can be
+lost. It is ahead where boxes are so large that few ends lie outside, and behind where they are small.
 
 Ours: the paper puts ends into buckets of equal width, and compares those that share a bucket with the value.
-Here they are sorted, which a layer can be because it does not change: the ends beyond a value are found by
-halving, and no end is compared. An open side has no end. Changes come in layers; the paper's buckets take
+Here they are sorted, which a layer can be because it does not change: the ends outside of a value are found
+by halving, and no end is compared. An open side has no end. Changes come in layers; the paper's buckets take
 them one by one.
 """
 
@@ -32,7 +32,7 @@ RowArray = NDArray[np.int32]
 class Sides(NamedTuple):
     """The finite ends of n boxes, side by side: d of lower ends, then d of upper ends with other signs.
 
-    Thus those beyond a value, whose sign is turned for upper ends, always are the last ones of a side.
+    Thus those outside of a value, whose sign is turned for upper ends, always are the last ones of a side.
     """
 
     ends: FloatArray
@@ -53,8 +53,8 @@ class Sides(NamedTuple):
             rows.append(own.astype(np.int32))
         return cls(np.concatenate(ends), np.concatenate(rows), np.cumsum([0, *map(len, ends)]))
 
-    def beyond(self, points: FloatArray) -> IntArray:
-        """Return how many ends of each side lie beyond each point, int64 (n, 2 d)."""
+    def outside(self, points: FloatArray) -> IntArray:
+        """Return how many ends of each side lie outside of each point, int64 (n, 2 d)."""
         found = np.empty((len(points), 2 * points.shape[1]), np.int64)
         for side, values in enumerate(np.concatenate([points, -points], axis=1).T):
             ends = self.ends[self.cuts[side] : self.cuts[side + 1]]
@@ -75,7 +75,7 @@ class ReinIndex:
 
     def estimate(self, points: FloatArray) -> IntArray:
         """The marks, and one more."""
-        return np.asarray(1 + self._sides.beyond(points).sum(axis=1), np.int64)
+        return np.asarray(1 + self._sides.outside(points).sum(axis=1), np.int64)
 
     @property
     def nbytes(self) -> int:

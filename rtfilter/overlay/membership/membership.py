@@ -198,7 +198,7 @@ class Membership:
         sends = self._election.receive(message, now)
         members = message.members if isinstance(message, Heartbeat) else (message.member,)
         for member in members:
-            sends += self._multicast.told(member, now)
+            sends += self._multicast.note_number(member, now)
         return sends
 
     def _of_others(self, message: Message, now: float) -> list[Dispatch]:

@@ -122,7 +122,7 @@ class Multicast:
             stream.held[message.number] = message.body
         return sends + self._hand_up(message.sender, stream, now)
 
-    def told(self, member: Member, now: float) -> list[Dispatch]:
+    def note_number(self, member: Member, now: float) -> list[Dispatch]:
         """Take from a heartbeat or registration which number a member has sent last."""
         name = member.contact.name
         if name == self._contact.name:

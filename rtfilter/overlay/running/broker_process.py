@@ -120,7 +120,7 @@ class BrokerProcess(Process):
             self._term,
         )
         self.broker = Broker(router, self.membership)
-        self.clients = Clients(self.broker, int(1000 * time.time()), settings.patience)
+        self.clients = Clients(self.broker, int(1000 * time.time()), settings.client_limits)
         self._links: dict[str, Link] = {}  # of clients, by name
         self._elections, self._designated = 0, ""
         self._moves, self._parent = 0, ""
@@ -186,7 +186,7 @@ class BrokerProcess(Process):
         if former is None:
             if self.clients.has_room(name):
                 return True
-            most = self.clients.patience.clients
+            most = self.clients.limits.clients
             link.end(f"this broker has {most:,} clients, as many as it takes; connect to another one")
             return False
         if former.peer.incarnation == link.peer.incarnation:

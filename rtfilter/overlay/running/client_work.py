@@ -17,14 +17,14 @@ UNKEPT: Final = (
 """The reason of a refusal when the broker cannot store anything."""
 
 
-class Patience(NamedTuple):
+class ClientLimits(NamedTuple):
     """The limits of a broker for its clients: times, counts and sizes.
 
     Attributes
     ----------
     again, longest : float
         Seconds until a publication that is not acknowledged is sent again: the first time, and at most, but
-        for what `Publications` adds where very many wait.
+        for what `Publications` adds if very many wait.
     linger : float
         Seconds that the subscriptions of a client stay after its connection, and that one who is connected
         has to acknowledge something of what is delivered: it is taken for gone then.
@@ -33,7 +33,7 @@ class Patience(NamedTuple):
     deliveries : int
         Most that one client does not have yet; others are not taken, so their publishers send them again.
     clients : int
-        Most that are known; others are told to go to another broker.
+        Most that are known; others are sent to another broker.
     subscriptions : int
         Most of one client.
     bytes : int

@@ -35,7 +35,7 @@ from rtfilter.overlay.running.client_messages import (
     Want,
     Wanted,
 )
-from rtfilter.overlay.running.client_work import UNKEPT, Asked, Patience, Work, require_short
+from rtfilter.overlay.running.client_work import UNKEPT, Asked, ClientLimits, Work, require_short
 from rtfilter.overlay.running.links import OWN_ERROR, Goodbye
 from rtfilter.overlay.running.publications import Publications
 from rtfilter.overlay.sending import Message, Send
@@ -82,16 +82,16 @@ class Clients:
     attempts : int
         From which attempts to send again are counted, one for each millisecond: the time since 1970, so that
         no other broker, and no later incarnation, takes the same number for the same event.
-    patience : Patience
+    limits : ClientLimits
 
     Attributes
     ----------
     publications : Publications
     """
 
-    def __init__(self, broker: Broker, attempts: int, patience: Patience | None = None) -> None:
-        self.broker, self.patience = broker, patience or Patience()
-        self.publications = Publications(broker, attempts, self.patience)
+    def __init__(self, broker: Broker, attempts: int, limits: ClientLimits | None = None) -> None:
+        self.broker, self.limits = broker, limits or ClientLimits()
+        self.publications = Publications(broker, attempts, self.limits)
         self._clients: dict[str, _Client] = {}
         self._owners: dict[SubscriptionId, tuple[str, str]] = {}
         self._awaited: Counter[EventId] = Counter()  # by how many clients that do not have it
@@ -117,14 +117,14 @@ class Clients:
 
     def has_room(self, name: str) -> bool:
         """Return whether a client may join."""
-        return name in self._clients or len(self._clients) < self.patience.clients
+        return name in self._clients or len(self._clients) < self.limits.clients
 
     def joined(self, name: str, program: int, now: float) -> Work:
         """A client is connected: send what it does not have. `program` is its incarnation."""
         found = self._client(name)
         found.gone_at, found.ends = None, False
         if found.program != program:
-            found.program, found.inherits_until = program, now + self.patience.linger
+            found.program, found.inherits_until = program, now + self.limits.linger
         return Work([], [Send(client(name), one) for one in found.missing.values()])
 
     def left(self, name: str, now: float) -> None:
@@ -219,9 +219,9 @@ class Clients:
             if found.asked:
                 continue
             idle_since = found.took_at if found.missing and found.gone_at is None else found.gone_at
-            if found.ends or (idle_since is not None and now >= idle_since + self.patience.linger):
+            if found.ends or (idle_since is not None and now >= idle_since + self.limits.linger):
                 if not found.ends and found.gone_at is None:
-                    why = f"you have taken nothing for {self.patience.linger:g} seconds"
+                    why = f"you have taken nothing for {self.limits.linger:g} seconds"
                     work.out.append(Send(client(name), Goodbye(why)))
                 self._forget(name, found, work, now)
             elif found.gone_at is None and now >= found.inherits_until:
@@ -277,8 +277,8 @@ class Clients:
         if found is None or notify.id in found.missing or notify.id in found.has:
             return []
         size = self._sizes.get(notify.id) or len(msgspec.msgpack.encode(notify.values))
-        full = found.missing_bytes + size > self.patience.bytes and found.missing
-        if full or len(found.missing) >= self.patience.deliveries:
+        full = found.missing_bytes + size > self.limits.bytes and found.missing
+        if full or len(found.missing) >= self.limits.deliveries:
             self._untaken.setdefault(notify.id, set()).add(name)
             if len(self._untaken) > UNTAKEN:
                 del self._untaken[next(iter(self._untaken))]
@@ -316,7 +316,7 @@ class Clients:
                 return Work([], [Send(client(name), Wanted(key))] if former.confirmed else [])
             try:
                 self._require_room(found, message)
-                require_short("the condition", len(message.condition.encode()), self.patience.event)
+                require_short("the condition", len(message.condition.encode()), self.limits.event)
                 _require_keepable(key, message.condition)
                 self.broker.router.require_condition(message.type, message.condition)
             except (RTFilterError, ValueError) as error:
@@ -333,11 +333,11 @@ class Clients:
     def _require_room(self, found: _Client, want: Want) -> None:
         former = found.wishes.get(want.key)
         count = len(found.wishes) + found.asked - (former is not None)
-        if count >= self.patience.subscriptions:
+        if count >= self.limits.subscriptions:
             raise ValueError(f"you have {count:,} subscriptions, as many as a client may; end some of them")
         size = found.bytes + _size(want) - (0 if former is None else _size(former.want))
-        if size > self.patience.bytes:
-            most = self.patience.bytes
+        if size > self.limits.bytes:
+            most = self.limits.bytes
             raise ValueError(
                 f"your subscriptions would be {size:,} bytes long, and may be {most:,}; end some"
             )
@@ -388,7 +388,7 @@ class Clients:
     def _has(self, found: _Client, id: EventId, work: Work) -> None:
         self._needs_no_more(found, id, work)
         found.has[id] = None
-        if len(found.has) > self.patience.deliveries:
+        if len(found.has) > self.limits.deliveries:
             del found.has[next(iter(found.has))]
 
     def _needs_no_more(self, found: _Client, id: EventId, work: Work) -> None:

@@ -23,7 +23,7 @@ from rtfilter.overlay.names import Whole
 from rtfilter.overlay.running.codec import Codec, encoded
 from rtfilter.overlay.running.frames import LinkError
 from rtfilter.overlay.running.keys import BYTES, Key, mac
-from rtfilter.overlay.running.seldom import Seldom
+from rtfilter.overlay.running.notices import Notices
 from rtfilter.overlay.sending import Message
 
 MOST: Final = 60_000
@@ -155,7 +155,7 @@ class Group(asyncio.DatagramProtocol):
         self._datagrams, self._hear = datagrams, hear
         self._group, self._interface = (address, port), interface
         self._transport: asyncio.DatagramTransport | None = None
-        self._seldom = Seldom()
+        self._notices = Notices()
         self.refused = 0
 
     async def join(self) -> None:
@@ -198,7 +198,7 @@ class Group(asyncio.DatagramProtocol):
             found = self._datagrams.read(data)
         except (LinkError, ValueError) as error:
             self.refused += 1
-            if self._seldom.news(str(error), ""):  # there may be many senders
+            if self._notices.news(str(error), ""):  # there may be many senders
                 _log.warning("datagrams are refused, from %s among others: %s", addr[0], error)
             return
         if found is None:

@@ -21,7 +21,7 @@ from rtfilter.overlay.running.codec import Codec, encoded
 from rtfilter.overlay.running.frames import CODE, MOST_BYTES, LinkError, LostError, read
 from rtfilter.overlay.running.greeting import Greeted, Hello, answer, call
 from rtfilter.overlay.running.keys import Key, Role
-from rtfilter.overlay.running.seldom import Seldom
+from rtfilter.overlay.running.notices import Notices
 from rtfilter.overlay.sending import Message
 from rtfilter.sockets import host_and_port, keep_alive
 
@@ -238,7 +238,7 @@ class Switchboard:
         self._refusing: set[str] = set()  # names of brokers that refused the last connection
         self._tasks: set[asyncio.Task[None]] = set()
         self._strangers: dict[StreamWriter, str] = {}  # from where, the oldest first
-        self._seldom = Seldom()  # in the log
+        self._notices = Notices()  # in the log
         self._server: asyncio.Server | None = None
 
     async def listen(self, bound: socket.socket) -> None:
@@ -316,7 +316,7 @@ class Switchboard:
             await self._run(link, waiting)
 
     def _not_reached(self, name: str, address: str, why: str) -> None:
-        if self._seldom.news(name, why):
+        if self._notices.news(name, why):
             _log.warning("cannot reach %s at %s, and goes on trying: %s", name, address, why)
 
     async def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
@@ -351,7 +351,7 @@ class Switchboard:
 
     def _tell_refused(self, writer: StreamWriter, error: Exception) -> None:
         where = (writer.get_extra_info("peername") or ("somewhere",))[0]
-        if self._seldom.news(f"{where} {error}", ""):
+        if self._notices.news(f"{where} {error}", ""):
             _log.warning("connections from %s are refused: %s", where, error)
 
     def _make_room(self) -> None:
@@ -360,7 +360,7 @@ class Switchboard:
         writer = next(one for one, where in self._strangers.items() if where == most)
         del self._strangers[writer]
         writer.transport.abort()
-        if self._seldom.news("", most):
+        if self._notices.news("", most):
             text = "%d connections have not said who they are, %d from %s; the oldest of those is closed"
             _log.warning(text, STRANGERS, count, most)
 
@@ -438,7 +438,7 @@ class Switchboard:
         name = link.peer.name
         if self.brokers.get(name) is link:
             _log.info("linked to %s of %s", name, link.peer.cluster)
-            self._seldom.over(name)
+            self._notices.over(name)
             self._refusing.discard(name)
 
     def _prefers(self, link: Link) -> bool:

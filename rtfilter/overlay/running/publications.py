@@ -14,7 +14,7 @@ from rtfilter.overlay.holding import Hold
 from rtfilter.overlay.names import EventId, client
 from rtfilter.overlay.routing_messages import Event
 from rtfilter.overlay.running.client_messages import Arrived, Hint, Publish, Refused, Stored
-from rtfilter.overlay.running.client_work import UNKEPT, Asked, Patience, Work, require_short
+from rtfilter.overlay.running.client_work import UNKEPT, Asked, ClientLimits, Work, require_short
 from rtfilter.overlay.running.hints import Hints
 from rtfilter.overlay.sending import Send
 from rtfilter.store.brokers import Publication, Settled
@@ -24,7 +24,7 @@ SLOWER: Final = 2.0
 REPEATS: Final = 100.0
 """Publications that are sent again in a second, before each waits longer: one takes some 0.3 ms."""
 LONGEST: Final = 30.0
-"""Seconds that each waits then, at most, unless `Patience.longest` is more."""
+"""Seconds that each waits then, at most, unless `ClientLimits.longest` is more."""
 _log = logging.getLogger(__name__)
 
 
@@ -44,7 +44,7 @@ class Publications:
     broker : Broker
     attempts : int
         See `Clients`.
-    patience : Patience
+    limits : ClientLimits
 
     Attributes
     ----------
@@ -54,8 +54,8 @@ class Publications:
         How often they were sent again.
     """
 
-    def __init__(self, broker: Broker, attempts: int, patience: Patience) -> None:
-        self._broker, self._attempts, self.patience = broker, attempts, patience
+    def __init__(self, broker: Broker, attempts: int, limits: ClientLimits) -> None:
+        self._broker, self._attempts, self.limits = broker, attempts, limits
         self._pending: dict[EventId, _Pending] = {}
         self._storing: set[EventId] = set()
         self._counts: Counter[str] = Counter()  # by client, of both
@@ -72,7 +72,7 @@ class Publications:
         """Go on with one that an earlier incarnation has stored."""
         publish = Publish(EventId(*kept[:3]), kept.type, msgspec.msgpack.decode(kept.event))
         self._count(kept)
-        self._pending[publish.id] = _Pending(kept, publish, now, now, self.patience.again)
+        self._pending[publish.id] = _Pending(kept, publish, now, now, self.limits.again)
 
     def ask(self, name: str, publish: Publish) -> Work:
         """Have one stored, unless it is, or nobody could publish it."""
@@ -83,7 +83,7 @@ class Publications:
             return Work([], [])
         event = msgspec.msgpack.encode(publish.values)
         count, size = self._counts.get(name, 0), self._bytes.get(name, 0)
-        if count >= self.patience.unacknowledged or size + len(event) > self.patience.bytes:
+        if count >= self.limits.unacknowledged or size + len(event) > self.limits.bytes:
             reason = (
                 f"{count:,} events of yours, {size:,} bytes, are not acknowledged yet; publish it again later"
             )
@@ -91,7 +91,7 @@ class Publications:
         try:
             if id.origin != f"client {name}":  # else its own event of that id would be taken for known
                 raise ValueError(f"{name} cannot publish an event of {id.origin!r:.60}")
-            require_short("the event", len(event), self.patience.event)
+            require_short("the event", len(event), self.limits.event)
             table = self._broker.router.require_event(publish.type, publish.values)
         except (RTFilterError, ValueError) as error:
             return Work([], [Send(client(name), Refused("", str(error), id))])
@@ -104,7 +104,7 @@ class Publications:
 
     def kept(self, publish: Publish, kept: Publication, now: float) -> Work:
         """It is stored: send it."""
-        work, id, again = Work([], []), publish.id, self.patience.again
+        work, id, again = Work([], []), publish.id, self.limits.again
         self._storing.discard(id)
         pending = self._pending[id] = _Pending(kept, publish, now, now + again, SLOWER * again)
         self._try(pending, 1, work, now)
@@ -139,7 +139,7 @@ class Publications:
     @property
     def _longest(self) -> float:
         """Most seconds between two repeats: more where so many wait that repeats would take all the time."""
-        longest = self.patience.longest
+        longest = self.limits.longest
         return max(longest, min(len(self._pending) / REPEATS, LONGEST))
 
     def acknowledged(self, id: EventId, now: float, work: Work) -> None:
@@ -155,7 +155,7 @@ class Publications:
         """Publish what is stored. After an error of this broker it is tried again as if nobody had it."""
         one, name, pending.attempt = pending.publish, pending.kept.client, attempt
         try:
-            require_short("it", len(pending.kept.event), self.patience.event)
+            require_short("it", len(pending.kept.event), self.limits.event)
             work.out.extend(self._broker.publish(name, one.type, one.values, now, one.id, attempt))
         except (RTFilterError, ValueError) as error:  # stored under other event types, or limits
             del self._pending[one.id]

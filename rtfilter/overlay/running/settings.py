@@ -19,7 +19,7 @@ from rtfilter.definition import Definition
 from rtfilter.errors import RTFilterError
 from rtfilter.overlay import membership
 from rtfilter.overlay.membership import Contact
-from rtfilter.overlay.running.client_work import Patience
+from rtfilter.overlay.running.client_work import ClientLimits
 from rtfilter.overlay.running.frames import SPARE
 from rtfilter.overlay.running.links import Limits
 from rtfilter.overlay.strategies import strategy_of
@@ -31,7 +31,7 @@ DATABASE: Final = "RTFILTER_DATABASE"
 LONGEST: Final = 5.0
 """Most time between two repeats of a publication, in that until the first one: a broker that has just started
 acknowledges nothing for its grace, and what was repeated in vain then is not to wait for much longer."""
-_PATIENCE, _LIMITS, _TIMES = Patience(), Limits(), membership.Settings()
+_CLIENT_LIMITS, _LIMITS, _TIMES = ClientLimits(), Limits(), membership.Settings()
 
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Count = Annotated[int, Meta(ge=1, le=10**12)]
@@ -97,7 +97,7 @@ class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def times(self) -> membership.Settings:
-        """Of membership."""
+        """Times and limits of membership."""
         return _TIMES._replace(heartbeat=self.heartbeat, missed=self.missed)
 
 
@@ -143,7 +143,7 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     grace : float
         Seconds that what was lost is waited for, before it is forgotten: longer than the tree needs to heal.
     again, linger : float
-        See `Patience`.
+        See `ClientLimits`.
     """
 
     name: Name
@@ -160,8 +160,8 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     peers: tuple[Name, ...] = ()
     children: Count = _TIMES.children
     grace: Seconds = 15.0
-    again: Seconds = _PATIENCE.again
-    linger: Seconds = _PATIENCE.linger
+    again: Seconds = _CLIENT_LIMITS.again
+    linger: Seconds = _CLIENT_LIMITS.linger
 
     def __post_init__(self) -> None:
         if self.name == POINT:
@@ -212,13 +212,13 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def times(self) -> membership.Settings:
-        """Of membership."""
+        """Times and limits of membership."""
         return _TIMES._replace(heartbeat=self.heartbeat, missed=self.missed, children=self.children)
 
     @property
-    def patience(self) -> Patience:
-        """With clients."""
-        return _PATIENCE._replace(
+    def client_limits(self) -> ClientLimits:
+        """Limits for clients."""
+        return _CLIENT_LIMITS._replace(
             again=self.again,
             longest=LONGEST * self.again,
             linger=self.linger,
@@ -226,11 +226,11 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         )
 
 
-Told = TypeVar("Told", bound=Common)
+SettingsKind = TypeVar("SettingsKind", bound=Common)
 
 
-def settings(kind: type[Told], file: Path | None = None, **flags: Any) -> Told:
-    """The settings by flags, where these are not None, and by a file.
+def settings(kind: type[SettingsKind], file: Path | None = None, **flags: Any) -> SettingsKind:
+    """Return the settings by flags, where these are not None, and by a file.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ async def _run(
     connections = BROKERS + STRANGERS
     if isinstance(settings, BrokerSettings):
         settings.require(types)
-        connections += settings.patience.clients
+        connections += settings.client_limits.clients
     if most := sockets.make_room(connections):
         _log.warning(
             "this process may have %d files open, and %d connections need more; others are not taken then. "
@@ -88,13 +88,13 @@ async def _run(
 def _store(settings: BrokerSettings | PointSettings, database: Engine, name: str) -> BrokerStore:
     """Return the store of a process. Raises `SettingsError` if its folder belongs to another process."""
 
-    def told(one: str) -> str:
+    def named(one: str) -> str:
         return "the rendezvous point" if one == POINT else f"broker {one}"
 
     try:
         return BrokerStore(database, name, settings.shared)
     except OwnedError as error:
-        owners = " and of ".join(map(told, error.owners))
+        owners = " and of ".join(map(named, error.owners))
         raise SettingsError(
-            f"--data {settings.data} is the folder of {owners}; give {told(name)} one of its own"
+            f"--data {settings.data} is the folder of {owners}; give {named(name)} one of its own"
         ) from None

@@ -1,4 +1,4 @@
-"""Who may come in, as whom, and how much of it: users with passwords and tokens, and their limits."""
+"""Users with passwords and tokens, their roles, and their limits."""
 
 from rtfilter.service.access.authenticate import Access as Access
 from rtfilter.service.access.authenticate import Limits as Limits

@@ -1,4 +1,4 @@
-"""Who is let in, and how much they may do. Users and tokens may change in the database at any time."""
+"""Checks of users, passwords and tokens, which may change in the database at any time, and their limits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WRONG: Final = "the user name, password or token is wrong, revoked or expired"
 
 
 class Limits(NamedTuple):
-    """What one user may have.
+    """The limits of one user.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class Access:
 
     @property
     def open(self) -> bool:
-        """Whether everyone is who they say they are: there never was a user since the server started."""
+        """True if there never was a user since the server started: every name is taken without a check."""
         return not self._had_users
 
     @property
@@ -127,7 +127,7 @@ class Access:
     # -- who it is -------------------------------------------------------------------------------------------
 
     async def password(self, user: str, password: str, address: str = "") -> Identity:
-        """Who this is.
+        """Return the identity of a user, by name and password.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ class Access:
         return _Proven.by(account, account.since)
 
     async def token(self, token: str) -> Identity:
-        """Who this is, by a token; raises as `password`."""
+        """Return the identity of a user, by a token; raises as `password`."""
         await self._look(LOOK_FOR_NEW if self.open else LOOK)
         if self.open:
             return await self._anyone.token(token)
@@ -170,7 +170,7 @@ class Access:
         return _Proven.by(account, digest)
 
     def still(self, who: Identity) -> bool:
-        """Whether a user may stay connected: what proved it is good, with the same roles.
+        """Return whether a user may stay connected: the password or token is still good, with the same roles.
 
         Changes count from about the second time on that this is asked, a second apart.
         """

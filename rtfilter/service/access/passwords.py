@@ -43,7 +43,7 @@ class Passwords:
         return self._hasher.hash(_encoded(password))
 
     def right(self, hash: str | None, password: str) -> bool:
-        """Whether it is the password of this hash; None takes as long, and never is."""
+        """Return whether a password fits a hash; None takes as long, and never fits."""
         try:
             self._hasher.verify(hash or self._nobodys, _encoded(password[:MOST]))
         except (VerificationError, InvalidHashError):
@@ -73,7 +73,7 @@ class Remembered:
         self._right[user] = self._hash(user, since, password), self._clock() + REMEMBERED
 
     def right(self, user: str, since: int, password: str) -> bool:
-        """Whether it was right a moment ago."""
+        """Return whether the password was right a moment ago."""
         known, until = self._right.get(user, (b"", 0.0))
         if until <= self._clock():
             self._right.pop(user, None)

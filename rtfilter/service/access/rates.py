@@ -31,7 +31,7 @@ class Bucket:
         return 0.0
 
     def full(self, now: float) -> bool:
-        """Whether it is as good as new."""
+        """Return whether nothing is used up."""
         self._fill(now)
         return self._level >= self._burst
 

@@ -18,5 +18,5 @@ def new() -> str:
 
 
 def digest(token: str) -> bytes:
-    """What is kept of a token."""
+    """Return the digest of a token, which the database keeps in its place."""
     return hashlib.sha256(token.encode(errors="surrogatepass")).digest()

@@ -1,4 +1,4 @@
-"""Who may come in: names and tokens of users; no pages of other hosts; few at a time who say no name."""
+"""The admission of clients: users by name or token, no pages of other hosts, few strangers at a time."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import base64
 import binascii
 import ipaddress
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
+from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -16,7 +17,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rtfilter.service.authenticate import Authenticate
-from rtfilter.service.doors.problems import HostError, OriginError, told
+from rtfilter.service.doors.problems import HostError, OriginError, describe
 from rtfilter.service.errors import NotAuthenticatedError
 from rtfilter.service.measures import Measures
 from rtfilter.service.roles import Identity
@@ -26,7 +27,7 @@ HOW: Final = "say who you are: curl --user NAME:PASSWORD, or the header Authoriz
 
 
 async def identity(users: Authenticate, request: Request) -> Identity:
-    """Who asks, by the header Authorization. Raises `NotAuthenticatedError`."""
+    """Return the identity of a request, by its header Authorization. Raises `NotAuthenticatedError`."""
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     match scheme.lower():
         case "bearer":
@@ -41,7 +42,7 @@ async def identity(users: Authenticate, request: Request) -> Identity:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address is this machine's own, for itself."""
+    """Return whether a name or an address is this machine's own, for itself."""
     host = bare(host).rstrip(".").lower()
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -50,18 +51,33 @@ def is_loopback(host: str) -> bool:
 
 
 MOST_STRANGERS: Final = 500
-"""Connections of one address that have not said who they are. A proxy has one address for many peers."""
+"""Connections of one address that have not said who they are."""
 NETWORK: Final = 8
 """Bytes of an IPv6 address that name a network, of which one peer may have all addresses."""
 
 
 class Strangers:
-    """Connections of which it is not known who they are, by address: at most `MOST_STRANGERS` of each."""
+    """Connections of which it is not known who they are, by address: at most `MOST_STRANGERS` of each.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    proxies : sequence of networks
+        Their connections over HTTP are not counted: each has one address for many peers.
+    """
+
+    def __init__(self, proxies: Sequence[IPv4Network | IPv6Network] = ()) -> None:
         self._open: Counter[str] = Counter()
+        self._proxies = proxies
 
-    def come(self, host: str) -> Callable[[], None] | None:
+    def come_over_http(self, host: str) -> Callable[[], object] | None:
+        """As `come`, where the peer may be a proxy."""
+        if self._proxies and any(
+            ipaddress.ip_address(host.partition("%")[0]) in one for one in self._proxies
+        ):
+            return nobody
+        return self.come(host)
+
+    def come(self, host: str) -> Callable[[], object] | None:
         """Count a connection; None where it is one too many.
 
         Returns what to call once it is known who the peer is, and when it is gone: the first call counts.
@@ -76,6 +92,10 @@ class Strangers:
         self._open[name] -= 1
         if not self._open[name]:  # so that old addresses take no room
             del self._open[name]
+
+
+def nobody() -> None:
+    """Of a peer that is not counted."""
 
 
 def _network(host: str) -> str:
@@ -107,7 +127,7 @@ class Gate:
                 self._check(Headers(scope=scope))
             except (HostError, OriginError) as error:
                 self._measures.refuse("http", error.kind)
-                await told(error).response()(scope, receive, send)
+                await describe(error).response()(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 

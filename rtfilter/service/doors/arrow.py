@@ -69,12 +69,12 @@ def rows(table: Any) -> list[dict[str, Any]]:
 
 
 def is_there() -> bool:
-    """Whether pyarrow is installed."""
+    """Return whether pyarrow is installed."""
     return find_spec("pyarrow") is not None
 
 
 def _require_usable(pa: Any, name: str, kind: Any, top: bool = False) -> None:
-    """Whether each value takes bytes of the stream."""
+    """Require a type of which each value takes bytes of the stream."""
     types = pa.types
     if types.is_struct(kind):
         for field in kind:
@@ -121,10 +121,10 @@ def _require_uncompressed(pa: Any, body: bytes) -> None:
 
 
 def _is_compressed(message: bytes) -> bool:
-    """Whether a message says that its buffers are compressed: read from its flatbuffer."""
+    """Return whether a message says that its buffers are compressed: read from its flatbuffer."""
 
     def field(table: int, number: int) -> int:
-        """Where a field is; 0 where it is absent."""
+        """Return the place of a field, or 0 if it is absent."""
         (back,) = struct.unpack_from("<i", message, table)
         (size,) = struct.unpack_from("<H", message, table - back)
         place = 4 + 2 * number

@@ -35,8 +35,6 @@ ROOM_WITHIN: Final = 20.0
 """Seconds that a request waits for room: a peer of which nothing is read is closed after 30."""
 LARGE: Final = 256 * 2**10
 """Bytes from which a body is read beside the event loop."""
-LARGE_LISTS: Final = 8 * 2**10
-"""The same of a body with lists, whose events may each stand for a thousand."""
 _T = TypeVar("_T")
 
 
@@ -83,7 +81,7 @@ class Rooms:
 
 
 class _Room:
-    """What is left for a user, and who waits for it."""
+    """The bytes that are left for a user, and the requests that wait for them."""
 
     def __init__(self, left: int) -> None:
         self._left = left
@@ -152,7 +150,7 @@ def media_type(request: Request) -> str:
 
 
 def wants_arrow(request: Request) -> bool:
-    """Whether a stream of Arrow's is asked for, and not just anything."""
+    """Return whether a request asks for a stream of Arrow's, and not just for anything."""
     accepted = request.headers.get("accept", "").split(",")
     return any(one.partition(";")[0].strip().lower() == ARROW for one in accepted) and arrow.is_there()
 
@@ -190,12 +188,12 @@ async def table(request: Request, parse: Parse) -> EventTable | Listed:
 async def _beside_if_large(read: Callable[..., _T], request: Request, parse: Parse) -> _T:
     body = request.state.body
     given = media_type(request), body, parse, request.app.state.limits.nesting
-    return await asyncio.to_thread(read, *given) if takes_long(body) else read(*given)
+    return await asyncio.to_thread(read, *given) if takes_long(*given[:2]) else read(*given)
 
 
-def takes_long(body: bytes) -> bool:
-    """Whether reading a body would keep the event loop from others."""
-    return len(body) >= (LARGE_LISTS if b"[" in body else LARGE)
+def takes_long(kind: str, body: bytes) -> bool:
+    """Return whether reading a body would block the event loop: an event with lists may be a thousand."""
+    return len(body) >= LARGE or kind == ARROW or b"[" in body
 
 
 def _events(kind: str, body: bytes, parse: Parse, nesting: int) -> Parsed:
@@ -216,7 +214,7 @@ def _table(kind: str, body: bytes, parse: Parse, nesting: int) -> EventTable | L
 
 
 def _is_lines(kind: str, body: bytes, nesting: int) -> bool:
-    """Whether a body is JSON lines; otherwise it is JSON. It is looked at before anything is built of it."""
+    """Return whether a body is JSON lines; otherwise it is JSON. Its depth is checked before it is read."""
     if kind == JSON:
         require_shallow(body, nesting)
         return False

@@ -21,7 +21,7 @@ from rtfilter.service.doors.routes import After, Id, IdempotencyKey, Limit, Limi
 from rtfilter.service.errors import RequestError, TooLargeError, UnknownError
 from rtfilter.service.measures import Measures
 from rtfilter.service.nesting import require_shallow
-from rtfilter.service.records import Wish
+from rtfilter.service.records import Subscription, Wish, shown
 from rtfilter.service.roles import Role
 
 _LINES: Final = '{"where": "price > 100"}\n{"where": "price < 10", "digest": 60}\n'
@@ -45,7 +45,7 @@ async def list_filters(who: Who, pipeline: Served) -> models.FiltersShown:
 
 
 async def show_filter(name: Name, who: Who, pipeline: Served) -> models.FilterShown:
-    """One filter."""
+    """Show a filter."""
     for one in pipeline.filters(who):
         if one.name == name:
             return models.FilterShown.of(one)
@@ -115,7 +115,7 @@ def _wish(line: bytes, limits: Limits) -> Wish:
 
 
 def _wishes(body: bytes, limits: Limits, measures: Measures) -> tuple[list[Wish], dict[int, bytes]]:
-    """What the good lines ask for, and rows of the answer for the others. Takes seconds for many."""
+    """Return the wishes of the good lines, and rows of the answer for the others. Takes seconds for many."""
     lines = [line for line in body.split(b"\n") if line.strip()]
     if len(lines) > bodies.MOST_EVENTS:
         raise TooLargeError(f"a request has at most {bodies.MOST_EVENTS} lines; send several")
@@ -130,7 +130,7 @@ def _wishes(body: bytes, limits: Limits, measures: Measures) -> tuple[list[Wish]
 
 
 def _report(made: Sequence[int | Exception], wrong: Mapping[int, bytes], measures: Measures) -> bytes:
-    """What became of each line, as `models.Report` has it."""
+    """Return the result of each line, as `models.Report` has it."""
     good = iter(made)
     rows = (
         wrong[row] if row in wrong else _row(next(good), row, measures)
@@ -141,7 +141,7 @@ def _report(made: Sequence[int | Exception], wrong: Mapping[int, bytes], measure
 
 def _row(one: int | Exception, row: int, measures: Measures) -> bytes:
     if isinstance(one, Exception):
-        found = problems.told(one, row)
+        found = problems.describe(one, row)
         measures.refuse("http", found.kind)
         return msgspec.json.encode({"problem": found.document})
     return b'{"subscription":%d}' % one
@@ -156,16 +156,19 @@ async def list_subscriptions(
     everyone: Annotated[bool, Query(description="Of all users; for admins.")] = False,
     after: After = 0,
     limit: Limit = 100,
-) -> models.SubscriptionsShown:
+) -> Response:
     """The user's own subscriptions, by id."""
     found, more = await pipeline.subscriptions(who, filter, after, limit, user, everyone)
     link = routes.link(request, found[-1].id) if more else None
-    shown = [models.SubscriptionShown.of(one) for one in found]
-    return models.SubscriptionsShown(subscriptions=shown, next=link)
+    return Response(await asyncio.to_thread(_page, found, link), media_type=JSON)
+
+
+def _page(found: Sequence[Subscription], link: str | None) -> bytes:
+    return msgspec.json.encode({"subscriptions": list(map(shown, found)), "next": link})
 
 
 async def show_subscription(id: Id, who: Who, pipeline: Served) -> models.SubscriptionShown:
-    """One subscription."""
+    """Show a subscription."""
     return models.SubscriptionShown.of(await pipeline.subscription(who, id))
 
 
@@ -208,7 +211,12 @@ def doors() -> APIRouter:
         },
         openapi_extra=_BODY,
     )
-    add("/subscriptions", list_subscriptions, methods=["GET"])
+    add(
+        "/subscriptions",
+        list_subscriptions,
+        methods=["GET"],
+        responses={200: {"model": models.SubscriptionsShown}},
+    )
     add("/subscriptions/{id}", show_subscription, methods=["GET"])
     add("/subscriptions/{id}", replace, methods=["PUT"])
     add("/subscriptions/{id}", unsubscribe, methods=["DELETE"], status_code=204, response_class=Response)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from time import perf_counter
 from typing import Annotated, Any, Final
 
@@ -120,7 +121,7 @@ def _stored(one: StoredEvent) -> dict[str, Any]:
 
 @needs(Role.SUBSCRIBER)
 async def match(request: Request, name: Name, who: Who, pipeline: Served) -> Response:
-    """Which of the user's own subscriptions match each event; nothing is stored or delivered.
+    """List the user's own subscriptions that match each event; nothing is stored or delivered.
 
     With `Accept: application/vnd.apache.arrow.stream` the answer is a stream with the column `matches`.
     """
@@ -136,8 +137,8 @@ async def match(request: Request, name: Name, who: Who, pipeline: Served) -> Res
 async def explain(
     request: Request, name: Name, question: models.Question, who: Who, pipeline: Served
 ) -> models.Reasons:
-    """Why a subscription matches an event or not."""
-    events = pipeline.parse(name).one(_encode(question.event))
+    """Explain why a subscription matches an event or not."""
+    events = await asyncio.to_thread(pipeline.parse(name).one, _encode(question.event))  # it may have lists
     found = await pipeline.explain(who, name, events.bodies[0], question.subscription)
     return models.Reasons(matched=found.matched, report=report(found, events.odd))
 
@@ -145,7 +146,7 @@ async def explain(
 async def pull(
     request: Request, who: Who, pipeline: Served, after: After = 0, limit: Limit = 100
 ) -> Response:
-    """What the user has not acknowledged, by position."""
+    """List the user's unacknowledged deliveries, by position."""
     found, following = pipeline.pull(who, limit, after)
     link = None if following is None else routes.link(request, following)
     return await answered(request, deliveries_as_json(found, link))

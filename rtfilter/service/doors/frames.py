@@ -40,7 +40,7 @@ class Asked(IntEnum):
     EXPLAIN = 14
 
 
-class Told(IntEnum):
+class ServerDirective(IntEnum):
     """The directives of the server."""
 
     CONNECTED = 65
@@ -60,7 +60,7 @@ class FrameError(ServiceError):
 class Frame(NamedTuple):
     """A frame; `body` is not looked into."""
 
-    directive: Asked | Told
+    directive: Asked | ServerDirective
     body: bytes
 
 
@@ -72,12 +72,12 @@ class Reader:
     Parameters
     ----------
     side : type
-        Whose frames these are: `Asked` or `Told`.
+        The side that sends these frames: `Asked` or `ServerDirective`.
     most : int
         Bytes of a frame, without its length. A longer one is refused when its length is known.
     """
 
-    def __init__(self, side: type[Asked] | type[Told] = Asked, most: int = MOST_BYTES) -> None:
+    def __init__(self, side: type[Asked] | type[ServerDirective] = Asked, most: int = MOST_BYTES) -> None:
         self._side, self._most = side, most
         self._held = bytearray()
         self._error: FrameError | None = None
@@ -125,18 +125,18 @@ class Reader:
         raise self._error
 
 
-def write(directive: Asked | Told, body: bytes = b"") -> bytes:
+def write(directive: Asked | ServerDirective, body: bytes = b"") -> bytes:
     """A frame as bytes."""
     return (1 + len(body)).to_bytes(LENGTH, "big") + bytes((directive,)) + body
 
 
 _FIRST: Final = b'{"directive":"'
-_NAMED: Final = {one.name.encode(): bytes((one,)) for one in Told}
+_NAMED: Final = {one.name.encode(): bytes((one,)) for one in ServerDirective}
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def message_of(frame: Frame) -> bytes:
-    """What a client says in a frame, as a message for a `Conversation`.
+    """Return the message for a `Conversation` that a client's frame contains.
 
     Raises
     ------
@@ -159,5 +159,5 @@ def frame_of(message: bytes) -> bytes:
     """A message of a `Conversation`, whose directive comes first, as a frame."""
     name, _, rest = message.removeprefix(_FIRST).partition(b'"')
     if rest == b"}":
-        return write(Told[name.decode()])
+        return write(ServerDirective[name.decode()])
     return (1 + len(rest)).to_bytes(LENGTH, "big") + _NAMED[name] + b"{" + rest[1:]

@@ -71,13 +71,13 @@ def _as_problems(document: dict[str, Any]) -> dict[str, Any]:
 
 
 async def health(pipeline: Served, response: Response) -> models.Health:
-    """Whether the server works."""
+    """Return whether the server works."""
     response.status_code = 200 if pipeline.healthy else 503
     return models.Health(status="ok" if pipeline.healthy else "failed")
 
 
 async def ready(pipeline: Served, response: Response) -> models.Health:
-    """Whether all is computed that was not when the server started, and the database answers."""
+    """Return whether the start is complete and the database answers."""
     response.status_code = 200 if pipeline.ready else 503
     if pipeline.stopping:
         return models.Health(status="stopping")
@@ -87,7 +87,7 @@ async def ready(pipeline: Served, response: Response) -> models.Health:
 
 
 async def show_metrics(request: Request, pipeline: Served) -> Response:
-    """What Prometheus collects. For admins, where the server has users."""
+    """Return the metrics for Prometheus. If the server has users, only admins may read them."""
     await page.watcher(request, pipeline)
     return Response(generate_latest(request.app.state.metrics), media_type=CONTENT_TYPE_LATEST)
 

@@ -1,4 +1,4 @@
-"""What the server counts and measures, for Prometheus. No label grows with users or subscriptions."""
+"""Counts and measures of the server, for Prometheus. No label grows with users or subscriptions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TEXTS: Final = {
     "users_with_subscriptions": "Users who have subscriptions",
     "filters": "Filters",
 }
-"""What the counts are."""
+"""Help texts of the counts."""
 
 
 class Counts(Collector):
@@ -49,7 +49,7 @@ class Counts(Collector):
         return []
 
     def collect(self) -> Iterable[Metric]:
-        """What they are now."""
+        """Yield the present counts and measures."""
         for name, value in self._pipeline.counts.items():
             text = TEXTS.get(name, name.replace("_", " ").capitalize())
             if name in RISING:

@@ -1,4 +1,4 @@
-"""What the control doors take and answer, as OpenAPI shows it."""
+"""The bodies of requests and answers of the control doors, as OpenAPI shows them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Hints = Annotated[
 
 
 class _Given(BaseModel):
-    """What is unknown is refused, not overlooked."""
+    """A body in which unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
@@ -175,14 +175,14 @@ class Replaced(BaseModel):
 
 
 class Row(BaseModel):
-    """What became of one of many subscriptions."""
+    """The result of one of many subscriptions."""
 
     subscription: int | None = Field(default=None, description="Its id, where it was made.")
     problem: Problem | None = Field(default=None, description="What is wrong, where it was not.")
 
 
 class Report(BaseModel):
-    """What became of many subscriptions, in their order."""
+    """The results of many subscriptions, in their order."""
 
     rows: list[Row]
 
@@ -242,7 +242,7 @@ class Matches(BaseModel):
 
 
 class Question(_Given):
-    """Why a subscription matches an event or not."""
+    """An event and a subscription, to explain why they match or not."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"event": {"price": 120.5, "symbol": "ACME"}, "subscription": 2}]}
@@ -252,7 +252,7 @@ class Question(_Given):
 
 
 class Reasons(BaseModel):
-    """Why a subscription matches an event or not."""
+    """The reasons why a subscription matches an event or not."""
 
     matched: bool
     report: list[str] = Field(description="A line for each constraint.")
@@ -267,7 +267,7 @@ class ResponseTimes(BaseModel):
 
 
 class PlanShown(BaseModel):
-    """How batches of one class of sizes are matched."""
+    """The plan for batches of one class of sizes."""
 
     size_class: int = Field(description="Batches of so many events, and of less than twice as many.")
     batches: int
@@ -298,7 +298,7 @@ class FilterStatus(BaseModel):
 
 
 class StageShown(BaseModel):
-    """How long events were in a stage since the start."""
+    """The time that events have spent in a stage since the start."""
 
     name: str
     count: int = Field(description="Events; or entries of the log, which has changes as well.")
@@ -340,6 +340,6 @@ class Status(BaseModel):
 
 
 class Health(BaseModel):
-    """Whether the server works, or is ready."""
+    """The state of the server."""
 
     status: Literal["ok", "starting", "busy", "stopping", "failed"]

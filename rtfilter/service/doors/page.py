@@ -28,7 +28,7 @@ POLICY: Final = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-"""What the page may do: ask this server, and nothing else."""
+"""The content security policy of the page: it may ask this server, and nothing else."""
 HEADERS: Final = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -59,7 +59,7 @@ def _door(name: str, kind: str) -> Callable[[Request], Coroutine[Any, Any, Respo
 
 
 async def watcher(request: Request, pipeline: Pipeline) -> Identity:
-    """Who looks at the server, who has to be an admin; anyone where it has no users."""
+    """Return the identity of an admin who looks at the server; of anyone if it has no users."""
     if pipeline.users.open:
         return Identity("admin", ALL)
     who = await identity(pipeline.users, request)

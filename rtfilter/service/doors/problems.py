@@ -59,7 +59,7 @@ class MediaTypeError(ServiceError):
 
 
 class MalformedError(ServiceError):
-    """What comes is no HTTP."""
+    """The bytes of a request are no HTTP."""
 
     kind = "malformed"
     status = 400
@@ -93,7 +93,7 @@ class OriginError(ServiceError):
 
 
 class Problem(BaseModel):
-    """What is wrong (RFC 9457)."""
+    """An error (RFC 9457)."""
 
     type: str = Field(description="Of the kind; programs can compare it.", examples=["/problems/predicate"])
     title: str
@@ -105,32 +105,32 @@ class Problem(BaseModel):
     request: str | None = Field(default=None, description="Id of the request, as in the log of the server.")
 
 
-class Told(NamedTuple):
-    """An error as clients are told of it."""
+class ErrorAnswer(NamedTuple):
+    """The problem document and headers of an error, as clients get them."""
 
     document: dict[str, Any]
     headers: dict[str, str]
 
     @property
     def kind(self) -> str:
-        """What kind of problem it is."""
+        """The kind of the problem."""
         return str(self.document["type"]).removeprefix(PROBLEMS)
 
     def response(self) -> Response:
-        """The answer that says so, with the id of the request that is being served."""
+        """Return the answer, with the id of the request that is being served."""
         id = get_contextvars().get("request")
         body = msgspec.json.encode(self.document if id is None else {**self.document, "request": id})
         return Response(body, self.document["status"], self.headers, media_type=MEDIA)
 
 
-def told(error: Exception, row: int | None = None) -> Told:
-    """Return what clients are told of an error: nothing of the server's inside.
+def describe(error: Exception, row: int | None = None) -> ErrorAnswer:
+    """Return the answer to an error: it says nothing of the server's inside.
 
     Parameters
     ----------
     error : Exception
     row : int, optional
-        Which of several it is about, from 0, where the error does not say so itself.
+        Its place among several, from 0, if the error does not say so itself.
     """
     found = _about(error)
     row = found.document.get("row") if row is None else row
@@ -140,61 +140,63 @@ def told(error: Exception, row: int | None = None) -> Told:
     return found
 
 
-def _about(error: Exception) -> Told:
+def _about(error: Exception) -> ErrorAnswer:
     match error:
         case ServiceError():
             headers = {"www-authenticate": CHALLENGE} if error.status == 401 else {}
             if error.retry_after is not None:
                 headers["retry-after"] = str(math.ceil(error.retry_after))
-            return _told(error.kind, error.status, str(error), headers)
+            return _document(error.kind, error.status, str(error), headers)
         case PredicateError():
             places: dict[str, Any] = {
                 "row": error.row,
                 "attribute": error.attribute,
                 "position": error.position,
             }
-            return _told("predicate", 422, error.message, **places)
+            return _document("predicate", 422, error.message, **places)
         case EventError():
-            return _told("event", 422, error.message, row=error.row, attribute=error.attribute)
+            return _document("event", 422, error.message, row=error.row, attribute=error.attribute)
         case UnknownSubscriptionError():
-            return _told("unknown", 404, str(error))
+            return _document("unknown", 404, str(error))
         case RTFilterError():
-            return _told("request", 422, str(error))
+            return _document("request", 422, str(error))
         case RequestValidationError():
             return _invalid(error)
         case HTTPException():
             return _of_http(error)
         case SQLAlchemyError():
             detail = "the database does not answer; try again, with a key where nothing may be kept twice"
-            return _told("busy", 503, detail, {"retry-after": "1"})
+            return _document("busy", 503, detail, {"retry-after": "1"})
         case _:
-            return _told("internal", 500, "the server failed; its log says why")
+            return _document("internal", 500, "the server failed; its log says why")
 
 
-def _told(kind: str, status: int, detail: str, headers: dict[str, str] | None = None, **more: object) -> Told:
+def _document(
+    kind: str, status: int, detail: str, headers: dict[str, str] | None = None, **more: object
+) -> ErrorAnswer:
     title = TITLES.get(kind, HTTPStatus(status).phrase)
     known = {name: value for name, value in more.items() if value is not None}
     document = {"type": PROBLEMS + kind, "title": title, "status": status, "detail": detail, **known}
-    return Told(document, headers or {})
+    return ErrorAnswer(document, headers or {})
 
 
-def _invalid(error: RequestValidationError) -> Told:
-    """Of the checks of the control doors. What was given is not repeated: it may be long, or a secret."""
+def _invalid(error: RequestValidationError) -> ErrorAnswer:
+    """Describe errors of the control doors' checks. Input is not repeated: it may be long, or a secret."""
     found = error.errors()
     shown = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found[:5]]
     if len(found) > len(shown):
         shown.append(f"and {len(found) - len(shown)} more")
-    return _told("request", 422, "; ".join(shown))
+    return _document("request", 422, "; ".join(shown))
 
 
-def _of_http(error: HTTPException) -> Told:
-    """Of the framework: paths and methods that are not there."""
+def _of_http(error: HTTPException) -> ErrorAnswer:
+    """Describe an error of the framework: an unknown path or method."""
     kind = {404: "unknown", 405: "method"}.get(error.status_code, "request")
     detail = {
         404: "there is nothing at this path; /openapi.json tells what there is",
         405: "the path has other methods; /openapi.json tells which",
     }.get(error.status_code, str(error.detail))
-    return _told(kind, error.status_code, detail, dict(error.headers or {}))
+    return _document(kind, error.status_code, detail, dict(error.headers or {}))
 
 
 class _Nothing(Response):
@@ -212,7 +214,7 @@ async def answer(request: Request, error: Exception) -> Response:
     if isinstance(error, SQLAlchemyError):
         measures.database_errors += 1
         _log.error("the database fails: %s", type(error).__name__, exc_info=error)
-    found = told(error)
+    found = describe(error)
     measures.refuse("http", found.kind)
     return found.response()
 

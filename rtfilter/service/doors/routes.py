@@ -1,4 +1,4 @@
-"""What the doors of HTTP have in common: who comes, bodies within limits, pages."""
+"""The parts that all HTTP doors share: identity, limits of bodies, pages."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from structlog.contextvars import bind_contextvars
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.admission import Strangers
 from rtfilter.service.doors.frames import MOST_BYTES, FrameError, Reader, frame_of, message_of
-from rtfilter.service.doors.patience import MUCH, STRANGE, STRANGE_FRAMES
+from rtfilter.service.doors.timeouts import MUCH, STRANGE, STRANGE_FRAMES
 from rtfilter.service.errors import DirectiveError, NotAuthenticatedError, ServiceError, TooLargeError
 from rtfilter.session import State
 from rtfilter.sockets import keep_alive
@@ -28,8 +28,8 @@ LITTLE: Final = 2**15
 _log = logging.getLogger(__name__)
 
 
-class Patience(NamedTuple):
-    """Seconds that the door waits.
+class Timeouts(NamedTuple):
+    """The times that the door waits, in seconds.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ async def listen(
     strangers: Strangers,
     ssl: SSLContext | None = None,
     most_bytes: int = MOST_BYTES,
-    patience: Patience = Patience(),  # noqa: B008  # immutable
+    timeouts: Timeouts = Timeouts(),  # noqa: B008  # immutable
 ) -> AsyncIterator[None]:
     """Take connections, until the context ends: then all are closed in order.
 
@@ -67,7 +67,7 @@ async def listen(
     ssl : SSLContext, optional
     most_bytes : int
         Of a frame.
-    patience : Patience
+    timeouts : Timeouts
     """
     peers: dict[_Peer, asyncio.Task[None]] = {}
 
@@ -81,7 +81,7 @@ async def listen(
             conversation.lost()
             writer.transport.abort()
             return
-        peer = _Peer(conversation, reader, writer, most_bytes, patience, known)
+        peer = _Peer(conversation, reader, writer, most_bytes, timeouts, known)
         bind_contextvars(connection=conversation.id)
         peers[peer] = task
         try:
@@ -90,7 +90,7 @@ async def listen(
         finally:
             del peers[peer]
 
-    handshake = None if ssl is None else patience.connect
+    handshake = None if ssl is None else timeouts.connect
     server = await asyncio.start_server(accept, sock=bound, ssl=ssl, ssl_handshake_timeout=handshake)
     try:
         yield
@@ -99,7 +99,7 @@ async def listen(
         for peer in peers:
             peer.end()
         if peers:
-            _, late = await asyncio.wait(peers.values(), timeout=patience.end)
+            _, late = await asyncio.wait(peers.values(), timeout=timeouts.end)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
@@ -107,7 +107,7 @@ async def listen(
 
 
 class _Peer:
-    """One connection."""
+    """A connection."""
 
     def __init__(
         self,
@@ -115,18 +115,18 @@ class _Peer:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         most_bytes: int,
-        patience: Patience,
-        known: Callable[[], None],
+        timeouts: Timeouts,
+        known: Callable[[], object],
     ) -> None:
         self.conversation = conversation
         self._turn, self._known = conversation.turn, known
-        self._reader, self._writer, self._patience = reader, writer, patience
+        self._reader, self._writer, self._timeouts = reader, writer, timeouts
         self._frames = Reader(most=most_bytes)
-        self._left, self._since = patience.connect, 0.0  # until CONNECT, at a time of the loop's clock
+        self._left, self._since = timeouts.connect, 0.0  # until CONNECT, at a time of the loop's clock
         self._timer: asyncio.TimerHandle | None = None
         conversation.straight = self._straight
-        conversation.address = str((writer.get_extra_info("peername") or [""])[0])
-        keep_alive(writer.get_extra_info("socket"), patience.write)
+        conversation.address = self._turn.address = str((writer.get_extra_info("peername") or [""])[0])
+        keep_alive(writer.get_extra_info("socket"), timeouts.write)
 
     def end(self, why: ServiceError | None = None) -> None:
         """Close when what was to be sent is sent; say why, where it is the peer's fault."""
@@ -168,7 +168,7 @@ class _Peer:
             self._left -= asyncio.get_running_loop().time() - self._since
 
     def _late(self) -> None:
-        self.end(NotAuthenticatedError(f"no CONNECT within {self._patience.connect:g} seconds"))
+        self.end(NotAuthenticatedError(f"no CONNECT within {self._timeouts.connect:g} seconds"))
 
     async def _read(self) -> None:
         """Hear what comes, one frame after another, in turns with all others."""
@@ -235,7 +235,7 @@ class _Peer:
         left = self._writer.transport.get_write_buffer_size()
         while True:
             try:
-                async with asyncio.timeout(self._patience.write):
+                async with asyncio.timeout(self._timeouts.write):
                     return await self._writer.drain()
             except TimeoutError:
                 before, left = left, self._writer.transport.get_write_buffer_size()
@@ -244,7 +244,7 @@ class _Peer:
 
     async def _close(self) -> None:
         """Let the peer read to the end. Closed at once, it might lose it to what it is still sending."""
-        async with asyncio.timeout(self._patience.end):
+        async with asyncio.timeout(self._timeouts.end):
             if self._writer.can_write_eof() and not self._writer.transport.is_closing():  # it may be gone
                 self._writer.write_eof()
                 while await self._reader.read(2**16):

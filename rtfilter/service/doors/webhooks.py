@@ -13,7 +13,7 @@ from rtfilter.service.webhooks import Webhooks, WebhookState
 
 
 class WebhookWanted(BaseModel):
-    """Where deliveries are to be sent."""
+    """The URL to which deliveries are to be sent."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"url": "https://ann.example/deliveries"}]}

@@ -10,7 +10,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from structlog.contextvars import bind_contextvars
 
 from rtfilter.service.conversation import Conversation
-from rtfilter.service.doors.patience import KNOWN, STRAIGHT
+from rtfilter.service.doors.timeouts import KNOWN, STRAIGHT
 from rtfilter.session import State
 
 CONNECT_WITHIN: Final = 10.0
@@ -65,19 +65,19 @@ async def _hear(socket: WebSocket, conversation: Conversation) -> None:
     clock, left = asyncio.get_running_loop().time, CONNECT_WITHIN
     known = socket.scope.get("extensions", {}).get(KNOWN, lambda: None)
     try:
-        async with asyncio.timeout(left) as patience:
+        async with asyncio.timeout(left) as timeout:
             while True:
                 await conversation.room()
                 message = await socket.receive()
                 if message["type"] == "websocket.disconnect":
                     raise WebSocketDisconnect(message["code"])
-                end = patience.when()
+                end = timeout.when()
                 if end is not None:
                     left = end - clock()
-                    patience.reschedule(None)
+                    timeout.reschedule(None)
                 await conversation.hear(message.get("text") or message.get("bytes") or b"")
                 if conversation.state is State.PRE_CONNECTED:
-                    patience.reschedule(clock() + left)
+                    timeout.reschedule(clock() + left)
                 elif end is not None:
                     known()
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""One request to a webhook: where it may go, for how long, and what became of it."""
+"""A request to a webhook: its target, its time limit, and its outcome."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class Outcome(NamedTuple):
-    """What became of a request.
+    """The outcome of a request.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
 
     @property
     def gone(self) -> bool:
-        """Whether the target wants no more, ever."""
+        """True if the target wants no more, ever."""
         return self.status == 410
 
 
@@ -188,7 +188,7 @@ class Sender:
         self._lanes = {quick: Lane(private, resolve, timeout, trusted) for quick in (False, True)}
 
     def lane(self, quick: bool) -> Lane:
-        """That of webhooks that answered quickly the last time, or that of all others."""
+        """Return the lane of webhooks that answered quickly the last time, or that of all others."""
         return self._lanes[quick]
 
     async def close(self) -> None:

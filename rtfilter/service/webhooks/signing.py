@@ -60,7 +60,7 @@ class ServerKey:
 
 
 def mark(key: bytes) -> bytes:
-    """What tells one key from another, and nothing about it."""
+    """Return a digest that tells a key from others, and reveals nothing about it."""
     return hmac.digest(key, b"mark", "sha256")[:8]
 
 

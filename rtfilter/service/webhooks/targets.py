@@ -1,4 +1,4 @@
-"""Where webhooks may be: which URLs, and which addresses of the network."""
+"""The targets that webhooks may have: URLs, and addresses of the network."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ALSO: Final = [
         "fec0::/10",  # sites, as they were once
     )
 ]
-"""What is not public, beside what the standard library says."""
+"""Networks that are not public, beside those that the standard library names."""
 
 
 class TargetError(ValueError):
@@ -67,7 +67,7 @@ def check(url: str, private: bool) -> tuple[str, int]:
 
 
 def public(address: Address) -> bool:
-    """Whether an address is one of the public internet, also the one that it stands for."""
+    """Return whether an address is one of the public internet, also the one that it stands for."""
     if isinstance(address, IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour
         if inner is None and address in _NAT64:

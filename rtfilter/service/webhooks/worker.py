@@ -1,4 +1,4 @@
-"""One webhook: what is to be sent to it, in batches, again until it arrives."""
+"""The worker of a webhook, which sends its deliveries in batches, again until they arrive."""
 
 from __future__ import annotations
 
@@ -98,16 +98,16 @@ class Worker:
         self.last: Outcome | None = None
         self.next_try: float | None = None
 
-    # -- what it is told -------------------------------------------------------------------------------------
+    # -- inputs ----------------------------------------------------------------------------------
 
     @property
     def user(self) -> str:
-        """Whose it is."""
+        """The user of the webhook."""
         return self._webhook.user
 
     @property
     def active(self) -> bool:
-        """Whether it sends."""
+        """True if the webhook sends."""
         return self._active
 
     def begin(self) -> None:

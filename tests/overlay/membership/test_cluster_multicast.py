@@ -41,7 +41,7 @@ class Cluster:
         member = Member(Contact(name, "c"), incarnation, self.machines[name].number)
         for other, machine in self.machines.items():
             if other != name:
-                self.do(other, machine.told(member, self.now))
+                self.do(other, machine.note_number(member, self.now))
 
     def send(self, name, message):
         self.do(name, self.machines[name].send(message))
@@ -145,7 +145,7 @@ def test_a_member_that_comes_later_is_told_that_it_has_missed_something():
 
 def test_a_sender_that_starts_again_is_heard_from_its_first_on():
     receiver = Multicast(Contact("b", "c"), SETTINGS)
-    receiver.told(Member(Contact("a", "c"), 1, 0), 0.0)
+    receiver.note_number(Member(Contact("a", "c"), 1, 0), 0.0)
     receiver.receive(Numbered("a", 1, 1, note(1)), 0.0)
     assert receiver.receive(Numbered("a", 2, 2, note(2)), 0.1) == []  # its first is to come
     assert [m for _, m in receiver.receive(Numbered("a", 2, 1, note(1)), 0.2)] == [note(1), note(2)]
@@ -154,7 +154,7 @@ def test_a_sender_that_starts_again_is_heard_from_its_first_on():
 
 def test_what_a_dead_member_cannot_repair_is_given_up():
     receiver = Multicast(Contact("b", "c"), SETTINGS)
-    receiver.told(Member(Contact("a", "c"), 1, 0), 0.0)
+    receiver.note_number(Member(Contact("a", "c"), 1, 0), 0.0)
     receiver.receive(Numbered("a", 1, 2, note(2)), 0.0)
     assert [m for _, m in receiver.left("a")] == [Missed("a"), note(2)]
     assert receiver.due == float("inf")
@@ -163,7 +163,7 @@ def test_what_a_dead_member_cannot_repair_is_given_up():
 
 def test_a_receiver_that_lacks_much_holds_little():
     receiver = Multicast(Contact("b", "c"), Settings(repairs=10))
-    receiver.told(Member(Contact("a", "c"), 1, 0), 0.0)
+    receiver.note_number(Member(Contact("a", "c"), 1, 0), 0.0)
     for number in range(2, 100):
         receiver.receive(Numbered("a", 1, number, note(number)), 0.0)
     assert len(receiver._streams["a"].held) == 10

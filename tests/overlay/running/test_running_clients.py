@@ -30,13 +30,13 @@ from rtfilter.overlay.running.client_messages import (
     Want,
     Wanted,
 )
-from rtfilter.overlay.running.client_work import UNKEPT, Patience, Work
+from rtfilter.overlay.running.client_work import UNKEPT, ClientLimits, Work
 from rtfilter.overlay.running.clients import Clients
 from rtfilter.overlay.running.links import Goodbye
 from rtfilter.overlay.running.settings import BrokerSettings, settings
 from rtfilter.store.brokers import Gone, Publication, Settled, Subscription
 
-PATIENCE = Patience(
+CLIENT_LIMITS = ClientLimits(
     again=1.0,
     longest=4.0,
     linger=10.0,
@@ -55,11 +55,11 @@ class Alone:
     def __init__(self, cut_off=False):
         membership = Membership(Contact("a", "a", "here"))
         router = Router("a", 1, {"trade": Schema({"x": float})}, grace=5.0)
-        self.clients = Clients(Broker(router, membership), 1000, PATIENCE)
+        self.clients = Clients(Broker(router, membership), 1000, CLIENT_LIMITS)
         self.now, self.kept, self.full = 0.0, [], False
         root = membership.place._replace(designated="a", root=not cut_off)
         router.place(root, self.now)
-        self.pass_(PATIENCE.linger + 5)  # it is not sure of anything in the beginning
+        self.pass_(CLIENT_LIMITS.linger + 5)  # it is not sure of anything in the beginning
 
     def pass_(self, seconds):
         """Let time pass; returns what clients were sent."""
@@ -200,7 +200,7 @@ def repeats(site, seconds):
 def test_what_is_sent_again_is_not_ever_more_seldom():
     site = Alone(cut_off=True)
     told = settings(BrokerSettings, name="a", key="k", data="d", schema="t", rendezvous="point:1", again=2)
-    site.clients.publications.patience = told.patience
+    site.clients.publications.limits = told.client_limits
     site.says("bob", event(1.0))
     assert repeats(site, 50) == [2.0, 6.0, 14.0, 24.0, 34.0, 44.0]
 
@@ -253,7 +253,7 @@ def test_who_does_not_come_back_is_not_waited_for(site):
     one = event(3.0)
     site.says("bob", one)
     site.leaves("ann")
-    told = site.pass_(PATIENCE.linger + 5)
+    told = site.pass_(CLIENT_LIMITS.linger + 5)
     assert ("bob", Arrived(one.id)) in told
     assert Gone("ann", "any") in site.kept
     other = event(3.0)
@@ -296,7 +296,7 @@ def test_a_later_program_has_what_it_says_again_and_for_a_while_all(site, away):
     one = event(3.0)
     assert ("ann", deliver(one, "any", "other")) in site.says("bob", one)
     site.says("ann", Have(one.id))
-    site.pass_(PATIENCE.linger)
+    site.pass_(CLIENT_LIMITS.linger)
     assert site.kept[-1] == Gone("ann", "other")
     one = event(3.0)
     assert ("ann", deliver(one, "any")) in site.says("bob", one)
@@ -305,7 +305,7 @@ def test_a_later_program_has_what_it_says_again_and_for_a_while_all(site, away):
 def test_a_program_that_is_connected_again_keeps_what_it_wants(site):
     site.leaves("ann")
     site.joins("ann")
-    site.pass_(PATIENCE.linger + 1)
+    site.pass_(CLIENT_LIMITS.linger + 1)
     one = event(3.0)
     assert ("ann", deliver(one, "any")) in site.says("bob", one)
 
@@ -313,7 +313,7 @@ def test_a_program_that_is_connected_again_keeps_what_it_wants(site):
 def test_who_is_there_and_takes_nothing_is_taken_for_gone(site):
     one = event(3.0)
     site.says("bob", one)
-    site.pass_(PATIENCE.linger - 1)
+    site.pass_(CLIENT_LIMITS.linger - 1)
     assert type(site.says("bob", event(3.0))[-1][1]) is Stored
     told = site.pass_(1)
     assert [type(what) for who, what in told if who == "ann"] == [Goodbye]
@@ -325,11 +325,11 @@ def test_who_takes_something_now_and_then_is_waited_for(site):
     events = [event(3.0), event(4.0)]
     for one in events:
         site.says("bob", one)
-    site.pass_(PATIENCE.linger - 1)
+    site.pass_(CLIENT_LIMITS.linger - 1)
     site.says("ann", Have(events[0].id))
-    assert not [what for who, what in site.pass_(PATIENCE.linger - 1) if who == "ann"]
+    assert not [what for who, what in site.pass_(CLIENT_LIMITS.linger - 1) if who == "ann"]
     assert ("bob", Arrived(events[1].id)) in site.says("ann", Have(events[1].id))
-    assert not [what for who, what in site.pass_(3 * PATIENCE.linger) if who == "ann"]
+    assert not [what for who, what in site.pass_(3 * CLIENT_LIMITS.linger) if who == "ann"]
 
 
 def test_an_event_for_which_a_client_has_no_room_comes_later(site):
@@ -529,7 +529,7 @@ def test_so_many_bytes_may_be_undelivered_to_a_client_and_no_more(site):
 
 def test_an_event_longer_than_may_wait_is_delivered_alone(site):
     one = Publish(event(1.0).id, "trade", {"x": 1.0, "note": "n" * 1000})
-    site.clients.patience = PATIENCE._replace(bytes=500)
+    site.clients.limits = CLIENT_LIMITS._replace(bytes=500)
     told = site.do(Work([], site.clients.broker.publish("b", "trade", one.values, site.now, one.id)))
     assert ("ann", deliver(one, "any")) in told
 
@@ -542,7 +542,7 @@ def test_so_many_clients_are_known_and_no_more(site):
     assert not site.clients.has_room("dan")
     site.leaves("cyd")
     assert not site.clients.has_room("dan")
-    site.pass_(PATIENCE.linger + 1)
+    site.pass_(CLIENT_LIMITS.linger + 1)
     assert site.clients.has_room("dan")
 
 
@@ -554,7 +554,7 @@ def test_nothing_is_remembered_of_clients_that_have_gone(site):
         site.says(name, one := event(-1.0, of=name))
         assert ("ann", Arrived(one.id)) not in site.says(name, Have(one.id))
         site.leaves(name)
-    site.pass_(PATIENCE.linger + 1)
+    site.pass_(CLIENT_LIMITS.linger + 1)
     clients = site.clients
     assert set(clients._clients) == {"ann"}
     left = clients.publications._counts, clients.publications._bytes, clients._awaited, clients._sizes
@@ -586,7 +586,7 @@ def test_who_had_no_room_and_is_gone_is_not_waited_for(site):
     for _ in range(3):
         site.says("bob", event(3.0))
     site.leaves("ann")
-    site.pass_(PATIENCE.linger + 8)
+    site.pass_(CLIENT_LIMITS.linger + 8)
     assert site.clients.stats()["unacknowledged"] == 0
     assert not site.clients._untaken
 
@@ -667,7 +667,7 @@ def test_so_many_hints_are_given_to_a_client_and_no_more(site):
 def test_what_no_message_between_brokers_can_hold_is_refused_and_not_tried_again(site):
     long = Publish(event(1.0).id, "trade", {"x": 1.0, "note": "n" * 500})
     assert type(site.says("bob", long)[-1][1]) is Stored
-    site.clients.patience = site.clients.publications.patience = PATIENCE._replace(event=400)
+    site.clients.limits = site.clients.publications.limits = CLIENT_LIMITS._replace(event=400)
     (refused,) = [what for who, what in site.pass_(8) if who == "bob"]  # as after a start with less
     assert (refused.id, site.clients.stats()["unacknowledged"]) == (long.id, 0)
     ((_, refused),) = site.says("bob", other := Publish(event(1.0).id, "trade", long.values))

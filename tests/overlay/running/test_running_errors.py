@@ -116,7 +116,7 @@ def test_a_client_for_which_there_is_no_room_is_told(tmp_path):
                     pass
 
     def change(process):
-        process.clients.patience = process.clients.patience._replace(clients=1)
+        process.clients.limits = process.clients.limits._replace(clients=1)
 
     assert asyncio.run(ran(tmp_path, change, visit)) == 0
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from rtfilter.overlay.running import client as clients
-from rtfilter.overlay.running import greeting, links, seldom
+from rtfilter.overlay.running import greeting, links, notices
 from rtfilter.overlay.running.codec import Codec
 from rtfilter.overlay.running.frames import CODE, LENGTH, LinkError, Seal, plain, read
 from rtfilter.overlay.running.greeting import Hello, call
@@ -622,15 +622,15 @@ def test_the_log_says_once_that_one_cannot_be_reached_and_again_where_that_chang
 
 
 def test_the_same_is_said_again_after_a_while_or_when_it_was_over(monkeypatch):
-    said = seldom.Seldom()
+    said = notices.Notices()
     assert [said.news("a", "away"), said.news("a", "away"), said.news("b", "away")] == [True, False, True]
     said.over("a")
     assert said.news("a", "away")
-    monkeypatch.setattr(seldom, "AGAIN", 0.0)
+    monkeypatch.setattr(notices, "AGAIN", 0.0)
     assert said.news("a", "away")
-    for number in range(seldom.MOST + 10):
+    for number in range(notices.MOST + 10):
         said.news(f"c{number}", "away")
-    assert len(said._said) <= seldom.MOST
+    assert len(said._said) <= notices.MOST
 
 
 def test_the_other_side_is_told_why_at_the_end():

@@ -104,8 +104,13 @@ def measured(attack):
 def add_user(data, name, role):
     """Add a user, whose password is the name."""
     data.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "rtfilter", "users", "--data", str(data), "add", name, "--role", role]
-    subprocess.run(command, input=f"{name}-password\n", text=True, check=True, capture_output=True)
+    users("add", data, name, "--role", role, text=f"{name}-password\n")
+
+
+def users(what, data, *given, text=""):
+    """Run `rtfilter users`, with a text as its input."""
+    command = [sys.executable, "-m", "rtfilter", "users", "--data", str(data), what, *given]
+    subprocess.run(command, input=text, text=True, check=True, capture_output=True)
 
 
 def _ports(server):

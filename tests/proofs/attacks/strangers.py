@@ -82,6 +82,21 @@ def upgrades_that_cannot_be_read(target):
         link.close()
 
 
+def requests_in_a_row(target):
+    """450 connections with 400 requests each, sent at once; no answer is read."""
+    links = []
+    for number in range(450):
+        path = ("/healthz", "/nowhere", "/statistics")[number % 3]
+        with suppress(OSError):
+            link = target.link()
+            links.append(link)
+            link.settimeout(0.1)
+            link.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 400)
+    time.sleep(LONG)
+    for link in links:
+        link.close()
+
+
 def silent_connections(target):
     """5,000 connections that say nothing."""
     links = []
@@ -119,6 +134,7 @@ ATTACKS = [
     frames_of_five_bytes_over_tcp,
     trailers,
     upgrades_that_cannot_be_read,
+    requests_in_a_row,
     silent_connections,
     large_tags,
 ]

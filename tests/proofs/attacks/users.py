@@ -5,6 +5,8 @@ import time
 from contextlib import suppress
 from urllib.parse import quote
 
+from proofs.attacks.measuring import add_user, users
+
 EVENTS = "/filters/default/events"
 SUBSCRIPTIONS = "/filters/default/subscriptions"
 MATCH = "/filters/default/match"
@@ -206,7 +208,25 @@ def _crowd(target):
 
 a_crowd.prepare = _crowd
 
-PENDING = [a_backlog_of_ids, a_crowd]
+
+def a_user_is_removed(target):
+    """The user has 10,000 subscriptions and 10,000 deliveries; meanwhile a crowd is delivered events."""
+    target.lines(EVENTS, [{"price": 1}] * 400, "root:root-password")
+    users("remove", target.data, "eve")
+    time.sleep(20)
+
+
+def _crowd_and_users(target):
+    _pending(target, 10_000)
+    _crowd(target)
+    for name, role in (("root", "admin"), ("eve", "subscriber"), ("second", "subscriber")):
+        add_user(target.data, name, role)
+
+
+a_user_is_removed.prepare = _crowd_and_users
+a_user_is_removed.second = "second:second-password"
+
+PENDING = [a_backlog_of_ids, a_crowd, a_user_is_removed]
 """Attacks after which deliveries wait, as they should."""
 ATTACKS = [
     events_with_961_choices,
@@ -221,4 +241,5 @@ ATTACKS = [
     queries_of_one_user,
     a_backlog_of_ids,
     a_crowd,
+    a_user_is_removed,
 ]

@@ -1,6 +1,16 @@
 """Which hosts and origins are answered to."""
 
-from rtfilter.service.doors.admission import is_loopback
+import socket
+from contextlib import ExitStack
+from ipaddress import ip_network
+
+import pytest
+import websockets.sync.client
+
+from rtfilter.service.access import Access
+from rtfilter.service.doors import admission
+from rtfilter.service.doors.admission import Strangers, is_loopback
+from service.running import running
 
 
 def test_on_the_loopback_only_its_names_are_answered_to(server):
@@ -39,3 +49,35 @@ def test_no_other_origin_is_ever_allowed(server):
 def test_what_is_no_loopback():
     names = ("::", "0.0.0.0", "", "example.org", "::ffff:8.8.8.8", "1", "localhost6")
     assert [name for name in names if is_loopback(name)] == []
+
+
+@pytest.mark.parametrize(
+    ("proxies", "address"), [("10.0.0.0/8, 127.0.0.1", "192.0.2.7"), ("192.0.2.0/24", "127.0.0.1")]
+)
+def test_the_address_of_a_client_is_what_a_trusted_proxy_says(tmp_path, monkeypatch, proxies, address):
+    addresses, plain = [], Access.password
+
+    def noted(self, name, password, address):
+        addresses.append(address)
+        return plain(self, name, password, address)
+
+    monkeypatch.setattr(Access, "password", noted)
+    given = {"X-Forwarded-For": "203.0.113.9, 192.0.2.7"}
+    with running(tmp_path, trusted_proxies=proxies) as server:
+        assert server.ask("GET", "/statistics", **given).status == 200
+        url = f"ws://127.0.0.1:{server.port}/session"
+        with websockets.sync.client.connect(url, additional_headers=given) as session:
+            session.send('{"directive": "CONNECT", "user": "ann"}')
+            session.recv()
+    assert addresses == [address] * 2
+
+
+def test_connections_of_a_trusted_proxy_are_not_counted_over_http(tmp_path, monkeypatch):
+    monkeypatch.setattr(admission, "MOST_STRANGERS", 1)
+    with running(tmp_path, trusted_proxies="127.0.0.1") as server, ExitStack() as links:
+        for _ in range(3):
+            links.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+        assert server.ask("GET", "/healthz").status == 200
+    strangers = Strangers([ip_network("127.0.0.1")])
+    assert strangers.come("127.0.0.1") is not None
+    assert strangers.come("127.0.0.1") is None

@@ -347,3 +347,15 @@ def test_refused_lines_take_little_memory():
     finally:
         tracemalloc.stop()
     assert len(wrong) == 2_000
+
+
+def test_a_page_of_subscriptions_is_written_beside_the_event_loop(server, monkeypatch):
+    beside, plain = [], asyncio.to_thread
+
+    def noted(work, *given):
+        beside.append(work.__name__)
+        return plain(work, *given)
+
+    monkeypatch.setattr(asyncio, "to_thread", noted)
+    assert server.ask("GET", "/subscriptions").status == 200
+    assert "_page" in beside

@@ -11,7 +11,7 @@ from structlog.contextvars import bound_contextvars, get_contextvars
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from rtfilter.service.doors.problems import told
+from rtfilter.service.doors.problems import describe
 from rtfilter.service.errors import RequestError
 from service.running import running
 
@@ -71,9 +71,9 @@ def test_a_request_that_another_host_sends_has_an_id_too(server):
 
 
 def test_the_id_is_bound_while_a_problem_is_told():
-    assert "request" not in json.loads(told(RequestError("x")).response().body)
+    assert "request" not in json.loads(describe(RequestError("x")).response().body)
     with bound_contextvars(request="mine"):
-        assert json.loads(told(RequestError("x")).response().body)["request"] == "mine"
+        assert json.loads(describe(RequestError("x")).response().body)["request"] == "mine"
 
 
 def test_control_and_errors_are_logged_without_queries_and_events_are_not(server, lines):

@@ -203,14 +203,15 @@ def over_websocket(server):
 def over_tcp(server):
     """The same over TCP."""
     with socket.create_connection(("127.0.0.1", server.opened.tcp_port), timeout=60) as link:
-        reader = frames.Reader(frames.Told)
+        reader = frames.Reader(frames.ServerDirective)
 
         def say(message):
             directive = frames.Asked[message.pop("directive")]
             link.sendall(frames.write(directive, json.dumps(message).encode()))
             while not (came := list(reader)):
                 reader.feed(link.recv(4096))
-            return {"directive": frames.Told(came[0].directive).name, **json.loads(came[0].body or b"{}")}
+            name = frames.ServerDirective(came[0].directive).name
+            return {"directive": name, **json.loads(came[0].body or b"{}")}
 
         yield say
 

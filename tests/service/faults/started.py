@@ -49,10 +49,10 @@ def few_pages(file):
     database._begin = begin
 
 
-def little_patience(seconds):
+def short_timeouts(seconds):
     """Have peers closed soon that take or answer nothing."""
     from rtfilter.service import server
-    from rtfilter.service.doors import patience, tcp, websocket
+    from rtfilter.service.doors import tcp, timeouts, websocket
 
     inner = server._config
 
@@ -62,16 +62,16 @@ def little_patience(seconds):
         return made
 
     server._config = config
-    patience.SILENT = patience.CLOSE_WITHIN = websocket.SEND_WITHIN = seconds
-    plain, idle = tcp.listen, tcp.Patience(write=seconds)
-    tcp.listen = lambda *given, **more: plain(*given, **more, patience=idle)
+    timeouts.SILENT = timeouts.CLOSE_WITHIN = websocket.SEND_WITHIN = seconds
+    plain, idle = tcp.listen, tcp.Timeouts(write=seconds)
+    tcp.listen = lambda *given, **more: plain(*given, **more, timeouts=idle)
 
 
 def trimmed_often(seconds):
     """Have the log trimmed often, and old deliveries dropped."""
-    from rtfilter.service import deliver, minding
+    from rtfilter.service import deliver, upkeep
 
-    minding.TRIM = deliver.SWEEP = seconds
+    upkeep.TRIM = deliver.SWEEP = seconds
 
 
 def webhooks_may_take(seconds):
@@ -120,7 +120,7 @@ def leak(size):
 
 if __name__ == "__main__":
     faults = {"CLOCK": wrong_clock, "PAGES": few_pages, "TASKS": count_tasks}
-    numbers = {"PATIENCE": little_patience, "TRIM": trimmed_often, "ANSWER": webhooks_may_take}
+    numbers = {"PATIENCE": short_timeouts, "TRIM": trimmed_often, "ANSWER": webhooks_may_take}
     for name, fault in faults.items():  # the clock first: modules take `time.time` as they are imported
         if GIVEN[name] is not None:
             fault(Path(GIVEN[name]))

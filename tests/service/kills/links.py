@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from websockets.sync.client import connect
 
-from rtfilter.service.doors.frames import Asked, Reader, Told, write
+from rtfilter.service.doors.frames import Asked, Reader, ServerDirective, write
 
 
 def over_websocket(port):
@@ -24,7 +24,7 @@ def over_tcp(port):
 
 class _Frames:
     def __init__(self, link):
-        self._link, self._reader = link, Reader(Told)
+        self._link, self._reader = link, Reader(ServerDirective)
 
     def send(self, text):
         said = json.loads(text)

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 from rtfilter import EventFilter
 from rtfilter.cli import main
-from rtfilter.service import deliver, match, minding, settings, snapshots
+from rtfilter.service import deliver, match, settings, snapshots, upkeep
 from rtfilter.service.records import Delivery
 from rtfilter.store import log
 
@@ -212,7 +212,7 @@ FAULTS = (
 
 
 if __name__ == "__main__":
-    settings.Settings.keeping = property(lambda self: minding.Keeping(self.retention, self.redeliver, 6))
+    settings.Settings.keeping = property(lambda self: upkeep.Keeping(self.retention, self.redeliver, 6))
     deliver.FEWEST = 1  # so that progress is written in parts
     for fault in FAULTS:
         if fault.__name__ == os.environ.get("FAULT"):

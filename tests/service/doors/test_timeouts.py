@@ -14,7 +14,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from rtfilter.service import rounds
-from rtfilter.service.doors import admission, bodies, patience
+from rtfilter.service.doors import admission, bodies, timeouts
 from rtfilter.service.doors.problems import SilentError
 from rtfilter.service.errors import BusyError, TooLargeError
 from service.running import running
@@ -45,7 +45,7 @@ HEAD = b"POST /filters/default/events HTTP/1.1\r\nHost: localhost\r\nAuthorizati
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(patience, "SILENT", SILENT)
+        patch.setattr(timeouts, "SILENT", SILENT)
         with running(tmp_path_factory.mktemp("hasty")) as server:
             yield server
 
@@ -249,7 +249,7 @@ def test_trailers_are_no_headers(server):
 
 
 def test_a_request_has_so_many_headers(server):
-    most = GET + b"x:y\r\n" * (patience.MOST_LINES - 1)
+    most = GET + b"x:y\r\n" * (timeouts.MOST_LINES - 1)
     assert asked(server, most + b"\r\n")[0] == b"HTTP/1.1 200 OK"
     first, got = asked(server, most + b"x:y\r\n\r\n")
     assert first == b"HTTP/1.1 431 Request Header Fields Too Large"
@@ -286,15 +286,16 @@ def test_a_body_has_a_least_rate(size, kept):
 
 
 @pytest.mark.parametrize(
-    ("event", "count", "beside"),
+    ("kind", "body", "beside"),
     [
-        (b'{"price": 1}\n', 5_000, False),
-        (b'{"price": 1}\n', 50_000, True),
-        (b'{"price": [1, 2]}\n', 1_000, True),
+        (bodies.JSON, b'{"price": 1}\n' * 5_000, False),
+        (bodies.JSON, b'{"price": 1}\n' * 50_000, True),
+        (bodies.JSON, b'{"price": [1, 2]}', True),
+        (bodies.ARROW, b"\xff", True),
     ],
 )
-def test_bodies_that_take_long_are_read_beside_the_loop(event, count, beside):
-    assert bodies.takes_long(event * count) == beside
+def test_bodies_that_take_long_are_read_beside_the_loop(kind, body, beside):
+    assert bodies.takes_long(kind, body) == beside
 
 
 def test_the_parts_of_a_body_are_limited_together():
@@ -313,7 +314,7 @@ def test_the_parts_of_a_body_are_limited_together():
 
 @pytest.mark.parametrize("state", [State.CLOSING, State.CLOSED])
 def test_a_session_that_its_peer_has_begun_to_end_ends_with_the_server(state):
-    session = object.__new__(patience.Sessions)
+    session = object.__new__(timeouts.Sessions)
     session.handshake_complete, session.close_sent = True, False
     session.ping_timer = session.pong_timer = None
     session.queue, closed = asyncio.Queue(), []
@@ -384,11 +385,54 @@ def test_a_peer_that_sends_much_is_parsed_in_turns(server, monkeypatch):
     monkeypatch.setattr(rounds, "TURN", 0.0)
     joined = []
     plain = rounds.Rounds.join
-    monkeypatch.setattr(rounds.Rounds, "join", lambda self, go_on: joined.append(1) or plain(self, go_on))
+    monkeypatch.setattr(rounds.Rounds, "join", lambda *given: joined.append(1) or plain(*given))
     body = b'{"symbol": "%s"}' % (b"x" * 90_000)
     answer = server.ask("POST", "/filters/default/events", body, kind="application/json")
     assert answer.status == 202
-    assert len(joined) > 90_000 // patience.PIECE / 2
+    assert len(joined) > 90_000 // timeouts.PIECE / 2
+
+
+def test_requests_that_come_together_begin_at_turns(server, monkeypatch):
+    """So many connections with many requests each are no more work in a round than one request."""
+    running, most = [], []
+    plain = rounds.Rounds._next
+
+    def noted(self):
+        running.clear()
+        plain(self)
+
+    begin = timeouts.HttpToolsProtocol._start_asgi_task
+    monkeypatch.setattr(rounds.Rounds, "_next", noted)
+    monkeypatch.setattr(
+        timeouts.HttpToolsProtocol,
+        "_start_asgi_task",
+        lambda *given: running.append(1) or most.append(len(running)) or begin(*given),
+    )
+    asked = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 5
+    with ExitStack() as links:
+        for _ in range(5):
+            link = links.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+            link.sendall(asked)
+        until(lambda: len(most) == 25)
+    assert max(most) == 1
+
+
+def test_a_body_that_waits_for_room_is_not_read(server):
+    begun = HEAD + b"Content-Type: application/x-ndjson\r\n" + CHUNKED
+    with ExitStack() as links:
+        first, second = (
+            links.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+            for _ in range(2)
+        )
+        first.sendall(begun)
+        until(lambda: server.pipeline.measures.connections["http"] >= 2)
+        second.sendall(begun)
+        second.settimeout(0.5)
+        sent = 0
+        with suppress(TimeoutError, ConnectionError):
+            while sent < ENDLESS:
+                sent += second.send(b"8000\r\n" + b"\n" * 2**15 + b"\r\n")
+    assert sent < ENDLESS
 
 
 def test_bodies_of_one_user_have_room_in_order(monkeypatch):

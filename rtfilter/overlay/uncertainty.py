@@ -8,11 +8,11 @@ from rtfilter.overlay.core import Core
 from rtfilter.overlay.names import Connection, Kind, SubscriptionId
 
 LOST: Final = Connection(Kind.LINK, "")
-"""In a table, the connection of subscriptions in suspense: nobody knows where they are."""
+"""In a table, the connection of uncertain subscriptions: nobody knows where they are."""
 
 
-class Suspense:
-    """Keeps account of what may be missing, so that no event is acknowledged that may have missed somebody.
+class Uncertainty:
+    """Records what may be missing, so that no event is acknowledged that may have missed a subscriber.
 
     A subscription whose connection was lost stays in the table for `Core.grace` seconds, by the connection
     `LOST`, or until it comes back from where it was. That it comes from elsewhere settles nothing: what
@@ -26,12 +26,12 @@ class Suspense:
         self.unheard: set[Connection] = set()
 
     def keep(self, id: SubscriptionId, connection: Connection) -> None:
-        """Put a subscription in suspense from now on, whose connection was lost."""
+        """Mark a subscription whose connection was lost as uncertain from now on."""
         assert self._core.grace is not None
         self._until.setdefault(id, {})[connection] = self._core.now + self._core.grace
 
     def settle(self, id: SubscriptionId, connection: Connection) -> bool:
-        """It came back from there; whether it is in suspense no longer by that."""
+        """Note that a subscription came back from there; return whether it is certain again by that."""
         lost = self._until.get(id, {})
         if lost.pop(connection, None) is None or lost:
             return False
@@ -39,16 +39,16 @@ class Suspense:
         return True
 
     def forget(self, id: SubscriptionId) -> None:
-        """It is gone for good, or the entries are another broker's now."""
+        """Forget a subscription that is gone for good, or that another broker has now."""
         self._until.pop(id, None)
 
     def due(self) -> list[SubscriptionId]:
-        """The subscriptions that were waited for long enough."""
+        """Return the subscriptions whose grace is over."""
         now = self._core.now
         return [id for id, lost in self._until.items() if max(lost.values()) <= now]
 
     def lost(self) -> dict[Connection, float]:
-        """The connections whose loss put something in suspense, and since when."""
+        """Return the connections whose loss made a subscription uncertain, and since when."""
         found: dict[Connection, float] = {}
         for lost in self._until.values():
             for connection, until in lost.items():
@@ -57,7 +57,7 @@ class Suspense:
         return found
 
     def doubted(self) -> float | None:
-        """Since when everything is doubted; None where it is not."""
+        """Return the time since when everything is doubted; None if it is not."""
         if self._core.now >= self._doubtful_until:
             return None
         return self._doubtful_until - (self._core.grace or 0.0)
@@ -82,7 +82,7 @@ class Suspense:
     def is_sure(self, type: str) -> bool:
         """Return whether a designated broker knows its neighbours and their subscriptions to a type.
 
-        Entries in suspense are not looked at.
+        Uncertain entries do not count.
         """
         core = self._core
         return core.now >= self._doubtful_until and not self.unheard and core.is_whole(type)

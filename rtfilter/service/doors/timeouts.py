@@ -1,9 +1,10 @@
-"""What uvicorn leaves open: peers have bounds before it is known who they are, and idle ones are closed."""
+"""The limits that uvicorn lacks: peers have bounds before they are known, and idle ones are closed."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from http import HTTPStatus
 from math import inf
 from typing import Any, Final
@@ -14,8 +15,8 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.http11 import Request
 from websockets.protocol import State
 
-from rtfilter.service.doors.admission import Strangers
-from rtfilter.service.doors.problems import HeadersError, MalformedError, told
+from rtfilter.service.doors.admission import Strangers, nobody
+from rtfilter.service.doors.problems import HeadersError, MalformedError, describe
 from rtfilter.service.errors import ServiceError
 from rtfilter.service.measures import Door, Measures
 from rtfilter.service.rounds import Rounds, Turn
@@ -54,8 +55,9 @@ class _Flow(FlowControl):
 class Http(HttpToolsProtocol):
     """HTTP, for peers that complete their requests in time and within `MOST_HEADERS`.
 
-    While requests wait for the answer to an earlier one, no more are read. Nobody reads trailers, so they are
-    dropped: a trailer is no header, and may not change one.
+    Each request begins at its turn, and what strangers send is parsed at theirs. While requests wait for the
+    answer to an earlier one, no more are read. Nobody reads trailers, so they are dropped: a trailer is no
+    header, and may not change one.
 
     Parameters
     ----------
@@ -78,6 +80,7 @@ class Http(HttpToolsProtocol):
         """Begin to watch."""
         super().connection_made(transport)
         self._know = _admitted(self, "http")
+        self._strange = True  # until a request says who it is
         self.flow: _Flow = _Flow(transport)
         self._rest = b""  # what is not parsed yet, while requests or others wait
         self._waits = False  # for its turn
@@ -103,7 +106,7 @@ class Http(HttpToolsProtocol):
             return
         self._upgrades = True
         self.flow.pause_reading()
-        self._rounds.join(self._become_session)
+        self._rounds.join(self._become_session, _address(self))
 
     @property
     def _has_long_line(self) -> bool:
@@ -134,12 +137,20 @@ class Http(HttpToolsProtocol):
         if not self._headed:
             self._owe()
         self._rest += data
-        self._parse()
+        if self._strange:
+            self._take_turn()
+        elif not self._waits:
+            self._parse()
+
+    def _take_turn(self) -> None:
+        """Parse more when others had their turns."""
+        if not self._waits:
+            self._waits = self.flow.held = True
+            self.flow.pause_reading()
+            self._rounds.join(self._go_on, _address(self))
 
     def _parse(self) -> None:
         """Parse what is there, in pieces that cannot exceed the bounds by much, for one turn."""
-        if self._waits:
-            return
         turn = Turn(self._rounds)
         rest, self._rest = memoryview(self._rest), b""
         while rest and not self.pipeline:
@@ -152,19 +163,21 @@ class Http(HttpToolsProtocol):
             if self._upgrades or self.transport.is_closing():
                 return
             if turn.over and rest:
-                self._waits = True
-                self._rounds.join(self._go_on)
+                self._take_turn()
                 break
         self._rest, self.flow.held = bytes(rest), bool(self.pipeline) or self._waits
-        if self._waits:
+        if self.flow.held:
             self.flow.pause_reading()
 
     def _go_on(self) -> None:
         """Parse more: it has its turn, or what others waited for is answered."""
         self._waits = self.flow.held = False
         if self._counted and not self.transport.is_closing():
-            self._parse()
             self.flow.resume_reading()
+            self._parse()  # which pauses where a body waits to be taken
+
+    def _start_asgi_task(self, *given: Any) -> None:
+        self._rounds.join(partial(super()._start_asgi_task, *given), _address(self))
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -206,6 +219,7 @@ class Http(HttpToolsProtocol):
         """An answer ends, perhaps before its request does."""
         super().on_response_complete()
         if "who" in self.cycle.scope["state"]:
+            self._strange = False
             self._know()
         if self.flow.held and not self.pipeline and not self._waits:
             self._go_on()
@@ -230,14 +244,14 @@ class Http(HttpToolsProtocol):
         if self._answering():
             self.transport.close()
             return
-        document = told(error).response()
+        document = describe(error).response()
         head = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nconnection: close\r\n"
         lines = b"".join(b"%s: %s\r\n" % one for one in document.raw_headers)
         self.transport.write(head.encode() + lines + b"\r\n" + bytes(document.body))
         self.transport.close()
 
     def _answering(self) -> bool:
-        """Whether another answer has begun, or is to come first."""
+        """Return whether another answer has begun, or is to come first."""
         cycle = self.cycle
         if cycle is None:
             return False
@@ -262,15 +276,16 @@ class Http(HttpToolsProtocol):
         self.loop.call_later(SILENT, self._look)
 
 
-def nobody() -> None:
-    """Of a peer that is not counted."""
+def _address(peer: Http | Sessions) -> str:
+    """The address of a peer; a socket of this machine has none."""
+    return peer.client[0] if peer.client else ""
 
 
 def _admitted(peer: Http | Sessions, door: Door) -> Callable[[], object]:
     """Count a peer; returns what to call once it is known. One too many is cut off."""
     if peer.client is None:  # a socket of this machine has no address
         return nobody
-    known = peer._strangers.come(peer.client[0])
+    known = peer._strangers.come_over_http(peer.client[0])
     if known is None:
         peer._measures.refuse(door, "limit")
         peer.transport.abort()
@@ -364,7 +379,7 @@ class Sessions(WebSocketsSansIOProtocol):
         """Parse more when others had their turns."""
         if not self._waits:
             self._waits = True
-            self._rounds.join(self._go_on)
+            self._rounds.join(self._go_on, _address(self))
 
     @property
     def _may_parse(self) -> bool:

@@ -1,4 +1,4 @@
-"""What time brings: digests, redeliveries, ends of subscriptions; and what is tidied up meanwhile."""
+"""Upkeep by time: digests, redeliveries, expiry of subscriptions, and trimming of the log."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class Keeping(NamedTuple):
-    """How long what is kept.
+    """The times and counts that the server keeps things.
 
     Attributes
     ----------
@@ -54,8 +54,8 @@ class Keeping(NamedTuple):
     changes: int = 50_000
 
 
-class Minder:
-    """Looks after the stages.
+class Upkeep:
+    """The upkeep of the stages: regular work until the server ends.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Minder:
         self._pause, self._write_after = RETRY, 0.0
 
     async def run(self) -> None:
-        """Look after them, until the end."""
+        """Do the upkeep, until the end."""
         trimmed = moved = 0.0
         head = self._log.head
         while True:
@@ -133,7 +133,7 @@ class Minder:
             raise
 
     def _soon(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
-        """Do it beside the rest; what fails comes again with the next start or round."""
+        """Do work beside the rest; failed work comes again with the next start or round."""
 
         async def run() -> None:
             try:

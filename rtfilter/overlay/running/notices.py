@@ -6,13 +6,13 @@ import time
 from typing import Final
 
 AGAIN: Final = 600.0
-"""Seconds after which the same is said again."""
+"""Seconds after which the same state is logged again."""
 MOST: Final = 1000
-"""Of whom it is remembered what was said."""
+"""Brokers and clients whose last logged state is kept, at most."""
 
 
-class Seldom:
-    """Remembers what was said of whom."""
+class Notices:
+    """The last logged state of each."""
 
     def __init__(self) -> None:
         self._said: dict[str, tuple[str, float]] = {}
@@ -30,5 +30,5 @@ class Seldom:
         return True
 
     def over(self, of: str) -> None:
-        """It is so no more."""
+        """Forget the state of `of`, so that the next one is logged."""
         self._said.pop(of, None)
