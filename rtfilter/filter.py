@@ -76,23 +76,24 @@ Notes = Mapping[str, Any]
 class EventFilter:
     """Subscriptions over the attributes of a schema, and the events that match them.
 
-    Safe for threads: many may match while one changes the subscriptions. A batch sees one version of the
-    subscriptions from its estimate to its last release, and every change that returned before it began. It
-    waits for a few milliseconds of changes at most, also where a call is about a million subscriptions.
+    Safe for threads: many threads may match while another one changes the subscriptions. A batch sees one
+    version of the subscriptions, with every change that returned before the batch began. It waits for
+    changes a few milliseconds at most, even if a call adds a million subscriptions.
 
-    The ids of a filter are of one type: integers, text or UUIDs. Results have the ids that were given; text
-    and UUIDs are in arrays of objects.
+    The ids of a filter are of one type: integers, text or UUIDs. Arrays of text and of UUIDs have the dtype
+    object.
 
-    A subscription may have a time to live. Which ones are beyond theirs is decided by the moment at which a
-    call begins: for a batch, its arrival, also where it is a stream that lasts longer. They are gone at once
-    for all who ask, and their memory is taken back later, by changes and after batches, a few at a time.
+    A subscription may have a time to live. A call leaves out the subscriptions that have expired when it
+    begins, and a batch, also a stream, those that have expired when it arrives. Later changes and batches
+    free their memory.
 
-    A predicate such as ``price < 3 AND price > 5`` is accepted and matches no event. The logger ``rtfilter``
-    warns of the first call that adds such predicates; `Predicate.cost` tells for each.
+    A predicate that nothing satisfies, such as ``price < 3 AND price > 5``, matches no event. The logger
+    ``rtfilter`` warns of the first call that adds such predicates; `Predicate.cost` shows each.
 
     Parameters
     ----------
     schema : Schema
+        The attributes and their types.
     capacity : (int, int)
         Most entries of an inner node and of a leaf of the R*-tree; see `RStarTree`. The filter then is a tree
         from the first; other matchers have no nodes.

@@ -60,15 +60,15 @@ def run(arguments: argparse.Namespace) -> int:
     key = uuid4().hex if arguments.key is None else arguments.key
     live = arguments.file == STDIN and arguments.key is None
     frames, count = open_frames(arguments.file, _schema(arguments), live), 0
-    with connected(arguments) as client, progress_bar("event", arguments.progress) as bar:
+    with connected(arguments) as client:
         begun = perf_counter()
         try:
-            for frame in frames:
-                _publish(client, frame, arguments.filter, f"{key} {count}")
-                count += len(frame.events)
-                bar.update(len(frame.events))
+            with progress_bar("event", arguments.progress) as bar:
+                for frame in frames:
+                    _publish(client, frame, arguments.filter, f"{key} {count}")
+                    count += len(frame.events)
+                    bar.update(len(frame.events))
         finally:
-            bar.close()
             rate = count / max(perf_counter() - begun, 1e-9)
             say(f"published {numbered(count, 'event')}, {rate:,.0f} a second")
     return 0

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -135,6 +136,12 @@ def test_a_named_publication_is_one(asked, tmp_path):
         assert asked("publish", path, "--user", "bob", "--key", "monday")[0] == 0
         (second,) = client.publish({"price": 1.0})
     assert second == first + 1
+
+
+def test_publish_needs_no_tqdm(asked, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    code, _, said = asked("publish", written(tmp_path, "jsonl"), "--user", "bob")
+    assert (code, "published 10 events" in said) == (0, True)
 
 
 def test_a_pipe_is_published_as_it_comes(server):
