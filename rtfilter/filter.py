@@ -917,7 +917,7 @@ class EventFilter:
         with self._road.gate.reading():
             moment = held.moment()
             predicate, text = held.predicate(id, moment), held.metadata(id, moment)
-            expires = held.deadline(id, moment)
+            expires = held.expiry(id, moment)
         metadata = None if text is None else json.loads(text)
         checked = Predicate.checked(predicate.filters, self.schema)
         return Subscription(checked, metadata, None if expires == inf else expires)

@@ -66,7 +66,7 @@ class Part:
         return self.seconds * float(kept.get("left", 1.0)) if same else self.seconds
 
 
-def told(parts: Sequence[Part]) -> str:
+def summary(parts: Sequence[Part]) -> str:
     """Return a summary of the work ahead in a long run, in a single line."""
     total, left = (sum(seconds) for seconds in zip(*((p.seconds, p.left) for p in parts), strict=True))
     return (

@@ -153,8 +153,8 @@ class Moves(NamedTuple):
     unknown: int
     """Number of the other steps: the plan before is neither surely equal to the best one nor surely worse."""
 
-    def told(self) -> str:
-        """The moves as text."""
+    def text(self) -> str:
+        """Return the moves as text."""
         moved, far = sum(step > 0 for step in self.known), sum(step > 1 for step in self.known)
         unknown = f", {self.unknown} not told apart" if self.unknown else ""
         more = f" ({far} by more than one)" if far else ""
@@ -201,7 +201,7 @@ def _slowly(rows: Sequence[Row], what: str, read: Callable[[str], int]) -> Claim
             continue
         moved = moves(own, read, "judged")
         every = moves(own, read, "all")
-        told = moved.told() + ("" if every == moved else f"; with all levels {every.told()}")
+        told = moved.text() + ("" if every == moved else f"; with all levels {every.text()}")
         verdict = verdicts.slowly(*moved)
         if verdict != verdicts.DOES_NOT_APPLY and pinned(own, read):
             sizes = len({row["size"] for row in own})

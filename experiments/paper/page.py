@@ -13,7 +13,7 @@ from experiments.paper import fig4b, times, verdicts
 from experiments.paper.generators import BATCHES, TIMED, brief
 from experiments.paper.papers import WANG
 from experiments.paper.plans import shown
-from experiments.paper.runner import Experiment, told
+from experiments.paper.runner import Experiment, lines_of
 from experiments.paper.settings import SETTINGS
 from experiments.paper.timing import compared
 from experiments.paper.verdicts import Claim
@@ -205,7 +205,7 @@ def details(found: Sequence[Result], pictures: str) -> str:
             title = f"{result.experiment.title}, {SETTINGS[result.setting].title}"
             parts.append(f"![{title}]({pictures}/{result.picture})")
         if result.claims:
-            parts.append("\n".join(line for claim in result.claims for line in told(claim)))
+            parts.append("\n".join(line for claim in result.claims for line in lines_of(claim)))
         parts.append(f"```text\n{result.experiment.text(result.rows)}\n```")
     return "\n\n".join(parts) + "\n"
 

@@ -118,7 +118,7 @@ def everything(arguments: Sequence[str]) -> int:
     if not parts:
         parser.error(f"--setting {' '.join(given.setting)} is none of --paper {' '.join(given.paper)}")
     print(machine.one_line())
-    print(budget.told(parts))
+    print(budget.summary(parts))
     try:
         for number, part in enumerate(parts, 1):
             own = experiment(part.name)

@@ -204,13 +204,13 @@ def picture(experiment: Experiment, setting: Setting, rows: Sequence[Row], out: 
 
 def show(experiment: Experiment, setting: Setting, rows: Sequence[Row]) -> str:
     """The tables and claims of an experiment as text."""
-    claims = [line for claim in experiment.claims(rows) for line in told(claim)]
+    claims = [line for claim in experiment.claims(rows) for line in lines_of(claim)]
     heading = f"{experiment.name}, {experiment.title}: {setting.title}"
     return "\n".join([heading, "=" * len(heading), experiment.text(rows), "", *claims, ""])
 
 
-def told(claim: Claim) -> list[str]:
-    """A claim as text: what the paper says, and what was found in units and in time."""
+def lines_of(claim: Claim) -> list[str]:
+    """Return a claim as lines of text: what the paper says, and what was found in units and in time."""
     paper = f" (the paper: {claim.paper})" if claim.paper else ""
     return [
         f"- {claim.claim}{paper}",

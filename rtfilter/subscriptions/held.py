@@ -285,21 +285,21 @@ class Held(Handles):
         return predicate
 
     def metadata(self, id: object, moment: float = -inf) -> bytes | None:
-        """The metadata of a subscription as JSON text. Raises `UnknownSubscriptionError`."""
+        """Return the metadata of a subscription as JSON text. Raises `UnknownSubscriptionError`."""
         handle = self.handle(id, moment)
         if handle < 0:
             raise UnknownSubscriptionError(id)
         return None if self.labels.metadata is None else self.labels.metadata.get(handle)
 
-    def deadline(self, id: object, moment: float = -inf) -> float:
-        """The deadline of a subscription, inf if it has none. Raises `UnknownSubscriptionError`."""
+    def expiry(self, id: object, moment: float = -inf) -> float:
+        """Return the expiry of a subscription, inf if it has none. Raises `UnknownSubscriptionError`."""
         handle = self.handle(id, moment)
         if handle < 0:
             raise UnknownSubscriptionError(id)
         return inf if self.labels.deadlines is None else self.labels.deadlines.get(handle)
 
     def get(self, handle: int) -> Predicate | None:
-        """The predicate of a handle, for matching, which will ask again; None if it is unknown."""
+        """Return the predicate of a handle, for matching, which will ask again; None if it is unknown."""
         return self._found(self.predicates.get, handle)
 
     def _found(self, get: Callable[[int], Predicate | None], handle: int) -> Predicate | None:
