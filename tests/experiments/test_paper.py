@@ -743,7 +743,7 @@ def test_a_long_run_says_how_long_it_takes(tmp_path):
     revision = machine.describe()["revision"]
     parts = [budget.Part(name, "paper", FULL, tmp_path, revision) for name in ("times", "fig4a")]
     total = budget.span(sum(part.seconds for part in parts))
-    assert budget.told(parts).startswith(f"2 parts, about {total} in all, {total} left.")
+    assert budget.summary(parts).startswith(f"2 parts, about {total} in all, {total} left.")
     run = runner.Run("times", SETTINGS["paper"], TINY, 1, parts[0].path)
     for piece in run.pieces({"a": 3, "b": 1}):
         run.keep(piece, [{}])
