@@ -8,7 +8,7 @@ it says what follows from these.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from time import monotonic
 from typing import Any, Final
 
@@ -361,10 +361,14 @@ class Session:
             raise
 
     async def begin(self) -> None:
-        """Have the backlog and what is new come, unless they do already."""
+        """Let the backlog and new deliveries come, unless they do already.
+
+        A disconnect meanwhile ends it without an error: the loop over deliveries then ends as well.
+        """
         if not self._receiving:
-            await self.get()
-            await self.ready()
+            with nullcontext() if self._leaving else suppress(ClosedError):
+                await self.get()
+                await self.ready()
 
     # -- deliveries ------------------------------------------------------------------------------------------
 

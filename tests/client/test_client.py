@@ -202,6 +202,21 @@ def test_a_loop_that_begins_while_another_task_stops_goes_on():
     run(script)
 
 
+@pytest.mark.parametrize("step", ["get", "ready"])
+def test_a_disconnect_while_a_loop_begins_ends_it(step):
+    async def script(server, client):
+        plain = getattr(client.session, step)
+
+        async def disconnected():
+            await client.disconnect()
+            return await plain()
+
+        setattr(client.session, step, disconnected)
+        assert await take(client, 1) is None
+
+    run(script)
+
+
 def test_disconnect_ends_the_loop():
     async def script(server, client):
         asyncio.get_running_loop().call_later(0.01, lambda: asyncio.ensure_future(client.disconnect()))
