@@ -104,7 +104,7 @@ def add_strict(parser: argparse.ArgumentParser) -> None:
         "--strict",
         action="store_true",
         help="refuse events with attributes that the schema lacks, or with values of another type; by "
-        "default the first of each is told",
+        "default the first of each is reported",
     )
 
 
