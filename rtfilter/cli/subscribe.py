@@ -43,7 +43,9 @@ def add_wish(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metadata", type=json_object, metavar="JSON", help="an object to keep with the subscription"
     )
-    parser.add_argument("--ttl", type=_seconds, metavar="SECONDS", help="expire the subscription after this time")
+    parser.add_argument(
+        "--ttl", type=_seconds, metavar="SECONDS", help="expire the subscription after this time"
+    )
     parser.add_argument(
         "--digest",
         type=_seconds,
