@@ -27,6 +27,11 @@ class Hits(NamedTuple):
     """int64 (n,): operations per point; for the R*-tree nodes visited."""
 
     @classmethod
+    def of_one(cls, ids: IntArray, exact: Flags | None, visits: int = 0) -> Hits:
+        """Return the hits of one point; `visits` is 0 where nobody asks for it."""
+        return cls(np.array((0, len(ids))), ids, exact, np.array((visits,)))
+
+    @classmethod
     def joined(cls, parts: Sequence[Hits], ids: IntArray, exact: Flags | None) -> Hits:
         """Of the points of several searches, in turn; `ids` and `exact` are those of all of them."""
         counts = np.concatenate([np.diff(part.offsets) for part in parts])

@@ -347,8 +347,7 @@ class RStarTree:
         else:
             batch, selection = arguments.points(points, self.dimensions), select_box.POINT
             if len(batch) == 1:
-                found, flags, visits = self.one(batch, first_only)
-                return Hits(np.array((0, len(found))), found, flags, np.array((visits,)))
+                return Hits.of_one(*self.one(batch, first_only))
             arguments.require_numbers(batch)
         self._require_whole()
         size = self._chunk(len(batch))

@@ -131,8 +131,7 @@ class ScanMatcher:
         """See `Matcher`; visits are boxes, of which each is compared."""
         points, rows = events.points, self._rows
         if len(points) == 1:
-            ids, exact = self.match_one(points)
-            return Hits(np.array((0, len(ids))), ids, exact, np.array((self._used,)))
+            return Hits.of_one(*self.match_one(points), self._used)
         self._count(len(points))
         points = points.T
         if isinstance(rows, slice):

@@ -20,10 +20,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import repeat
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from weakref import ref
-
-import numpy as np
 
 from rtfilter.adaptive import WHOLE, Plan, Report, Shape, Ticket
 from rtfilter.dtypes import AnyArray, IntArray
@@ -44,9 +42,6 @@ if TYPE_CHECKING:
     from rtfilter.matching.choosing import Choosing
     from rtfilter.matching.growing import Growing
     from rtfilter.watch.metrics import Metrics
-
-NO_VISITS: Final = np.empty(0, np.int64)
-"""The visits of a search whose operations need not be counted."""
 
 
 class Road:
@@ -148,12 +143,11 @@ class Road:
             else:
                 ids, exact = held.single.match_one(event.points)
                 if exact is not None or held.hides(moment):
-                    hits = Hits(np.array((0, len(ids))), ids, exact, NO_VISITS)
-                    _, ids = refine(hits, event, held, None, moment)
+                    _, ids = refine(Hits.of_one(ids, exact), event, held, None, moment)
             names = held.labels.names
             if names is not None:  # before a change: then handles may stand for others
                 ids = names.take(ids)
-        if self.growing is not None and self._verified_much:
+        if self._verified_much:
             self.look()
         if self.metrics is not None:
             self.metrics.record_whole(1, perf_counter() - arrival, len(ids))
