@@ -842,7 +842,7 @@ class EventFilter:
 
         held = self._subscriptions
         (one,) = events_of(_one(self.schema.read(_lone(event)), "explain").at(held.now(held.moment())))
-        return explain(self[id].predicate, one)
+        return explain(self._predicate(id), one)
 
     def explain_batch(
         self, events: object, ids: Id | ArrayLike | Sequence[Name] | None = None, *, limit: int | None = None
@@ -899,7 +899,7 @@ class EventFilter:
         rows = events_of(table.at(self._subscriptions.now(self._subscriptions.moment())))
         for id in wanted:
             try:
-                predicate = self[id].predicate
+                predicate = self._predicate(id)
             except UnknownSubscriptionError:
                 if ids is None:  # removed meanwhile
                     continue
@@ -922,6 +922,12 @@ class EventFilter:
         metadata = None if text is None else json.loads(text)
         checked = Predicate.checked(predicate.filters, self.schema)
         return Subscription(checked, metadata, None if expires == inf else expires)
+
+    def _predicate(self, id: Id) -> Predicate:
+        """Return the predicate alone: to explain many, their metadata need not be read."""
+        with self._road.gate.reading():
+            found = self._subscriptions.predicate(id, self._subscriptions.moment())
+        return Predicate.checked(found.filters, self.schema)
 
     def __iter__(self) -> Iterator[Id]:
         """Iterate over the ids, ascending, of one moment."""
