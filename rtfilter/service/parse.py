@@ -46,7 +46,12 @@ def parts(events: Sequence[Any]) -> list[tuple[int, int]]:
     """First row, and the row after the last one, of parts that are read together. There is at least one."""
     if len(events) <= LISTED or not any(map(has_list, events)):
         return [(0, len(events))]
-    return [(first, min(first + LISTED, len(events))) for first in range(0, len(events), LISTED)]
+    return _cut_up(len(events))
+
+
+def _cut_up(count: int) -> list[tuple[int, int]]:
+    """Cut events with lists up into such parts."""
+    return [(first, min(first + LISTED, count)) for first in range(0, count, LISTED)]
 
 
 def has_list(value: object) -> bool:
@@ -194,7 +199,7 @@ class Parse:
 
     def _listed(self, events: Sequence[dict[str, Any]]) -> Listed:
         odd: dict[str, Oddity] = {}
-        for first, after in parts(events):
+        for first, after in _cut_up(len(events)):
             try:
                 found = self._schema.read(events[first:after]).odd
             except EventError as error:
