@@ -1,4 +1,4 @@
-"""``rtfilter backup``: a copy of a server's data, also while it runs."""
+"""``rtfilter backup``: a copy of a server's data, also while the server runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``rtfilter grafana``: write the files of the dashboard and of the Prometheus behind it."""
+"""``rtfilter grafana``: write the files of the dashboard and of its Prometheus."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def shipped() -> dict[str, bytes]:
-    """The files of the package, by their names below the directory."""
+    """Return the files of the package, by their names below the directory."""
     found: dict[str, bytes] = {}
 
     def add(folder: Traversable, prefix: str) -> None:

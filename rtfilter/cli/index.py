@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; returns 0, or 1 when ``check`` finds damage."""
+    """Run the command; returns 0, or 1 if ``check`` finds damage."""
     return {"build": _build, "info": _info, "check": _check}[arguments.action](arguments)
 
 
@@ -170,17 +170,17 @@ def _check(arguments: argparse.Namespace) -> int:
     from rtfilter.errors import SnapshotError
     from rtfilter.filter import EventFilter
 
-    os.stat(arguments.index)  # a missing path is a mistake, not damage
+    os.stat(arguments.index)  # a missing path is an error, not damage
     try:
         target = EventFilter.load(arguments.index)
         tree = "capacity" in target.stats()
-        if tree:  # another matcher was built anew just now
+        if tree:  # any other matcher was built while opening
             target.tree.check()
     except SnapshotError as error:
         say(f"error: {error}")
         return DAMAGED
     except (AssertionError, LookupError, ValueError) as error:
-        # The checksums fit, so the index was saved like this.
+        # The checksums match, so the index was damaged before it was saved.
         say(f"error: {arguments.index}: the tree is damaged: {error}; build it again")
         return DAMAGED
     sound = "checksums and tree are" if tree else "the checksums are"

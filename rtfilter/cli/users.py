@@ -1,4 +1,4 @@
-"""``rtfilter users``: who may use a server, with passwords and tokens."""
+"""``rtfilter users``: the users of a server, with passwords and tokens."""
 
 from __future__ import annotations
 
