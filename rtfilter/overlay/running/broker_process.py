@@ -50,12 +50,12 @@ from rtfilter.store.brokers import BrokerStore, Memory
 from rtfilter.watch.metrics import serve
 
 DELAYS: Final = 10_000
-"""Delays that wait to be counted."""
+"""Most delays that wait for the next scrape of metrics."""
 _log = logging.getLogger(__name__)
 
 
 class BrokerProcess(Process):
-    """A broker.
+    """A broker as a process.
 
     Parameters
     ----------
@@ -64,9 +64,9 @@ class BrokerProcess(Process):
     key : Key
     store : BrokerStore
     address : str
-        Where others reach it.
+        Its address for other processes.
     matchers : mapping of str to Factory
-        As of `Router`.
+        As for `Router`.
     """
 
     settings: BrokerSettings
@@ -121,11 +121,11 @@ class BrokerProcess(Process):
         )
         self.broker = Broker(router, self.membership)
         self.clients = Clients(self.broker, int(1000 * time.time()), settings.client_limits)
-        self._links: dict[str, Link] = {}  # of clients, by name
+        self._links: dict[str, Link] = {}  # links to clients, by name
         self._elections, self._designated = 0, ""
         self._moves, self._parent = 0, ""
-        self._told = "", ""  # the root and the cluster above, as the log has them
-        self._strategy = router.strategy.name  # as the log has it
+        self._told = "", ""  # the root and the cluster above, as last logged
+        self._strategy = router.strategy.name  # as last logged
         self._delays = Delays()
         self._group: Group | None = None
         if settings.group:
@@ -178,8 +178,8 @@ class BrokerProcess(Process):
     def _takes(self, link: Link) -> bool:
         """Return whether to accept a client's connection; end an earlier connection of the same name.
 
-        Of two programs, the one that was started later has the name, and the other one does not come back:
-        or they would take it from each other for ever.
+        Of two programs with one name, the later one keeps it, and the other one does not reconnect: otherwise
+        they would take it from each other for ever.
         """
         name = link.peer.name
         former = self._links.get(name)
@@ -254,7 +254,7 @@ class BrokerProcess(Process):
             self._moves, self._parent = self._moves + 1, place.parent
         self._tell(place)
         self._tell_strategy()
-        if len(self.clients.publications.delays) > DELAYS:  # nobody asks for metrics
+        if len(self.clients.publications.delays) > DELAYS:  # no scrape reads them
             self._delays.counted(self.clients.publications.delays)
         switched = self.broker.router.switched
         if self.membership.term != self._term or switched.wave is not self._wave:
@@ -273,7 +273,7 @@ class BrokerProcess(Process):
             self._send(one)
 
     def _tell(self, place: Place) -> None:
-        """Have the log say who the root is, and which cluster is above, when that has changed."""
+        """Log the root and the cluster above, if one has changed."""
         root, cluster = self.membership.root, place.cluster
         told = (root, place.parent) if place.root or place.parent else ("", "")
         if told == self._told or (place.parent and not root):  # the root becomes known soon
@@ -289,7 +289,7 @@ class BrokerProcess(Process):
             _log.info("cluster %s has no place in the tree, and looks for one", cluster)
 
     def _tell_strategy(self) -> None:
-        """Have the log say by which strategy events are routed from here on, when it is another one."""
+        """Log the strategy for new events, if it has changed."""
         former, self._strategy = self._strategy, self.broker.router.strategy.name
         if self._strategy != former:
             _log.info("events are routed by %s now; before, they were by %s", self._strategy, former)
@@ -320,7 +320,7 @@ class BrokerProcess(Process):
                         self.board.send(fellow.name, fellow.address, one.message)
 
     def _fellows(self) -> list[Contact]:
-        """All others of the cluster that are known."""
+        """Return all other known brokers of the cluster."""
         known = self.settings.known | self.membership.contacts
         return [
             contact
@@ -331,7 +331,7 @@ class BrokerProcess(Process):
     # -- what it is ----------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
-        """Sizes and counts of all parts, JSON-able."""
+        """Return sizes and counts of all parts, JSON-able."""
         place = self.broker.place
         return {
             "router": self.broker.router.stats(),
@@ -369,6 +369,6 @@ class BrokerProcess(Process):
 
 
 def _digest(told: Mapping[str, Any]) -> str:
-    """The same for what is the same, in whatever order."""
+    """Return a digest of a mapping, whatever its order."""
     text = json.dumps(told, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
