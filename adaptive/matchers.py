@@ -141,7 +141,7 @@ class Trial:
     of : int
         Number of subscriptions in the candidate.
     whole : bool
-        Whether the candidate had all subscriptions.
+        True if the candidate had all subscriptions.
     seconds : float
         Seconds of the whole trial.
     build : float
@@ -149,7 +149,7 @@ class Trial:
     bytes : int
         Memory of the candidate.
     gradual : bool
-        Whether the candidate takes a change without rebuilding large parts.
+        True if the candidate takes a change without rebuilding large parts.
     pairs : sequence of Pair
         At least one.
     """

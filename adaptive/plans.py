@@ -124,9 +124,11 @@ class Report:
         for name in ("size", "unfinished", "groups", "visits", "estimation_visits"):
             object.__setattr__(self, name, operator.index(getattr(self, name)))
         if self.size < 1 or not 0 <= self.unfinished <= self.size:
-            raise ValueError(f"of {self.size} events, {self.unfinished} cannot be unfinished")
+            raise ValueError(f"unfinished must be 0 to size, {self.size}; got {self.unfinished}")
         if min(self.visits, self.estimation_visits) < 0 or self.groups < (self.unfinished < self.size):
-            raise ValueError(f"counts of operations and of groups that were finished are negative: {self}")
+            raise ValueError(
+                f"visits must be 0 or more, and groups 1 or more if an event is finished: {self}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def count(value: int) -> int:
 def require_report(report: object) -> None:
     """Raise ``TypeError`` if `report` is no `Report`, such as a mean response alone."""
     if not isinstance(report, Report):
-        raise TypeError(f"a controller is told a Report, such as Report(mean_response, size); got {report!r}")
+        raise TypeError(f"report takes a Report, such as Report(mean_response, size); got {report!r}")
 
 
 def checked(shape: Shape) -> Shape:

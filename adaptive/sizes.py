@@ -21,7 +21,7 @@ def ladder(groups: Sequence[int]) -> tuple[int, ...]:
     """Return group sizes as ints; raise ``ValueError`` unless they are at least 1 and strictly increasing."""
     rungs = tuple(map(operator.index, groups))
     if any(rung < 1 for rung in rungs) or any(a >= b for a, b in pairwise(rungs)):
-        raise ValueError(f"groups must be a strictly increasing ladder of sizes >= 1; got {rungs}")
+        raise ValueError(f"groups must be strictly increasing sizes of at least 1; got {rungs}")
     return rungs
 
 

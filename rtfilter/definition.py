@@ -110,7 +110,7 @@ class Definition:
         unknown = [name for name in data if name not in KEYS]
         if unknown:
             raise ValueError(
-                f"{shown(unknown[0])} is unknown; beside the schema there are {', '.join(KEYS[1:])}"
+                f"{shown(unknown[0])} is an unknown key; besides schema, use {', '.join(KEYS[1:])}"
             )
         return cls(**{**default, **data, "schema": Schema.from_json(data["schema"])})
 

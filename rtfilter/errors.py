@@ -21,9 +21,9 @@ class _InputError(RTFilterError, ValueError):
     Parameters
     ----------
     message : str
-        What is wrong and what to do about it, without the row.
-    Its row among the given events or subscriptions, from 0; ``str()`` shows it before the message.
-        Its place among those given at once, from 0; ``str()`` shows it before the message.
+        The fault and how to correct it, without the row.
+    row : int, optional
+        Its row among the given events or subscriptions, from 0; ``str()`` shows it before the message.
     attribute : str, optional
         Name of the attribute.
     reason : str, optional
@@ -71,7 +71,7 @@ class PredicateError(_InputError):
     Parameters
     ----------
     message : str
-        What is wrong and what to do about it, without the row and the source.
+        The fault and how to correct it, without the row and the source.
     source : str, optional
         The SQL text. With a position, ``str()`` shows its line with a caret under the place.
     position : int, optional
@@ -113,7 +113,7 @@ class EventError(_InputError):
     Parameters
     ----------
     message : str
-        What is wrong and what to do about it, without the row.
+        The fault and how to correct it, without the row.
     row : int, optional
         Row of the event in the batch, from 0.
     attribute : str, optional

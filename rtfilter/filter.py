@@ -140,7 +140,7 @@ class EventFilter:
         if not isinstance(schema, Schema):
             raise TypeError(f"schema must be a Schema, as in Schema({{'price': float}}), not {schema!r}")
         if capacity is not None and matcher not in (None, LARGE):
-            raise ValueError(f"capacity is of the nodes of an R*-tree; the matcher {matcher!r} has none")
+            raise ValueError(f"capacity is only for the R*-tree; leave it out for the matcher {matcher!r}")
         options = {} if capacity is None else {"capacity": capacity}
         grows = matcher is None and capacity is None
         if matcher is None:
@@ -264,8 +264,8 @@ class EventFilter:
         matcher = self._subscriptions.matcher
         if not isinstance(matcher, RTreeMatcher):
             raise TypeError(
-                f"this filter has no R*-tree but the matcher {self._subscriptions.name!r}; "
-                "for this, make it with matcher='rtree'"
+                f"this filter has the matcher {self._subscriptions.name!r}, and no R*-tree; "
+                "make the filter with matcher='rtree' to have one"
             )
         return matcher.tree
 
@@ -300,8 +300,9 @@ class EventFilter:
         ----------
         predicate : str, mapping or Predicate
             An SQL condition, an event pattern, or a predicate object; see `docs/predicates.md`.
-        An id that is not in use; an integer is from 0 to 2**63 - 2. By default the next free integer;
-        these are never reused. The first id decides the type of all ids; see the class.
+        id : int, str or uuid.UUID, optional
+            An id that is not in use; an integer is from 0 to 2**63 - 2. By default the next free integer;
+            these are never reused. The first id decides the type of all ids; see the class.
         ttl : float or timedelta, optional
             Seconds from this call until it expires, finite and above 0. By default it does not expire.
         metadata : dict, optional
@@ -392,8 +393,8 @@ class EventFilter:
 
         Returns
         -------
-        The ids of the added subscriptions, in order.
-            The ids of those that were added, in order.
+        int64 (m,) or object (m,)
+            The ids of the added subscriptions, in order.
 
         Raises
         ------
@@ -418,7 +419,7 @@ class EventFilter:
             refuse_rows(low, self.schema.attributes)
         if on_error != "raise":
             if high is not None:
-                raise TypeError("on_error is for predicates; of bounds all are added, or none")
+                raise TypeError("on_error is for predicates; leave it out for bounds: all are added, or none")
             return self._load(Rules(low, ids, ttl, None, metadata), on_error)
         try:
             if high is not None:
@@ -543,10 +544,12 @@ class EventFilter:
         """
         if matcher is not None:
             if self._road.choosing is not None:
-                raise ValueError("trials choose the matcher of this filter; make another filter for this one")
+                raise ValueError(
+                    "trials choose the matcher of this filter; make a new filter for another one"
+                )
             if not factory_of(matcher)(self.schema).takes.everything:
                 name = name_of(matcher)
-                raise ValueError(f"the matcher {name!r} does not take all subscriptions; make another filter")
+                raise ValueError(f"the matcher {name!r} does not take all subscriptions; make a new filter")
             self._updates.repack(matcher)
             self._grows = False
             return
@@ -764,7 +767,7 @@ class EventFilter:
         Parameters
         ----------
         key : str, callable or None
-            What identifies the source of an event: the name of an attribute, which need not be in the schema;
+            The source of an event: the name of an attribute, which need not be in the schema;
             a function of an event; or None, if each batch comes with its keys. All matches of a key's first
             event begin.
         max_keys, max_matches : int

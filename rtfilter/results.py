@@ -106,7 +106,7 @@ class Matches:
         """Return the ids that match the event in row `event`; negative rows count from the end."""
         row = event + len(self) if event < 0 else event
         if not 0 <= row < len(self):
-            raise IndexError(f"event {event} of a batch of {len(self)}")
+            raise IndexError(f"event {event} is outside a batch of {len(self)} events")
         return self.ids[self.offsets[row] : self.offsets[row + 1]]
 
     def __iter__(self) -> Iterator[AnyArray]:

@@ -190,7 +190,7 @@ class LevelController(_Climber[int]):
         comparison, if it is less than `threshold`; above 0. A new build of the whole index (``shape.packed``)
         starts one, too. With None only `threshold` counts, as in the paper.
     drift : bool
-        Whether the level is compared again when its response drifts from what it settled at
+        True if the level is compared again when its response drifts from what it settled at
         (:mod:`~rtfilter.adaptive.papers.doubt`). The paper has no such rule.
     seed : int or None
         Seed of the order of the levels within a round. Each round has a new order, so that sizes that come in

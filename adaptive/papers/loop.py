@@ -31,9 +31,9 @@ class Verdict(NamedTuple):
     step : int or None
         The step to the best neighbour that is better than the position; None if there is none.
     early : bool
-        Whether it ended before all had their samples.
+        True if it ended before all had their samples.
     anomaly : bool
-        Whether both neighbours along an axis had smaller means, and the search leaves the position.
+        True if both neighbours along an axis had smaller means, and the search leaves the position.
     """
 
     step: int | None

@@ -29,7 +29,7 @@ class Rule:
         if they are fewer than `threshold`; above 0. A new build of the whole index begins one, too. With None
         only `threshold` counts.
     drift : bool
-        Whether a new episode begins when the response of the settled position drifts.
+        True if a new episode begins when the response of the settled position drifts.
     seed : int or None
         Seed of the order within each round. With None the order is always that of the paper: the position,
         the level above, the level below.

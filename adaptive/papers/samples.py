@@ -36,8 +36,8 @@ class Tally:
     ----------
     values : list of float
         Response times of batches that were finished.
-    Lower bounds of the response times of cancelled batches.
-        Lower bounds of those that were given up.
+    bounds : list of float
+        Lower bounds of the response times of cancelled batches.
     lost : int
         Number of samples that never reported.
     """

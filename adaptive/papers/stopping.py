@@ -65,7 +65,7 @@ class EarlyStop:
 
     def __post_init__(self) -> None:
         if self.minimum < 2:
-            raise ValueError(f"a variance needs a minimum of 2 samples; got {self.minimum}")
+            raise ValueError(f"minimum must be at least 2 samples, for a variance; got {self.minimum}")
         if not 0 < self.alpha < 0.5:
             raise ValueError(f"alpha is an error probability in (0, 0.5); got {self.alpha}")
 

@@ -231,7 +231,7 @@ def _key(arguments: argparse.Namespace) -> int:
 
     network = Key.new() if arguments.of is None else Key.read(arguments.of)
     if network.of(Role.BROKER) is None:
-        raise CommandError(f"{arguments.of} holds the key of {network.role}s; give that of the network")
+        raise CommandError(f"{arguments.of} has the key of {network.role}s; give the key of the network")
     key = network if arguments.of is None else network.of(Role.CLIENT)
     assert key is not None
     try:
@@ -457,7 +457,7 @@ async def _map(arguments: argparse.Namespace) -> int:
         raise CommandError(f"{arguments.out}: a picture is a .png, .svg or .pdf")
     found = await survey(arguments.at, _read(arguments))
     if not found.brokers and not found.silent:
-        say(f"there is no tree yet: no broker that {arguments.at} knows stands for a cluster; try again soon")
+        say(f"there is no tree yet: {arguments.at} knows no designated broker; try again soon")
         return 0
     if arguments.out is None:
         show(as_text(found))
@@ -504,7 +504,7 @@ async def _switch(arguments: argparse.Namespace) -> int:
     key, name = _read(arguments), arguments.strategy
     found = await survey(arguments.at, key)
     if found.root is None:
-        raise CommandError(f"no broker that {arguments.at} knows stands for the root; try again soon")
+        raise CommandError(f"{arguments.at} knows no designated broker of the root; try again soon")
     await asked(found.root.itself.address, key, Switch(name))
     told = ""
     while others := sorted(one for one, by in found.strategies.items() if by != name):

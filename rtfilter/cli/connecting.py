@@ -132,7 +132,7 @@ def _detail(body: bytes) -> str | None:
 def _token(arguments: argparse.Namespace) -> str | None:
     if arguments.token_file is not None:
         if arguments.user is not None:
-            raise CommandError("give --user or --token-file: a token has a user already")
+            raise CommandError("give either --user or --token-file: a token belongs to a user")
         found = Path(arguments.token_file).read_text()
         if not found.strip():
             raise CommandError(f"{arguments.token_file} holds no token")

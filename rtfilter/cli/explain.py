@@ -123,7 +123,7 @@ def _table(
                 bar.update(count)
             if count < len(table):
                 seen = numbered(first + count, "event")
-                say(f"only the first {seen} were looked at, as at most {MAX_PAIRS:,} pairs are")
+                say(f"only the first {seen} were explained: at most {MAX_PAIRS:,} pairs are")
                 break
     show(str(search.misses()))
 

@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     contents = {arguments.out / name: data for name, data in shipped().items()}
     other = [str(path) for path, data in contents.items() if path.exists() and not _holds(path, data)]
     if other:
-        raise CommandError(f"there is another {', '.join(other)}; move it away, or choose another --out")
+        raise CommandError(f"{', '.join(other)}: exists with other content; move it, or choose another --out")
     for path, data in contents.items():
         if path.exists():
             say(f"kept {path}")

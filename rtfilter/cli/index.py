@@ -95,7 +95,7 @@ def _build(arguments: argparse.Namespace) -> int:
         definition = with_strict(definition)
     if arguments.capacity:
         if definition.matcher is not None:
-            raise CommandError("--capacity is of an R*-tree; leave it out, as --schema says the matcher")
+            raise CommandError("--capacity is only for the R*-tree; leave it out: --schema names a matcher")
         try:
             definition = replace(definition, matcher={"name": "rtree", "capacity": arguments.capacity})
         except ValueError as error:
@@ -123,7 +123,7 @@ def _refuse_occupied(path: str) -> None:
     if not os.path.isdir(path):
         raise CommandError(f"{path}: exists and is no directory; choose another")
     if os.listdir(path) and not os.path.exists(os.path.join(path, MANIFEST)):
-        raise CommandError(f"{path}: holds something else than an index; choose another directory")
+        raise CommandError(f"{path}: has other files than those of an index; choose another directory")
 
 
 def _info(arguments: argparse.Namespace) -> int:

@@ -153,8 +153,8 @@ def _require_id(arguments: argparse.Namespace, columns: list[str]) -> None:
     """Refuse events without the column of ids."""
     if arguments.id.lower() not in {composed(name).lower() for name in columns}:
         raise CommandError(
-            f"{arguments.events}: events have no column {arguments.id!r} to name them, but "
-            f"{listed(columns)}; tell which by --id"
+            f"{arguments.events}: events have no column {arguments.id!r} with their ids; name another one "
+            f"by --id: {listed(columns)}"
         )
 
 

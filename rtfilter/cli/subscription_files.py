@@ -95,7 +95,7 @@ def build_filter(
     if isinstance(found, Bounds):
         if skip:
             raise CommandError(
-                f"{files.place(path)}: --on-error skip is for conditions; of bounds all are taken, or none"
+                f"{files.place(path)}: --on-error skip is for conditions; of bounds all are added, or none"
             )
         _subscribe_bounds(path, target, found, only)
     else:

@@ -169,7 +169,7 @@ def _password(arguments: argparse.Namespace) -> str:
     except EOFError:
         raise CommandError("no password was given") from None
     if password != again:
-        raise CommandError("these are two passwords; nothing was changed")
+        raise CommandError("the two passwords differ; nothing was changed")
     return password
 
 

@@ -232,7 +232,7 @@ class Client:
         answer = await self.session.request(Directive.PUBLISH, filter=filter, **body, key=_named(key))
         positions = _told(answer.positions)
         if len(positions) != (len(events) if "events" in body else 1):
-            raise ProtocolError("the server's answer has not as many positions as there are events")
+            raise ProtocolError("the server's answer has another number of positions than of events")
         self._warn(answer.hints)
         return positions
 
@@ -262,7 +262,7 @@ class Client:
         Returns
         -------
         bool
-            Whether the server has confirmed it.
+            True if the server has confirmed it.
         """
         return await self.session.disconnect()
 
@@ -293,7 +293,7 @@ def _named(key: str | None) -> str:
 
 def _told(value: T | None) -> T:
     if value is None:
-        raise ProtocolError("the server's answer lacks what was asked for")
+        raise ProtocolError("the server's answer lacks the requested value")
     return value
 
 

@@ -117,7 +117,7 @@ class ClientApi:
 
     def _listen(self, operation: str) -> None:
         if self._handler is None:
-            raise ClientError(f"set_event_received_handler comes before {operation}: events need a handler")
+            raise ClientError(f"call set_event_received_handler before {operation}: events need a handler")
         if self._thread is None:
             self._thread = threading.Thread(target=self._hand_out, name="rtfilter events", daemon=True)
             self._thread.start()

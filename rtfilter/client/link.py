@@ -72,7 +72,7 @@ class Link:
             self.too_large = closed.rcvd is not None and closed.rcvd.code == CloseCode.MESSAGE_TOO_BIG
             if closed.sent is not None and not closed.rcvd_then_sent and closed.sent.code in RUBBISH:
                 raise ProtocolError(
-                    f"the server sent what this client does not take: {closed.sent}"
+                    f"the server sent a message that this client does not accept: {closed.sent}"
                 ) from None
             return self._why or str(closed)
         finally:
@@ -145,7 +145,7 @@ async def join(address: Address) -> Link:
         ) from None
     except SSLError as error:
         raise UnreachableError(
-            f"{address.url} does not speak TLS as it should: {error.reason or error}; without TLS it is ws://"
+            f"{address.url} failed to speak TLS: {error.reason or error}; the URL of a server without TLS has ws://"
         ) from None
     except OSError as error:
         reason = error.strerror or str(error)

@@ -146,7 +146,7 @@ class Protocol:
         if directive is None or isinstance(answer, Connected) != (
             directive is Directive.CONNECT and not isinstance(answer, Error)
         ):
-            raise ProtocolError(f"the server answered what was not asked: {shown(answer)}")
+            raise ProtocolError(f"the server sent an answer without a request: {shown(answer)}")
         if isinstance(answer, Error):
             self.expected = self.state
             for other in self._asked.values():

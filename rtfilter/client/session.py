@@ -82,7 +82,7 @@ class Session:
 
     def __init__(self, address: Address, window: int, patience: float) -> None:
         if window < 1:
-            raise ClientError("a window has room for at least 1 delivery")
+            raise ClientError("window must be at least 1 delivery")
         self.address, self._patience, self.ledger = address, patience, Ledger(window)
         self.user, self.roles = "", tuple[str, ...]()
         self._link: Link | None = None
@@ -107,7 +107,7 @@ class Session:
         UnreachableError, RefusedError
         """
         if self._keeper is not None or self._error is not None:
-            raise ClientError("a client is opened once")
+            raise ClientError("this client was opened before; make a new one")
         link = await join(self.address)
         self._settle_in(link)
         self._keeper = asyncio.create_task(self._keep(link))
@@ -118,7 +118,7 @@ class Session:
         Returns
         -------
         bool
-            Whether the server has confirmed it.
+            True if the server has confirmed it.
         """
         if self._leaving or self._keeper is None or self._keeper.done():
             self._leaving = True

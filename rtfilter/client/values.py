@@ -59,11 +59,11 @@ def converted(value: Any, path: str) -> Any:
         return _moment(value, path)
     if isinstance(value, _NONE):
         raise ClientError(
-            f"{path} is {_phrase(value)}, which JSON has no form for; write it as text, a number or a list"
+            f"{path} is {_phrase(value)}, which JSON cannot represent; write it as text, a number or a list"
         )
     found = msgspec.to_builtins(value, builtin_types=_KEPT)  # converts a dataclass, an enumeration, a UUID
     if type(found) is type(value):
-        raise ClientError(f"{path} is {_phrase(value)}, which JSON has no form for")
+        raise ClientError(f"{path} is {_phrase(value)}, which JSON cannot represent")
     return converted(found, path)
 
 

@@ -124,7 +124,7 @@ def choices(
     distinct : bool
         Keep only the first of choices with equal values.
     placed : bool
-        Whether to fill `Choice.places`.
+        True if to fill `Choice.places`.
 
     Raises
     ------

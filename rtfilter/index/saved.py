@@ -61,4 +61,4 @@ def require_form(arrays: Mapping[str, AnyArray]) -> None:
             raise ValueError(f"the array {name!r} has {sizes[name]} rows for {count} entries")
     capacities = state[[layout.INNER_CAPACITY, layout.LEAF_CAPACITY]]
     if not ((capacities >= 4) & (capacities <= 2**20)).all() or not 0 <= state[layout.ROOT] < sizes["nodes"]:
-        raise ValueError("the array 'state' has capacities or a root that cannot be")
+        raise ValueError("the array 'state' has impossible capacities, or an impossible root")

@@ -463,7 +463,7 @@ class RStarTree:
         """Finish the points of one group, in its order; see `resume`."""
         self._require(parts.version)
         if not 0 <= group < len(parts):
-            raise IndexError(f"group {group} of {len(parts)}")
+            raise IndexError(f"there is no group {group} among {len(parts)}")
         return self._hits(_NO_QUERIES, parts.selection, False, *_NO_FRONTIER, parts.where, group)
 
     @property

@@ -28,11 +28,11 @@ class _Passed:
     sources : list of Connection
         The senders that wait for an acknowledgement.
     sure : bool
-        Whether all receivers were known. Otherwise it is never acknowledged, but sent again.
+        True if all receivers were known. Otherwise it is never acknowledged, but sent again.
     rising : bool
-        Whether it was sent on towards the rendezvous.
+        True if it was sent on towards the rendezvous.
     led : bool
-        Whether this broker was the designated one then. A member waits for that broker, which answers for
+        True if this broker was the designated one then. A member waits for that broker, which answers for
         all, and not for another member, which answers only for itself and may not know the designated one.
     """
 

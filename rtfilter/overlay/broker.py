@@ -90,7 +90,7 @@ class Broker:
         if isinstance(message, MESSAGES):
             return self._taken(self.membership.receive(message, broker, now), now)
         if type(message).__module__ != _ROUTING or isinstance(message, Notify):
-            raise ValueError(f"no broker says {type(message).__name__} to another")
+            raise ValueError(f"brokers do not send each other {type(message).__name__}")
         source = self._source(broker, cluster)
         return [] if source is None else self._routed(self.router.receive(message, source, now), now)
 

@@ -45,8 +45,8 @@ class Core:
     table : Table
     at : Place
     now : float
-        When the call that is being served came.
-    Time of the present call.
+        Time of the present call.
+    out : list of Send
     counts : Counter
         Messages by kind, since the router was made.
     """

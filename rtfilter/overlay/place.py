@@ -23,7 +23,7 @@ class Place(NamedTuple):
         The neighbouring clusters in the tree, including the parent, with their designated brokers. Only the
         designated broker has links.
     root : bool
-        Whether this cluster is the root. A cluster without a parent that is not the root is cut off.
+        True if this cluster is the root. A cluster without a parent that is not the root is cut off.
     """
 
     cluster: str

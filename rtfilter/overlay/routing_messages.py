@@ -52,11 +52,11 @@ class Subscriptions(Message, frozen=True):
     ----------
     subscriptions : tuple of Subscription
     first, last : bool
-        Whether this part is the first, and the last one.
+        True if this part is the first, and the last one.
     ask : bool
-        Whether the receiver must answer with all its requests.
+        True if the receiver must answer with all its requests.
     certain : bool
-        Whether absent subscriptions are certainly not wanted. Otherwise they may have been lost.
+        True if absent subscriptions are certainly not wanted. Otherwise they may have been lost.
     """
 
     subscriptions: tuple[Subscription, ...] = ()
@@ -99,7 +99,7 @@ class Event(Message, frozen=True):
     attempt : int
         Number of times that its publisher has sent it, from 1.
     rising : bool
-        Whether it is on its way up to a rendezvous cluster, without deliveries on the way.
+        True if it is on its way up to a rendezvous cluster, without deliveries on the way.
     epoch : int
         Number of the strategy that routes it; see `rtfilter.overlay.switching`.
     """
@@ -135,7 +135,7 @@ class Acknowledge(Message, frozen=True):
     Attributes
     ----------
     own : bool
-        Whether it is from a member that answers for its own clients only.
+        True if it is from a member that answers for its own clients only.
     """
 
     id: EventId

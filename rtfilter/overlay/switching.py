@@ -96,7 +96,7 @@ class Switching:
         if name not in STRATEGIES:
             raise ValueError(f"unknown strategy {name!r:.60}; choose one of {', '.join(STRATEGIES)}")
         if not self._core.at.root or not self._core.at.leads:
-            raise ValueError("only the root's designated broker can change the strategy; ask that one")
+            raise ValueError("only the root's designated broker can change the strategy; ask it")
         if self.wave.stage or not self._answered:
             raise ValueError("the strategy is being changed, or the load measured; try again soon")
         if name != self._core.strategy.name:

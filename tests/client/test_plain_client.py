@@ -206,7 +206,7 @@ def test_operations_return_futures_and_events_go_to_the_handler():
             if got[-1] == 9:
                 there.set()
 
-        with pytest.raises(ClientError, match="set_event_received_handler comes before ready"):
+        with pytest.raises(ClientError, match="call set_event_received_handler before ready"):
             client.ready()
         with pytest.raises(ClientError, match="comes before get"):
             client.get()

@@ -315,7 +315,7 @@ def test_failures_of_the_command_say_what_to_do(spark, files, capsys):
             "new",
         ): "nothing: is no saved index; make one with rtfilter index build",
         ("index", "nothing.parquet", "new"): "nothing.parquet",
-        ("index", "named.parquet", "new"): "events have no column 'id' to name them",
+        ("index", "named.parquet", "new"): "events have no column 'id' with their ids",
         ("index", "infinite.jsonl", "new"): "error: event 1: attribute 'price' is infinite",
         (
             "index",

@@ -19,7 +19,7 @@ class Contact(NamedTuple):
     cluster : str
         The cluster that it is a member of.
     address : str
-        Where it listens. Machines do not interpret it.
+        Its address to listen on. Machines do not interpret it.
     """
 
     name: str
@@ -83,7 +83,7 @@ def require_honest(what: str, term: int, known: int) -> None:
     """Raise `ValueError` for a term that no elections can have reached."""
     if term > known + LEAP:
         raise ValueError(
-            f"the term {term} of {what} is refused: known is {known}, and no elections lead so far"
+            f"the term {term} of {what} is refused: no elections can have reached it from {known}"
         )
 
 
@@ -111,7 +111,7 @@ def require_possible(name: str, incarnation: int, most: int) -> None:
     if incarnation > most:
         raise ValueError(
             f"the incarnation {incarnation} of {name} is refused: it is a day ahead of the clock here; set "
-            "both clocks right, and start again whose was wrong, with an empty --data if it was ahead"
+            "both clocks right, and restart the broker whose clock was wrong, with an empty --data if ahead"
         )
 
 

@@ -184,7 +184,7 @@ class BrokerClient:
             async with asyncio.timeout(WITHIN):
                 found = await asyncio.shield(answer)
         except TimeoutError:
-            raise RefusedError(f"no broker tells the schema of {type!r:.60} within {WITHIN:g} s") from None
+            raise RefusedError(f"no broker sends the schema of {type!r:.60} within {WITHIN:g} s") from None
         finally:
             self._schemas.pop(type, None)
         if not found.schema:
@@ -256,7 +256,7 @@ class BrokerClient:
         if size > self._most - SPARE:
             most = self._most - SPARE
             raise RefusedError(
-                f"{what} is {size:,} bytes long, and may be {most:,}; see --message of the brokers"
+                f"{what} is {size:,} bytes long; at most {most:,}, see --message of the brokers"
             )
 
     def _say_all(self, link: Link) -> None:
@@ -389,7 +389,7 @@ async def joined(address: str, hello: Hello, key: Key, codec: Codec) -> Link:
     own = key.of(hello.role)
     try:
         if own is None:
-            raise LinkError(f"the key of a {key.role} is not enough; this needs that of brokers")
+            raise LinkError(f"the key of a {key.role} is not enough; give the key of brokers")
         try:
             greeted = await call(reader, writer, hello, own)
         except LinkError as error:

@@ -160,7 +160,7 @@ class Refused(Message, frozen=True):
     reason : str
     id : EventId or None
     later : bool
-        Whether the same request may be accepted later.
+        True if the same request may be accepted later.
     """
 
     key: str

@@ -22,8 +22,9 @@ class ClientLimits(NamedTuple):
 
     Attributes
     ----------
-    Seconds until an unacknowledged publication is sent again: the first time, and at most. `Publications`
-    waits longer if very many wait.
+    again, longest : float
+        Seconds until an unacknowledged publication is sent again: the first time, and at most.
+        `Publications` waits longer if very many wait.
     linger : float
         Seconds that the subscriptions of a client stay after its connection, and within which a connected
         client must acknowledge some of its deliveries; otherwise it counts as gone.
@@ -56,7 +57,7 @@ class ClientLimits(NamedTuple):
 def require_short(what: str, size: int, most: int) -> None:
     """Raise `ValueError` for text that is too long for a message between brokers."""
     if size > most:
-        raise ValueError(f"{what} is {size:,} bytes long, and may be {most:,}; see --message of the brokers")
+        raise ValueError(f"{what} is {size:,} bytes long; at most {most:,}, see --message of the brokers")
 
 
 class Asked(NamedTuple):

@@ -155,7 +155,7 @@ class Clients:
                 if not found.asked:  # otherwise once those are stored
                     self._forget(name, found, work, now)
             case _:
-                raise ValueError(f"no client says {type(message).__name__}")
+                raise ValueError(f"clients do not send {type(message).__name__}")
         return work
 
     def _schema(self, type: str) -> HasSchema:
@@ -221,7 +221,7 @@ class Clients:
             idle_since = found.took_at if found.missing and found.gone_at is None else found.gone_at
             if found.ends or (idle_since is not None and now >= idle_since + self.limits.linger):
                 if not found.ends and found.gone_at is None:
-                    why = f"you have taken nothing for {self.limits.linger:g} seconds"
+                    why = f"you have acknowledged nothing for {self.limits.linger:g} seconds"
                     work.out.append(Send(client(name), Goodbye(why)))
                 self._forget(name, found, work, now)
             elif found.gone_at is None and now >= found.inherits_until:
@@ -334,12 +334,12 @@ class Clients:
         former = found.wishes.get(want.key)
         count = len(found.wishes) + found.asked - (former is not None)
         if count >= self.limits.subscriptions:
-            raise ValueError(f"you have {count:,} subscriptions, as many as a client may; end some of them")
+            raise ValueError(f"you have {count:,} subscriptions, the most of a client; remove some of them")
         size = found.bytes + _size(want) - (0 if former is None else _size(former.want))
         if size > self.limits.bytes:
             most = self.limits.bytes
             raise ValueError(
-                f"your subscriptions would be {size:,} bytes long, and may be {most:,}; end some"
+                f"your subscriptions would be {size:,} bytes long; at most {most:,} are allowed: remove some"
             )
 
     def _want(self, name: str, want: Want, work: Work, now: float) -> bool:

@@ -105,7 +105,7 @@ class Datagrams:
         text = datagram[BYTES:]
         if not hmac.compare_digest(datagram[:BYTES], mac(self._secret, text)):
             raise LinkError(
-                "who sends them does not have the key, or is of another cluster; give all brokers the same "
+                "the sender does not have the key, or is of another cluster; give all brokers the same "
                 "--key, and each cluster a --group of its own"
             )
         try:

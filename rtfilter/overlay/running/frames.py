@@ -58,7 +58,7 @@ class Seal:
         """Return the message of the next frame, given without its length. Raises `LinkError`."""
         message = frame[CODE:]
         if not hmac.compare_digest(frame[:CODE], self.code(message)):
-            raise LinkError("a message was changed on its way, or comes from one who does not have the key")
+            raise LinkError("a message was changed on its way, or its sender does not have the key")
         return message
 
 

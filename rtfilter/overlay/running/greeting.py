@@ -58,7 +58,7 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     missed : int
         Of a broker: see `BrokerSettings`; 0 for others.
     again : bool
-        Whether a client reconnects by itself after the loss of its connection.
+        True if a client reconnects by itself after the loss of its connection.
     nonce : bytes
         Random bytes for this connection.
     protocol : int
@@ -106,7 +106,7 @@ async def call(reader: StreamReader, writer: StreamWriter, own: Hello, key: Key)
             theirs = await read(reader, MOST)
         except LostError:
             raise LinkError(
-                "whoever is there closes the connection without a word; if it is a broker of an older "
+                "the other side closes the connection without an answer; if it is a broker of an older "
                 f"version than {PROTOCOL} of the protocol, install the same rtree-filter at both"
             ) from None
         peer = _understood(theirs, own)

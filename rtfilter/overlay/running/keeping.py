@@ -50,7 +50,7 @@ class Keeper:
     Attributes
     ----------
     failing : bool
-        Whether the last transaction has failed.
+        True if the last transaction has failed.
     """
 
     def __init__(self, store: BrokerStore) -> None:

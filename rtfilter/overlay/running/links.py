@@ -37,7 +37,7 @@ BROKERS: Final = 1000
 """Most links to brokers; further ones are refused."""
 CALLS: Final = 100
 """Most calls at once; messages that need more are lost."""
-OWN_ERROR: Final = "an error of this broker, which its log tells"
+OWN_ERROR: Final = "an error of this broker; see its log"
 """The reason for the end of a connection after an error of this broker."""
 _log = logging.getLogger(__name__)
 
@@ -49,9 +49,9 @@ class Goodbye(Message, frozen=True):
     ----------
     reason : str
     final : bool
-        Whether the other side must not reconnect by itself.
+        True if the other side must not reconnect by itself.
     refused : bool
-        Whether the connection was refused from the start.
+        True if the connection was refused from the start.
     """
 
     reason: str
@@ -85,13 +85,13 @@ class Link:
     ----------
     peer : Hello
     dialled : bool
-        Whether this side has called.
+        True if this side has called.
     why : str
         Reason for its end; empty before.
     final : bool
-        Whether the other side has said that this side must not reconnect by itself.
+        True if the other side has said that this side must not reconnect by itself.
     refused : bool
-        Whether the other side has refused the connection.
+        True if the other side has refused the connection.
     heard, sent : int
         Numbers of received and sent messages.
     """
@@ -271,7 +271,7 @@ class Switchboard:
         """Stop contact with a broker."""
         self.refused.add(name)
         if name in self.brokers:
-            self._drop(self.brokers[name], "refused by who administers this broker")
+            self._drop(self.brokers[name], "an administrator of this broker has stopped contact")
 
     def drop(self, name: str, why: str) -> None:
         """End the connection to a broker, if there is one; the next may be made at once."""
@@ -368,7 +368,7 @@ class Switchboard:
     def _admit(self, peer: Hello) -> None:
         """Raise `LinkError` with the reason why a peer that has the key may not be linked."""
         if peer.name in self.refused:
-            raise LinkError(f"{peer.name} is refused by who administers this broker")
+            raise LinkError(f"an administrator of this broker has stopped contact with {peer.name}")
         if peer.name == self.own.name and peer.role is Role.BROKER and peer.address:
             raise LinkError(f"{peer.address} has the name of this broker, {peer.name}; names are unique")
         if peer.role is not Role.BROKER or not peer.address:
@@ -381,7 +381,7 @@ class Switchboard:
                 f"{peer.address}; names are unique in a network, so one of the two needs another --name"
             )
         if former is None and len(self.brokers) >= BROKERS:
-            raise LinkError(f"this broker is linked to {BROKERS} brokers, as many as it takes")
+            raise LinkError(f"this broker is linked to {BROKERS} brokers, which is its limit")
 
     def _require_alike(self, peer: Hello) -> None:
         """Raise `LinkError` for a broker with another strategy, other event types, sizes or times.

@@ -67,7 +67,7 @@ class PointProcess(Process):
             self._administer(link, message)
             return
         if not isinstance(message, AskRoot | ClaimRoot | RenewRoot):
-            raise ValueError(f"nobody says {type(message).__name__} to the rendezvous point")
+            raise ValueError(f"the rendezvous point does not accept {type(message).__name__}")
         self.point.require(message)
         if len(self._waiting) < WAITING:  # otherwise dropped: they ask again
             self._waiting.append((message, link.peer.name))

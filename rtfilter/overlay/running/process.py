@@ -141,7 +141,7 @@ class Process:
             case Cut(broker=broker):
                 self.board.refuse(broker)
             case _:
-                raise ValueError(f"nobody who administers says {type(message).__name__}")
+                raise ValueError(f"administrators do not send {type(message).__name__}")
         link.send(self._describe())
 
 

@@ -173,7 +173,7 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 _require(name, given)
         self.known, self.assigned  # noqa: B018  # they raise for wrong values
         if self.host in ("0.0.0.0", "::") and not self.address:
-            raise ValueError(f"who listens on {self.host} says where others reach it: --address HOST:PORT")
+            raise ValueError(f"listening on {self.host} needs --address HOST:PORT, for other brokers")
 
     @property
     def home(self) -> str:

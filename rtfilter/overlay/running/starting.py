@@ -52,7 +52,7 @@ async def _run(
 ) -> int:
     key = Key.read(settings.key)
     if key.of(Role.BROKER) is None:
-        raise SettingsError(f"{settings.key} holds the key of {key.role}s; this needs that of the network")
+        raise SettingsError(f"{settings.key} has the key of {key.role}s; give the key of the network")
     connections = BROKERS + STRANGERS
     if isinstance(settings, BrokerSettings):
         settings.require(types)

@@ -94,7 +94,7 @@ class Parcel(NamedTuple):
     line : str
         The receiver's name, or the name of the own cluster.
     many : bool
-        Whether it is a multicast.
+        True if it is a multicast.
     """
 
     receivers: Mapping[str, Any]

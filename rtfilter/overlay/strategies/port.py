@@ -23,14 +23,14 @@ class Strategy:
     ----------
     name : str
     multicast : bool
-        Whether one message reaches the whole cluster. Otherwise each interested member gets its own message.
+        True if one message reaches the whole cluster. Otherwise each interested member gets its own message.
     shared : bool
-        Whether a designated broker knows the subscriptions of other members of the cluster. Otherwise they
+        True if a designated broker knows the subscriptions of other members of the cluster. Otherwise they
         get each event.
     rises : bool
-        Whether events go to one cluster first, without deliveries on the way; see `ascent`.
+        True if events go to one cluster first, without deliveries on the way; see `ascent`.
     stops : bool
-        Whether an event goes nowhere without a known matching subscription. Then a broker that has lost
+        True if an event goes nowhere without a known matching subscription. Then a broker that has lost
         others without knowing it stops their events, so nothing is confirmed before they may be back.
     """
 

@@ -104,7 +104,7 @@ def test_who_sends_a_datagram_after_which_there_is_an_error_is_let_go(tmp_path, 
         process.end()
 
     assert asyncio.run(ran(tmp_path, change)) == 0
-    assert dropped == [("b", "an error of this broker, which its log tells")]
+    assert dropped == [("b", "an error of this broker; see its log")]
     assert "nothing has this key" in caplog.text
 
 
@@ -224,7 +224,7 @@ def test_a_client_knows_how_long_its_broker_takes_events_and_conditions(tmp_path
     async def visit(address):
         async with BrokerClient([address], "ann", KEY) as ann:
             with pytest.raises(
-                RefusedError, match="the event is 5,006 bytes long, and may be 4,000; see --mess"
+                RefusedError, match="the event is 5,006 bytes long; at most 4,000, see --mess"
             ):
                 await ann.publish("trade", {"x": "n" * 5000})
             with pytest.raises(RefusedError, match="the condition is 8,996 bytes long"):

@@ -188,9 +188,9 @@ def test_the_key_of_clients_runs_no_broker_and_makes_no_keys(tmp_path, capsys):
     Key.new().of(Role.CLIENT).write(tmp_path / "client.key")
     client_key = str(tmp_path / "client.key")
     assert main(["broker", "rendezvous", "--key", client_key, "--data", str(tmp_path / "point")]) == 2
-    assert "client.key holds the key of clients; this needs that of the network" in capsys.readouterr().err
+    assert "client.key has the key of clients; give the key of the network" in capsys.readouterr().err
     assert main(["broker", "key", str(tmp_path / "new.key"), "--of", client_key]) == 2
-    assert "client.key holds the key of clients; give that of the network" in capsys.readouterr().err
+    assert "client.key has the key of clients; give the key of the network" in capsys.readouterr().err
     assert not (tmp_path / "new.key").exists()
 
 
