@@ -66,7 +66,7 @@ class Router:
     strategy : str or Strategy
         One of `rtfilter.overlay.strategies.STRATEGIES`, the same at all brokers.
     covering : bool
-        True if neighbours get no subscriptions that others cover which they know.
+        True if neighbours do not get subscriptions that a known one covers.
     grace : float, optional
         Seconds to wait for lost subscriptions before they are removed. By default they are removed at once,
         and nothing is confirmed or acknowledged.
