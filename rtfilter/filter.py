@@ -717,8 +717,8 @@ class EventFilter:
     def stream(self, events: object, *, arrival: float | None = None) -> Stream:
         """Match a batch so that each event is released early: return an iterator in order of completion.
 
-        The controller chooses a level and a group size, a shared traversal to that level estimates the
-        workload of each event, the policy orders the events, and each group is released once it is searched
+        The controller chooses a level and a group size. A shared traversal to that level estimates the
+        workload of each event, and the policy orders the events. Each group is released once it is searched
         (Wang et al.). You may change subscriptions while the stream is open; the stream sees neither the
         changes nor later expiries. Do not change the events themselves (dicts, frames) before it ends.
 
@@ -833,8 +833,8 @@ class EventFilter:
     def explain(self, event: object, id: Id) -> Explanation:
         """Explain why an event matches a subscription or not: each constraint, and by how much it fails.
 
-        For an event with lists, each constraint is explained by the elements that satisfy it, or else by
-        those with which the fewest constraints fail, and among them those that miss by the least.
+        For an event with lists, each conjunction is explained with elements that satisfy it. If there are
+        none, the elements are those with which the fewest constraints fail, and of these the nearest ones.
 
         Raises
         ------

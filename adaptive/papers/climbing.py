@@ -95,9 +95,9 @@ class _Climber(Recorder, Generic[P]):
         The plan, ``mode``, ``updates`` and ``episode`` are those of the search at the height of the last
         batch, and ``height`` is that height. Counters are sums over all heights: ``moves`` counts changes of
         the position by a search and ``transitions`` changes of the mode. ``anomalies`` counts loops in which
-        both neighbours along an axis were better, ``oscillations`` episodes that ended by the second
-        reversal, ``early_stops`` loops that ended early, ``stale_reports`` reports that came too late or
-        twice, and ``lost`` samples that never reported.
+        both neighbours along an axis were better, and ``oscillations`` episodes that ended by the second
+        reversal. ``early_stops`` counts loops that ended early, ``stale_reports`` reports that came too late
+        or twice, and ``lost`` samples that never reported.
         """
         stale = self._foreign_reports + sum(state.counts.stale_reports for state in self._classes.values())
         rule = self._rule

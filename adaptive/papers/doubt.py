@@ -9,8 +9,8 @@ never see so many. So a `share` of its boxes is enough, too.
 changes add up, and noise does not: each deviation is reduced by an allowance, half the scatter of the
 samples, but at least 0.1. So a change of the response by less than a tenth never alarms. The limit is 8 times
 the scatter. A single batch counts at most 2 times the scatter, because a pause of the machine is no drift.
-The scatter is at least 0.05. If there are fewer than 16 samples, or too few to know their mean to a quarter
-of the allowance (64 if the scatter is large), the first settled batches are added to them.
+The scatter is at least 0.05. With fewer than 16 samples, the first settled batches are added to them. So they
+are if the mean is not known to a quarter of the allowance, which takes 64 samples if the scatter is large.
 
 **Hysteresis.** If the search after an alarm settles at the same position, the limit doubles, up to 8 times.
 Once the position moves, the limit is the first one again.

@@ -17,6 +17,6 @@ def delay(tries: int) -> float:
     Parameters
     ----------
     tries : int
-        Number of failed attempts. The delay after the first loss, 0, is short.
+        Number of failed attempts, from 0: the first delay is short.
     """
     return random.uniform(0.5, 1.0) * float(min(MOST, FIRST * 2 ** min(tries, 20)))

@@ -34,9 +34,9 @@ class Process:
 
     A wrong message ends its connection, with the reason. So does an error of the program while it processes a
     message, which the log has with its traceback: both ends then connect again and send each other all their
-    subscriptions. Any other error of the program, at a tick, at the end of a connection, or during storage,
-    ends the process with its traceback and exit status 1, before it sends anything further: other brokers
-    take its place, and after a restart it continues with its stored state.
+    subscriptions. Any other error of the program ends the process, with its traceback and exit status 1,
+    before it sends anything further. Other brokers take its place, and after a restart it continues with its
+    stored state.
 
     Parameters
     ----------
