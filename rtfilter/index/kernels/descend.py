@@ -33,7 +33,7 @@ from rtfilter.index.kernels.vector import trailing_zeros
 
 #: Arguments of `search` for a search from the root.
 FROM_ROOT = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int64), 0
-#: Of `search_one`: larger runs are needed; the tree or the point is none that can be searched.
+#: Results of `search_one`: it needs larger runs; the tree or the point cannot be searched.
 NO_ROOM, WRONG = -1, -2
 
 

@@ -26,8 +26,8 @@ from rtfilter.index.kernels.sorting import ascending
 from rtfilter.index.kernels.vector import some_left
 
 UP_TO_DATE = -2  # of `Node.stale`
-PASS = 32  # drawing one entry by itself costs as much as its share, and that of so many, in building a grid
-LEFT = 2.0  # while more entries of a vector are expected to be left, it is not worth a test whether any is
+PASS = 32  # drawing an entry alone costs as much as drawing this many in a pass
+LEFT = 2.0  # expected entries of a vector above which a test for an empty one does not pay
 EMPTIED = 0.2  # share of vectors without a bit that makes a dimension the first to be tested
 
 
@@ -129,7 +129,7 @@ def build_grid(tree: Tree, node: int) -> None:
                     low, high = min(low, x), max(high, x)
         if low > high:  # no finite end
             low, high = 0.0, 1.0
-        # One cell below and one above all ends, so that values outside are told from values inside.
+        # One cell below and one above all ends, so that values outside differ from values inside.
         step = max((high - low) / (CELLS - 5), max(abs(low), abs(high)) * 2.0**-50, 2.0**-500)
         low -= step
         scale = 1.0 / step

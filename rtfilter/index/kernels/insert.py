@@ -32,7 +32,7 @@ from rtfilter.index.kernels.sorting import ascending
 from rtfilter.index.kernels.split import overflow
 from rtfilter.index.kernels.vector import trailing_zeros
 
-MOVED_AT_ONCE = 16  # places of old hash tables that an insertion moves: none is left long before the next
+MOVED_AT_ONCE = 16  # places of old hash tables that an insertion moves: all move before the next growth
 NEAR = 32  # candidates of least area enlargement whose overlap is computed
 
 

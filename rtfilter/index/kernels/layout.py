@@ -278,7 +278,7 @@ def use_huge_pages_for_rows(tree: Tree) -> None:
 
 
 def give_back_free_nodes(tree: Tree) -> None:
-    """Return the memory of masks and entries of nodes that were freed since the last call to the system."""
+    """Return to the system the memory of nodes that were freed since the last call."""
     for level, chain in ((0, FREE_LEAF), (1, FREE_INNER)):
         node, words, capacity = int(tree.state[chain]), block_of(tree, level), capacity_of(tree, level)
         while node >= 0 and tree.nodes[node]["built"] != GIVEN_BACK:

@@ -23,7 +23,7 @@ Rows = TypeVar("Rows", bound=NDArray[Any])
 LINE = 64  # bytes of a cache line
 LARGE = 1 << 21  # bytes from which a pool lies in reserved address space
 MOST = 1 << 36  # bytes of address space of a pool, unless it needs more
-SPARE = 1.5  # a pool that is copied gets so many times its rows
+SPARE = 1.5  # growth of a pool that is copied, as a factor
 _KEEP_OLD, _FIXED, _MAY_MOVE = 4, 2, 1  # of mremap
 
 
@@ -54,7 +54,7 @@ def zeros(rows: int, columns: int) -> NDArray[np.int32]:
 
 
 def give_back(pool: NDArray[Any], first: int, last: int) -> int:
-    """Return the memory of rows `first` to `last` (exclusive) to the system; their content is lost.
+    """Return to the system the memory of rows `first` to `last` (exclusive); their content is lost.
 
     Only whole pages of a pool in reserved address space are returned. Returns the number of bytes.
     """

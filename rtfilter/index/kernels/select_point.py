@@ -44,7 +44,7 @@ from rtfilter.index.kernels.vector import (
 )
 
 FETCHED = 8  # dimensions whose masks are fetched ahead; few points get further
-FEW = 16  # up to so many candidates the bounds are read straight away: the cells beside would cost more
+FEW = 16  # with at most this many candidates only bounds are read: neighbouring cells would cost more
 
 
 @kernel

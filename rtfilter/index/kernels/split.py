@@ -16,7 +16,7 @@ from rtfilter.index.kernels.nodes import minimum_of, new_node, wait
 from rtfilter.index.kernels.sorting import ascending, partition
 
 REINSERTED_SHARE = 0.3
-REINSERTED_MOST = 64  # of a wide node: more improve nothing and cost as much as all the rest
+REINSERTED_MOST = 64  # of a wide node: more do not improve the tree, and take long
 SAMPLE = 128  # entries from which a wide node chooses its split axis
 
 
