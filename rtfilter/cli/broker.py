@@ -29,7 +29,7 @@ STRATEGIES = "profile_forwarding", "event_forwarding", "rendezvous", "hybrid", "
 PATIENCE = 2.0
 """Seconds after which a command reports what it waits for."""
 UNCONNECTED = "waiting for a broker: there is no connection, and it is tried again"
-ALL = "waiting until all who want the events have them; the broker has stored them, and goes on trying"
+ALL = "waiting until all receivers have the events; the broker has stored them, and goes on trying"
 REST = "; what follows it may not be published either"
 T = TypeVar("T")
 CONDITION = "what its events must satisfy, in SQL"
@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _run_arguments(action("run", "run a broker"))
     _common_arguments(action("rendezvous", "run the rendezvous point, which knows the root of the tree"))
     _client_arguments(action, "subscribe", "subscribe, and show what is delivered as JSON lines")
-    _client_arguments(action, "publish", "publish events; ends when all who want them have them")
+    _client_arguments(action, "publish", "publish events; ends when all receivers have them")
     mapped = action("map", "show the tree, with its loads")
     mapped.add_argument(
         "--at", metavar="HOST:PORT", required=True, help="of any broker, or of the rendezvous"
@@ -376,7 +376,7 @@ async def _publish(arguments: argparse.Namespace) -> int:
             await publishing
         except FileError as error:  # a line is no event
             raise CommandError(f"{error}; {_published(had, 0)}") from None
-    say(f"published {numbered(count, 'event')}; all who want them have them")
+    say(f"published {numbered(count, 'event')}; all receivers have them")
     return 0
 
 
@@ -393,7 +393,7 @@ def _published(before: int, after: int) -> str:
     """Return the number of acknowledged events before and after a refused one, as text."""
     if not before and not after:
         return "no event was published"
-    return f"events published before it: {before:,}, after it: {after:,}; all who want them have them"
+    return f"events published before it: {before:,}, after it: {after:,}; all receivers have them"
 
 
 async def _read_beside(frames: Iterator[T]) -> AsyncIterator[T]:
@@ -465,7 +465,7 @@ async def _map(arguments: argparse.Namespace) -> int:
         draw(found, arguments.out)
         say(f"wrote {arguments.out}")
     if found.root is None:
-        say("no broker that answers stands for the root now; try again soon")
+        say("no designated broker of the root answers now; try again soon")
     return 0
 
 
@@ -478,7 +478,7 @@ async def _cut(arguments: argparse.Namespace) -> int:
     if heal and name not in before.refused:
         say(f"nothing to heal: {before.itself.name} was not cut off from {name!r}")
     elif not heal and not await _is_known(name, before, arguments.at, key):
-        say(f"{before.itself.name} knows no broker {name!r}; should one come, it will not talk to it")
+        say(f"{before.itself.name} knows no broker {name!r}; it will refuse one of this name")
     found = await asked(arguments.at, key, Cut(name, heal))
     refused = ", ".join(found.refused)
     say(f"{found.itself.name} " + (f"does not talk to: {refused}" if refused else "talks to all"))

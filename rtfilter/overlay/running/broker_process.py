@@ -280,7 +280,11 @@ class BrokerProcess(Process):
             return
         self._told = told
         if place.root:
-            _log.info("cluster %s is the root of the tree now; %s stands for it", cluster, place.designated)
+            _log.info(
+                "cluster %s is the root of the tree now; its designated broker is %s",
+                cluster,
+                place.designated,
+            )
         elif root:
             _log.info(
                 "the root of the tree is cluster %s; above cluster %s is %s", root, cluster, place.parent

@@ -11,7 +11,7 @@ from rtfilter.overlay.running.frames import MOST_BYTES, SPARE
 from rtfilter.store.brokers import Change
 
 UNKEPT: Final = (
-    "this broker cannot keep anything now: its disk is full, or its database away, as its log says; "
+    "this broker cannot store anything now, because its disk is full or its database absent; see its log; "
     "ask again later, or another broker"
 )
 """The reason of a refusal when the broker cannot store anything."""

@@ -90,7 +90,7 @@ class Keeper:
             calls = [job.refused for job in jobs]
         else:
             if self.failing:
-                _log.warning("what must survive a restart can be kept again")
+                _log.warning("state can be stored again")
             self.failing = False
             calls = [job.kept for job in jobs]
         for call in calls:
@@ -101,7 +101,7 @@ class Keeper:
         if not self.failing:
             known = isinstance(error, SQLAlchemyError)
             _log.critical(
-                "what must survive a restart cannot be kept, and is refused until it can: %s",
+                "state cannot be stored, and requests are refused until it can: %s",
                 getattr(error, "orig", None) or error,
                 exc_info=None if known else error,
             )

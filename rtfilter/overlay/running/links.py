@@ -474,7 +474,7 @@ class Switchboard:
                 self._refusing.add(link.peer.name)
                 self._not_reached(link.peer.name, link.where, link.why)
             elif link.peer.name not in self._refusing:
-                _log.info("no more linked to %s: %s", link.peer.name, link.why)
+                _log.info("the link to %s has ended: %s", link.peer.name, link.why)
         else:
             return
         try:

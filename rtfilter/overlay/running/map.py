@@ -18,7 +18,7 @@ _LEVEL_HEIGHT: Final = 1.7
 
 LEGEND: Final = (
     "entries of the routing table, own clients' subscriptions, messages sent\n"
-    "* stands for its cluster; the wider a line, the more events its lower end has sent"
+    "* is a designated broker; the wider a line, the more events its lower end has sent"
 )
 
 

@@ -25,7 +25,7 @@ GAUGES: Final = {
     "subscriptions": ("clients", "subscriptions", "Subscriptions of the broker's own clients"),
     "unacknowledged": ("clients", "unacknowledged", "Publications that have not arrived everywhere"),
     "undelivered": ("clients", "undelivered", "Deliveries that clients do not have yet"),
-    "keeping": ("process", "keeping", "1 while what must survive a restart can be kept"),
+    "keeping": ("process", "keeping", "1 while state can be stored"),
     "links": ("process", "links", "Connections to other brokers"),
     "reached": ("process", "reached", "1 while it is in the tree: at the root, or below a parent"),
 }
@@ -98,7 +98,7 @@ class BrokerMetrics(Collector):
         yield sent
         yield HistogramMetricFamily(
             "rtfilter_overlay_acknowledged_seconds",
-            "Time from a publication until all who want it have it",
+            "Time from a publication until all receivers have it",
             delays.buckets(),
             delays.total,
         )

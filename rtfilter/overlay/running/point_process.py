@@ -101,7 +101,9 @@ class PointProcess(Process):
         former, self._root = self._root, self.point.root
         if self._root and (not former or former.cluster.designated != self._root.cluster.designated):
             cluster, designated = self._root.cluster.cluster, self._root.cluster.designated.name
-            _log.info("cluster %s is the root of the tree now; %s stands for it", cluster, designated)
+            _log.info(
+                "cluster %s is the root of the tree now; its designated broker is %s", cluster, designated
+            )
 
     def _kept(self, out: list[Dispatch]) -> None:
         self._is_root()

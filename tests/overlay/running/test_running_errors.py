@@ -154,7 +154,7 @@ def test_the_log_says_who_is_the_root_when_that_changes(tmp_path, caplog):
     assert [one.message for one in caplog.records if "broker_process" in one.name][:4] == [
         "the root of the tree is cluster r; above cluster a is b",
         "cluster a has no place in the tree, and looks for one",
-        "cluster a is the root of the tree now; a stands for it",
+        "cluster a is the root of the tree now; its designated broker is a",
         "the root of the tree is cluster r; above cluster a is r",
     ]
 

@@ -94,8 +94,8 @@ def test_the_log_of_the_point_says_who_is_the_root_when_that_changes(scene, capl
 
     scene(script)
     assert [one.message for one in caplog.records if "point" in one.name] == [
-        "cluster a is the root of the tree now; a stands for it",
-        "cluster a is the root of the tree now; a2 stands for it",
+        "cluster a is the root of the tree now; its designated broker is a",
+        "cluster a is the root of the tree now; its designated broker is a2",
     ]
 
 
