@@ -1,16 +1,16 @@
 """Estimates of the cost of each plan, and the choice of the batch that teaches most.
 
 The logarithms of the costs are Gaussian, with a mean and a covariance (a Kalman filter). Their covariance has
-three parts: what all plans have in common (the machine, the events, the size of the index), of which nothing
-is known before the first batch; what plans near to each other have in common; and what each has for itself.
+three parts: a common part of all plans (the machine, the events, the size of the index), which is unknown
+before the first batch; a part that near plans share; and a part of each plan alone.
 So a batch of one plan says something of the others too. If everything gets slower alike, no plan looks
 better because its last batch is older.
 
 Time and changes of the index raise the covariance: old knowledge becomes uncertain.
 
-**Which plan next?** Usually the best. Another one is worth a batch if what it might teach, over the batches
-that are still to come, is more than what it is expected to lose: the knowledge gradient (Frazier, Powell and
-Dayanik 2008; on-line: Ryzhov, Powell and Frazier 2012). With the difference D of its mean from the best one,
+**The next plan** is usually the best. Another one is worth a batch if the expected gain from its lesson, over
+all later batches, is more than the expected loss: the knowledge gradient (Frazier, Powell and Dayanik 2008;
+on-line: Ryzhov, Powell and Frazier 2012). With the difference D of its mean from the best one,
 and the standard deviation s by which a batch would move D, this is s f(-D / s), f(z) = z Phi(z) + phi(z).
 """
 
@@ -25,9 +25,9 @@ from rtfilter.adaptive.plans import Plan
 Floats = NDArray[np.float64]
 
 COMMON = 1.0
-"""Variance of what all plans have in common after the first batch, which is often slower than all others."""
+"""Variance of the common part of all plans after the first batch, which is often slower than all others."""
 NEAR, OWN = 0.5, 0.1
-"""Standard deviations of what near plans share, and of a plan's own, before any batch."""
+"""Standard deviations of the part that near plans share, and of a plan's own part, before any batch."""
 REACH = 4.0
 """Distance over which plans are near, in levels and in factors of 4 between groups."""
 OUTLIER = 3.0
@@ -35,7 +35,7 @@ OUTLIER = 3.0
 IN_TURN = 4
 """Most outliers in a row that count as chance; one more shows that the costs of all plans have changed."""
 ALARMED = 0.5
-"""Variance that is added when the response is not what it was, as a share of what was unknown at first."""
+"""Variance that is added when the response has changed, as a share of the uncertainty at first."""
 
 
 class Beliefs:
@@ -69,7 +69,7 @@ class Beliefs:
         return int(self.mean.argmin())
 
     def forget(self, common: float, relative: float) -> None:
-        """Add variance: `common` to all plans alike, `relative` as a share of what was unknown at first."""
+        """Add variance: `common` to all plans alike, `relative` as a share of the uncertainty at first."""
         self.covariance += relative * self._relative
         self.covariance += common
 
@@ -77,7 +77,7 @@ class Beliefs:
         """Take a logarithm of a cost with its variance."""
         column = self.covariance[:, at].copy()
         if not self._known:
-            # Nothing was known of what all plans have in common: the limit of an infinite variance of it.
+            # The common part of all plans was unknown: the limit of an infinite variance.
             self._known = True
             self.mean += value - self.mean[at]
             self.covariance += variance + COMMON + column[at] - column - column[:, np.newaxis]

@@ -40,8 +40,8 @@ class CostController(Recorder):
     """Runs each batch by the plan with the lowest expected cost, or by a plan from which much can be learnt.
 
     Each class of batch sizes (powers of two) has its :class:`~rtfilter.adaptive.beliefs.Beliefs` of the cost
-    of each plan: of all levels and groups, and of the whole batch at once. They begin with what a
-    :class:`~rtfilter.adaptive.costs.CostModel` says, and with what the nearest class has learnt. Reports
+    of each plan: of all levels and groups, and of the whole batch at once. They begin with the costs of a
+    :class:`~rtfilter.adaptive.costs.CostModel`, and with the knowledge of the nearest class. Reports
     change them, those of settled batches too. Another plan than the best one runs if the expected knowledge
     from a batch of it is worth more than the expected loss. So almost no batch is lost where the best plan
     is certain.

@@ -325,7 +325,7 @@ class Session:
         elif self._link is not None:
             self._link.drop(str(error))  # to connect again after a delay
 
-    # -- what the program wants ------------------------------------------------------------------------------
+    # -- wishes of the program -------------------------------------------------------------------------------
 
     async def ready(self) -> bool:
         """Start deliveries. Iterating calls this and `get`."""

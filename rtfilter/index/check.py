@@ -83,7 +83,7 @@ def _siblings_leave(tree: Tree, node: int) -> bool:
 
 
 def _check_masks(tree: Tree, node: int, boxes: Float3) -> None:
-    """Check that exactly the bits j of a cell are set whose entry j overlaps the cell."""
+    """Check that bit j of a cell is set if entry j overlaps the cell, and clear otherwise."""
     head = tree.nodes[node]
     dimensions = tree.frame.shape[1]
     capacity = int(tree.state[layout.LEAF_CAPACITY if head["level"] == 0 else layout.INNER_CAPACITY])

@@ -103,7 +103,7 @@ class Spreading:
         else:
             self.leave(id, connection)
 
-    # -- what neighbours say -------------------------------------------------------------------------
+    # -- messages of neighbours ----------------------------------------------------------------------
 
     def take_subscribe(self, message: Subscribe, source: Connection) -> None:
         """Add a subscription of a member or a linked cluster."""

@@ -161,7 +161,7 @@ class BrokerProcess(Process):
             if self._group is not None:
                 self._group.leave()
 
-    # -- what comes ----------------------------------------------------------------------------------
+    # -- incoming ------------------------------------------------------------------------------------
 
     def linked(self, link: Link) -> None:
         """See `Hears`."""
@@ -243,7 +243,7 @@ class BrokerProcess(Process):
         self._do(Work([], self.broker.tick(now)))
         self._do(self.clients.tick(now))
 
-    # -- what goes -----------------------------------------------------------------------------------
+    # -- outgoing ------------------------------------------------------------------------------------
 
     def _do(self, work: Work) -> None:
         work = self.clients.passed(work, now())
@@ -332,7 +332,7 @@ class BrokerProcess(Process):
             if contact.cluster == self.settings.home and contact.name != self.settings.name
         ]
 
-    # -- what it is ----------------------------------------------------------------------------------
+    # -- description ---------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
         """Return sizes and counts of all parts, JSON-able."""

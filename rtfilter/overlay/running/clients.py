@@ -132,7 +132,7 @@ class Clients:
         if name in self._clients:
             self._clients[name].gone_at = now
 
-    # -- what they say -------------------------------------------------------------------------------
+    # -- messages of clients -------------------------------------------------------------------------
 
     def hear(self, name: str, message: Message, now: float) -> Work:
         """Process a message of a client. Raises `ValueError` for a message that clients do not send."""
@@ -241,7 +241,7 @@ class Clients:
             self._takes(name, id)
         del self._clients[name]
 
-    # -- what the broker says ------------------------------------------------------------------------
+    # -- messages of the broker ----------------------------------------------------------------------
 
     def passed(self, work: Work, now: float) -> Work:
         """Convert messages of the broker to clients into client messages; leave others unchanged."""

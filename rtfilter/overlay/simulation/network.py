@@ -164,7 +164,7 @@ class Network:
         for station in self.stations.values():
             self._start(station)
 
-    # -- what subclasses may know better ---------------------------------------------------------------------
+    # -- for subclasses --------------------------------------------------------------------------------------
 
     def _names(self) -> list[str]:
         return self.topology.brokers
@@ -180,7 +180,7 @@ class Network:
         sends: Iterable[Send] = machine.receive(message, source, now)
         return sends
 
-    # -- what is done to it ----------------------------------------------------------------------------------
+    # -- control ---------------------------------------------------------------------------------------------
 
     def machine(self, broker: str) -> Any:
         """Return the machine of a broker; None while it is crashed."""
