@@ -208,7 +208,7 @@ def test_operations_return_futures_and_events_go_to_the_handler():
 
         with pytest.raises(ClientError, match="call set_event_received_handler before ready"):
             client.ready()
-        with pytest.raises(ClientError, match="comes before get"):
+        with pytest.raises(ClientError, match="call set_event_received_handler before get"):
             client.get()
         client.set_event_received_handler(take)
         client.set_server_response_exception_handler(errors.append)

@@ -181,7 +181,7 @@ def test_a_wrong_key_is_told_and_gets_nowhere(pair, tmp_path, capsys):
     assert "has another key" in capsys.readouterr().err
     run_map = ["broker", "map", "--at", pair.addresses["a"], "--key", str(pair.folder / "client.key")]
     assert main(run_map) == 2
-    assert "needs that of brokers" in capsys.readouterr().err
+    assert "give the key of brokers" in capsys.readouterr().err
 
 
 def test_the_key_of_clients_runs_no_broker_and_makes_no_keys(tmp_path, capsys):
