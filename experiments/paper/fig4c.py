@@ -86,8 +86,10 @@ def timed(run: Run, index: GrowingFilter) -> list[Row]:
 def drawn_curves(
     kind: str, names: Sequence[str], response: FloatArray, rounds: Sequence[int], repeats: int, seed: int
 ) -> list[Row]:
-    """Rows of curves from the responses (b, p) of many batches. A curve of different events uses no batch
-    twice, so there is none for numbers N that would need more than b batches."""
+    """Return rows of curves from the responses (b, p) of many batches.
+
+    A curve of different events uses no batch twice, so there is none for N that needs more than b batches.
+    """
     rng = np.random.default_rng(seed)
     fitting = [count for count in rounds if count * len(names) <= len(response)]
     drawn = {n: np.array([_different(response, n, rng) for _ in range(repeats)]) for n in fitting}
