@@ -156,7 +156,7 @@ def test_unknown_names_and_misplaced_options_say_what_to_do():
         EventFilter(PRICES, matcher="btree")
     with pytest.raises(TypeError, match="a matcher is a name or a class"):
         EventFilter(PRICES, matcher=7)
-    with pytest.raises(ValueError, match="the matcher 'masks' has none"):
+    with pytest.raises(ValueError, match="leave it out for the matcher 'masks'"):
         EventFilter(PRICES, (4, 4), matcher="masks")
     with pytest.raises(TypeError, match="the matcher 'counting', and no R\\*-tree"):
         EventFilter(PRICES, matcher="counting").repack()
