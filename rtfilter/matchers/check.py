@@ -186,7 +186,7 @@ class _World:
         named = np.concatenate([gone, gone[:1], [self.next_id]])
         known = self.made.remove(named)
         expected = [True] * len(gone) + [False] * (len(named) - len(gone))
-        _require(known.tolist() == expected, "remove() tells wrongly which ids were known")
+        _require(known.tolist() == expected, "remove() does not return which ids were known")
         for id in gone.tolist():
             del self.predicates[id]
             _require(id not in self.made, f"id {id} is still known after its removal")
@@ -208,7 +208,7 @@ class _World:
             own = set(some.ids[some.offsets[row] : some.offsets[row + 1]].tolist())
             _require(bool(own) >= bool(ids), f"{when}: first_only finds nothing for event {row}")
             if some.exact is None:
-                _require(own <= ids, f"{when}: first_only finds what does not match event {row}")
+                _require(own <= ids, f"{when}: first_only finds more than the matches of event {row}")
         if isinstance(made, Resumable):
             self._compare_levels(made, table, expected, when)
 
@@ -238,7 +238,7 @@ class _World:
         for event, ids in enumerate(expected):
             start, stop = hits.offsets[event], hits.offsets[event + 1]
             own = hits.ids[start:stop].tolist()
-            _require(len(set(own)) == len(own), f"{when}: an id comes twice for event {event}")
+            _require(len(set(own)) == len(own), f"{when}: an id occurs twice for event {event}")
             values = table.row(int(event if rows is None else rows[event]))
             kept = {
                 id
@@ -269,7 +269,7 @@ class _World:
     def check_content(self) -> None:
         """Check that another matcher, built from the content of this one, finds the same matches."""
         held = [id for id in self.predicates if id in self.made]
-        _require(self.made.ids().tolist() == sorted(held), "ids() are not the ids it knows, ascending")
+        _require(self.made.ids().tolist() == sorted(held), "ids() does not return the known ids, ascending")
         _require(len(self.made) == len(held), "len() is not the number of ids")
         json.dumps([self.made.stats(), dict(self.made.options)])
         _require({"bytes", "unit"} <= self.made.stats().keys(), "stats() has no bytes or no unit")
@@ -278,7 +278,7 @@ class _World:
         self.compare("built from content()", other)
         some = self.factory(self.schema, **self.made.options)
         some.add(self.made.content(held[:5]))
-        _require(some.ids().tolist() == sorted(held[:5]), "content(ids) is not that of these ids")
+        _require(some.ids().tolist() == sorted(held[:5]), "content(ids) is not the content of these ids")
 
     def check_arrays(self) -> None:
         """Check that the arrays of the matcher make an equal matcher."""
@@ -294,7 +294,7 @@ class _World:
         for batch, hits in zip(batches, answers, strict=True):
             alone = self.made.match(batch)
             same = (np.diff(alone.offsets) == np.diff(hits.offsets)).all()
-            _require(bool(same), "threads that match at once disturb each other")
+            _require(bool(same), "threads that match at the same time get other answers than one")
 
 
 def _constant(operator: str, values: list[Any]) -> Any:

@@ -292,7 +292,7 @@ class Filters:
         assert self._boxes is not None
         low, high, exact = self._boxes
         if self._rows is not None or not (exact | np.isin(np.arange(len(exact)), self._ends.owners)).all():
-            raise ValueError("these boxes do not tell the predicates they were compiled from")
+            raise ValueError("these boxes do not determine the predicates they were compiled from")
         sides = enumerate(zip(low, high, strict=True))
         return [bounds_predicate(*pair, self.schema, self._ends.of_row(row)) for row, pair in sides]
 
@@ -308,7 +308,7 @@ class Filters:
             for conjunction in predicate.filters:
                 for constraint in conjunction.constraints:
                     if not isinstance(constraint, Constraint):
-                        raise ValueError(f"{constraint} is no constraint; read it in predicates()")
+                        raise ValueError(f"{constraint} is not of one attribute; read it in predicates()")
                     filters.append(len(owners))
                     for column, cell in zip(columns, constraint, strict=True):
                         column.append(cell)

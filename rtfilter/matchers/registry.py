@@ -60,7 +60,7 @@ def factory_of(matcher: Factory) -> Callable[..., Matcher]:
     if isinstance(matcher, str):
         if matcher not in MATCHERS:
             known = ", ".join(MATCHERS)
-            raise ValueError(f"unknown matcher {matcher!r}; choose one of {known}, or in a filter auto")
+            raise ValueError(f"unknown matcher {matcher!r}; choose one of {known}, or auto for a filter")
         module, _, name = MATCHERS[matcher].partition(":")
         made: Callable[..., Matcher] = getattr(import_module(module), name)
         return made

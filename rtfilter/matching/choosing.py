@@ -72,8 +72,8 @@ def resolved(matcher: Factory | MatcherChooser) -> tuple[Factory, MatcherChooser
         takes = make_matcher(name, _ANY).takes
         if not (takes.boxes and takes.everything and takes.missing and takes.threads):
             raise ValueError(
-                f"the matcher {name!r} cannot be a candidate: those take all subscriptions, as boxes, and "
-                "may be used by several threads; such are rtree, split, hem, masks and counting"
+                f"the matcher {name!r} cannot be a candidate: a candidate takes all subscriptions, works on "
+                "boxes and allows several threads; choose from rtree, split, hem, masks and counting"
             )
     return matcher.matcher, matcher
 
@@ -213,7 +213,7 @@ class Choosing:
         """Match the kept batches with both matchers, and report the costs to the chooser."""
         taken = int(other.stats()["bytes"])
         if wanted.most_bytes is not None and taken > wanted.most_bytes:
-            raise MemoryError(f"it takes {taken:,} bytes, of {wanted.most_bytes:,} that it may take")
+            raise MemoryError(f"it takes {taken:,} bytes, and at most {wanted.most_bytes:,} are allowed")
         costs = self._costs(other)
         found = [pair for label, some in self._batches().items() for pair in pairs(*label, some, own, costs)]
         gradual = other.takes.gradual

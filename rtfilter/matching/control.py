@@ -103,6 +103,6 @@ def _require(controller: Controller) -> None:
     for method in METHODS:
         if not callable(getattr(controller, method, None)):
             raise TypeError(
-                "a controller is a name, or has the methods of those in `rtfilter.adaptive`; "
+                "a controller is a name, or an object with the methods of those in `rtfilter.adaptive`; "
                 f"{controller!r} has no {method}"
             )

@@ -232,7 +232,7 @@ class Tracker:
         if self._codes is None and not self._lists:
             self._codes = Codes()
         if found.ids.dtype != object or self._codes is None:
-            raise TypeError("what the tracker keeps is of a filter whose ids are of another type")
+            raise TypeError("the tracker has matches with ids of another type; make a new tracker")
         return Matches(found.offsets, self._codes.of(found.ids))
 
     def _forget_names(self, codes: Codes) -> None:

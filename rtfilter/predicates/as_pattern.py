@@ -63,7 +63,7 @@ def _entry(test: Test) -> tuple[str, Any]:
         return test.attribute, _quantified(test)
     left, operator, right, _ = test
     if operator == "<>" and isinstance(left, str) and isinstance(right, Now):
-        raise _without_form(test, "patterns exclude constants alone")
+        raise _without_form(test, "patterns can only exclude constants")
     if isinstance(left, str) and isinstance(right, Now):
         return left, [{"numeric": [operator, {"now": right.duration()}]}]
     if operator != "<>" and isinstance(left, Distance) and isinstance(right, int | float):
@@ -85,7 +85,7 @@ def _quantified(test: Quantified) -> list[Any]:
         word, tests = "none", (Constraint(name, NEGATED[operator], value),)
     if word == "any" and len(tests) > 1:
         if not all(map(_is_numeric, tests)):
-            raise _without_form(test, "in patterns an element is held against one matcher")
+            raise _without_form(test, "in patterns an element has one matcher")
         return [{word: [{"numeric": [part for one in tests for part in (one.operator, _plain(one.value))]}]}]
     found: list[Any] = []
     for one in tests:
@@ -137,7 +137,7 @@ def _matcher(test: Constraint, operator: str) -> dict[str, Any]:
             return {"suffix": {_CASELESS: text}}
         raise _without_form(test, "in patterns only a beginning or an end is compared without case")
     reason = "in patterns this operator has no complement"
-    raise _without_form(test, reason if test.operator.startswith("not ") else "patterns order no text")
+    raise _without_form(test, reason if test.operator.startswith("not ") else "patterns do not order text")
 
 
 def _plain(value: Constant) -> Any:

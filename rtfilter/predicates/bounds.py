@@ -126,7 +126,7 @@ def _check(lows: Side, highs: Side, schema: Schema) -> None:
         low_rests, high_rests = (0 if side.rests is None else side.rests for side in (lows, highs))
         above = above | ((a == b) & (np.asarray(low_rests) > high_rests))
     _refuse(above, "low above high", lows, highs, schema)
-    _refuse((a == inf) | (b == -inf), "an end at the wrong infinity", lows, highs, schema)
+    _refuse((a == inf) | (b == -inf), "low is inf or high is -inf", lows, highs, schema)
 
 
 def _check_booleans(lows: Side, highs: Side, schema: Schema) -> None:
@@ -138,7 +138,7 @@ def _check_booleans(lows: Side, highs: Side, schema: Schema) -> None:
     for side in (lows, highs):
         ends = side.values[:, flags]
         wrong[:, flags] |= ~(np.isinf(ends) | (ends == 0) | (ends == 1))
-    _refuse(wrong, "a boolean's end is 0 or 1 (infinite: no bound); not so", lows, highs, schema)
+    _refuse(wrong, "a boolean's bound is 0, 1 or infinite (no bound); not so", lows, highs, schema)
 
 
 def _ends(lows: Side, highs: Side, large: BoolArray, schema: Schema) -> Ends:

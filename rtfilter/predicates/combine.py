@@ -183,8 +183,8 @@ def _require_one(condition: Filters) -> None:
         return
     found = f"; this is about {' and '.join(map(repr, names))}" if len(names) > 1 else ""
     raise PredicateError(
-        f"any, all and none are followed by a test of one attribute with constants{found}; "
-        "arithmetic, NOW(), IS NULL and IS NOT NULL stand alone"
+        f"any, all and none need a constraint of one attribute with constants{found}; "
+        "arithmetic, NOW(), IS NULL and IS NOT NULL cannot follow them"
     )
 
 

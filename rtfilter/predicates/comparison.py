@@ -91,9 +91,9 @@ class Comparison(_Comparison):
             raise PredicateError("a comparison of constants is TRUE or FALSE; write that")
         if isinstance(right, Now):
             if family != "timestamp" or not isinstance(left, str):
-                raise PredicateError("NOW() is compared with an attribute of timestamps")
+                raise PredicateError("NOW() can only be compared with an attribute of timestamps")
         elif family != "number" and not (isinstance(left, str) and isinstance(right, str)):
-            raise PredicateError(f"arithmetic and constants are of numbers; these attributes are a {family}")
+            raise PredicateError(f"arithmetic and constants need numbers; these attributes are a {family}")
         if family == "bool" and operator not in ("=", "<>"):
             raise PredicateError(f"booleans have no order; use = or <>, not {operator}")
         return tuple.__new__(cls, (left, operator, right, family))

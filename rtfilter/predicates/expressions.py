@@ -76,8 +76,8 @@ class Operation(_Operation):
             raise PredicateError("arithmetic on constants alone is a constant; write its result")
         if operations(made) > MAX_OPERATIONS:
             raise PredicateError(
-                f"an expression of more than {MAX_OPERATIONS} operations; compute some of it before, and "
-                "give it to the events as an attribute"
+                f"an expression of more than {MAX_OPERATIONS} operations; compute a part in advance, and "
+                "add it to the events as an attribute"
             )
         return made
 

@@ -110,7 +110,7 @@ def _columns(given: Any, name: Name) -> dict[str, Any] | None:
     for column in names:
         if not isinstance(column, str):
             raise PredicateError(
-                f"the columns of {name} must be called as the attributes are, not {shown(column)}; "
+                f"the columns of {name} must have the names of attributes, not {shown(column)}; "
                 "for columns in the order of the schema pass an array: to_numpy()"
             )
         if names.count(column) > 1:

@@ -327,7 +327,7 @@ class _SqlReader:
             if right.is_constant:
                 for side in (left, right):
                     if isinstance(side.value, Now):
-                        self._fail("NOW() is compared with an attribute", side.place)
+                        self._fail("NOW() can only be compared with an attribute", side.place)
                 return self._decided(left, operator, right, negated)
             left, right, operator = right, left, EXCHANGED[operator]
         if not right.is_constant:
@@ -492,7 +492,7 @@ class _SqlReader:
         """Return an operand of arithmetic. Errors show the place."""
         if found.is_constant:
             if isinstance(found.value, Now):
-                self._fail("NOW() takes intervals alone: NOW() - INTERVAL '1 hour'", found.place)
+                self._fail("only an interval can be added to NOW(): NOW() - INTERVAL '1 hour'", found.place)
             if type(found.value) not in (int, float):
                 self._fail(f"{what} needs numbers, not {shown(found.value)}", found.place)
             if not is_finite(found.value):

@@ -43,8 +43,8 @@ def tell_impossible(draft: Draft) -> bool:
     import logging  # slow to import
 
     logging.getLogger("rtfilter").warning(
-        "%s of %s can match no event, as no value fits all of its conditions: %s%s; Predicate.cost tells, "
-        "and the log does not tell of later ones in this filter",
+        "%s of %s can match no event, because no value satisfies all constraints: %s%s; see Predicate.cost; "
+        "the log does not report later ones in this filter",
         f"{len(rows):,}",
         numbered(len(draft.filters), "subscription"),
         "" if len(draft.filters) == 1 else f"row {rows[0]}, ",

@@ -37,7 +37,7 @@ def labels_of(
         return Beside(None, None, texts)
     now = clock()
     if not isfinite(now):
-        raise ValueError(f"no time to live can be counted from what the clock tells: {shown(now)}")
+        raise ValueError(f"the clock returned {shown(now)}, but a time to live needs finite seconds")
     if isinstance(ttl, Real | timedelta | np.timedelta64 | str):
         return Beside(None, np.full(count, now + seconds(ttl)), texts)
     lives = [_of_row(*each, seconds) for each in _rows("ttl", ttl, count)]
@@ -63,14 +63,17 @@ def seconds(ttl: object) -> float:
     else:
         raise TypeError(f"a time to live is a number of seconds or a timedelta, not {shown(ttl)}")
     if not (value > 0 and isfinite(value)):
-        raise ValueError(f"a time to live is finite and above 0, not {shown(ttl)}; leave it out for none")
+        raise ValueError(
+            f"a time to live is finite and above 0, not {shown(ttl)}; "
+            "leave it out if the subscription never expires"
+        )
     return value
 
 
 def _rows(name: str, column: Any, count: int) -> list[tuple[int | None, Any]]:
     """Return the cells of a column with their rows, None as the row if there is only one."""
     if isinstance(column, str | Mapping | Set) or not hasattr(column, "__len__"):
-        raise TypeError(f"{name} has a row for each subscription, so it is a list, not {shown(column)}")
+        raise TypeError(f"{name} must be a list with a value for each subscription, not {shown(column)}")
     if len(column) != count:
         raise ValueError(f"{name} has {len(column)} rows for {count} subscriptions")
     return [(row if count > 1 else None, cell) for row, cell in enumerate(column)]

@@ -45,14 +45,14 @@ def refuse_kind(kind: type, id: object) -> TypeError:
 def refuse_kinds(kind: type, other: type) -> TypeError:
     """Return the error for new ids of another type than the filter's."""
     return TypeError(
-        f"the ids of this filter are {_WORDS[kind]}, those given are {_WORDS[other]}: "
+        f"the ids of this filter are {_WORDS[kind]}, the given ids are {_WORDS[other]}: "
         "use one type, or another filter"
     )
 
 
 def missing_ids(kind: type) -> ValueError:
     """Return the error for subscriptions without ids in a filter that assigns no ids."""
-    return ValueError(f"the ids of this filter are {_WORDS[kind]}: give each subscription one")
+    return ValueError(f"the ids of this filter are {_WORDS[kind]}: give each subscription an id")
 
 
 def new_ids(ids: ArrayLike | Sequence[Name], count: int) -> IntArray | list[Name]:
@@ -97,8 +97,7 @@ def _names(values: list[Any]) -> list[Name]:
         if type(value) is not kind:
             if not isinstance(value, kind):
                 raise TypeError(
-                    f"ids must be of one type: that of row 0 is {shown(values[0])}, "
-                    f"that of row {row} is {shown(value)}"
+                    f"ids must be of one type: row 0 has {shown(values[0])}, row {row} has {shown(value)}"
                 )
             other: Any = value
             values[row] = str.__str__(other) if kind is str else UUID(int=other.int)
@@ -107,7 +106,7 @@ def _names(values: list[Any]) -> list[Name]:
             "".join(values).encode()
         except UnicodeEncodeError as error:
             alone = shown(error.object[error.start])
-            raise ValueError(f"an id has the character {alone}, which UTF-8 cannot hold") from None
+            raise ValueError(f"an id has the character {alone}, which UTF-8 cannot hold; remove it") from None
     return values
 
 

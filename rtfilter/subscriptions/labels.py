@@ -159,13 +159,13 @@ class Labels:
         if made.names is not None:
             made.names = Names.from_arrays(made.names.kind, arrays)
             if not np.array_equal(made.names.used(), known):
-                raise ValueError("there are not as many ids as subscriptions")
+                raise ValueError("the number of ids differs from that of the subscriptions")
         if "deadlines" in arrays:
             handles, deadlines = arrays["deadline_handles"], arrays["deadlines"]
             if handles.dtype != np.int64 or deadlines.dtype != np.float64 or handles.shape != deadlines.shape:
-                raise ValueError("the arrays of deadlines do not fit together")
+                raise ValueError("the arrays of expiry times do not fit together")
             if handles.ndim != 1 or np.isnan(deadlines).any() or not _subset(handles, known):
-                raise ValueError("there are deadlines of what is no subscription")
+                raise ValueError("an expiry time is NaN, or of an unknown subscription")
             made.deadlines = Deadlines(handles, deadlines)
         metadata = MetadataStore.from_arrays(arrays)
         if metadata:

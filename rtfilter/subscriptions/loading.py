@@ -64,7 +64,7 @@ def require_on_error(given: object) -> None:
     """Raise `ValueError` unless a value is valid for `on_error`."""
     if not (callable(given) or given in ("raise", "skip")):
         raise ValueError(
-            f'on_error is "raise", "skip" or a function of a BadSubscription; got {shown(given)}'
+            f'on_error is "raise", "skip" or a function that takes a BadSubscription; got {shown(given)}'
         )
 
 
@@ -164,7 +164,7 @@ class Load:
             if not twice:
                 break
             for row, first in twice.items():
-                self._note(row, ValueError(f"ids must be distinct: row {first} has this one, too"))
+                self._note(row, ValueError(f"ids must be distinct: row {first} has the same id"))
         self._tell()
         return draft._replace(labels=self._labels(left)), self._new_ids(left)
 
@@ -228,7 +228,7 @@ class Load:
             error = first.error
             if len(new) > 1:
                 many = numbered(len(new), "row")
-                error.add_note(f'{many} cannot be used; on_error="skip" takes the others')
+                error.add_note(f'{many} cannot be used; on_error="skip" adds the others')
             if not isinstance(error, PredicateError):
                 raise type(error)(str(first)) from None
             raise error
@@ -236,7 +236,7 @@ class Load:
             import logging  # slow to import
 
             logging.getLogger("rtfilter").warning(
-                "%s of %s left out; on_error=list.append tells all. The first: %s",
+                "%s of %s left out; on_error=errors.append collects all errors. The first: %s",
                 f"{len(new):,}",
                 numbered(len(self._rules), "subscription"),
                 first,
@@ -249,7 +249,7 @@ class Load:
 def _column(name: str, given: Any, count: int) -> list[Any]:
     """Return a column as a list with a cell for each subscription."""
     if isinstance(given, str | bytes) or not hasattr(given, "__len__"):
-        raise TypeError(f"{name} has a row for each subscription, so it is a list, not {shown(given)}")
+        raise TypeError(f"{name} must be a list with a value for each subscription, not {shown(given)}")
     cells = given if isinstance(given, list) else given.tolist() if hasattr(given, "tolist") else list(given)
     if len(cells) != count:
         raise ValueError(f"{name} has {len(cells)} rows for {count} subscriptions")
@@ -263,7 +263,7 @@ def _noted(metadata: object) -> bytes | None:
             metadata = json.loads(metadata)
         except (ValueError, RecursionError) as error:
             raise ValueError(
-                f"metadata as text must be JSON, and {shown(metadata)} is none: {error}"
+                f"metadata as text must be JSON, but {shown(metadata)} is not: {error}"
             ) from None
     return encoded(metadata)
 
@@ -278,5 +278,5 @@ def _moment(expires: object) -> float:
             return value
     found = microseconds(expires)
     if found is None:
-        raise ValueError(f"a subscription expires at a moment or at seconds since 1970, not {shown(expires)}")
+        raise ValueError(f"expires must be a time or seconds since 1970, not {shown(expires)}")
     return found / 1e6

@@ -38,8 +38,8 @@ def encoded(metadata: object) -> bytes | None:
         )
     if len(data) > LIMIT:
         raise ValueError(
-            f"metadata takes {len(data):,} bytes as JSON, at most {LIMIT:,} are kept: "
-            "keep the rest elsewhere, by id"
+            f"metadata takes {len(data):,} bytes as JSON, and at most {LIMIT:,} are allowed: "
+            "store the rest elsewhere, by id"
         )
     return data if plain else None
 

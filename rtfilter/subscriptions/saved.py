@@ -87,18 +87,18 @@ def from_arrays(
     content = meta.get("content", "arrays")
     next_id = meta["next_handle"] if "next_handle" in meta else meta["next_id"]
     if content not in ("arrays", "boxes", "predicates") or not 0 <= next_id < 2**63:
-        raise ValueError(f"content {shown(content)} or next id {shown(next_id)} cannot be")
+        raise ValueError(f"content {shown(content)} or next id {shown(next_id)} is not valid")
     lacks = _lacking_endings(known) if meta.get("text_coordinates") is None else []
     if lacks and content == "boxes":
         arrays = {**arrays, **{side: _with_endings(arrays[side], lacks, end) for side, end in _OPEN}}
     if content == "arrays":
         if not isinstance(made, Savable):
-            raise SnapshotError(f"{saved!r} saved arrays of its own; open it with that matcher")
+            raise SnapshotError(f"the matcher {saved!r} saved arrays of its own; open the snapshot with it")
         made = _rebuilt(made, known, arrays, lacks) if lacks else type(made).from_arrays(known, arrays)
     # Snapshots of former versions do not name the type: all their ids were integers.
     saved_kind = meta.get("ids", "int" if next_id else None)
     if saved_kind is not None and saved_kind not in list(KINDS):
-        raise ValueError(f"ids of type {shown(saved_kind)} cannot be")
+        raise ValueError(f"{shown(saved_kind)} is no type of ids")
     kind = None if saved_kind is None else KINDS[saved_kind]
     held = Subscriptions(known, own, made, predicates, unmatchable, next_id, kind, clock)
     held.asked.ask(meta.get("asked", known.names))  # former versions do not save it
@@ -106,7 +106,7 @@ def from_arrays(
     held.unbounded.most = most = meta.get("max_unbounded", MAX_UNBOUNDED)
     unbounded = arrays.get("unbounded_ids", np.empty(0, np.int64))
     if unbounded.dtype.kind not in "iu" or not (most is None or (type(most) is int and most >= 0)):
-        raise ValueError("the ids that nothing bounds, or their limit, are no integers")
+        raise ValueError("the ids of unbounded subscriptions, or their limit, are no integers")
     held.unbounded.handles.update(unbounded.tolist())
     if content == "arrays" and "max_unbounded" not in meta:  # former versions did not count unbounded ones
         held.unbounded.note(made.content())

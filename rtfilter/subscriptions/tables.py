@@ -129,7 +129,7 @@ def no_list(given: object) -> TypeError:
         )
     return TypeError(
         f"subscribe_many takes a list of predicates, a table or a cursor, not {shown(given)}; "
-        "list(...) makes a list of what gives one predicate after the other"
+        "list(...) makes a list of an iterator"
     )
 
 
@@ -178,4 +178,4 @@ def refuse_twice(table: Rules, **given: object) -> None:
     told = {"ids": table.ids, "ttl": table.ttl or table.expires, "metadata": table.metadata}
     for name, argument in given.items():
         if argument is not None and told[name] is not None:
-            raise TypeError(f"the table has a column for it, so leave out {name}={shown(argument)}")
+            raise TypeError(f"the table has this column, so leave out the argument {name}={shown(argument)}")

@@ -25,7 +25,7 @@ class ReplicatedMatcher:
 
     def __init__(self, schema: Schema, *, of: Factory = "shared-counting", copies: int = 2) -> None:
         if copies < 1:
-            raise ValueError(f"there is at least 1 copy, not {copies}")
+            raise ValueError(f"copies must be at least 1, not {copies}")
         self._copies = [make_matcher(of, schema) for _ in range(copies)]
         self._locks = [threading.Lock() for _ in self._copies]
         self._turn = count()

@@ -81,7 +81,7 @@ class SgimMatcher(EventwiseMatcher):
     def __init__(self, schema: Schema, *, attributes: int = 2) -> None:
         super().__init__(schema)
         if attributes < 1:
-            raise ValueError(f"groups are made by at least 1 attribute; got {attributes}")
+            raise ValueError(f"attributes must be at least 1; got {attributes}")
         self.options = {"attributes": attributes}
         self._ordinal = [name for name, one in schema.attributes.items() if one.family != "str"]
         self._most = attributes
