@@ -600,7 +600,7 @@ def test_times_to_live_and_metadata_are_in_the_index(files, capsys, form):
         ({"ttl": True}, "a time to live is a number of seconds"),
         ({"metadata": [1]}, "metadata is a dict"),
         ({"metadata": "a"}, '"metadata" must be an object'),
-        ({"metadata": {"a": "x" * 5000}}, "at most 4,096 are kept"),
+        ({"metadata": {"a": "x" * 5000}}, "at most 4,096 are allowed"),
         ({"note": 1}, 'and optionally "id", "ttl" and "metadata"'),
     ],
 )

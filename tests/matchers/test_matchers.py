@@ -131,9 +131,9 @@ class Wrong(MasksMatcher):
         ("loses a hit", "by brute force"),
         ("vouches for supersets", "by brute force"),
         ("estimates nothing", "workload 0 has matches"),
-        ("knows all", "tells wrongly which ids were known"),
+        ("knows all", "does not return which ids were known"),
         ("forgets", "built from content|after removals"),  # which make a matcher of layers anew of it
-        ("descends", "ids\\(\\) are not"),
+        ("descends", "ids\\(\\) does not return the known ids"),
     ],
 )
 def test_a_broken_promise_is_noticed(broken, message):

@@ -358,7 +358,7 @@ def test_who_would_take_too_much_memory_is_never_kept(monkeypatch):
     state = filter.stats()["matcher"]
     assert state["name"] == "counting"
     assert state["trials"] == 0
-    assert "bytes, of" in state["candidates"]["rtree"]["why"]
+    assert "bytes, and at most" in state["candidates"]["rtree"]["why"]
 
 
 def test_trials_take_samples_where_rows_are_free():

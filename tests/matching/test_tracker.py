@@ -287,7 +287,7 @@ def test_ids_of_another_type_are_refused(tmp_path):
         tracker.match({"vehicle": "a", "x": 1})
         tracker.save(tmp_path / "state")
         again = Tracker.load(tmp_path / "state", other)
-        with pytest.raises(TypeError, match="of a filter whose ids are of another type"):
+        with pytest.raises(TypeError, match="matches with ids of another type"):
             again.match({"vehicle": "a", "x": 1})
 
 

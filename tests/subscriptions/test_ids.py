@@ -166,7 +166,7 @@ def test_an_id_of_another_type_is_refused(kind, count):
 @pytest.mark.parametrize("ids", [["a", 1], [1, "a"], ["a", None], ["a", UUID(int=1)], [UUID(int=1), "a"]])
 def test_ids_of_several_types_are_refused(ids):
     filter = EventFilter(SCHEMA)
-    with pytest.raises(TypeError, match=r"ids must be of one type: that of row 0 is .*, that of row "):
+    with pytest.raises(TypeError, match=r"ids must be of one type: row 0 has .*, row "):
         filter.subscribe_many(["x > 1"] * 2, ids=ids)
     assert filter.subscribe("x > 1") == 0  # nothing is settled
 
