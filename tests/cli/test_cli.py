@@ -540,7 +540,7 @@ def test_missing_files(files, capsys, missing):
         ("e.jsonl", b'{"x.live": true, "x": {"live": true}}', "e.jsonl:1: attribute 'x.live' occurs twice"),
         ("e.csv", b"price\n1\nnan\n", "e.csv:3: attribute 'price' is NaN"),
         ("e.csv", b'symbol,price\n"a\nb",1\nc,nan\n', "e.csv:4: attribute 'price' is NaN"),
-        ("e.csv", b"symbol,price\na,1\nb\n", "e.csv:3: 1 cells in a table of 2 columns"),
+        ("e.csv", b"symbol,price\na,1\nb\n", "e.csv:3: 1 cells, but 2 columns; correct the row"),
         ("e.csv", b'symbol,price\na,1\n"b,2\n', "e.csv:3: not CSV: "),
         ("e.csv", b"price,price\n1,2\n", "e.csv:1: two columns are called 'price'"),
         ("e.csv", b"symbol\na\n\xff\n", "e.csv:3: not UTF-8 text"),

@@ -539,6 +539,6 @@ def test_another_snapshot_is_refused(tmp_path):
     }.items():
         raw = np.frombuffer(wrong, np.uint8) if isinstance(wrong, bytes) else np.array(wrong, np.int64)
         arrays.write(tmp_path / "state", "rtfilter.tracker", found.meta, {**found.arrays, name: raw})
-        with pytest.raises(SnapshotError, match="holds something else than is saved"):
+        with pytest.raises(SnapshotError, match="has content that `save` does not write"):
             Tracker.load(tmp_path / "state", filter)
     assert os.listdir(tmp_path / "state")

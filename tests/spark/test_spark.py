@@ -453,7 +453,7 @@ def test_an_index_that_is_gone_or_another_is_named(alerts, tmp_path, monkeypatch
     monkeypatch.setattr("pyspark.SparkFiles.get", lambda name: str(tmp_path / "sent" / name))
     alerts.save(tmp_path / "index")  # the same content, but the files that the lease names are gone
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(SnapshotError, match="is not what it was when match_frame was called"):
+    with pytest.raises(SnapshotError, match="has changed since match_frame was called"):
         lease.open()
     assert homes(tmp_path) == []
 

@@ -381,5 +381,5 @@ def test_ids_that_cannot_have_been_saved_are_noticed(name, change, tmp_path):
     snapshot.write(
         tmp_path / "other", "rtfilter.filter", found.meta, {**found.arrays, name: change(found.arrays[name])}
     )
-    with pytest.raises(SnapshotError, match="something else than is saved"):
+    with pytest.raises(SnapshotError, match="has content that `save` does not write"):
         EventFilter.load(tmp_path / "other")

@@ -39,13 +39,13 @@ TEXTS: Final = {
 
 
 class Counts(Collector):
-    """The counts and measures of a pipeline, as they are when they are asked for."""
+    """The counts and measures of a pipeline, at the time of each scrape."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
 
     def describe(self) -> Iterable[Metric]:
-        """None ahead of time: which there are may change."""
+        """Return no metrics: their names are known at a scrape only."""
         return []
 
     def collect(self) -> Iterable[Metric]:
@@ -110,7 +110,7 @@ def _histograms(name: str, text: str, label: str, of: Mapping[str, Histogram]) -
 
 
 class FilterMetrics:
-    """Of all filters of a server, in one registry with those of the process.
+    """The metrics of all filters of a server, in one registry with those of the process.
 
     Attributes
     ----------
@@ -122,5 +122,5 @@ class FilterMetrics:
         ProcessCollector(registry=self.registry)
 
     def of(self, info: FilterInfo) -> Metrics:
-        """New metrics for a filter."""
+        """Return new metrics for a filter."""
         return Metrics(self.registry, info.name)
