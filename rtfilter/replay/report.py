@@ -97,7 +97,7 @@ class Report:
             bursts = f"interrupted after {self.bursts:,} of {self.settings.bursts:,} bursts"
         heading = (
             f"{self.workload}: {numbered(index['subscriptions'], 'subscription')}, "
-            f"{numbered(index['dimensions'], 'dimension')}, "
+            f"matcher {index['matcher']['name']}, {numbered(index['dimensions'], 'dimension')}, "
             f"height {index['height']}; {bursts}, {numbered(self.matches, 'match')}, "
             f"{numbered(self.updates, 'update')}; "
             f"{numbered(self.checked, 'event')} checked against brute force"
