@@ -53,6 +53,12 @@ class EqualSides:
     def __len__(self) -> int:
         return int(self._state[NODES])
 
+    def widen(self, dimensions: int) -> None:
+        """Let boxes have more sides; the new ones of those that there are stay open."""
+        self._waiting = np.concatenate([self._waiting, np.zeros(dimensions - len(self._waiting), np.int64)])
+        self._dimensions = dimensions
+
+    @unwrapped
     def crowded(self, low: FloatArray, high: FloatArray) -> BoolArray:
         """Return which boxes, float64 (n, D), have no equality, or equalities with crowded buckets only."""
         return _crowded(self._state, self._heads, low + 0.0, high)
@@ -123,6 +129,7 @@ class EqualSides:
         """Return offsets and rows of the boxes that contain each point, and how many boxes were tried."""
         return _search(self._state, self._heads, self._pool, np.flatnonzero(self._waiting), points + 0.0)
 
+    @unwrapped
     def estimate(self, points: FloatArray) -> IntArray:
         """Return how many boxes a search will try for each point, int64 (n,)."""
         return _estimate(self._state, self._heads, np.flatnonzero(self._waiting), points + 0.0)

@@ -186,8 +186,8 @@ class Adopting(Matcher, Protocol):
 class Single(Protocol):
     """A matcher that finds the matches of one event at less cost than those of a batch of one."""
 
-    def match_one(self, point: FloatArray) -> tuple[IntArray, Flags | None]:
-        """Return ids, int64 (k,), and `Hits.exact` for one point, float64 (1, D), C-contiguous."""
+    def match_one(self, event: EventTable) -> tuple[IntArray, Flags | None]:
+        """Return ids, int64 (k,), and `Hits.exact` for a table of one event with C-contiguous points."""
 
 
 @runtime_checkable

@@ -1,9 +1,14 @@
-"""The R*-tree as a matcher: boxes, levels to stop at, arrays that are saved as they are."""
+"""The R*-tree as a matcher: boxes, levels to stop at, arrays that are saved as they are.
+
+A box knows six bytes of a text, and many paths and hosts share these. So boxes of patterns with a longer
+beginning or end are found by a hash table (`rtfilter.matchers.lookup`). The tree has them too, for all but
+matching: there they are hidden, with an `identity` below that of any text.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
@@ -12,14 +17,50 @@ from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.selection import How, QueryBoxes
 from rtfilter.index.tree import DEFAULT_CAPACITY, Frontier, Parts, RStarTree
+from rtfilter.matchers.affix_columns import identities_of
 from rtfilter.matchers.filters import BoxColumns, Filters
+from rtfilter.matchers.lookup import Found, Lookup
 from rtfilter.matchers.port import Matcher, Takes
+from rtfilter.matchers.rows import distinct, grouped
 from rtfilter.results import Hits
 
 #: Rows in use, and how many times the subscriptions, above which memory is released.
 LEAST_ROWS, WASTED = 1 << 16, 8
 #: Ids from which a pass over all boxes may be faster than a look-up of each.
 SCANNED = 64
+_HIDDEN: Final = -1.0
+"""The high end of `identity` of a hidden box. The low end too, if the table alone tells its beginning or end:
+then boxes of many subscriptions are equal, and the tree has them once."""
+
+
+class _Stopped(NamedTuple):
+    """The places where the paths of a batch stopped in the tree, and what the table has found."""
+
+    frontier: Frontier
+    found: Found
+
+    @property
+    def workload(self) -> IntArray:
+        """See `Stopped`: leaves, and boxes that were compared."""
+        return self.frontier.workload + self.found.tried
+
+    @property
+    def visits(self) -> int:
+        """See `Stopped`."""
+        return self.frontier.visits + int(self.found.tried.sum())
+
+    def split(self, order: IntArray, cuts: IntArray) -> _Parts:
+        """See `Stopped`."""
+        return _Parts(self.frontier.split(order, cuts), self.found, order, cuts)
+
+
+class _Parts(NamedTuple):
+    """The groups of a batch, ``order[cuts[g]:cuts[g + 1]]``: the rest of the search, and what is found."""
+
+    tree: Parts
+    found: Found
+    order: IntArray
+    cuts: IntArray
 
 
 class RTreeMatcher:
@@ -35,6 +76,8 @@ class RTreeMatcher:
     def __init__(self, schema: Schema, capacity: tuple[int, int] = DEFAULT_CAPACITY) -> None:
         self._schema = schema
         self.tree = RStarTree(schema.dimensions, capacity)
+        self._lookup = Lookup(schema)
+        self._mixed = False  # True while an id may have boxes in the table and others that are not hidden
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -43,7 +86,7 @@ class RTreeMatcher:
 
     def add(self, filters: Filters) -> None:
         """Insert the boxes, or pack the tree again if there are many."""
-        ids, low, high, exact = filters.boxes()
+        ids, low, high, exact = self._hide(filters.boxes(), new=True)
         if len(ids) == 1:
             self.tree.insert(int(ids[0]), low[0], high[0], exact=bool(exact[0]))
         elif len(ids):
@@ -51,8 +94,46 @@ class RTreeMatcher:
 
     def replace(self, filters: Filters) -> None:
         """See `Replacing`."""
-        ids, low, high, exact = filters.boxes()
-        self.tree.replace(int(ids[0]), low, high, exact=exact)
+        boxes = filters.boxes()
+        id = int(boxes.ids[0])
+        before = self._lookup.count_of(id)
+        # Candidates of the table are verified, so old and new boxes may be there together.
+        self._mixed = True
+        _, low, high, exact = self._hide(boxes, new=False)
+        self.tree.replace(id, low, high, exact=exact)
+        if before:
+            self._lookup.drop(id, before)
+        self._mixed = False
+
+    def _hide(self, boxes: BoxColumns, new: bool) -> BoxColumns:
+        """Let the table take the boxes that tell a beginning or end, and return all for the tree.
+
+        Of `new` ids, the tree need not know what a single box tells.
+        """
+        telling = self._lookup.telling(boxes.low)
+        if telling is None:
+            return boxes
+        own = telling.any(axis=1)
+        own &= ~np.isin(boxes.ids, boxes.ids[~own])
+        rows = np.flatnonzero(own)
+        taken: Any = (column[rows] for column in boxes)
+        rows = rows[self._lookup.take(BoxColumns(*taken))]
+        low, high = boxes.low.copy(), boxes.high.copy()
+        coordinates = self._lookup.identities[telling[rows].argmax(axis=1)]  # one is enough
+        high[rows, coordinates] = _HIDDEN
+        ids, counts = np.unique(boxes.ids[rows], return_counts=True)
+        single = np.isin(boxes.ids[rows], ids[counts == 1]) & new
+        low[rows[single], coordinates[single]] = _HIDDEN
+        return boxes._replace(low=low, high=high)
+
+    def _shown(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: BoolArray) -> Filters:
+        """Return boxes of the tree as they were added."""
+        identities = self._lookup.identities
+        rows = np.flatnonzero((low[:, identities] == _HIDDEN).any(axis=1))
+        if len(rows):
+            low = low.copy()
+            low[np.ix_(rows, identities)] = self._lookup.ends_of(ids[rows])
+        return Filters.of_boxes(self._schema, BoxColumns(ids, low, shown(self._schema, high), exact))
 
     @property
     def wasteful(self) -> bool:
@@ -64,29 +145,60 @@ class RTreeMatcher:
         """See `Adopting`."""
         assert isinstance(other, RTreeMatcher)
         self.tree.adopt(other.tree)
+        self._lookup, self._mixed = other._lookup, other._mixed
 
     def remove(self, ids: IntArray) -> BoolArray:
         """See `Matcher`."""
-        if len(ids) == 1:
-            return np.array([self.tree.delete(int(ids[0]))])
-        return self.tree.delete_many(ids)
+        known = np.array([self.tree.delete(int(ids[0]))]) if len(ids) == 1 else self.tree.delete_many(ids)
+        if len(self._lookup):
+            self._lookup.remove(ids)
+        return known
 
     def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
-        """See `Matcher`; visits are nodes."""
-        return self.tree.hits(events.points, first_only=first_only)
+        """See `Matcher`; visits are nodes, and boxes that the table compares."""
+        hits = self.tree.hits(events.points, first_only=first_only)
+        return self._both(hits, self._lookup.search(events)) if len(self._lookup) else hits
 
-    def match_one(self, point: FloatArray) -> tuple[IntArray, Flags | None]:
+    def match_one(self, event: EventTable) -> tuple[IntArray, Flags | None]:
         """See `Single`."""
-        ids, exact, _ = self.tree.one(point)
+        if len(self._lookup):
+            hits = self.match(event)
+            return hits.ids, hits.exact
+        ids, exact, _ = self.tree.one(event.points)
         return ids, exact
+
+    def _both(self, hits: Hits, found: Found) -> Hits:
+        hits = found.added_to(hits)
+        if not self._mixed:
+            return hits
+        exact = np.ones(len(hits.ids), np.bool_) if hits.exact is None else hits.exact.astype(np.bool_)
+        offsets, ids, exact = distinct(hits.offsets, hits.ids, exact)
+        return Hits(offsets, ids, exact.astype(np.uint8), hits.visits)
 
     def search_boxes(self, low: FloatArray, high: FloatArray, how: How) -> Hits:
         """See `SearchingBoxes`; visits are nodes."""
-        return self.tree.hits(QueryBoxes(low, high, how))
+        if (
+            not len(self._lookup) or how == "within"
+        ):  # a box that has all identities within has the hidden ones
+            return self.tree.hits(QueryBoxes(low, high, how))
+        owners, lows, highs = [np.arange(len(low))], [low], [high]
+        for coordinate in self._lookup.identities.tolist():  # a hidden box has all texts there
+            owners.append(np.flatnonzero(high[:, coordinate] >= 0))
+            for ends, parts in ((low, lows), (high, highs)):
+                parts.append(ends[owners[-1]])
+                parts[-1][:, coordinate] = _HIDDEN
+        hits = self.tree.hits(QueryBoxes(np.concatenate(lows), np.concatenate(highs), how))
+        owner = np.concatenate(owners)
+        own, places = grouped(owner.repeat(np.diff(hits.offsets)), np.arange(len(hits.ids)), len(low))
+        flags = np.ones(len(hits.ids), np.bool_) if hits.exact is None else hits.exact.astype(np.bool_)
+        offsets, ids, exact = distinct(own, hits.ids[places], flags[places])
+        visits = np.bincount(owner, hits.visits, len(low)).astype(np.int64)
+        return Hits(offsets, ids, exact.astype(np.uint8), visits)
 
     def workload(self, events: EventTable) -> IntArray:
-        """Return how many leaves matching will visit for each event, int64 (n,)."""
-        return self.tree.frontier(events.points, self.tree.height - 1).workload
+        """Return for each event the leaves to visit and the boxes to compare, int64 (n,)."""
+        leaves = self.tree.frontier(events.points, self.tree.height - 1).workload
+        return leaves + self._lookup.estimate(events) if len(self._lookup) else leaves
 
     @property
     def height(self) -> int:
@@ -98,13 +210,17 @@ class RTreeMatcher:
         """Number of times that the tree was packed, or replaced by a copy."""
         return self.tree.packed
 
-    def frontier(self, events: EventTable, level: int) -> Frontier:
+    def frontier(self, events: EventTable, level: int) -> Frontier | _Stopped:
         """Return the places where the paths of the events stop at a level; see `RStarTree.frontier`."""
-        return self.tree.frontier(events.points, level)
+        frontier = self.tree.frontier(events.points, level)
+        return _Stopped(frontier, self._lookup.search(events)) if len(self._lookup) else frontier
 
-    def resume_part(self, parts: Parts, group: int) -> Hits:
+    def resume_part(self, parts: Parts | _Parts, group: int) -> Hits:
         """See `Resumable`."""
-        return self.tree.resume_part(parts, group)
+        if not isinstance(parts, _Parts):
+            return self.tree.resume_part(parts, group)
+        events = parts.order[parts.cuts[group] : parts.cuts[group + 1]]
+        return self._both(self.tree.resume_part(parts.tree, group), parts.found.take(events))
 
     def ids(self) -> IntArray:
         """See `Matcher`."""
@@ -119,18 +235,17 @@ class RTreeMatcher:
     def content(self, ids: Iterable[int] | None = None) -> Filters:
         """Return the boxes of some ids, or of all."""
         if ids is None:
-            return Filters.of_boxes(self._schema, BoxColumns(*self.tree.content()))
+            return self._shown(*self.tree.content())
         names = list(ids)
         if len(names) == 1:
             low, high, exact = self.tree.boxes_and_exactness_of(names[0])
             owner = np.full(len(low), names[0], np.int64)
-            return Filters.of_boxes(self._schema, BoxColumns(owner, low, high, exact))
+            return self._shown(owner, low, high, exact)
         if len(names) > SCANNED and 8 * len(names) > len(self):
             of_box, low, high, exact = self.tree.content()
             own = np.isin(of_box, np.array(names, np.int64))
-            return Filters.of_boxes(self._schema, BoxColumns(of_box[own], low[own], high[own], exact[own]))
-        found = self.tree.content_of(np.array(names, np.int64))
-        return Filters.of_boxes(self._schema, BoxColumns(*found))
+            return self._shown(of_box[own], low[own], high[own], exact[own])
+        return self._shown(*self.tree.content_of(np.array(names, np.int64)))
 
     @property
     def rows(self) -> int:
@@ -139,7 +254,7 @@ class RTreeMatcher:
 
     def scan(self, rows: range) -> Filters:
         """See `Scannable`; the boxes of one subscription may lie apart."""
-        return Filters.of_boxes(self._schema, BoxColumns(*self.tree.content(rows)))
+        return self._shown(*self.tree.content(rows))
 
     @property
     def places(self) -> object:
@@ -153,11 +268,18 @@ class RTreeMatcher:
 
     def stats(self) -> dict[str, Any]:
         """Return the size, shape, fill and memory of the tree."""
-        return {**self.tree.stats(), "unit": "nodes"}
+        stats = {**self.tree.stats(), "unit": "nodes"}
+        if len(self._lookup):
+            stats.update(looked_up=self._lookup.count, bytes=stats["bytes"] + self._lookup.nbytes)
+        return stats
 
     def to_arrays(self) -> dict[str, AnyArray]:
-        """Return the arrays of the tree; see `RStarTree.to_arrays`."""
-        return {f"tree_{name}": array for name, array in self.tree.to_arrays().items()}
+        """Return the arrays of the tree, and what the table alone knows; see `RStarTree.to_arrays`."""
+        arrays = {f"tree_{name}": array for name, array in self.tree.to_arrays().items()}
+        if not len(self._lookup):
+            return arrays
+        ids = np.sort(self._lookup.ids())
+        return {**arrays, "affix_ids": ids, "affix_ends": self._lookup.ends_of(ids)}
 
     @classmethod
     def from_arrays(cls, schema: Schema, arrays: Mapping[str, AnyArray]) -> Self:
@@ -168,4 +290,22 @@ class RTreeMatcher:
         made.tree = RStarTree.from_arrays({name.removeprefix("tree_"): array for name, array in own.items()})
         if made.tree.dimensions != schema.dimensions:
             raise ValueError(f"the tree has {made.tree.dimensions} dimensions, not {schema.dimensions}")
+        made._lookup, made._mixed = Lookup(schema), False
+        if "affix_ids" in arrays:
+            ids, low, high, exact = made.tree.content_of(arrays["affix_ids"])
+            ends = arrays["affix_ends"][np.searchsorted(arrays["affix_ids"], ids)]
+            identities = identities_of(schema)
+            low[:, identities] = np.where(low[:, identities] == _HIDDEN, ends, low[:, identities])
+            made._lookup.take(BoxColumns(ids, low, shown(schema, high), exact), crowds=True)
         return made
+
+
+def shown(schema: Schema, high: FloatArray) -> FloatArray:
+    """Return high ends of boxes of the tree, float64 (m, D), as they are when none is hidden."""
+    identities = identities_of(schema)
+    hidden = high[:, identities] == _HIDDEN
+    if not hidden.any():
+        return high
+    high = high.copy()
+    high[:, identities] = np.where(hidden, np.inf, high[:, identities])
+    return high

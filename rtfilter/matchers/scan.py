@@ -131,7 +131,7 @@ class ScanMatcher:
         """See `Matcher`; visits are boxes: each is compared."""
         points, rows = events.points, self._rows
         if len(points) == 1:
-            return Hits.of_one(*self.match_one(points), self._used)
+            return Hits.of_one(*self.match_one(events), self._used)
         self._count(len(points))
         points = points.T
         if isinstance(rows, slice):
@@ -145,13 +145,13 @@ class ScanMatcher:
         ends = len(self._ends) if isinstance(self._rows, slice) else len(self._rows)
         self.work += points * self._used * ends + CALL
 
-    def match_one(self, point: FloatArray) -> tuple[IntArray, Flags | None]:
+    def match_one(self, event: EventTable) -> tuple[IntArray, Flags | None]:
         """See `Single`. Calls of NumPy take most of the time, so there are few."""
         self._count(1)
-        used, rows = self._used, self._rows
+        used, rows, point = self._used, self._rows, event.points[0]
         if used <= LITTLE:
-            return self._at(self._few(point[0].tolist()))
-        asked = np.concatenate((-point[0], point[0]))[rows]
+            return self._at(self._few(point.tolist()))
+        asked = np.concatenate((-point, point))[rows]
         inside = np.logical_and.reduce(asked[:, np.newaxis] <= self._ends[rows, :used])
         return self._at(inside.nonzero()[0])
 

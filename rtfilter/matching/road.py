@@ -144,7 +144,7 @@ class Road:
             if held.single is None or event.choices is not None:
                 _, ids = self._found(event, moment)
             else:
-                ids, exact = held.single.match_one(event.points)
+                ids, exact = held.single.match_one(event)
                 if exact is not None or held.hides(moment):
                     _, ids = refine(Hits.of_one(ids, exact), event, held, None, moment)
             names = held.labels.names

@@ -31,6 +31,7 @@ from rtfilter.events.encoding import (
     utf8,
 )
 from rtfilter.events.schema import Schema
+from rtfilter.predicates.affixes import NO_AFFIX, affix_of
 from rtfilter.predicates.comparison import Comparison
 from rtfilter.predicates.constraints import COMPARE, FORMS, Constraint, Filter, Test
 from rtfilter.predicates.elements import asks_for_every
@@ -347,7 +348,7 @@ def _text(constraints: list[Constraint]) -> list[Piece]:
     """Return the pieces of strings: `order` serves ranges and prefixes, `identity` equality.
 
     Both are exact up to 6 bytes. `ending` only reduces the candidates of patterns and of constraints that
-    ignore case.
+    ignore case. The low end of `identity` tells their beginning or end if it is long (`Affix.end`).
     """
     chosen = _chosen(constraints)
     if chosen is not None:
@@ -358,6 +359,7 @@ def _text(constraints: list[Constraint]) -> list[Piece]:
         ]
     low, high, exact = 0, ORDER_MAX, True
     ending: tuple[float, float] = (-inf, inf)
+    affix = NO_AFFIX
     cuts: list[tuple[float, float]] = []
     holes: set[int] = set()
     wanted: list[list[tuple[float, float]]] = []
@@ -371,6 +373,7 @@ def _text(constraints: list[Constraint]) -> list[Piece]:
             if operator in ENDINGS:
                 first, last = ENDINGS[operator](value)
                 ending = max(ending[0], first), min(ending[1], last)
+                affix = max(affix, affix_of(operator, value))
             continue
         if operator in ("<>", "not in"):
             for text in (value,) if operator == "<>" else value:
@@ -387,6 +390,7 @@ def _text(constraints: list[Constraint]) -> list[Piece]:
             exact = exact and sharp
             if operator == "prefix":
                 low, high = max(low, start), min(high, end)
+                affix = max(affix, affix_of(operator, value))
             elif sharp:
                 cuts.append((start - 1, end + 1))
         elif operator in (">", ">="):
@@ -400,8 +404,10 @@ def _text(constraints: list[Constraint]) -> list[Piece]:
         orders = _common(orders, ranges)
     if ending[0] > ending[1]:
         return []
+    if affix.length and len(orders) > 1:  # by the affix one box is found as well as several
+        orders = [(orders[0][0], orders[-1][1])]
     if not holes:
-        return [Piece((a, -inf, ending[0]), (b, inf, ending[1]), exact) for a, b in orders]
+        return [Piece((a, affix.end, ending[0]), (b, inf, ending[1]), exact) for a, b in orders]
     identities = _gaps(0, IDENTITY_MAX, [(hole - 1, hole + 1) for hole in sorted(holes)])
     both = [_merge([Piece((a,), (b,), exact) for a, b in gaps], MAX_SPLIT) for gaps in (orders, identities)]
     return [

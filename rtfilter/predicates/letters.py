@@ -6,8 +6,11 @@ Two texts are equal except for case if `fold`, which is ``str.casefold``, return
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from string import ascii_letters
 from typing import Final
+
+from rtfilter.events.encoding import string, utf8
 
 MOST_STARTS: Final = 8
 """Most beginnings that `starts` returns."""
@@ -60,3 +63,19 @@ def starts(folded: str, enough: int) -> list[str]:
             break
         found = longer
     return [text for text, _ in found]
+
+
+def encoded(values: Sequence[object], folded: bool) -> tuple[list[int], bytes]:
+    """Return the size of each text as UTF-8, -1 where a value is none, and all texts in a row.
+
+    `folded` asks for the texts without differences of case.
+    """
+    try:
+        whole = "".join(values)  # type: ignore[arg-type]
+        if whole.isascii():
+            return list(map(str.__len__, values)), (fold(whole) if folded else whole).encode()  # type: ignore[arg-type]
+    except TypeError:  # some have no text, or UUIDs
+        pass
+    texts = map(string, values)
+    parts = [None if text is None else utf8(fold(text) if folded else text) for text in texts]
+    return [-1 if part is None else len(part) for part in parts], b"".join(filter(None, parts))

@@ -23,6 +23,7 @@ from rtfilter.events.encoding import (
     utf8,
 )
 from rtfilter.events.schema import Schema
+from rtfilter.predicates.affixes import affix_of
 from rtfilter.predicates.boxes import ENDINGS, ENDS, MAX_BOXES, MAX_SPLIT, Boxes, pieces_of, text_range
 from rtfilter.predicates.comparison import Comparison
 from rtfilter.predicates.like import start as like_start
@@ -185,6 +186,12 @@ def _equal(texts: list[str]) -> _Ends:
     return low, high, low[:, 1] <= IDENTITY_MAX // 2  # short strings have the lower half
 
 
+def _prefix(texts: list[str]) -> _Ends:
+    low, high, exact = _beginning(texts)
+    low[:, 1] = [affix_of("prefix", text).end for text in texts]
+    return low, high, exact
+
+
 def _beginning(texts: list[str]) -> _Ends:
     starts = list(map(utf8, texts))
     ranges: FloatArray = np.array(list(map(text_range, starts)), np.float64)
@@ -196,11 +203,12 @@ def _beginning(texts: list[str]) -> _Ends:
 
 def _alike(patterns: list[str]) -> _Ends:
     low, high, exact = _beginning(list(map(like_start, patterns)))
+    low[:, 1] = [affix_of("like", pattern).end for pattern in patterns]
     low[:, 2], high[:, 2] = np.array(list(map(ENDINGS["like"], patterns)), np.float64).T
     return low, high, np.zeros_like(exact)
 
 
-_TEXTS: Final[dict[str, Callable[[list[str]], _Ends]]] = {"=": _equal, "prefix": _beginning, "like": _alike}
+_TEXTS: Final[dict[str, Callable[[list[str]], _Ends]]] = {"=": _equal, "prefix": _prefix, "like": _alike}
 
 
 def _pieces(schema: Schema, own: list[Hole], columns: list[list[Any]], count: int) -> _Sides:

@@ -11,6 +11,7 @@ from rtree.index import Index, Property
 from rtfilter import EventFilter
 from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.index.tree import RStarTree
+from rtfilter.matchers.rtree import shown
 
 CAPACITY = (10, 20)
 """Children of an inner node and entries of a leaf, as in the paper (Wang et al.)."""
@@ -40,7 +41,9 @@ class RtreePeer:
 
     def __init__(self, filter: EventFilter, step: Callable[[int], object] = lambda rows: None) -> None:
         self._tree: RStarTree = filter.tree
+        self._schema = filter.schema
         ids, low, high, _ = self._tree.content()
+        high = shown(filter.schema, high)
         self._ranks = [
             np.unique(ends[np.isfinite(ends) & (np.abs(ends) < 1e300)])
             for ends in np.concatenate([low, high]).T
@@ -58,7 +61,8 @@ class RtreePeer:
         boxes = [self._tree.boxes_of(id) for id in ids.tolist()]
         if boxes:
             owners = np.repeat(ids, [len(low) for low, _ in boxes])
-            self._insert(owners, *(np.concatenate(ends) for ends in zip(*boxes, strict=True)))
+            low, high = (np.concatenate(ends) for ends in zip(*boxes, strict=True))
+            self._insert(owners, low, shown(self._schema, high))
 
     def remove(self, ids: IntArray) -> None:
         """Delete the boxes of subscriptions, ids int64 (n,)."""

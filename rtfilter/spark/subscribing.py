@@ -19,6 +19,7 @@ import numpy as np
 
 from rtfilter import EventError, EventFilter, PredicateError, Schema
 from rtfilter.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter.matchers.rtree import shown
 from rtfilter.predicates.bound_columns import SIDES, BoundColumn, Columns, bounded_columns, bounds_of_arrow
 from rtfilter.predicates.bounds import Bounds, compile_bounds
 from rtfilter.predicates.boxes import compile_predicate
@@ -494,6 +495,7 @@ def hulls(filter: EventFilter) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return the ids, ascending, int64 (n,), and the box around all boxes of each, float64 (n, d) twice."""
     ids = filter.ids()
     of_box, low, high, _ = filter.tree.content()
+    high = shown(filter.schema, high)
     there = np.isin(of_box, ids)  # leaves out expired subscriptions
     of_box, low, high = of_box[there], low[there], high[there]
     order = np.argsort(of_box, kind="stable")
@@ -517,7 +519,8 @@ def written(
     manifest = save(filter, f"{place}/{name}")
     sides = np.zeros((2, 0, filter.schema.dimensions))
     if len(filter.tree):
-        sides = np.stack(filter.tree.boxes_at_level(filter.tree.height - 1))
+        low, high = filter.tree.boxes_at_level(filter.tree.height - 1)
+        sides = np.stack([low, shown(filter.schema, high)])
     kinds = {
         SHARD: pa.int32(),
         "part": pa.int32(),

@@ -3,3 +3,4 @@
 from rtfilter.index import ready
 
 ready.also("rtfilter.subscriptions.checks", kernels=4)
+ready.also("rtfilter.matchers.lookup", kernels=9)

@@ -11,7 +11,7 @@ constraints are conditions.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from math import inf, nextafter
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.events.elements import is_of_choices
-from rtfilter.events.encoding import EXACT, HIGHEST, LOWEST, MISSING, string, utf8
+from rtfilter.events.encoding import EXACT, HIGHEST, LOWEST, MISSING, utf8
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.kernels.hash_tables import hash_id
@@ -28,7 +28,7 @@ from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel, part
 from rtfilter.predicates.constraints import is_negated
 from rtfilter.predicates.elements import asks_for_every
-from rtfilter.predicates.letters import fold
+from rtfilter.predicates.letters import encoded
 from rtfilter.predicates.like import ANY, EACH, in_bytes
 from rtfilter.predicates.model import SETS, Constraint, Filter, Predicate, Quantified, Test
 from rtfilter.subscriptions.verdict import ASK, NO, UNKNOWN, YES
@@ -168,7 +168,7 @@ class Checks:
         for (name, folded), column in self._columns.items():
             owners = asked[column].nonzero()[0]
             if len(owners):
-                sizes[column, owners], part = _encoded(events.values(name, places[owners].tolist()), folded)
+                sizes[column, owners], part = encoded(events.values(name, places[owners].tolist()), folded)
                 parts.append(part)
         return sizes, np.frombuffer(b"".join(parts), np.uint8)
 
@@ -270,22 +270,6 @@ def _of_one_element(tests: Iterable[Test]) -> list[Test]:
         else:
             found.append(test)
     return found
-
-
-def _encoded(values: Sequence[object], folded: bool) -> tuple[list[int], bytes]:
-    """Encode texts, folded if asked, as UTF-8.
-
-    Returns the size of each, -1 for a value that is no text, and the bytes of all, joined.
-    """
-    try:
-        whole = "".join(values)  # type: ignore[arg-type]
-        if whole.isascii():
-            return list(map(str.__len__, values)), (fold(whole) if folded else whole).encode()  # type: ignore[arg-type]
-    except TypeError:  # some values are no texts, or are UUIDs
-        pass
-    texts = map(string, values)
-    parts = [None if text is None else utf8(fold(text) if folded else text) for text in texts]
-    return [-1 if part is None else len(part) for part in parts], b"".join(filter(None, parts))
 
 
 def exercise() -> None:

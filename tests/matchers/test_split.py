@@ -11,7 +11,7 @@ from interrupts import Interrupt, Lines
 from oracle import as_sets
 from rtfilter import EventFilter, Schema
 from rtfilter.index.kernels import pools
-from rtfilter.matchers import equal_sides, split
+from rtfilter.matchers import equal_sides, lookup, split
 from rtfilter.matchers.equal_sides import CROWDED, NODES, EqualSides
 from rtfilter.replay.workloads import workload
 
@@ -40,7 +40,7 @@ def test_an_event_tries_those_that_wait_under_its_values():
     rules = [f"symbol = {k % 50} AND venue = 1" for k in range(500)]
     filter = made(*rules)
     table = SCHEMA.read([{"symbol": 3.0, "venue": 1.0}, {"symbol": 3.0}, {"symbol": 51.0, "venue": 2.0}])
-    equal = matcher_of(filter)._equal
+    equal = matcher_of(filter)._lookup._equal
     _, rows, tried = equal.search(table.points)
     assert len(rows) == 10
     assert tried[0] < 80  # not all, though all wait for this venue
@@ -59,14 +59,14 @@ def test_zeros_are_equal_whatever_their_sign():
 
 
 def test_too_many_under_one_value_go_to_the_tree():
-    count = CROWDED + split.PIECE
+    count = CROWDED + lookup.PIECE
     low = np.full((count, 3), -np.inf)
     low[:, 0], high = 1.0, np.full((count, 3), np.inf)
     high[:, 0] = 1.0
     low[:, 2] = np.arange(count)
     filter = EventFilter(SCHEMA, matcher="split")
     filter.subscribe_many(low, high)
-    assert filter.stats()["looked_up"] == split.PIECE
+    assert filter.stats()["looked_up"] == lookup.PIECE
     assert filter.count([{"symbol": 1.0, "price": 9.0}]).tolist() == [10]
     assert filter.unsubscribe_many(np.arange(count)).all()
     assert filter.stats()["boxes"] == 0
@@ -178,17 +178,17 @@ def test_changes_that_are_cut_short_leave_all_or_nothing():
     ]
     for change in changes:
         filter = ready()
-        with Lines([equal_sides, split]) as lines:
+        with Lines([equal_sides, lookup, split]) as lines:
             change(filter)
         expected = [as_sets(ready().match_batch(events)), as_sets(filter.match_batch(events))]
         assert expected[0] != expected[1]
         for at in lines.ends():
             filter = ready()
-            with Lines([equal_sides, split], at), pytest.raises(Interrupt):
+            with Lines([equal_sides, lookup, split], at), pytest.raises(Interrupt):
                 change(filter)
             found = as_sets(filter.match_batch(events))
             assert found in expected
-            assert filter.stats()["looked_up"] == len(matcher_of(filter)._equal)
+            assert filter.stats()["looked_up"] == len(matcher_of(filter)._lookup._equal)
             filter.unsubscribe_many(filter.ids())
             assert filter.stats()["boxes"] == 0
             assert not any(filter.match_batch(events).counts)

@@ -1,0 +1,248 @@
+"""Boxes that events find in a hash table: by an equality, or by the beginning or end of a text.
+
+Each box waits under the one of its equalities and affixes under which the fewest wait so far
+(`rtfilter.matchers.equal_sides`, `rtfilter.matchers.affix_columns`).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from rtfilter.dtypes import BoolArray, Flags, FloatArray, IntArray
+from rtfilter.events.elements import ranges
+from rtfilter.events.schema import Schema
+from rtfilter.events.table import EventTable
+from rtfilter.index.kernels.interrupts import unwrapped
+from rtfilter.index.kernels.jit import kernel
+from rtfilter.index.kernels.pools import grown
+from rtfilter.matchers.affix_columns import AffixColumns
+from rtfilter.matchers.equal_sides import EqualSides
+from rtfilter.matchers.filters import BoxColumns
+from rtfilter.matchers.rows import MOST, distinct
+from rtfilter.predicates.boxes import compile_predicate
+from rtfilter.predicates.model import Predicate
+from rtfilter.results import Hits
+
+PIECE: Final = 4096
+"""Boxes that are added at once."""
+_NO_FLAGS: Final = np.empty(0, np.uint8)
+
+
+class Found(NamedTuple):
+    """The boxes that a table found for n events, by the ids of their subscriptions."""
+
+    offsets: IntArray
+    """int64 (n + 1,): event i has ``ids[offsets[i]:offsets[i + 1]]``."""
+    ids: IntArray
+    """int64 (k,), each at most once per event."""
+    exact: BoolArray
+    """bool (k,)."""
+    tried: IntArray
+    """int64 (n,): the boxes that were compared with each event."""
+
+    def take(self, events: IntArray) -> Found:
+        """Return what was found for some events, int64 (m,), in this order."""
+        places, ends = ranges(self.offsets, events)
+        return Found(ends, self.ids[places], self.exact[places], self.tried[events])
+
+    @unwrapped
+    def added_to(self, hits: Hits) -> Hits:
+        """Return hits of the same events together with these, of other subscriptions."""
+        tried = hits.visits + self.tried
+        if not len(self.ids):
+            return hits._replace(visits=tried)
+        exact = _NO_FLAGS if hits.exact is None else hits.exact
+        own = _NO_FLAGS if self.exact.all() else self.exact.astype(np.uint8)
+        offsets, ids, flags = _merged(hits.offsets, hits.ids, exact, self.offsets, self.ids, own)
+        return Hits(offsets, ids, flags if len(flags) else None, tried)
+
+
+class Lookup:
+    """The table. Who adds boxes of a subscription adds all of them at once.
+
+    Attributes
+    ----------
+    updates : int
+        Number of boxes added and removed.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._equal, self._affixes = EqualSides(schema.dimensions), AffixColumns(schema)
+        self._last: dict[int, int] = {}  # of the rows of each id, the one that came last
+        self._before = np.empty(16, np.int64)  # by row, the one that came before it, or -1
+        self._ids, self._exact = np.empty(16, np.int64), np.empty(16, np.bool_)  # by row
+        self.updates = 0
+
+    @property
+    def identities(self) -> IntArray:
+        """The coordinates by which boxes tell a beginning or end, int64 (t,)."""
+        return self._affixes.identities
+
+    def telling(self, low: FloatArray) -> BoolArray | None:
+        """Return which boxes tell one, bool (m, t), by their low ends, float64 (m, D); None if none do."""
+        return self._affixes.telling(low)
+
+    def take(self, boxes: BoxColumns, crowds: bool = False) -> BoolArray:
+        """Add the subscriptions all of whose boxes have a place; bool (m,): the boxes that were added.
+
+        `crowds` allows any number of boxes in one place.
+        """
+        order = np.argsort(boxes.ids, kind="stable")
+        ids, taken = boxes.ids[order], np.ones(len(order), np.bool_)
+        first = 0
+        while first < len(ids):  # in pieces, so that it is seen when a crowd gathers
+            last = int(np.searchsorted(ids, ids[min(first + PIECE, len(ids)) - 1], "right"))
+            rows = order[first:last]
+            low, high = self._affixes.of_boxes(boxes.low[rows], boxes.high[rows])
+            self._equal.widen(self._affixes.width)
+            crowded = self._equal.crowded(low, high)
+            if crowded.any() and not crowds:
+                crowded = np.isin(boxes.ids[rows], boxes.ids[rows][crowded])
+                taken[rows] = ~crowded
+                rows, low, high = rows[~crowded], low[~crowded], high[~crowded]
+            places = self._equal.take_rows(len(rows))
+            self._ids = grown(self._ids, self._equal.rows, MOST)
+            self._exact = grown(self._exact, self._equal.rows, MOST)
+            self._before = grown(self._before, self._equal.rows, MOST)
+            self._ids[places], self._exact[places] = boxes.ids[rows], boxes.exact[rows]
+            for id, place in zip(boxes.ids[rows].tolist(), places.tolist(), strict=True):
+                self._before[place] = self._last.get(id, -1)
+                self._last[id] = place  # before it is put there, so that `remove` knows it after an interrupt
+            self._equal.put(places, low, high)
+            self.updates += len(rows)
+            first = last
+        if len(ids) > PIECE and 2 * len(ids) > len(self._last):
+            self.pack()
+        return taken
+
+    def pack(self) -> None:
+        """Let boxes that are found together lie side by side."""
+        self._equal.pack()
+
+    def remove(self, ids: IntArray) -> BoolArray:
+        """Remove subscriptions; bool (n,): which ids were known."""
+        known = np.zeros(len(ids), np.bool_)
+        for at, id in enumerate(ids.tolist()):
+            if id in self._last:
+                known[at] = True
+                self.drop(id, self.count_of(id))
+        return known
+
+    def drop(self, id: int, count: int) -> None:
+        """Remove so many boxes of a known id, those that came first."""
+        rows = self._chain(id)
+        for left in range(len(rows) - 1, len(rows) - 1 - count, -1):
+            self._equal.remove(rows[left])  # before it is forgotten: an interrupt may come in between
+            if left:
+                self._before[rows[left - 1]] = -1
+            else:
+                del self._last[id]
+            self._equal.give_back(rows[left])
+            self.updates += 1
+
+    def _chain(self, id: int) -> list[int]:
+        """Return the rows of an id, the last one first."""
+        rows, row = [], self._last.get(id, -1)
+        while row >= 0:
+            rows.append(row)
+            row = int(self._before[row])
+        return rows
+
+    def search(self, events: EventTable) -> Found:
+        """Find the boxes that contain each event."""
+        offsets, rows, tried = self._equal.search(self._affixes.of_events(events))
+        ids, exact = self._ids[rows], self._exact[rows]
+        if len(self._equal) > len(self._last):  # some have several boxes
+            offsets, ids, exact = distinct(offsets, ids, exact)
+        return Found(offsets, ids, exact, tried)
+
+    def estimate(self, events: EventTable) -> IntArray:
+        """Return how many boxes will be compared with each event, int64 (n,)."""
+        return self._equal.estimate(self._affixes.of_events(events))
+
+    def ids(self) -> IntArray:
+        """Return the ids, in the order in which they came, int64 (k,)."""
+        return np.fromiter(self._last, np.int64, len(self._last))
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+    def __contains__(self, id: int) -> bool:
+        return id in self._last
+
+    def count_of(self, id: int) -> int:
+        """Return how many boxes an id has."""
+        return len(self._chain(id))
+
+    @property
+    def rows(self) -> int:
+        """Rows that were ever in use."""
+        return self._equal.rows
+
+    def rows_of(self, ids: list[int]) -> IntArray:
+        """Return the rows of known ids, int64 (k,)."""
+        return np.array([row for id in ids for row in self._chain(id)], np.int64)
+
+    def ends_of(self, ids: IntArray) -> FloatArray:
+        """Return the first box's ends that tell beginnings and ends, float64 (k, t), of known ids."""
+        rows = np.array([self._chain(id)[-1] for id in ids.tolist()], np.int64)
+        return self.boxes(rows).low[:, self.identities]
+
+    def boxes(self, rows: IntArray) -> BoxColumns:
+        """Return the boxes in some rows, without those that nothing lies in."""
+        rows = rows[self._equal.holds(rows)]
+        low, high = self._affixes.plain(*self._equal.boxes(rows))
+        return BoxColumns(self._ids[rows], low, high, self._exact[rows])
+
+    @property
+    def count(self) -> int:
+        """Number of boxes."""
+        return len(self._equal)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory in use; of the dict about."""
+        return self._equal.nbytes + 150 * len(self._last) + 17 * self._equal.rows
+
+
+def exercise() -> None:
+    """Use all kernels once, which loads or compiles them."""
+    schema = Schema({"s": str})
+    table, event = Lookup(schema), schema.read([{"s": "exercise"}])
+    boxes = compile_predicate(Predicate.parse("s LIKE 'exercise%'", schema), schema)
+    for id in range(20):  # buckets split
+        table.take(BoxColumns(np.array([id]), *boxes))
+    table.pack()
+    table.estimate(event)
+    found = table.search(event)
+    found.added_to(Hits(found.offsets, found.ids, None, found.tried))
+    found.added_to(Hits(found.offsets, found.ids, np.zeros(len(found.ids), np.uint8), found.tried))
+    table.boxes(table.rows_of([1]))
+    table.remove(np.arange(20))
+
+
+@kernel
+def _merged(
+    first: IntArray,
+    ids: IntArray,
+    exact: Flags,
+    second: IntArray,
+    other_ids: IntArray,
+    other_exact: Flags,
+) -> tuple[IntArray, IntArray, Flags]:
+    """Return offsets, ids and flags of both, event by event; no flags where both have none."""
+    offsets, total = first + second, len(ids) + len(other_ids)
+    both, flags = np.empty(total, np.int64), np.empty(total if len(exact) + len(other_exact) else 0, np.uint8)
+    for event in range(len(first) - 1):
+        at, middle, end = offsets[event], second[event] + first[event + 1], offsets[event + 1]
+        both[at:middle] = ids[first[event] : first[event + 1]]
+        both[middle:end] = other_ids[second[event] : second[event + 1]]
+        if len(flags):
+            flags[at:middle], flags[middle:end] = 1, 1
+            if len(exact):
+                flags[at:middle] = exact[first[event] : first[event + 1]]
+            if len(other_exact):
+                flags[middle:end] = other_exact[second[event] : second[event + 1]]
+    return offsets, both, flags
