@@ -410,7 +410,7 @@ def gate_row(log: Log, name: str, begin: float, end: float) -> Row:
 
 
 def long_calls(target: EventFilter, workload: BoxWorkload, size: Size, folder: Path) -> dict[str, Any]:
-    """Calls that take long, by name; each is made once, in this order."""
+    """Return the calls that take long, by name; each is made once, in this order."""
     many = workload.subscriptions(3 * size.boxes, size.many)
     ids = np.arange(MANY, MANY + size.many)
     return {

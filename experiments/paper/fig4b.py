@@ -36,7 +36,7 @@ WHERE = {"judged": ", levels of the paper's range", "best": ", all levels"}
 
 
 def measure(run: Run) -> None:
-    """For each batch size, compare the work and the time of each plan with those of a random order."""
+    """Compare the work and the time of each plan with those of a random order, for each batch size."""
     index, profile = growing(run.setting, run.seed), run.profile
     levels: list[Levels] = []
     costs = {}

@@ -74,7 +74,7 @@ MATCHED = 500
 
 
 def measure(run: Run) -> None:
-    """For each generator and seed, build the tree in both ways, and compare its levels."""
+    """Build the tree in both ways for each generator and seed, and compare its levels."""
     costs = {
         f"{name}, seed {seed}": 1.0 if seed > run.seed else 3.0
         for name in GENERATORS

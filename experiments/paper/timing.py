@@ -69,7 +69,7 @@ def run_batch(index: GrowingFilter, plan: Plan, order: str, events: EventTable) 
 
 
 def calls(run: Run, index: GrowingFilter, batch: int) -> dict[str, Call]:
-    """Calls of all plans for batches of a size by name, in all orders, with their kernels loaded."""
+    """Return the calls of all plans for batches of a size, by name, in all orders, with kernels loaded."""
     plans = {label(plan, batch): plan for plan in run.setting.plans(index.filter.tree.height, batch)}
     plans[whole(batch)] = WHOLE
     by_name: dict[str, Call] = {}

@@ -150,7 +150,7 @@ def prepare(folder: Path, name: str, seed: int, size: Size) -> Data:
 
 
 def middle_then_edge(seed: int, dimensions: int, count: int) -> Callable[[int, int], Any]:
-    """Draws of events for `write_events`: a half amid all boxes, then a half where there are hardly any."""
+    """Draw events for `write_events`: a half amid all boxes, then a half where there are hardly any."""
 
     def draw(first: int, number: int) -> Any:
         rng = np.random.default_rng((seed, first))

@@ -2,7 +2,9 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -21,6 +23,8 @@ PRONOUN = re.compile(r"(What|Who|Whom|Whose|Whoever|Where|Which|Those|One|Whethe
 """Words that open a sentence whose subject is no noun."""
 CLAUSE = re.compile(r"(When|Where|Whether) .*, |(One|That|Those) [a-z]+\b")
 """Of these, openings that are right: a clause before the subject, and a word that belongs to a noun."""
+NO_VERB = re.compile(r"(The|An?|All|Some|As|Of|For|In|On|At|It|This|There|So|None|Another|Each|\w*[^s\W]s)\b")
+"""Words that open no summary of a function: articles, prepositions, plural nouns, ``Returns``."""
 GENERATED = re.compile(r"^---\n.*?^---\n|<!-- (?!end)[a-z-]+ -->.*?<!-- end -->|<!--.*?-->", re.S | re.M)
 CODE = re.compile(r"^ *(```|~~~).*?^ *\1 *$|^ *\|.*?$|^#.*?$", re.S | re.M)
 """Blocks of code, rows of tables, and headings."""
@@ -62,28 +66,43 @@ def test_a_sentence_is_read_once(page):
     assert [one for one in opened if not CLAUSE.match(one)] == []
 
 
-def nodes(kind):
-    """Nodes of the package and of the experiments, with their places."""
+class Defined(NamedTuple):
+    """A class, a function, or a text that stands alone, of the package or the experiments."""
+
+    place: str
+    kind: type
+    name: str
+    """Empty for a text, and for a property."""
+    text: str
+    """The docstring, or the text."""
+
+
+@cache
+def defined() -> list[Defined]:
+    found = []
     for path in [*ROOT.glob("rtfilter/**/*.py"), *ROOT.glob("experiments/**/*.py")]:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, kind):
-                yield path.relative_to(ROOT).as_posix(), node
+            place = f"{path.relative_to(ROOT).as_posix()}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                named = any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
+                found.append(
+                    Defined(place, type(node), "" if named else node.name, ast.get_docstring(node) or "")
+                )
+            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                found.append(Defined(place, type(node), "", str(node.value.value).strip()))
+    return found
 
 
 def test_a_docstring_opens_with_a_verb_or_a_noun():
-    wrong = []
-    for place, node in nodes(ast.Expr):
-        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            text = node.value.value.strip()
-            if PRONOUN.match(text):
-                wrong.append(f"{place}:{node.lineno}: {text.splitlines()[0]}")
-    assert wrong == []
+    assert [one for one in defined() if PRONOUN.match(one.text)] == []
+
+
+def test_the_docstring_of_a_function_opens_with_a_verb():
+    functions = [one for one in defined() if one.kind is not ast.ClassDef and one.name]
+    assert [one for one in functions if NO_VERB.match(one.text)] == []
 
 
 def test_public_names_have_words_of_the_field():
-    wrong = []
-    for place, node in nodes(ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-        parts = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", node.name).lower().split("_")
-        if not node.name.startswith("_") and NO_NAMES & {*parts}:
-            wrong.append(f"{place}:{node.lineno}: {node.name}")
-    assert wrong == []
+    public = [one for one in defined() if not one.name.startswith("_")]
+    parts = [{*re.sub(r"(?<=[a-z])(?=[A-Z])", "_", one.name).lower().split("_")} for one in public]
+    assert [one for one, own in zip(public, parts, strict=True) if NO_NAMES & own] == []
