@@ -8,7 +8,7 @@ its own text. One pass over a text computes the checksums of all lengths.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,16 @@ from rtfilter.events.table import EventTable
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.predicates.affixes import END, LOWEST_END
 from rtfilter.predicates.letters import encoded
+
+
+class _Asked(NamedTuple):
+    """The columns of an attribute."""
+
+    name: str
+    lengths: IntArray
+    """int64 (k,), ascending: kinds and lengths."""
+    columns: IntArray
+    """int64 (k,)."""
 
 
 class AffixColumns:
@@ -36,6 +46,7 @@ class AffixColumns:
         self._places: list[int] = self.identities.tolist()
         self._dimensions = schema.dimensions
         self._columns: dict[tuple[int, int], int] = {}  # by coordinate, and kind and length
+        self._asked: list[_Asked] = []
 
     @property
     def width(self) -> int:
@@ -64,6 +75,8 @@ class AffixColumns:
             found.append((rows, np.array(columns, np.int64)[own], told & 0xFFFFFFFF, coordinate))
         if not self._columns:
             return low, high
+        if sum(len(asked.columns) for asked in self._asked) < len(self._columns):
+            self._asked = [*map(self._asked_of, self._names, self._places)]
         lows = np.full((len(low), self.width), -np.inf)
         highs = np.full((len(low), self.width), np.inf)
         lows[:, : self._dimensions], highs[:, : self._dimensions] = low, high
@@ -86,16 +99,17 @@ class AffixColumns:
             return events.points
         points = np.full((len(events), self.width), -np.inf)
         points[:, : self._dimensions] = events.points
-        for name, coordinate in zip(self._names, self._places, strict=True):
-            own = sorted(
-                (length, column) for (at, length), column in self._columns.items() if at == coordinate
-            )
-            if own:
+        for name, lengths, columns in self._asked:
+            if len(columns):
                 sizes, texts = encoded(events.values(name), True)
-                lengths, columns = (np.array(one, np.int64) for one in zip(*own, strict=True))
                 data = np.frombuffer(texts, np.uint8)
                 _checksums(np.array(sizes, np.int64), data, lengths, columns, _STEPS, points)
         return points
+
+    def _asked_of(self, name: str, coordinate: int) -> _Asked:
+        own = sorted((length, column) for (at, length), column in self._columns.items() if at == coordinate)
+        lengths, columns = np.array(own, np.int64).reshape(-1, 2).T.copy()
+        return _Asked(name, lengths, columns)
 
 
 def identities_of(schema: Schema) -> IntArray:

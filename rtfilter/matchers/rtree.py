@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rtfilter.dtypes import AnyArray, BoolArray, Flags, FloatArray, IntArray
 from rtfilter.events.schema import Schema
@@ -28,6 +29,10 @@ from rtfilter.results import Hits
 LEAST_ROWS, WASTED = 1 << 16, 8
 #: Ids from which a pass over all boxes may be faster than a look-up of each.
 SCANNED = 64
+FEW = 16
+"""Boxes that differ only by what they tell, up to which the tree finds them: to verify so many takes as long
+as to look an event up."""
+COUNTERS: Final = 1 << 16
 _HIDDEN: Final = -1.0
 """The high end of `identity` of a hidden box. The low end too, if the table alone tells its beginning or end:
 then boxes of many subscriptions are equal, and the tree has them once."""
@@ -77,6 +82,7 @@ class RTreeMatcher:
         self._schema = schema
         self.tree = RStarTree(schema.dimensions, capacity)
         self._lookup = Lookup(schema)
+        self._alike = np.zeros(COUNTERS if len(self._lookup.identities) else 0, np.int32)
         self._mixed = False  # True while an id may have boxes in the table and others that are not hidden
 
     @property
@@ -106,14 +112,15 @@ class RTreeMatcher:
         self._mixed = False
 
     def _hide(self, boxes: BoxColumns, new: bool) -> BoxColumns:
-        """Let the table take the boxes that tell a beginning or end, and return all for the tree.
+        """Let the table take boxes that tell a beginning or end and are many alike; return all for the tree.
 
         Of `new` ids, the tree need not know what a single box tells.
         """
         telling = self._lookup.telling(boxes.low)
         if telling is None:
             return boxes
-        own = telling.any(axis=1)
+        own: BoolArray = np.logical_or.reduce(telling, axis=1)
+        own[own] = self._count(boxes.low[own], boxes.high[own], telling[own]) > FEW
         own &= ~np.isin(boxes.ids, boxes.ids[~own])
         rows = np.flatnonzero(own)
         taken: Any = (column[rows] for column in boxes)
@@ -125,6 +132,16 @@ class RTreeMatcher:
         single = np.isin(boxes.ids[rows], ids[counts == 1]) & new
         low[rows[single], coordinates[single]] = _HIDDEN
         return boxes._replace(low=low, high=high)
+
+    def _count(self, low: FloatArray, high: FloatArray, telling: BoolArray) -> NDArray[np.int32]:
+        """Count boxes, and return how many were alike so far, or hash alike, int32 (m,)."""
+        sides = np.hstack([low, high])
+        sides[:, self._lookup.identities] = np.where(telling, 0, low[:, self._lookup.identities])
+        bits = (sides + 0.0).view(np.uint64) * (2 * np.arange(1, sides.shape[1] + 1, dtype=np.uint64) + 1)
+        mixed = bits.sum(axis=1) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(48)
+        np.add.at(self._alike, mixed, 1)
+        alike: NDArray[np.int32] = self._alike[mixed]
+        return alike
 
     def _shown(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: BoolArray) -> Filters:
         """Return boxes of the tree as they were added."""
@@ -145,7 +162,7 @@ class RTreeMatcher:
         """See `Adopting`."""
         assert isinstance(other, RTreeMatcher)
         self.tree.adopt(other.tree)
-        self._lookup, self._mixed = other._lookup, other._mixed
+        self._lookup, self._alike, self._mixed = other._lookup, other._alike, other._mixed
 
     def remove(self, ids: IntArray) -> BoolArray:
         """See `Matcher`."""
@@ -161,11 +178,11 @@ class RTreeMatcher:
 
     def match_one(self, event: EventTable) -> tuple[IntArray, Flags | None]:
         """See `Single`."""
-        if len(self._lookup):
-            hits = self.match(event)
-            return hits.ids, hits.exact
         ids, exact, _ = self.tree.one(event.points)
-        return ids, exact
+        if not len(self._lookup):
+            return ids, exact
+        hits = self._both(Hits.of_one(ids, exact), self._lookup.search(event))
+        return hits.ids, hits.exact
 
     def _both(self, hits: Hits, found: Found) -> Hits:
         hits = found.added_to(hits)
@@ -291,6 +308,7 @@ class RTreeMatcher:
         if made.tree.dimensions != schema.dimensions:
             raise ValueError(f"the tree has {made.tree.dimensions} dimensions, not {schema.dimensions}")
         made._lookup, made._mixed = Lookup(schema), False
+        made._alike = np.zeros(COUNTERS if len(made._lookup.identities) else 0, np.int32)
         if "affix_ids" in arrays:
             ids, low, high, exact = made.tree.content_of(arrays["affix_ids"])
             ends = arrays["affix_ends"][np.searchsorted(arrays["affix_ids"], ids)]

@@ -21,9 +21,17 @@ from rtfilter.replay.rtree_peer import RtreePeer
 from rtfilter.spark.subscribing import hulls
 
 SCHEMA = Schema({"host": str, "path": str, "n": int})
-FEW = ["", "a", "Site7.example.net", "site7.EXAMPLE.net", "ßite7.example.net", "x.site7.example.net", "é" * 9]
+TEXTS = [
+    "",
+    "a",
+    "Site7.example.net",
+    "site7.EXAMPLE.net",
+    "ßite7.example.net",
+    "x.site7.example.net",
+    "é" * 9,
+]
 texts = st.one_of(
-    st.sampled_from(FEW),
+    st.sampled_from(TEXTS),
     st.builds("{}.site{}.example.net".format, st.sampled_from("abAB"), st.integers(0, 12)),
     st.builds("/shared/{}/{}".format, st.integers(0, 12), st.sampled_from(["", "index.html", "INDEX.html"])),
 )
@@ -47,6 +55,14 @@ conditions = st.one_of(
 events = st.fixed_dictionaries(
     {}, optional={"host": texts, "path": texts | st.just(7), "n": st.integers(0, 3)}
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def all_crowds():
+    """A single box is looked up as well as many that are alike."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rtree, "FEW", 0)
+        yield
 
 
 def candidates(filter):
@@ -118,6 +134,18 @@ def test_a_snapshot_has_what_the_table_alone_knows(tmp_path):
     own, other = (one._subscriptions.matcher.content().boxes() for one in (filter, loaded))
     for mine, its in zip(own, other, strict=True):
         assert np.array_equal(mine, its)
+
+
+@pytest.mark.parametrize(
+    ("ends", "looked_up"), [(["a.example"], 24), (["a.example", "b.network"], 8), (range(100000, 100040), 0)]
+)
+def test_few_boxes_that_are_alike_are_left_to_the_tree(monkeypatch, ends, looked_up):
+    monkeypatch.setattr(rtree, "FEW", 16)
+    filter = EventFilter(SCHEMA, matcher="rtree")
+    for at in range(40):
+        filter.subscribe(f"host LIKE '%.{at}{ends[at % len(ends)]}'")
+    assert filter.stats().get("looked_up", 0) == looked_up
+    assert filter.match({"host": f"x.7{ends[7 % len(ends)]}"}).tolist() == [7]
 
 
 def test_too_many_of_one_end_are_left_to_the_tree():
