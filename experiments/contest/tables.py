@@ -209,9 +209,9 @@ PARTS: Final[Mapping[str, pages.Maker]] = {
 def settings(kept: Mapping[str, Any]) -> str:
     """Return the settings and the extent of a result's measurements, as text."""
     own, rows = kept["settings"], kept["rows"]
-    what = f"{len(measured(rows))} cells of up to {max(sizes(rows)):,} subscriptions"
-    limits = f"{own['ask_seconds']:g} s to ask and {own['build_seconds']:g} s to build"
-    return f"The numbers on this page are {what}: medians of {own['repeats']} rounds, {limits}."
+    what = f"This page has {len(measured(rows))} cells of up to {max(sizes(rows)):,} subscriptions."
+    limits = f"at most {own['ask_seconds']:g} s to answer and {own['build_seconds']:g} s to build"
+    return f"{what} Times are medians of {own['repeats']} rounds; a cell takes {limits}."
 
 
 def filled(page: str, kept: Mapping[str, Any]) -> str:
