@@ -258,7 +258,10 @@ class EventFilter:
 
     @property
     def tree(self) -> RStarTree:
-        """The R*-tree; `TypeError` if the filter has another matcher."""
+        """The R*-tree; `TypeError` if the filter has another matcher.
+
+        Its points do not find patterns with long beginnings or ends, which `match` finds in a hash table.
+        """
         from rtfilter.matchers.rtree import RTreeMatcher
 
         matcher = self._subscriptions.matcher
