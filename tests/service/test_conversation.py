@@ -465,7 +465,8 @@ def test_events_with_lists_are_read_beside_the_event_loop(tmp_path, monkeypatch)
         return to_thread(work, *given)
 
     monkeypatch.setattr(asyncio, "to_thread", noted)
-    monkeypatch.setattr("rtfilter.service.upkeep.CHECKPOINT", 1e9)
+    for other in ("CHECKPOINT", "GIVE_BACK"):
+        monkeypatch.setattr(f"rtfilter.service.upkeep.{other}", 1e9)
 
     async def script(pipeline):
         session = await connected(pipeline, "carl")
