@@ -162,7 +162,6 @@ async def _serve(
             framed = stack.enter_context(_bound(settings.host, settings.tcp_port))
         metrics = FilterMetrics()
         pipeline, webhooks, alone = await stack.enter_async_context(_running(settings, metrics))
-        metrics.registry.register(Counts(pipeline))
         _require_users(settings, there=not pipeline.users.open)
         await _add_default(pipeline, definition)
         strangers = Strangers(settings.proxies)
@@ -171,7 +170,8 @@ async def _serve(
             tcp_port = framed.getsockname()[1]
             await sessions.enter_async_context(_tcp(settings, pipeline, framed, strangers, tls))
         limits = Limits(settings.body, settings.nesting)
-        app = application(pipeline, metrics.registry, limits, settings.loopback, webhooks)
+        counts = Counts(pipeline, metrics.registry)
+        app = application(pipeline, counts, limits, settings.loopback, webhooks)
 
         async def drain() -> None:
             await _drain(pipeline, settings.drain)
