@@ -100,13 +100,16 @@ def reserve(engine: sql.Engine) -> None:
     """Keep as much room on the disk beside SQLite's database as its write-ahead log takes, and some more.
 
     A start on a full disk gets it by `release`: to move the log into the database takes so much. Nothing is
-    kept where there is no room, or where the system cannot keep any.
+    kept where there is no room, or where the system cannot keep any. Nothing is done while there is enough.
     """
     path, log = _beside(engine, "reserve"), _beside(engine, "wal")
     if path is None or log is None or not hasattr(os, "posix_fallocate"):
         return
     with suppress(OSError):
-        size = MORE + log.stat().st_size
+        used = log.stat().st_size
+        if path.exists() and path.stat().st_size >= used + MORE // 2:
+            return
+        size = used + MORE
         with open(path, "ab", opener=private) as file:
             before = file.tell()
             try:
