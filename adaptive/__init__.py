@@ -2,7 +2,7 @@
 
 Before a batch, :meth:`~Controller.plan` returns a :class:`Ticket`: the level of the index down to which the
 batch shares one traversal, and the size of the groups of events in the search that follows. After the batch,
-:meth:`~Controller.report` takes what became of it. :meth:`~Controller.on_update` counts index updates:
+:meth:`~Controller.report` takes its times. :meth:`~Controller.on_update` counts index updates:
 
 >>> from rtfilter import adaptive
 >>> controller = adaptive.LevelController(rounds=2)
@@ -14,14 +14,14 @@ batch shares one traversal, and the size of the groups of events in the search t
 Plan(level=2, group=1)
 
 * :class:`FixedPlan` never changes its plan;
-* :class:`CostController`, the default of a filter, holds beliefs of the cost of every plan, which begin with
-  a model of the costs and change with every batch;
+* :class:`CostController`, the default of a filter, estimates the cost of every plan, first by a model, and
+  then from every batch;
 * :class:`WangController` follows the best level by the rule of the paper (Wang et al.), and no other rule;
-* :class:`LevelController` does so with rules for what real traffic brings;
+* :class:`LevelController` adds rules for real traffic;
 * :class:`PlanController` searches for the best level and group size together.
 
 The search of the last three assumes that costs form a valley over the levels (or over levels and groups). So
-they compare only the current plan with its neighbours, in turns, and move to a better one. Once no neighbour
+they compare only the current plan with its neighbours, in rounds, and move to a better one. Once no neighbour
 is better they settle, and compare again when the index has changed, or the response. With
 :class:`EarlyStop` a comparison ends as soon as its result is significant.
 

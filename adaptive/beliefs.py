@@ -1,16 +1,16 @@
 """Estimates of the cost of each plan, and the choice of the batch that teaches most.
 
 The logarithms of the costs are Gaussian, with a mean and a covariance (a Kalman filter). Their covariance has
-three parts: what all plans have in common (the machine, the events, the size of the index), of which nothing
-is known before the first batch; what plans near to each other have in common; and what each has for itself.
-So a batch of one plan says something of the others too. And when everything gets slower alike, no plan looks
-better for having run longer ago.
+three parts: a common part of all plans (the machine, the events, the size of the index), which is unknown
+before the first batch; a part that near plans share; and a part of each plan alone.
+So a batch of one plan says something of the others too. If everything gets slower alike, no plan looks
+better because its last batch is older.
 
-While time passes and the index changes, the covariance grows, and what was sure comes into doubt.
+Time and changes of the index raise the covariance: old knowledge becomes uncertain.
 
-**Which plan next?** Usually the best. Another one is worth a batch if what it might teach, over the batches
-that are still to come, is more than what it is expected to lose: the knowledge gradient (Frazier, Powell and
-Dayanik 2008; on-line: Ryzhov, Powell and Frazier 2012). With the difference D of its mean from the best one,
+**The next plan** is usually the best. Another one is worth a batch if the expected gain from its lesson, over
+all later batches, is more than the expected loss: the knowledge gradient (Frazier, Powell and Dayanik 2008;
+on-line: Ryzhov, Powell and Frazier 2012). With the difference D of its mean from the best one,
 and the standard deviation s by which a batch would move D, this is s f(-D / s), f(z) = z Phi(z) + phi(z).
 """
 
@@ -25,17 +25,17 @@ from rtfilter.adaptive.plans import Plan
 Floats = NDArray[np.float64]
 
 COMMON = 1.0
-"""Variance of what all plans have in common after the first batch, which is often slower than all others."""
+"""Variance of the common part of all plans after the first batch, which is often slower than all others."""
 NEAR, OWN = 0.5, 0.1
-"""Standard deviations of what near plans share, and of a plan's own, where only the cost model speaks."""
+"""Standard deviations of the part that near plans share, and of a plan's own part, before any batch."""
 REACH = 4.0
-"""Levels, and factors of 4 between groups, over which plans are near."""
+"""Distance over which plans are near, in levels and in factors of 4 between groups."""
 OUTLIER = 3.0
-"""Standard deviations beyond which a batch counts less: it was interrupted, most likely."""
+"""Standard deviations from which a batch counts less, because something interrupted it, most likely."""
 IN_TURN = 4
-"""So many outliers in turn are chance; more are none."""
+"""Most outliers in a row that count as chance; one more shows that the costs of all plans have changed."""
 ALARMED = 0.5
-"""Variance that is added when the response is not what it was, as a share of what was unknown at first."""
+"""Variance that is added when the response has changed, as a share of the uncertainty at first."""
 
 
 class Beliefs:
@@ -69,7 +69,7 @@ class Beliefs:
         return int(self.mean.argmin())
 
     def forget(self, common: float, relative: float) -> None:
-        """Add variance: `common` to all plans alike, `relative` as a share of what was unknown at first."""
+        """Add variance: `common` to all plans alike, `relative` as a share of the uncertainty at first."""
         self.covariance += relative * self._relative
         self.covariance += common
 
@@ -77,7 +77,7 @@ class Beliefs:
         """Take a logarithm of a cost with its variance."""
         column = self.covariance[:, at].copy()
         if not self._known:
-            # Nothing was known of what all plans have in common: the limit of an infinite variance of it.
+            # The common part of all plans was unknown: the limit of an infinite variance.
             self._known = True
             self.mean += value - self.mean[at]
             self.covariance += variance + COMMON + column[at] - column - column[:, np.newaxis]
@@ -96,13 +96,13 @@ class Beliefs:
         self.covariance -= np.outer(gain, column)
 
     def unsure(self, best: int) -> Floats:
-        """Variance of the difference of each plan from the best one."""
+        """Return the variance of the difference of each plan from the best one, float64 (plans,)."""
         return _differences(self.covariance, best)
 
     def lessons(self, best: int, variance: float) -> Floats:
         """Return the knowledge gradient of each plan: how much a batch of it would teach.
 
-        A batch of the best plan teaches as much as it tells of the plan that may be better most.
+        A batch of the best plan is worth as much as its most informative comparison with another plan.
         """
         loss = np.maximum(self.mean - self.mean[best], 0.0)
         own, row = self.covariance.diagonal(), self.covariance[best]
@@ -112,13 +112,13 @@ class Beliefs:
 
 
 def _differences(covariance: Floats, best: int) -> Floats:
-    """Variance of the difference of each plan from one of them."""
+    """Return the variance of the difference of each plan from the plan `best`."""
     row = covariance[best]
     found: Floats = covariance.diagonal() + row[best] - 2 * row
     return found
 
 
 def _gradient(loss: Floats, spread: Floats) -> Floats:
-    """s f(-D / s) for D >= 0, within 2 %; 0 where the spread is."""
+    """Return s f(-D / s) for losses D >= 0 and spreads s, to 2 %; 0 where the spread is 0."""
     z = loss / (spread + 1e-12)
     return spread * 0.3989 * np.exp(-0.5 * z * z) / (1 + z * (1.08 + z * (0.75 + 0.021 * z)))

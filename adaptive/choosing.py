@@ -1,4 +1,4 @@
-"""The controller that chooses by what it believes of the cost of each plan."""
+"""The controller that chooses a plan from estimated costs."""
 
 import math
 import operator
@@ -25,41 +25,40 @@ from rtfilter.adaptive.recording import (
 from rtfilter.adaptive.sizes import GROUPS, ladder, powers_of_two
 
 REST, EVENTS = 8, 256
-"""After a decision for the best plan it is used for about so many batches, and for so many events, before the
-next decision."""
+"""Batches, and events, for which the best plan is used after a decision, before the next decision."""
 LATE, MOST_LATE = 256, 16384
-"""Batches later, one that has not reported counts as lost. When one of these reports after all, it is twice
-as many from then on, up to the second number."""
+"""Batches after which a batch without a report counts as lost. If its report comes after all, the number
+doubles, up to the second one."""
 ELSEWHERE = 0.1
 """Mean logarithm of sizes from which plans are judged by batches of another size."""
 CHANGED, PACKED = 0.1, 0.5
-"""Doubt when all boxes of the index have changed, and when it was packed anew: variance, as a share of what
-was unknown at first."""
+"""Doubt when all boxes of the index have changed, and when it was packed again: variance, as a share of the
+uncertainty at first."""
 
 
 class CostController(Recorder):
-    """Runs each batch by the plan that is believed to be best, or by one from which much can be learnt.
+    """Runs each batch by the plan with the lowest expected cost, or by a plan from which much can be learnt.
 
     Each class of batch sizes (powers of two) has its :class:`~rtfilter.adaptive.beliefs.Beliefs` of the cost
-    of each plan: of all levels and groups, and of the whole batch at once. They begin with what a
-    :class:`~rtfilter.adaptive.costs.CostModel` says, and with what the nearest class has learnt. Reports
-    change them, those of settled batches too. A plan that is not thought best runs if what a batch of it
-    might teach is worth more than what it is expected to lose. So hardly any batch is lost where the best
-    plan is certain.
+    of each plan: of all levels and groups, and of the whole batch at once. They begin with the costs of a
+    :class:`~rtfilter.adaptive.costs.CostModel`, and with the knowledge of the nearest class. Reports
+    change them, those of settled batches too. Another plan than the best one runs if the expected knowledge
+    from a batch of it is worth more than the expected loss. So almost no batch is lost where the best plan
+    is certain.
 
-    Beliefs get older with each batch, with the share of the index that has changed, when it is packed anew,
-    and when responses are not what they were (a sequential test, CUSUM). A batch that was given up counts
-    with what is known of it; one that never reports counts as slower than expected.
+    Beliefs get less certain with each batch, with the share of the index that has changed, when it is packed
+    again, and when responses drift (a sequential test, CUSUM). A cancelled batch counts with the groups that
+    it finished; a batch that never reports counts as slower than expected.
 
     Parameters
     ----------
     horizon : float
-        Batches, above 0, for which it is worth to know the best plan: the more, the more is tried.
+        Number of batches, above 0, that profit from knowing the best plan. A larger number tries more plans.
     groups : sequence of int
         Group sizes, at least 1 and strictly increasing. A class of batch sizes uses those below its smallest
         size.
     seed : int
-        Of the random moments at which it decides anew, so that no pattern of batches can alias with them.
+        Seed of the random moments of decisions, so that no pattern of batches can alias with them.
     log : callable, optional
         See :class:`Controller`.
 
@@ -93,7 +92,7 @@ class CostController(Recorder):
         self._stale = self._lost = 0
 
     def plan(self, size: int, shape: Shape) -> Ticket:
-        """See :meth:`Controller.plan`. A batch of one event has nothing to choose: level 0, group 1."""
+        """See :meth:`Controller.plan`. A batch of one event leaves no choice: level 0, group 1."""
         size, shape = positive("size", size), checked(shape)
         ticket = Ticket(Plan(0, 1), 1)
         self._boxes = shape.boxes
@@ -117,7 +116,7 @@ class CostController(Recorder):
         return ticket
 
     def report(self, ticket: Ticket, report: Report) -> None:
-        """See :meth:`Controller.report`. All reports are used, but those of batches of one event."""
+        """See :meth:`Controller.report`. Reports of batches of one event are not used."""
         require_report(report)
         used = self._learn(ticket, report)
         self._stale += not used and ticket.serial > 0
@@ -131,20 +130,20 @@ class CostController(Recorder):
     def on_update(self, count: int = 1) -> None:
         """See :meth:`Controller.on_update`."""
         updates = recording.count(count)
-        if self._boxes:  # else nobody knows how much of the index that is
+        if self._boxes:  # without boxes, the share of the index is unknown
             doubt = CHANGED * min(updates / self._boxes, 1.0)
             for state in self._classes.values():
                 state.change(updates, doubt)
         self._record("update", count=updates)
 
     def snapshot(self) -> dict[str, Any]:
-        """The parameters, the costs of the model in the unit of the reports, and the classes.
+        """Return the parameters, the costs of the model in the unit of the reports, and the classes.
 
         ``classes`` holds the state of each class of batch sizes, by its label as text, on the height of its
         last batch. There ``mode`` is "UNSTABLE" while the last decision was to try another plan. ``moves``
         counts changes of the best plan, ``transitions`` those of the mode, ``tries`` batches by other plans,
-        ``alarms`` times that responses had changed; ``regret`` is the share of the response that tries are
-        thought to have cost.
+        ``alarms`` the drifts of responses; ``regret`` is the estimated share of the response that tries
+        have cost.
         """
         return {
             "controller": "CostController",
@@ -156,7 +155,7 @@ class CostController(Recorder):
         }
 
     def _learn(self, ticket: Ticket, report: Report) -> bool:
-        """Take a report; return True if its batch is of this controller and had not reported yet."""
+        """Use a report for learning; return False if its batch is unknown or was reported before."""
         known = self._take(ticket)
         if known is None:
             return False
@@ -170,11 +169,11 @@ class CostController(Recorder):
         if at != state.best or state.left == 0:
             self._model.fit(state.beliefs.plans[at], report)
         if state.left == 0 and state.decided is None:
-            state.decided = self._next(state)  # now: nobody waits for it, as they do for a plan
+            state.decided = self._next(state)  # decided here, so that no batch waits for it
         return True
 
     def _take(self, ticket: Ticket) -> tuple[Learner, int] | None:
-        """Wait for a batch no more: its class and the place of its plan, or None if nobody waits for it."""
+        """Remove a batch from those under way; return its class and its plan's place, or None."""
         known = self._under_way.get(ticket.serial) or self._overdue.get(ticket.serial)
         if known is None or known[0] != ticket:
             return None
@@ -183,11 +182,11 @@ class CostController(Recorder):
             state.under_way[at] -= 1
         else:
             del self._overdue[ticket.serial]
-            self._late = min(2 * self._late, MOST_LATE)  # more are under way at a time than was thought
+            self._late = min(2 * self._late, MOST_LATE)  # more batches run at a time than `_late` allowed
         return state, at
 
     def _next(self, state: Learner) -> int:
-        """The place of the plan of the next batch."""
+        """Return the place of the plan of the next batch, and note a change of the best plan for the log."""
         if state.left > 0:
             state.left -= 1
             return state.best
@@ -213,14 +212,14 @@ class CostController(Recorder):
         return state.best
 
     def _move(self, state: Learner) -> None:
-        """Judge plans by batches as large as the last ones."""
+        """Estimate the cost of plans for batches as large as the last ones."""
         size = state.size * math.exp(state.off)
         response = self._model.response
         grown = [math.log(response(plan, size) / response(plan, state.size)) for plan in state.beliefs.plans]
         state.move(size, np.array(grown))
 
     def _begin(self, label: int, size: int, shape: Shape) -> Learner:
-        """Begin a class with what the model says, and with how far that was off for the nearest class."""
+        """Create a class with the costs of the model, and with the model's error for the nearest class."""
         plans = plans_of(label, shape.height, self._groups)
         mean = [math.log(self._model.response(plan, size)) for plan in plans]
         state = Learner(label, size, shape.packed, Beliefs(plans, mean, label))
@@ -245,11 +244,11 @@ class CostController(Recorder):
         state.best = state.beliefs.best
 
     def _value(self, state: Learner, at: int, report: Report) -> float:
-        """Logarithm of the mean response that a batch of the size of the beliefs would have had."""
+        """Return the logarithm of the mean response, as if the batch had the size of the class."""
         plan, response = state.beliefs.plans[at], report.mean_response
         finished = report.size - report.unfinished
         if report.unfinished and finished and report.elapsed > report.estimation:
-            # as if the rest took as long as what was finished
+            # unfinished events count as if they took as long as the finished ones
             each = (report.elapsed - report.estimation) / finished
             group = report.size if plan.group is None else plan.group
             response = max(response, report.estimation + each * (report.size + group) / 2)
@@ -261,9 +260,9 @@ class CostController(Recorder):
         return value
 
     def _lose(self, serial: int) -> None:
-        """A batch that has not reported for so long was slower than expected, for all that is known.
+        """Count a batch that has not reported for long as slower than expected.
 
-        But not slower than all others: where nobody reports, nothing is known.
+        It counts at most as slow as the slowest plan: if no batch reports, nothing is known.
         """
         known = self._overdue[serial] = self._under_way.pop(serial)
         _, state, at = known

@@ -12,8 +12,8 @@ average, so its mean response is::
     estimate(n) + (group * G + event * n) * (G + 1) / (2 G)
 
 The whole batch as one group has no estimate. The model knows nothing of levels, and not that large groups
-share more: :mod:`rtfilter.adaptive.beliefs` learns what it leaves over. It is there to begin with, to
-compare batches of different sizes, and to say what a plan that never ran might cost.
+share more: :mod:`rtfilter.adaptive.beliefs` learns the difference. The model gives first costs, compares
+batches of different sizes, and estimates plans that never ran.
 """
 
 from rtfilter.adaptive.plans import Plan, Report
@@ -23,15 +23,15 @@ ESTIMATE, ESTIMATED_EVENT = 80e-6, 0.15e-6
 """Seconds on the machine the model was calibrated on (``python -m experiments controllers --calibrate``).
 Only their ratios matter: the speed of a machine is learnt from its first batch."""
 LEAST = 1e-100
-"""Times below are none."""
+"""Times below count as 0."""
 TRUST = 20.0
-"""The first numbers count as much as so many batches."""
+"""Batches that the first numbers count as."""
 MEMORY = 200.0
-"""About so many batches are remembered."""
+"""Batches that are remembered, about."""
 
 
 class Line:
-    """A straight line y = constant + slope * x through points that come one by one; old ones fade.
+    """A straight line y = constant + slope * x through points that arrive singly; old points fade.
 
     Errors count relative to the line, because a batch of 1000 events scatters more than one of 10.
     """
@@ -41,7 +41,7 @@ class Line:
         self.scale(1.0)
 
     def scale(self, factor: float) -> None:
-        """Begin anew, so many times as high."""
+        """Multiply the line by `factor`, and discard the points."""
         self.constant *= factor
         self.slope *= factor
         self._sums = [0.0] * 5  # of 1, x, x x, y, x y, each divided by the line's square
@@ -77,7 +77,7 @@ class CostModel:
         self._scaled = False
 
     def response(self, plan: Plan, size: float) -> float:
-        """Mean response of a batch of `size` events."""
+        """Return the mean response of a batch of `size` events."""
         if plan.group is None or plan.group >= size:
             return self._whole.constant + self._whole.slope * size
         groups = size / plan.group
@@ -85,7 +85,7 @@ class CostModel:
         return self._estimate.constant + self._estimate.slope * size + work * (groups + 1) / (2 * groups)
 
     def fit(self, plan: Plan, report: Report) -> None:
-        """Learn from a batch that has ended, if its parts are known."""
+        """Learn from the report of a batch, if it has the parts that the model needs."""
         if report.unfinished or not report.elapsed > report.estimation or not report.mean_response > LEAST:
             return
         whole = plan.group is None or plan.group >= report.size
@@ -101,12 +101,12 @@ class CostModel:
         self._group.add(plan.group, (report.elapsed - report.estimation) / report.groups)
 
     def _scale(self, factor: float) -> None:
-        """A faster machine is faster in all."""
+        """Multiply all times by `factor`, which is the speed of this machine."""
         for line in (self._estimate, self._group, self._whole):
             line.scale(factor)
 
     def state(self) -> dict[str, float]:
-        """The fitted times, for people."""
+        """Return the fitted times, for metrics and for people."""
         return {
             "whole_batch": self._whole.constant,
             "whole_event": self._whole.slope,

@@ -1,24 +1,24 @@
-"""A sequential test whether something still is what it was: a two-sided CUSUM (Page 1954)."""
+"""A sequential test for drift: a two-sided CUSUM (Page 1954)."""
 
 import math
 
 FIRST = 4
-"""Values whose mean is what it was."""
+"""Number of first values; their mean is the reference."""
 TOLERATED = 0.1
-"""A difference that is no drift, in the unit of the values: of logarithms, about a tenth."""
+"""Difference that is no drift, in the unit of the values: of logarithms, about a tenth."""
 ALLOWED, MOST, LIMIT = 1.0, 4.0, 4.0
-"""Standard deviations of each value that are ordinary, that count at most, and whose sum is an alarm."""
+"""Standard deviations: what a value may deviate, the most that it counts, and the sum that alarms."""
 PATIENCE = 8.0
-"""After an alarm the limit doubles, up to so many times: who alarms again and again is heard less."""
+"""Largest factor of the limit, which doubles with each alarm."""
 
 
 def summed(total: float, deviation: float, allowance: float, most: float = math.inf) -> float:
-    """Add a deviation, less its allowance and at most `most`, to the sum of one side of the test."""
+    """Return the sum of one side of the test after a deviation, less its allowance and at most `most`."""
     return max(0.0, total + min(deviation - allowance, most))
 
 
 class Drift:
-    """Says when values are not what the first ones were any more."""
+    """Finds a lasting difference of values from the mean of the first ones."""
 
     def __init__(self) -> None:
         self._patience = 1.0
@@ -29,7 +29,7 @@ class Drift:
         self._above = self._below = 0.0
 
     def add(self, value: float, variance: float) -> bool:
-        """Take a value with its variance; whether it is an alarm. Then all begins anew."""
+        """Add a value with its variance; return True, and start again, if it is an alarm."""
         if self._count < FIRST:
             self._count += 1
             self._mean += (value - self._mean) / self._count

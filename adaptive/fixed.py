@@ -1,4 +1,4 @@
-"""The controller that always has one plan."""
+"""The controller that uses one plan for all batches."""
 
 from typing import Any
 
@@ -46,16 +46,16 @@ class FixedPlan(Recorder):
         return ticket
 
     def report(self, ticket: Ticket, report: Report) -> None:
-        """Logs the report, and ignores it."""
+        """Log the report, and ignore it."""
         require_report(report)
         self._record("report", **ticket_fields(ticket), **report_fields(report), used=False)
 
     def drop(self, ticket: Ticket) -> None:
-        """Logs the call, and ignores it."""
+        """Log the call, and ignore it."""
         self._record("drop", **ticket_fields(ticket))
 
     def on_update(self, count: int = 1) -> None:
-        """Checks and logs the update, and ignores it."""
+        """Check and log the update, and ignore it."""
         self._record("update", count=counted(count))
 
     def snapshot(self) -> dict[str, Any]:

@@ -13,34 +13,34 @@ from rtfilter.adaptive.plans import Entry, Plan
 from rtfilter.adaptive.recording import plan_fields
 
 SOON, CALM = 50.0, 1.0
-"""A lesson is worth so many batches at least, and so many more for each batch since the last alarm: what has
-been calm for long is expected to stay so for as long again."""
+"""Value of a lesson in batches: a minimum, and an addition for each batch since the last alarm. After a
+long calm, an equally long one is expected."""
 NOISE, GREATER_NOISE, LEAST_NOISE = 0.1, 0.75, 1e-5
-"""Standard deviations of the logarithms of responses that may be expected at first: as on a quiet machine,
-and as of small bursts of real events. And the least variance."""
+"""First standard deviations of the logarithms of responses: on a quiet machine, and for small bursts of real
+events. Then the least variance."""
 RECENT, NEXT = 32, 16
-"""The variance is that of so many pairs of batches of one plan, not more than so many batches apart."""
+"""Number of pairs of batches of one plan for the variance, and the most batches between the two of a pair."""
 MEDIAN = 0.91
 """Median of the square of the difference of two normal values, as a share of their variance."""
 USUAL = 1 / 16
-"""Weight of a batch in the mean of their sizes."""
+"""Weight of a batch in the mean size."""
 VAGUE = 0.25
-"""Weight of a batch that was given up, or lost."""
+"""Weight of a batch that was cancelled or lost."""
 AGE, COMMON_AGE = 2e-5, 0.3
-"""Variance that a batch adds: to what is known of plans, as a share of what was unknown at first; and to what
-they have in common, as a share of the variance of responses."""
+"""Variance that a batch adds: to each plan, as a share of the uncertainty at first; and to the common part of
+all plans, as a share of the variance of responses."""
 DOUBTED, LEAST_CREDIT = 0.25, 1 / 64
-"""After so much doubt the next one counts half, down to the second number; twice again when the best plan has
-moved."""
+"""Sum of doubt after which further doubt counts half, and the least factor; the factor doubles when the best
+plan changes."""
 PACKED_LEVEL = 4.0
-"""Variance of what all plans have in common when the index has been built anew."""
+"""Variance of the common part of all plans after a new build of the index."""
 HOPELESS = 10.0
-"""Addition to the logarithm of the cost of a plan by which the last batch finished nothing."""
+"""Addition to the logarithm of the cost of a plan whose last batch finished nothing."""
 REVIEW, FAR = 256, math.log(4)
-"""After so many batches without a try, the plan that is least sure is tried, unless it is expected to take
-more than four times as long: no response tells that a plan has become better that does not run."""
+"""Batches without a try after which the least certain plan is tried, unless it is expected to take more than
+the second number, e^FAR = 4, times as long: only a batch of a plan shows that it has become better."""
 SAME_GROWTH, FADING = 0.1, 0.02
-"""Weight of the growth that the model says, and the share of older batches that a decision forgets."""
+"""Weight of the growth of the model, and the share of older batches that a decision removes."""
 
 
 class Learner:
@@ -49,26 +49,26 @@ class Learner:
     def __init__(self, label: int, size: int, packed: int, beliefs: Beliefs) -> None:
         self.label, self.packed, self.beliefs = label, packed, beliefs
         self.size = float(size)
-        """Events of the batches that the beliefs are of: of another size, another plan may be best."""
+        """Batch size that the beliefs are about: another size may have another best plan."""
         self.off = 0.0
-        """Mean logarithm of the sizes of the last batches, relative to that."""
+        """Mean logarithm of the sizes of the last batches, relative to `size`."""
         self.under_way = [0] * len(beliefs.plans)
         self.hopeless: NDArray[np.bool_] = np.zeros(len(beliefs.plans), np.bool_)
-        """Plans by which the last batch took long and finished nothing: any other is better."""
+        """Plans whose last batch took long and finished nothing: any other plan is better."""
         self.best = beliefs.best
         self.expect(NOISE**2)
         self.left = 0
         """Batches until the next decision."""
         self.decided: int | None = None
-        """Place of the plan of the next batch, if it was decided when the last one was reported."""
+        """Place of the plan of the next batch, if the last report decided it."""
         self.rest = 1
-        """Batches that the best plan gets after the next decision for it, about."""
+        """Batches for the best plan after the next decision for it, about."""
         self.doubt = 0.0
-        """Doubt that has come up since the last decision."""
+        """Doubt since the last decision."""
         self.moved: Plan | None = None
         """The best plan before, if the last decision changed it."""
         self.updates = 0
-        """Updates of the index since it last tried a plan."""
+        """Updates of the index since the last try of a plan."""
         self.batches = self.tries = self.moves = self.transitions = self.alarms = 0
         self._trying = True
         self._values: list[float] = []  # of the best plan, since the last decision
@@ -82,12 +82,12 @@ class Learner:
         self._since = 0  # batches before the last alarm
 
     def expect(self, noise: float) -> None:
-        """Begin with a variance of responses, or a greater one."""
+        """Set the first variance of responses, if it is larger than the present one."""
         self.noise = noise
         self._squares = deque([MEDIAN * noise, MEDIAN * GREATER_NOISE**2], RECENT)
 
     def change(self, updates: int, doubt: float) -> None:
-        """The index has changed. What was doubted for nothing many times is doubted less."""
+        """Count updates of the index, and add doubt; doubt that changed no plan in the past counts less."""
         self.updates += updates
         self.doubt = min(self.doubt + self._credit * doubt, 1.0)
         self._doubted += doubt
@@ -95,7 +95,7 @@ class Learner:
             self._doubted, self._credit = 0.0, max(self._credit / 2, LEAST_CREDIT)
 
     def pack(self, doubt: float) -> None:
-        """The index has been built anew: nothing of what responses were need hold, not even their level."""
+        """Discard what earlier responses showed, because the index was built again."""
         self.change(0, doubt)
         self.left, self.rest, self.decided = 0, 1, None
         self._values.clear()
@@ -104,7 +104,7 @@ class Learner:
         self.beliefs.forget(PACKED_LEVEL, 0.0)
 
     def move(self, size: float, grown: NDArray[np.float64]) -> None:
-        """Believe of batches of another size; `grown` is by how much the logarithms of costs are larger."""
+        """Set another batch size; `grown` (plans,) is the addition to the logarithms of the costs."""
         self._growth.end()
         grown = grown + self._growth.slope * math.log(size / self.size)
         self.size, self.off = size, 0.0
@@ -114,7 +114,7 @@ class Learner:
         self._drift = Drift()
 
     def learn(self, at: int, value: float, size: float, ended: bool = True) -> None:
-        """Take the logarithm of a response. That of a batch that was given up may be too small."""
+        """Add the logarithm of a response. With ``ended=False`` (a cancelled batch), it is a lower bound."""
         self.batches += 1
         self._age += 1
         if size != self.size or self._growth.known:
@@ -139,18 +139,18 @@ class Learner:
         self._values.append(value)
 
     def decide(self, horizon: float) -> int | None:
-        """Choose the best plan anew; the place of another one that is worth a batch now, or None."""
+        """Choose the best plan again; return the place of another plan that is worth a batch now, or None."""
         beliefs, before = self.beliefs, self.best
         self._get_older()
         self.noise = max(statistics.median_high(self._squares) / MEDIAN, LEAST_NOISE)
         if self._values:
-            value = statistics.median(self._values)  # few of them may have been interrupted
+            value = statistics.median(self._values)  # interrupted batches do not move the median
             variance = self.noise / self._weight
             beliefs.observe(self.best, value, variance)
             if self._drift.add(value, variance):
                 self.alarms += 1
                 self._since, self.rest = self.batches, 1
-                beliefs.forget(1.0, ALARMED)  # what is new may hold for all plans alike
+                beliefs.forget(1.0, ALARMED)  # the reason may be common to all plans
             self._values.clear()
             self._weight = 0.0
         self._growth.end()
@@ -166,7 +166,7 @@ class Learner:
         worth = min(SOON + CALM * (self.batches - self._since), horizon) * lesson - loss
         for at, count in enumerate(self.under_way):
             if count and at != self.best:
-                worth[at] = -np.inf  # its lesson is to come
+                worth[at] = -np.inf  # its batch is still running
         at = int(worth.argmax())
         if at == self.best and self.batches - self._tried > REVIEW:
             self._tried = self.batches
@@ -184,12 +184,12 @@ class Learner:
         return at
 
     def _get_older(self) -> None:
-        """Become less sure, for the batches and the doubt since the last time."""
+        """Add variance for the batches and the doubt since the last call."""
         self.beliefs.forget(COMMON_AGE * self.noise * self._age, AGE * self._age + self.doubt)
         self._age, self.doubt = 0, 0.0
 
     def fields(self) -> Entry:
-        """The state, JSON-able."""
+        """Return the state, JSON-able."""
         return {
             **plan_fields(self.beliefs.plans[self.best]),
             "mode": "UNSTABLE" if self._trying else "STABLE",
@@ -206,10 +206,10 @@ class Learner:
 
 
 class Growth:
-    """The difference between the growth of responses with the size of a batch and that of the model.
+    """The difference between the measured growth of responses with batch size, and the growth of the model.
 
-    It is the slope of a line through the batches of one plan between two decisions, and not of all: those
-    of other times and plans differ by more than their size.
+    It is the slope of a line through the batches of one plan between two decisions: batches of other times
+    and plans differ by more than their size.
     """
 
     def __init__(self) -> None:
@@ -219,7 +219,7 @@ class Growth:
         self._count = self._x = self._y = self._square = self._product = 0.0
 
     def add(self, x: float, y: float) -> None:
-        """Take the logarithms of a size and of a response."""
+        """Add a point: the logarithms of a size and of a response."""
         self.known = True
         self._count += 1
         off = x - self._x
@@ -230,7 +230,7 @@ class Growth:
         self._product += off * (y - self._y)
 
     def end(self) -> None:
-        """Another plan may come, or another time."""
+        """Close the line of one plan, and add it to the slope."""
         if self._square > 0:
             self._xx = SAME_GROWTH + (1 - FADING) * (self._xx - SAME_GROWTH) + self._square
             self._xy = (1 - FADING) * self._xy + self._product

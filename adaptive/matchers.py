@@ -1,22 +1,22 @@
 """The choice of the matcher of a filter, decided by trials beside the matcher in use.
 
 Like a controller it only decides. It gets reports of batches and changes, asks for trials, gets their
-results, and says when to move. It knows no clock: time is what batches took.
+results, and says when to move. It has no clock: it sums the times of batches.
 
-**A round** tries each candidate beside the matcher in use, on the same recent batches, in turns. A candidate
-is built of a sample of the subscriptions first, then of larger ones, and of all of them last: one that
-loses by more than it may still catch up is never built in full. Only a trial of all can move.
+**A round** tries each candidate beside the matcher in use, on the same recent batches, in alternation. The
+first sample of the subscriptions is small, the next ones are larger, and the last trial has all. A candidate
+that loses by too much is never built in full. Only a trial with all subscriptions can cause a move.
 
-**A move** needs a gain: the candidate takes 5 % less time, and certainly (2.3 standard errors) less, over the
-batches as they come, streamed ones by the mean response of their events. And what it saves, if the future
-lasts as long as the past, is more than what it cost to build. A matcher that was left has to be twice as much
-better to come back, so that nothing swings.
+**A move** needs a gain: the candidate takes 5 % less time, and less by 2.3 standard errors, over the batches
+as they come; streamed batches count with the mean response of their events. And the saved time is more than
+the time to build it, if the future lasts as long as the past. After each move away from a matcher, it needs
+twice the gain to return, so that the choice does not oscillate.
 
 **Another round** begins when responses drift (:mod:`rtfilter.adaptive.drift`), when there are many more or
 fewer subscriptions, when batches are of other sizes, and after a while, which gets longer each time.
 
-**What it may cost.** Trials take a share of the time that batches take, and a candidate a share of the memory
-of the matcher in use. Nothing is tried beyond either.
+**Costs.** Trials take at most a share of the time of batches, and a candidate at most a share of the memory
+of the matcher in use.
 """
 
 import math
@@ -34,29 +34,29 @@ from rtfilter.adaptive.sizes import powers_of_two
 SAMPLE, STEP = 1024, 8
 """Subscriptions of the first sample, and how many times as many the next one has."""
 CATCH_UP = 3.0
-"""Factor by which a candidate may gain on the matcher in use, from one sample to the next."""
+"""Factor that a candidate may gain on the matcher in use, from one sample to the next."""
 GAIN, MOST_GAIN = 0.05, 0.4
-"""The share of the time that a candidate must save at least; at most, after it was left again and again."""
+"""Share of the time that a candidate must save: at first, and at most after repeated moves away from it."""
 SURE = 2.3
 """Standard errors: with three looks one in forty candidates that are as fast seems faster (Pocock 1977)."""
 LONG = 0.02
-"""Seconds that a change may take: a matcher that is built anew for one, longer than that, is for none."""
+"""Seconds that a change may take. A matcher that rebuilds for each change, and takes longer, is not used."""
 FIRST_COST = 0.02
 """Seconds that the first trial is expected to take."""
 TRIES = 3
 """Trials of all with one candidate, as long as it may be faster but is not certain to be."""
 PASSES = 4
-"""Times that a trial matches its batches by both matchers, at least."""
+"""Least number of times that a trial matches its batches by both matchers."""
 AGAIN = 4.0
-"""After a round that moved nothing, the next one comes when so many times as much has been matched in all."""
+"""Growth of the total matching time, after a round without a move, that starts the next round."""
 GROWN = 1.5
-"""Times as many or as few subscriptions, from which a new round is due."""
+"""Factor of growth or shrinkage of the subscriptions that starts a new round."""
 MIXED = 0.25
-"""The share of the time that must have gone over to batches of other sizes."""
+"""Share of the time that must have moved to batches of other sizes to start a new round."""
 SMALL = 1 << 26
-"""Bytes that a candidate may always take."""
+"""Bytes that a candidate may use in any case."""
 EQUAL = 0.02
-"""The share of subscriptions with an equality from which it is worth to look them up."""
+"""Share of subscriptions with an equality from which a matcher that looks up equalities is worth a trial."""
 WIDE = 1.25 * 1.48
 """Standard error of a median, times the root of their number, as a multiple of the median deviation."""
 FEW = 2.7
@@ -65,7 +65,7 @@ RECENT, MEDIAN, LEAST_NOISE = 32, 0.91, 1e-5
 """Pairs of batches whose median difference is the variance of times; see `rtfilter.adaptive.learner`."""
 
 _Class = tuple[int, bool]
-"""Of batches: the smallest of their sizes, and whether they are streamed."""
+"""A class of batches: the smallest of their sizes, and whether they are streamed."""
 
 
 class Content(NamedTuple):
@@ -77,11 +77,11 @@ class Content(NamedTuple):
     dimensions : int
         Coordinates of a box.
     constrained : float
-        Share of the sides of boxes that have an end.
+        Share of the sides of boxes with a finite end.
     equal : float
         Share of boxes with a side of a single value.
     inexact : float
-        Share of boxes that do not decide.
+        Share of boxes that are not exact, so that candidates must be verified.
     bytes : int
         Memory of the matcher in use.
     """
@@ -95,16 +95,16 @@ class Content(NamedTuple):
 
 
 class Try(NamedTuple):
-    """Build a matcher of so many of the subscriptions, and match recent batches with both."""
+    """Build a matcher with a number of the subscriptions, and match recent batches with both matchers."""
 
     matcher: str
     of: int
     most_bytes: int | None
-    """Memory above which the trial is given up; None for no limit."""
+    """Memory above which the trial is cancelled; None for no limit."""
 
 
 class Move(NamedTuple):
-    """Use a matcher from now on: that of the last trial, which was of all subscriptions."""
+    """Use the matcher of the last trial, which had all subscriptions, from now on."""
 
     matcher: str
 
@@ -117,10 +117,10 @@ class Pair(NamedTuple):
     size_class : int
         The smallest size of their class; see `rtfilter.adaptive.sizes.powers_of_two`.
     events : int
-        All of them together.
+        Sum of the sizes of these batches.
     own, other : float
-        Seconds of the matcher in use, or of one of its kind over the same sample, and of the candidate: what
-        the batches took, or the sum of their mean responses if they are streamed.
+        Seconds of the matcher in use (in a sample, of the same kind of matcher over the sample), and of the
+        candidate: the time of the batches, or the sum of their mean responses if they are streamed.
     streamed : bool
     """
 
@@ -139,17 +139,17 @@ class Trial:
     ----------
     matcher : str
     of : int
-        Subscriptions that it was built of.
+        Number of subscriptions in the candidate.
     whole : bool
-        Whether these are all.
+        True if the candidate had all subscriptions.
     seconds : float
-        What all of it took.
+        Seconds of the whole trial.
     build : float
-        What building the candidate took.
+        Seconds to build the candidate.
     bytes : int
         Memory of the candidate.
     gradual : bool
-        Whether the candidate bears a change without building large parts anew.
+        True if the candidate takes a change without rebuilding large parts.
     pairs : sequence of Pair
         At least one.
     """
@@ -164,12 +164,12 @@ class Trial:
     pairs: Sequence[Pair]
 
     def fields(self) -> Entry:
-        """A line of the log."""
+        """Return the trial as a line of the log."""
         return {**self.__dict__, "pairs": [list(pair) for pair in self.pairs]}
 
     @classmethod
     def of_fields(cls, entry: Entry) -> "Trial":
-        """The trial of a line of the log."""
+        """Return the trial of a line of the log."""
         own = {name: entry[name] for name in cls.__dataclass_fields__}
         return cls(**{**own, "pairs": [Pair(*pair) for pair in entry["pairs"]]})
 
@@ -182,7 +182,7 @@ class Ratio(NamedTuple):
 
     @property
     def range(self) -> tuple[float, float, float]:
-        """The ratio, and its low and high end."""
+        """The ratio, its lower and its upper bound."""
         ends = (0.0, -SURE * self.error, SURE * self.error)
         ratio, low, high = (math.exp(min(self.log + off, 700.0)) for off in ends)
         return ratio, low, high
@@ -190,19 +190,19 @@ class Ratio(NamedTuple):
 
 @dataclass
 class _Round:
-    """A round of trials, of each candidate after the other."""
+    """A round of trials, in which the candidates follow each other."""
 
     why: str
     left: list[str]
     of: int = 0
-    """Subscriptions of the next trial."""
+    """Number of subscriptions in the next trial."""
     bytes_each: float = 0.0
     cost: float = FIRST_COST
     tries: int = 0
     pairs: list[Pair] = field(default_factory=list)
-    """Of the trials of all with this candidate, and their number."""
+    """Pairs of the trials of this candidate with all subscriptions."""
     ready: str | None = None
-    """The candidate that is to be moved to."""
+    """The candidate for the next move."""
 
 
 class MatcherChooser(Recorder):
@@ -211,7 +211,7 @@ class MatcherChooser(Recorder):
     Parameters
     ----------
     candidates : sequence of str
-        Names of matchers, the first one is that of the beginning.
+        Names of matchers; the first one is in use at the start.
     share : float
         Most time for trials, as a share of the time of batches; above 0 and at most 1.
     memory : float or None
@@ -245,7 +245,7 @@ class MatcherChooser(Recorder):
             raise ValueError(f"memory of a candidate is a multiple above 0, or None for any; got {memory}")
         self.candidates, self.share, self.memory = tuple(candidates), float(share), memory
         self.matcher = self.candidates[0]
-        self._events: dict[_Class, float] = {}  # later ones count more
+        self._events: dict[_Class, float] = {}  # later batches count more
         self._seconds: dict[_Class, float] = {}
         self._times: dict[_Class, _Times] = {}
         self._matched = self._tested = self._since = 0.0
@@ -257,8 +257,8 @@ class MatcherChooser(Recorder):
         self._alarm = False
         self._again = 0.0  # `_matched` at which the next round begins
         self._gradual, self._build = True, 0.0  # of the matcher in use
-        self._barred: dict[str, int] = {}  # subscriptions with which a candidate could not be tried
-        self._left_at: dict[str, int] = {}  # the number of times that a matcher was left
+        self._barred: dict[str, int] = {}  # number of subscriptions at which a candidate failed
+        self._left_at: dict[str, int] = {}  # number of moves away from a matcher
         self._verdicts: dict[str, Entry] = {}
         self._why = "the first candidate; nothing was tried yet"
 
@@ -270,14 +270,14 @@ class MatcherChooser(Recorder):
     # -- reports ---------------------------------------------------------------------------------------------
 
     def begin(self, matcher: str) -> None:
-        """Begin with another matcher than the first candidate: that of a snapshot."""
+        """Start with another matcher than the first candidate, such as that of a snapshot."""
         self.matcher, self._why = matcher, "it was saved with that"
         self._record("begin", matcher=matcher)
 
     def observe(self, size: int, seconds: float, batches: int = 1, streamed: bool = False) -> bool:
-        """Take the time of a batch, which stands for so many of its kind; whether `step` has to be asked.
+        """Add the time of a batch, as `batches` of its kind; return True if `step` must be called.
 
-        Batches that are `streamed` are a kind of their own; their time is that of all their work.
+        Streamed batches are a class of their own; `seconds` is the time of all their work.
         """
         size, batches = positive("size", size), positive("number of batches", batches)
         if not (math.isfinite(seconds) and seconds >= 0):
@@ -294,13 +294,13 @@ class MatcherChooser(Recorder):
         return due
 
     def update(self, number: int) -> None:
-        """Take note of changes of subscriptions."""
+        """Count changes of subscriptions."""
         number = count(number)
         self._changes += number
         self._record("update", count=number)
 
     def tried(self, trial: Trial) -> None:
-        """Take the result of a trial."""
+        """Add the result of a trial, and decide about its candidate."""
         self._tested += trial.seconds
         self._trials += 1
         if self._round is not None and self._round.left[:1] == [trial.matcher]:
@@ -308,14 +308,14 @@ class MatcherChooser(Recorder):
         self._record("trial", **trial.fields())
 
     def failed(self, matcher: str, why: str, seconds: float = 0.0) -> None:
-        """Note that a candidate could not be built, or not be used, with so many subscriptions."""
+        """Exclude a candidate that could not be built, or used, with the present number of subscriptions."""
         self._tested += seconds
         if self._round is not None and self._round.left[:1] == [matcher]:
             self._drop(self._round, why, bar=True)
         self._record("failed", matcher=matcher, why=why, seconds=seconds)
 
     def moved(self, matcher: str, seconds: float = 0.0) -> None:
-        """Note that the filter has moved to a matcher."""
+        """Record that the filter now uses another matcher."""
         self._tested += seconds
         before = self.matcher
         verdict = self._verdicts.pop(matcher, {})
@@ -332,14 +332,14 @@ class MatcherChooser(Recorder):
     # -- decisions -------------------------------------------------------------------------------------------
 
     def step(self, content: Content) -> Try | Move | None:
-        """Return the next thing to do, None for nothing. Report it when it is done, then ask again."""
+        """Return the next action, or None. After it, report its result, then call `step` again."""
         answer = self._step(content)
         asked = {} if answer is None else answer._asdict()
         self._record("step", **content._asdict(), what=type(answer).__name__, asked=asked)
         return answer
 
     def _due(self) -> str | None:
-        """Return the reason why something has to be done, or None."""
+        """Return the reason for an action, or None."""
         if self._round is not None and self._round.ready is not None:
             return self._round.why
         cost = FIRST_COST if self._round is None else self._round.cost
@@ -368,7 +368,7 @@ class MatcherChooser(Recorder):
         return not self._gradual and self._build > LONG and self._changes >= 1
 
     def _shares(self) -> dict[_Class, float]:
-        """The share of the time by class."""
+        """Return the share of the time by class of batches."""
         total = sum(self._seconds.values())
         return {label: seconds / total for label, seconds in self._seconds.items()} if total > 0 else {}
 
@@ -422,13 +422,13 @@ class MatcherChooser(Recorder):
         self._again = AGAIN * self._matched
 
     def _next(self, now: _Round) -> None:
-        """Go on to the next candidate."""
+        """Begin the trials of the next candidate of a round."""
         del now.left[:1]
         now.of, now.bytes_each, now.ready, now.cost = 0, 0.0, None, FIRST_COST
         now.tries, now.pairs = 0, []
 
     def _drop(self, now: _Round, why: str, bar: bool = False) -> None:
-        """Keep to the matcher in use."""
+        """Reject the candidate, and log why; with `bar`, exclude it at this number of subscriptions."""
         name = now.left[0]
         if bar:
             self._barred[name] = max(self._count, 1)
@@ -438,7 +438,7 @@ class MatcherChooser(Recorder):
         self._next(now)
 
     def _weigh(self, now: _Round, trial: Trial) -> None:
-        """Go on with a candidate, give it up, or move to it."""
+        """Judge a trial: try the candidate again, reject it, or prepare a move to it."""
         ratio = self._ratio(trial.pairs)
         if trial.whole:
             now.tries, now.pairs = now.tries + 1, [*now.pairs, *trial.pairs]
@@ -468,11 +468,11 @@ class MatcherChooser(Recorder):
             now.cost = trial.seconds + max(now.of / trial.of - 1, 0) * _growing(trial)
 
     def _hope(self, of: int) -> float:
-        """The largest logarithm of a ratio in a sample of so many with which it is tried further."""
+        """Return the largest logarithm of a ratio, in a sample of `of`, that allows further trials."""
         return math.log(CATCH_UP) * math.log(max(self._count / of, 1.0), STEP)
 
     def _refused(self, trial: Trial, ratio: Ratio) -> str:
-        """Return the reason not to move to a candidate that was tried with all, or an empty text."""
+        """Return the reason not to move to a candidate after a trial with all, or an empty text."""
         if not trial.gradual and trial.build > LONG and self._changes >= 1:
             return f", but changes come, for which it is built anew ({trial.build:.3f} s)"
         if self._too_slow_to_change:
@@ -488,7 +488,7 @@ class MatcherChooser(Recorder):
         return ""
 
     def _gain(self, trial: Trial) -> float:
-        """The share of the time that a candidate has to save."""
+        """Return the share of the time that the candidate must save."""
         return float(min(GAIN * 2 ** self._left_at.get(trial.matcher, 0), MOST_GAIN))
 
     def _open_question(self, trial: Trial, ratio: Ratio) -> bool:
@@ -497,7 +497,7 @@ class MatcherChooser(Recorder):
         return not sure and ratio.log - SURE * ratio.error <= math.log(1 - self._gain(trial))
 
     def _ratio(self, pairs: Sequence[Pair]) -> Ratio:
-        """The ratio over batches as they come."""
+        """Return the ratio over all classes, weighted by their share of the events."""
         classes: dict[_Class, list[Pair]] = {}
         for pair in pairs:
             classes.setdefault((pair.size_class, pair.streamed), []).append(pair)
@@ -507,7 +507,7 @@ class MatcherChooser(Recorder):
             logs = [math.log(max(pair.other, 1e-9) / max(pair.own, 1e-9)) for pair in some]
             each = statistics.median(pair.own / pair.events for pair in some)
             middle = statistics.median(logs)
-            # Of the median, by the median deviation: single passes may have been interrupted.
+            # Standard error of the median, from the median deviation: interrupted passes do not move it.
             off = statistics.median(abs(log - middle) for log in logs) if len(logs) > 1 else 0.1
             part = each * max(self._events.get(label, 0.0), 1.0)
             own += part
@@ -520,15 +520,15 @@ class MatcherChooser(Recorder):
         return Ratio(log, math.sqrt(error))
 
     def _note(self, what: str, **fields: Any) -> None:
-        """A decision, for the log."""
+        """Append a decision to the lines for the log."""
         self._decisions.append({"kind": "decision", "what": what, "matcher": self.matcher, **fields})
 
     def snapshot(self) -> dict[str, Any]:
-        """The state, JSON-able.
+        """Return the state, JSON-able.
 
-        ``name`` is the matcher in use, and ``why`` says why. ``candidates`` tells what became of the others:
-        ``ratio`` is their time as a multiple of that of the matcher in use when they were tried (``low`` to
-        ``high`` is 2.3 standard errors), ``of`` the subscriptions that they were built of.
+        ``name`` is the matcher in use, and ``why`` says why. ``candidates`` has the last trial of each other
+        matcher: ``ratio`` is its time as a multiple of that of the matcher in use (``low`` to ``high`` is 2.3
+        standard errors), ``of`` the number of subscriptions in the trial.
         """
         return {
             "name": self.matcher,
@@ -550,13 +550,13 @@ class MatcherChooser(Recorder):
 
 
 def _size(wanted: int, count: int) -> int:
-    """Subscriptions of a trial: at least `SAMPLE`, and all where that is no more than twice as many."""
+    """Return the size of a trial: at least `SAMPLE`, or all subscriptions if at most twice as many."""
     wanted = max(wanted, SAMPLE)
     return count if count <= 2 * wanted else wanted
 
 
 def _growing(trial: Trial) -> float:
-    """Seconds of a trial that grow with its subscriptions: to build, and to match as often as it must."""
+    """Return the seconds of a trial that grow with its subscriptions: the build, and the fewest passes."""
     one_pass = {(pair.size_class, pair.streamed): pair.own + pair.other for pair in trial.pairs}
     return trial.build + PASSES * sum(one_pass.values())
 
@@ -570,7 +570,7 @@ class _Times:
         self._drift = Drift()
 
     def add(self, value: float) -> bool:
-        """Take one; whether they have drifted."""
+        """Add a time; return True if the times have drifted."""
         if self._before is not None:
             self._squares.append((value - self._before) ** 2)
         self._before = value
@@ -578,7 +578,7 @@ class _Times:
 
 
 def feed(entry: Entry, chooser: MatcherChooser) -> None:
-    """Give a chooser an input of a log."""
+    """Pass an input of a log to a chooser."""
     match entry["kind"]:
         case "begin":
             chooser.begin(entry["matcher"])

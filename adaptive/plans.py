@@ -10,7 +10,7 @@ Entry = dict[str, Any]
 """A line of a controller's log, as JSON-able data."""
 
 Sink = Callable[[Entry], None]
-"""Takes the lines of a log, one a call; for example ``list.append``."""
+"""A function that takes the lines of a log, one per call; for example ``list.append``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Plan:
         Level of the index, from 0 (the root) to height - 1. Down to it the whole batch shares one traversal,
         which estimates the workload of each event.
     group : int or None
-        Events per group in the search that follows, at least 1. With 1 each event is released as soon as it
-        is done, as in the paper (Wang et al.); None makes one group of the whole batch.
+        Events per group in the search that follows, at least 1. With 1 each event is released once its search
+        ends, as in the paper (Wang et al.); None makes one group of the whole batch.
 
     Raises
     ------
@@ -52,7 +52,7 @@ WHOLE = Plan(0, None)
 
 
 def plans_of(size: int, height: int, groups: Sequence[int]) -> list[Plan]:
-    """All plans of a batch: `WHOLE`, and each level with each of the group sizes that are below its size."""
+    """Return all plans of a batch: `WHOLE`, and each level with each group size below the batch size."""
     smaller = [group for group in groups if group < size]
     return [WHOLE, *(Plan(level, group) for level in range(height) for group in smaller)]
 
@@ -65,9 +65,9 @@ class Shape(NamedTuple):
     height : int
         Number of its levels, at least 1.
     boxes : int
-        Number of boxes, or of filters, in it; 0 if it is not known.
+        Number of boxes in it; 0 if it is not known.
     packed : int
-        How many times it has been built as a whole. Levels of the same height mean something else then.
+        Number of builds of the whole index. A new build changes what a level means.
     """
 
     height: int
@@ -79,24 +79,24 @@ class Shape(NamedTuple):
 class Report:
     """The result of a batch.
 
-    Times are in any unit, but always in the same one. They are the time of the batch only, without that of
-    its consumer.
+    Times are in any unit, but always in the same one. They are the time of the batch only, without the time
+    of its consumer.
 
     Attributes
     ----------
     mean_response : float
-        Mean response time of its events. Of a batch that was given up, a lower bound: events that are not
-        finished count with the time until the last group that is.
+        Mean response time of its events. For a cancelled batch it is a lower bound: unfinished events count
+        with the time until the last finished group.
     size : int
         Events of the batch.
     unfinished : int
-        Those that were not finished, because the batch was given up.
+        Number of events that were not finished, because the batch was cancelled.
     elapsed : float
         Time until the end of the last group; 0 if it is not known.
     estimation : float
-        Time of the estimate and the order, a part of it.
+        Time of the estimate and the order, which is a part of `elapsed`.
     groups : int
-        Groups that were finished.
+        Number of finished groups.
     visits, estimation_visits : int
         Operations of the search in groups, and of the estimate; 0 if they are not counted.
 
@@ -120,18 +120,20 @@ class Report:
             value = float(getattr(self, name))
             if not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"a time such as {name} is finite and not negative; got {value}")
-            object.__setattr__(self, name, value)  # of NumPy's, which JSON would refuse
+            object.__setattr__(self, name, value)  # NumPy's numbers are not JSON
         for name in ("size", "unfinished", "groups", "visits", "estimation_visits"):
             object.__setattr__(self, name, operator.index(getattr(self, name)))
         if self.size < 1 or not 0 <= self.unfinished <= self.size:
-            raise ValueError(f"of {self.size} events, {self.unfinished} cannot be unfinished")
+            raise ValueError(f"unfinished must be 0 to size, {self.size}; got {self.unfinished}")
         if min(self.visits, self.estimation_visits) < 0 or self.groups < (self.unfinished < self.size):
-            raise ValueError(f"counts of operations and of groups that were finished are negative: {self}")
+            raise ValueError(
+                f"visits must be 0 or more, and groups 1 or more if an event is finished: {self}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A plan, and what tells its report from others.
+    """A plan, with the numbers that identify its report.
 
     Attributes
     ----------
@@ -139,10 +141,10 @@ class Ticket:
     size_class : int
         Class of the batch size, see :mod:`rtfilter.adaptive.sizes`.
     episode : int
-        0 for a batch by the plan that is thought best; else the batch is one to learn from. Controllers that
-        follow the paper count their searches here, within the class: 1, 2, ...
+        0 for a batch by the best plan so far; else the batch is one to learn from. Controllers that follow
+        the paper count their searches here, within the class: 1, 2, ...
     serial : int
-        What tells its report from others; 0 if the controller does not wait for one.
+        Number that identifies the report; 0 if the controller does not wait for a report.
     """
 
     plan: Plan
@@ -163,28 +165,28 @@ class Controller(Protocol):
     """Takes each input and each decision as a JSON-able dict; see :func:`rtfilter.adaptive.replay`."""
 
     def plan(self, size: int, shape: Shape) -> Ticket:
-        """The plan of a batch of `size` >= 1 events on an index of a shape.
+        """Return the plan of a batch of `size` >= 1 events on an index of a shape.
 
         ``ticket.plan.level`` is in 0..height - 1. Raises ``ValueError`` for a size or height below 1.
         """
 
     def report(self, ticket: Ticket, report: Report) -> None:
-        """Take what became of the batch of a ticket.
+        """Take the result of the batch of a ticket.
 
         Reports may come in any order. A report that comes twice, or too late to be of use, is ignored and
-        counted as stale. A batch that was given up is reported too, with what is known of it; one that is
+        counted as stale. A cancelled batch is reported too, with the groups that it finished; a batch that is
         never reported counts as lost.
         """
 
     def drop(self, ticket: Ticket) -> None:
-        """Take back the batch of a ticket: it will not be reported, and that says nothing of its plan.
+        """Cancel a ticket: its batch will not be reported, and says nothing about its plan.
 
-        So it is for a batch that had to load code first. A ticket that was reported or dropped before changes
+        Use it for a batch that had to load code first. A ticket that was reported or dropped before changes
         nothing.
         """
 
     def on_update(self, count: int = 1) -> None:
-        """Take note of `count` >= 0 insertions and deletions. Raises ``ValueError`` if it is negative."""
+        """Count `count` >= 0 insertions and deletions. Raises ``ValueError`` if it is negative."""
 
     def snapshot(self) -> dict[str, Any]:
-        """The parameters and the state as a JSON-able dict, for metrics and for people."""
+        """Return the parameters and the state as a JSON-able dict, for metrics and for people."""

@@ -14,7 +14,7 @@ class Recorder:
 
     def __init__(self, log: Sink | None) -> None:
         self.log = log
-        self._decisions: list[Entry] = []  # kept back until their input is written
+        self._decisions: list[Entry] = []  # written after their input
 
     def _record(self, kind: str, **fields: Any) -> None:
         if self.log is not None:
@@ -25,12 +25,12 @@ class Recorder:
 
 
 def plan_fields(plan: Plan) -> Entry:
-    """A plan in a line of the log."""
+    """Return a plan as fields of a line of the log."""
     return {"level": plan.level, "group": plan.group}
 
 
 def ticket_fields(ticket: Ticket) -> Entry:
-    """A ticket in a line of the log."""
+    """Return a ticket as fields of a line of the log."""
     return {
         **plan_fields(ticket.plan),
         "size_class": ticket.size_class,
@@ -40,12 +40,12 @@ def ticket_fields(ticket: Ticket) -> Entry:
 
 
 def report_fields(report: Report) -> Entry:
-    """A report in a line of the log."""
+    """Return a report as fields of a line of the log."""
     return {name: getattr(report, name) for name in REPORTED}
 
 
 def positive(name: str, value: int) -> int:
-    """The value as an int; raises ``ValueError`` if it is below 1."""
+    """Return the value as an int; raise ``ValueError`` if it is below 1."""
     number = operator.index(value)
     if number < 1:
         raise ValueError(f"the {name} must be at least 1; got {number}")
@@ -53,7 +53,7 @@ def positive(name: str, value: int) -> int:
 
 
 def count(value: int) -> int:
-    """A number of index updates as an int; raises ``ValueError`` if it is negative."""
+    """Return a number of index updates as an int; raise ``ValueError`` if it is negative."""
     number = operator.index(value)
     if number < 0:
         raise ValueError(f"the number of index updates cannot be negative; got {number}")
@@ -61,13 +61,13 @@ def count(value: int) -> int:
 
 
 def require_report(report: object) -> None:
-    """Raise ``TypeError`` for what is no report, such as a mean response alone."""
+    """Raise ``TypeError`` if `report` is no `Report`, such as a mean response alone."""
     if not isinstance(report, Report):
-        raise TypeError(f"a controller is told a Report, such as Report(mean_response, size); got {report!r}")
+        raise TypeError(f"report takes a Report, such as Report(mean_response, size); got {report!r}")
 
 
 def checked(shape: Shape) -> Shape:
-    """The shape in ints; raises ``ValueError`` if its height is below 1."""
+    """Return the shape with ints; raise ``ValueError`` if its height is below 1."""
     if not isinstance(shape, Shape):
         raise TypeError(f"a plan needs the shape of the index, such as Shape(height=2); got {shape!r}")
     height, boxes, packed = positive("height", shape.height), *map(operator.index, shape[1:])

@@ -1,4 +1,4 @@
-"""Every controller by its name. A new one is a line here."""
+"""Every controller by its name. A new controller is a new line here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONTROLLERS: Final[Mapping[str, str]] = {
     "plan": "rtfilter.adaptive.papers.climbing:PlanController",
     "fixed": "rtfilter.adaptive.fixed:FixedPlan",
 }
-"""Name to module and class; imported only when wanted."""
+"""Name to module and class; the module is imported at the first use."""
 
 
 def make_controller(given: Named, log: Sink | None = None) -> Controller:

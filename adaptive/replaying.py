@@ -13,22 +13,22 @@ R = TypeVar("R", bound=Recorder | Controller)
 
 
 class ReplayError(ValueError):
-    """A new controller decided otherwise than the log says."""
+    """A new controller made another decision than the log has."""
 
 
 def replay(entries: Iterable[Entry], controller: Controller) -> None:
-    """Give the inputs of a log to a new controller, and check that it decides the same.
+    """Pass the inputs of a log to a new controller, and check that it makes the same decisions.
 
-    Afterwards the controller has the state of the one that wrote the log.
+    Afterwards the controller has the state of the controller that wrote the log.
 
     Parameters
     ----------
     entries : iterable of dict
         The complete log from the first batch on, as a sink got it or as it was read from JSON. Inputs have
-        the ``kind`` "plan" (with the ticket that was returned), "report", "drop" or "update"; lines of the
-        kind "decision" are compared only.
+        the ``kind`` "plan" (with the returned ticket), "report", "drop" or "update"; lines of the kind
+        "decision" are only compared.
     controller : Controller
-        A new one, with the parameters of the one that wrote the log. Nothing is written to its own `log`.
+        A new one, with the parameters of the controller that wrote the log. Its own `log` gets nothing.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def replay(entries: Iterable[Entry], controller: Controller) -> None:
 
 
 def replay_matchers(entries: Iterable[Entry], chooser: MatcherChooser) -> None:
-    """The same for a `MatcherChooser`: its inputs are all lines but those of the kind "decision"."""
+    """Replay the log of a `MatcherChooser`; its inputs are all lines except those of the kind "decision"."""
     _replay(entries, chooser, feed)
 
 

@@ -3,8 +3,8 @@
 A class function takes the size of a batch, at least 1, and returns the *smallest size* of its class. That
 size is also the label of the class.
 
-The mean response grows with the size of a batch. So responses of a class are compared as if all of its
-batches had its smallest size, see :func:`as_smallest`.
+The mean response grows with the size of a batch. So responses of a class are converted to its smallest size
+before they are compared, see :func:`as_smallest`.
 """
 
 import operator
@@ -18,25 +18,25 @@ GROUPS = (1, 4, 16, 64, 256, 1024)
 
 
 def ladder(groups: Sequence[int]) -> tuple[int, ...]:
-    """Group sizes as ints; raises ``ValueError`` unless they are at least 1 and strictly increasing."""
+    """Return group sizes as ints; raise ``ValueError`` unless they are at least 1 and strictly increasing."""
     rungs = tuple(map(operator.index, groups))
     if any(rung < 1 for rung in rungs) or any(a >= b for a, b in pairwise(rungs)):
-        raise ValueError(f"groups must be a strictly increasing ladder of sizes >= 1; got {rungs}")
+        raise ValueError(f"groups must be strictly increasing sizes of at least 1; got {rungs}")
     return rungs
 
 
 def exact(size: int) -> int:
-    """Each batch size is a class of its own, as in the paper (Wang et al.). Use it for few sizes only."""
+    """Return the size: each size is a class, as in the paper (Wang et al.). Use it for few sizes only."""
     return size
 
 
 def powers_of_two(size: int) -> int:
-    """The classes are 1, 2-3, 4-7, 8-15, ...: there are few of them, whatever sizes arrive."""
+    """Return the largest power of two up to `size`: the classes are 1, 2-3, 4-7, 8-15, ..."""
     return 1 << (size.bit_length() - 1)
 
 
 def as_smallest(response: float, size: int, label: int, group: int | None) -> float:
-    """The mean response that a batch of the smallest size of its class would have had.
+    """Return the mean response, converted to a batch of the smallest size of its class.
 
     If each event adds the same time to its group, and groups of g events follow each other, the mean response
     of n events is proportional to n + g. A batch of the smallest size keeps its response exactly.
@@ -46,7 +46,7 @@ def as_smallest(response: float, size: int, label: int, group: int | None) -> fl
     response : float
         Mean response of the batch.
     size : int
-        Its events, n.
+        Number of events of the batch, n.
     label : int
         The smallest size of its class.
     group : int or None

@@ -11,12 +11,12 @@ from rtfilter.replay.workloads import BOXES
 
 
 def natural(text: str) -> int:
-    """Type of an argument: an integer of at least 0."""
+    """Parse an integer of at least 0."""
     return _at_least(0, text)
 
 
 def positive(text: str) -> int:
-    """Type of an argument: an integer of at least 1."""
+    """Parse an integer of at least 1."""
     return _at_least(1, text)
 
 
@@ -27,7 +27,7 @@ def _at_least(least: int, text: str) -> int:
 
 
 def above_zero(text: str) -> float:
-    """Type of an argument: a finite number above 0."""
+    """Parse a finite number above 0."""
     try:
         number = float(text)
     except ValueError:
@@ -38,7 +38,7 @@ def above_zero(text: str) -> float:
 
 
 def new_folder(text: str) -> Path:
-    """Type of an argument: a folder to write to; made now, so that what cannot be is said first."""
+    """Parse a folder to write to, and make it now, so that errors come before the measurement."""
     path = Path(text)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def new_folder(text: str) -> Path:
 
 
 def new_file(text: str) -> Path:
-    """Type of an argument: a file to write; its folder is made, as by `new_folder`."""
+    """Parse a file to write, and make its folder, as `new_folder` does."""
     path = Path(text)
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{text} is a folder, not a file to write")

@@ -54,7 +54,7 @@ COMPILE = ("from experiments.demo import pack; pack()", "from experiments.demo i
 
 
 def contenders() -> list[Contender]:
-    """Event by event as they arrive; the same, shortest first; whole bursts; and the adaptive plan."""
+    """Return contenders: each event as it arrives, shortest first, whole bursts, the adaptive plan."""
     return [
         Contender("arrival order", "fifo", FixedPlan(0, 1)),
         Contender("shortest first", "shortest", LevelController(rounds=ROUNDS)),
@@ -64,7 +64,7 @@ def contenders() -> list[Contender]:
 
 
 def settings(quick: bool) -> dict[str, Settings]:
-    """The settings of each workload, by its name."""
+    """Return the settings of each workload, by its name."""
     if quick:
         small = Settings(500, 6, (4, 16), peer_every=2)
         return {"wide": small, "flights": small}
@@ -76,7 +76,7 @@ def settings(quick: bool) -> dict[str, Settings]:
 
 
 def empty_filter(source: Workload) -> EventFilter:
-    """A filter that begins as an R*-tree, however few its subscriptions are."""
+    """Return a filter that begins as an R*-tree, however few its subscriptions are."""
     return EventFilter(source.schema, matcher="rtree")
 
 
@@ -95,7 +95,7 @@ class Drawn(Workload):
     chosen: Bounds | list[Any]
 
     def subscriptions(self, start: int, count: int) -> Bounds | list[Any]:
-        """Some of `chosen`."""
+        """Return some of `chosen`."""
         rows = slice(start, start + count)
         if isinstance(self.chosen, Bounds):
             return Bounds(self.chosen.low[rows], self.chosen.high[rows])
@@ -107,7 +107,7 @@ class Drawn(Workload):
 
 
 def drawn(name: str, chosen: Settings) -> Drawn:
-    """A workload by its name, ready to be replayed."""
+    """Return a workload by its name, ready to be replayed."""
     source = workload(name, chosen.seed)
     own = source.subscriptions(0, chosen.subscriptions)
     if not isinstance(own, Bounds):
@@ -177,7 +177,7 @@ def running(child: subprocess.Popen[bytes]) -> bool:
 
 
 def text(report: Report) -> str:
-    """A replay as a question, a table of its answers, and what was checked."""
+    """Return a replay as a question, a table of its answers, and what was checked."""
     sizes = sorted({size_class(row) for row in report.rows})
     columns = {"by": "answered by"} | {str(size): f"{size} events" for size in sizes}
     columns |= {"faster": "times faster", "plan": f"last plan ({' | '.join(map(str, sizes))} events)"}
@@ -191,7 +191,7 @@ def text(report: Report) -> str:
 
 
 def lines(report: Report, sizes: Sequence[int]) -> list[Row]:
-    """The rows of the table, the slowest first; ``faster`` compares with `rtree` on the same bursts."""
+    """Return the rows of the table, the slowest first; ``faster`` compares with `rtree`."""
     found: list[Row] = []
     for summary in report.summary():
         name = summary["contender"]
@@ -208,7 +208,7 @@ def lines(report: Report, sizes: Sequence[int]) -> list[Row]:
 
 
 def plan(row: Row) -> str:
-    """The plan of a burst in words."""
+    """Return the plan of a burst in words."""
     group, level = row["group"], row["level"]
     if group is None or group >= row["size"]:
         return "all at once"

@@ -17,7 +17,7 @@ REPORT = Path(__file__).resolve().parent / "report"
 
 
 def outcome(met: bool) -> str:
-    """The verdict on a target, as text."""
+    """Return the verdict on a target, as text."""
     return "met" if met else "NOT MET"
 
 
@@ -41,7 +41,7 @@ def keep(
     experiment : str
         Name of the experiment.
     settings : mapping
-        What the experiment was asked to do.
+        Settings of the experiment.
     rows : sequence of dict
     machine : mapping, optional
         The machine of the result, by default this one.
@@ -97,7 +97,7 @@ def require_same(path: Path, kept: Mapping[str, Any], **asked: object) -> None:
     kept : mapping
         The content of the file.
     **asked
-        What the keys of the file must be, for example ``experiment``, ``settings`` and ``machine``.
+        Required values of keys in the file, for example ``experiment``, ``settings`` and ``machine``.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def require_same(path: Path, kept: Mapping[str, Any], **asked: object) -> None:
 
 
 def kept_rows(path: Path | None, experiment: str, settings: Mapping[str, Any]) -> list[Row]:
-    """Rows of an earlier run that this run continues; none if there is no file.
+    """Return rows of an earlier run that this run continues; none if there is no file.
 
     Raises
     ------

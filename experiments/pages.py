@@ -19,7 +19,7 @@ Maker = Callable[[Sequence[Row]], str]
 
 
 def markdown(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
-    """Rows as a table of Markdown; columns that are empty are left out."""
+    """Return rows as a table of Markdown; columns that are empty are left out."""
     used = {key: name for key, name in columns.items() if any(row.get(key) is not None for row in rows)}
     lines = [list(used.values()), ["---"] * len(used)]
     lines += [[_cell(key, row.get(key)) for key in used] for row in rows]
@@ -35,7 +35,7 @@ def _cell(key: str, value: Any) -> str:
 
 
 def filled(page: str, kept: Mapping[str, Any], parts: Mapping[str, Maker]) -> str:
-    """A page with its parts made anew.
+    """Return a page with new parts.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def filled(page: str, kept: Mapping[str, Any], parts: Mapping[str, Maker]) -> st
     kept : mapping
         A result, as `experiments.output.content` reads it.
     parts : mapping
-        What each NAME stands for; ``machine`` need not be among them.
+        The content of each NAME; ``machine`` need not be among them.
 
     Raises
     ------

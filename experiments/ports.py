@@ -6,7 +6,7 @@ import socket
 
 
 def free_port() -> int:
-    """A port of the loopback address that no process has open now."""
+    """Return a port of the loopback address that no process has open now."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of one's own, in a folder, which nobody else reaches; for experiments and tests."""
+"""A private PostgreSQL server in a folder, for experiments and tests."""
 
 from __future__ import annotations
 

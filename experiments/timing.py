@@ -1,4 +1,4 @@
-"""Timing of calls in turns, on few cores."""
+"""Timing of calls in alternation, on few cores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WARM = 0.05
 def rounds(
     calls: Mapping[str, Callable[[], object]], repeats: int, warm: float = 0
 ) -> dict[str, list[float]]:
-    """Time calls in turns, without garbage collection.
+    """Time calls in alternation, without garbage collection.
 
     In each of `repeats` rounds, all calls are made once, one after the other. So other load on the machine
     slows all of them alike. A call that takes less than `warm` seconds is made again at once, and the second
@@ -35,7 +35,7 @@ def rounds(
 
 
 def medians(calls: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median of the seconds that each call takes, as timed by `rounds`."""
+    """Return the median of the seconds that each call takes, as timed by `rounds`."""
     return {name: median(times) for name, times in rounds(calls, repeats).items()}
 
 
@@ -55,7 +55,7 @@ def cores(count: int) -> Iterator[None]:
 
 @contextmanager
 def all_cores() -> Iterator[None]:
-    """Let this process use all of its cores in the meantime, where it is kept on some."""
+    """Allow this process all of its cores in the meantime."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return

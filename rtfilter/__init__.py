@@ -6,9 +6,9 @@
 >>> alerts.match({"symbol": "ACME", "price": 9.5}).tolist()
 [0]
 
-`EventFilter` takes subscriptions and matches events one by one, in batches, or as streams in which each
-event is released as soon as it is known; `AsyncFilter` does so for coroutines. `RStarTree` is the index
-below, for plain boxes and points. What predicates mean is written in `docs/predicates.md`.
+`EventFilter` takes subscriptions and matches events singly, in batches, or as streams, which release each
+event once its matches are known; `AsyncFilter` does so for coroutines. `RStarTree` is the index below, for
+plain boxes and points. `docs/predicates.md` defines the meaning of predicates.
 """
 
 from typing import TYPE_CHECKING

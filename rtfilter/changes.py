@@ -1,4 +1,4 @@
-"""The log of changes: what was added and removed, for replicas, routers and copies made aside."""
+"""The log of changes: added and removed subscriptions, for replicas, routers and background copies."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from rtfilter.matchers.filters import Filters
 class Change(NamedTuple):
     """A call that changed subscriptions. A replaced subscription is both removed and added.
 
-    Where only a deadline or metadata were changed, nothing is removed or added. What is beyond its deadline
-    is told as removed when that is done.
+    If only an expiry or metadata changed, nothing is removed or added. An expired subscription is in
+    `removed` of the change that removes it.
     """
 
     version: int
-    """The version of the subscriptions after it: one more than before."""
+    """The version of the subscriptions after the change: one more than before."""
     added: Filters
-    """With ``ids``, int64 or object (n,), and ``predicates()``; see `rtfilter.matchers.filters.Filters`."""
+    """The added ones: ``ids``, int64 or object (n,), and ``predicates()``; see `Filters`."""
     removed: AnyArray
-    """int64 or object (m,): ids, known ones only."""
+    """int64 or object (m,): the ids that were known and are removed."""
     handles: IntArray | None = None
-    """int64 (k,): what stands inside for all ids that it is about; None where that are ids themselves."""
+    """int64 (k,): the internal numbers of all ids of the change; None if ids are integers."""
 
 
 class Changes:
-    """The changes since it was made, oldest first, until it is closed or forgotten.
+    """The changes since this object was made, oldest first, until you close it or drop the last reference.
 
-    Iterating takes those that are there and then ends; it may be iterated again later. What is not taken is
-    kept, and takes memory. Any thread may iterate. Who finds a gap in the versions, because an interrupt came
-    while a change was taken, has to begin anew.
+    An iteration yields the changes so far and then ends; you may iterate again later. Changes that you do not
+    read take memory. Any thread may iterate. If you find a gap in the versions, which an interrupt during a
+    change may cause, make a new object and copy all subscriptions again.
 
     Attributes
     ----------
     version : int
-        The version of the subscriptions when it was made: that of its first change is one more.
+        The version of the subscriptions at the start; the first change has the next one.
     """
 
     def __init__(self, version: int) -> None:
@@ -56,10 +56,10 @@ class Changes:
             yield change
 
     def tell(self, change: Change) -> bool:
-        """Keep a change, once, however often it is told; False where nobody listens any more."""
+        """Append a change, unless it was appended before; return False once this is closed."""
         if self._closed:
             return False
-        # An interrupt may come between these lines, and the change is then told again.
+        # An interrupt may come between these lines; the caller then appends the change again.
         last = self._changes[-1].version if self._changes else 0
         if change.version > max(last, self._told):
             self._changes.append(change)
@@ -67,7 +67,7 @@ class Changes:
         return True
 
     def close(self) -> None:
-        """Listen no more; what is there can still be taken."""
+        """Stop collecting changes; the collected ones remain readable."""
         self._closed = True
 
     def __enter__(self) -> Changes:

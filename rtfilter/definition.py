@@ -1,4 +1,4 @@
-"""Definitions of filters in JSON: the same for servers, brokers, and files of the command line."""
+"""Definitions of filters in JSON, for servers, brokers, and files of the command line."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from rtfilter.text import shown
 from rtfilter.watch.metrics import Metrics
 
 DEFAULT_CONTROLLER: Final = "cost"
-"""The name of the controller where a definition has none."""
+"""The name of the controller if a definition has none."""
 
 
 @dataclass(frozen=True)
 class Definition:
-    """A schema, and what an `EventFilter` is given beside it.
+    """A schema, and the other arguments of an `EventFilter`.
 
     Parameters
     ----------
     schema : Schema
     matcher : str, mapping or None
-        A name, or an object with it as ``name`` and options. None: a scan that moves to the R*-tree; see
+        A name, or an object with a ``name`` and options. None: a scan that moves to the R*-tree; see
         `EventFilter`.
     controller : str, mapping or None
-        In the same form, of `rtfilter.adaptive.CONTROLLERS`. None: `CostController`.
+        The same for a controller of `rtfilter.adaptive.CONTROLLERS`. None: `CostController`.
     order : str
         A key of `rtfilter.scheduler.ORDERS`.
     max_unbounded : int or None
@@ -40,7 +40,7 @@ class Definition:
     Raises
     ------
     ValueError
-        One of these has a wrong value, or an unknown name or option.
+        An argument has a wrong value, or an unknown name or option.
     """
 
     schema: Schema
@@ -54,7 +54,7 @@ class Definition:
             object.__setattr__(self, name, _plain(name, getattr(self, name)))
         if not isinstance(self.order, str) or self.order not in ORDERS:
             raise ValueError(f"order is one of {', '.join(ORDERS)}, not {shown(self.order)}")
-        self.filter()  # says what is wrong with the others
+        self.filter()  # checks the other arguments
 
     def filter(self, *, metrics: bool | Metrics = False) -> EventFilter:
         """Return an empty filter."""
@@ -68,9 +68,10 @@ class Definition:
         )
 
     def require_whole(self, where: str) -> None:
-        """Raise `ValueError` where the matcher does not take all subscriptions and events.
+        """Raise `ValueError` if the matcher does not take all subscriptions and events.
 
-        `where` tells who needs one that does, such as "a server", which refuses nothing once it is stored.
+        `where` names the user of the filter, such as "a server", which refuses no subscription that it
+        stored.
         """
         if not _takes_all(self.filter().takes):
             names = [name for name in MATCHERS if self._would_take_all(name)]
@@ -82,7 +83,7 @@ class Definition:
     def _would_take_all(self, matcher: str) -> bool:
         try:
             return _takes_all(make_matcher(matcher, self.schema).takes)
-        except ValueError:  # it does not take the schema
+        except ValueError:  # the matcher does not take the schema
             return False
 
     @classmethod
@@ -92,16 +93,16 @@ class Definition:
         Parameters
         ----------
         data : mapping or list
-            A schema, as of `Schema.from_json`; or an object with one as ``schema``, and beside it
-            ``matcher``, ``controller``, ``order`` and ``max_unbounded`` as far as they are not the default:
+            A schema, as of `Schema.from_json`; or an object with one as ``schema``, and with ``matcher``,
+            ``controller``, ``order`` and ``max_unbounded`` if they are not the default:
             ``{"schema": {"price": "float"}, "matcher": {"name": "rtree", "capacity": [64, 512]}}``.
         **default
-            What is not said, where it is not that of the class.
+            Values for keys that `data` does not have, instead of the defaults of the class.
 
         Raises
         ------
         ValueError
-            Something else; names the attribute, option or key.
+            The data are no definition; the message names the attribute, option or key.
         """
         if not _is_whole(data):
             return cls(Schema.from_json(data), **default)
@@ -109,7 +110,7 @@ class Definition:
         unknown = [name for name in data if name not in KEYS]
         if unknown:
             raise ValueError(
-                f"{shown(unknown[0])} is unknown; beside the schema there are {', '.join(KEYS[1:])}"
+                f"{shown(unknown[0])} is an unknown key; besides schema, use {', '.join(KEYS[1:])}"
             )
         return cls(**{**default, **data, "schema": Schema.from_json(data["schema"])})
 
@@ -127,7 +128,7 @@ def _takes_all(takes: Takes) -> bool:
 
 
 def _plain(what: str, named: Any) -> Any:
-    """A name, or an object as JSON has it where there are options; `ValueError` for what is neither."""
+    """Return a `Named` as plain JSON, a name alone as text; raise `ValueError` for other values."""
     if not isinstance(named, str | Mapping | None):
         raise ValueError(f'{what} is a name, or an object with a "name" and options; got {shown(named)}')
     try:
@@ -139,7 +140,7 @@ def _plain(what: str, named: Any) -> Any:
 
 
 def _is_whole(data: object) -> bool:
-    """Return whether JSON is more than a schema; an attribute may be called "schema", too."""
+    """Return whether JSON is a whole definition. A schema may also have an attribute named "schema"."""
     if not isinstance(data, Mapping) or not isinstance(inner := data.get("schema"), Mapping | list):
         return False
     try:

@@ -1,7 +1,7 @@
-"""The exceptions that rtfilter raises on purpose.
+"""The exceptions of rtfilter.
 
-Each is also the built-in exception it resembles, so that ``except ValueError`` keeps working. All of them
-survive pickling with their attributes and notes.
+Each is also the built-in exception that it resembles, so that ``except ValueError`` works. All of them keep
+their attributes and notes when they are pickled.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from rtfilter.text import caret, printable, shown
 
 
 class RTFilterError(Exception):
-    """Base class of every error that rtfilter raises on purpose."""
+    """Base class of all exceptions of rtfilter."""
 
 
 class _InputError(RTFilterError, ValueError):
-    """An event or a subscription that cannot be used, and where it is.
+    """An event or a subscription cannot be used; the error says which.
 
     Parameters
     ----------
     message : str
-        What is wrong and what to do about it, without the row.
+        The fault and how to correct it, without the row.
     row : int, optional
-        Its place among those given at once, from 0; ``str()`` shows it before the message.
+        Its row among the given events or subscriptions, from 0; ``str()`` shows it before the message.
     attribute : str, optional
         Name of the attribute.
     reason : str, optional
@@ -58,7 +58,7 @@ class _InputError(RTFilterError, ValueError):
         return cls(f"attribute {attribute!r} {reason}", row=row, attribute=attribute, reason=reason)
 
     def show_row(self) -> None:
-        """Let ``str()`` show the row also where it was set later; without a row nothing is shown."""
+        """Make ``str()`` show a row that was set later; without a row, change nothing."""
         self._place = "" if self.row is None else self._PLACE.format(self.row)
 
     def __str__(self) -> str:
@@ -71,13 +71,13 @@ class PredicateError(_InputError):
     Parameters
     ----------
     message : str
-        What is wrong and what to do about it, without the row and the source.
+        The fault and how to correct it, without the row and the source.
     source : str, optional
         The SQL text. With a position, ``str()`` shows its line with a caret under the place.
     position : int, optional
         0-based index into `source`.
     row : int, optional
-        Which of several subscriptions it is, from 0.
+        Row of the subscription among several, from 0.
     attribute : str, optional
         Name of the attribute.
     reason : str, optional
@@ -108,14 +108,14 @@ class PredicateError(_InputError):
 
 
 class EventError(_InputError):
-    """An event cannot be filtered: NaN, infinity, outside its domain, bytes and the like, a wrong shape.
+    """An event cannot be matched: NaN, infinity, a value outside its domain, a wrong type, a wrong shape.
 
     Parameters
     ----------
     message : str
-        What is wrong and what to do about it, without the row.
+        The fault and how to correct it, without the row.
     row : int, optional
-        Which event of the batch it is, from 0.
+        Row of the event in the batch, from 0.
     attribute : str, optional
         Name of the attribute.
     reason : str, optional
@@ -134,12 +134,12 @@ class SnapshotError(RTFilterError, ValueError):
 
 
 class UnknownSubscriptionError(RTFilterError, KeyError):
-    """There is no subscription with this id.
+    """No subscription has this id.
 
     Parameters
     ----------
     id : int, str or uuid.UUID
-        The id that was asked for.
+        The unknown id.
     """
 
     def __init__(self, id: object) -> None:

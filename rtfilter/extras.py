@@ -13,7 +13,7 @@ NAME: Final = "rtree-filter"
 def install(extra: str = "") -> str:
     """Return the command that installs this package with an extra, from where it was installed.
 
-    That is a checkout, another folder, a repository, or else the package index, by its name.
+    The source is a checkout, another folder, a repository, or else the package index.
     """
     from shlex import quote
 
@@ -37,8 +37,8 @@ def _is_ours(project: Path) -> bool:
 
 
 def _source() -> Path | str | None:
-    """The folder or the address that pip installed this package from; None for the package index."""
-    import json  # all of these take long to import
+    """Return the folder or the address that pip installed this package from; None for the package index."""
+    import json  # these imports are slow
     from importlib.metadata import PackageNotFoundError, distribution
     from urllib.parse import urlsplit
     from urllib.request import url2pathname
@@ -61,19 +61,19 @@ def _source() -> Path | str | None:
 
 @contextmanager
 def needed(extra: str, what: str) -> Iterator[None]:
-    """Let an import that fails name the extra that it is part of.
+    """Make an import that fails name the extra to install.
 
     Parameters
     ----------
     extra : str
         Name of the extra: ``arrow``, ``replay``, ``spark`` ...
     what : str
-        What needs it, the beginning of the message.
+        The feature that needs the extra; the message begins with it.
 
     Raises
     ------
     ModuleNotFoundError
-        In the place of one about a package of others; its ``name`` is the same.
+        A package outside rtfilter is missing; the ``name`` of the error is that package.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The filter: subscriptions in, batches of events matched, each event released as soon as it is done."""
+"""The filter: it takes subscriptions, matches batches of events, and releases each event once it is done."""
 
 from __future__ import annotations
 
@@ -66,29 +66,29 @@ if TYPE_CHECKING:
 KIND = "rtfilter.filter"
 
 Table = Mapping[str, Any]
-"""Columns by name, as pandas DataFrames and Arrow tables have them."""
+"""Columns by name, such as a pandas DataFrame or an Arrow table."""
 Id = int | Name
 """An integer, text or a UUID."""
 Notes = Mapping[str, Any]
-"""Metadata: what JSON can hold, with text as keys."""
+"""Metadata: values that JSON can hold, with text as keys."""
 
 
 class EventFilter:
     """Subscriptions over the attributes of a schema, and the events that match them.
 
     Safe for threads: many threads may match while another one changes the subscriptions. A batch sees one
+    Safe for threads: many threads may match while another thread changes the subscriptions. A batch sees one
     version of the subscriptions, with every change that returned before the batch began. It waits for
-    changes a few milliseconds at most, even if a call adds a million subscriptions.
 
     The ids of a filter are of one type: integers, text or UUIDs. Arrays of text and of UUIDs have the dtype
     object.
 
     A subscription may have a time to live. A call leaves out the subscriptions that have expired when it
-    begins, and a batch, also a stream, those that have expired when it arrives. Later changes and batches
-    free their memory.
+    begins; a batch or a stream those that have expired when it arrives. Later changes and batches free their
+    memory.
 
-    A predicate that nothing satisfies, such as ``price < 3 AND price > 5``, matches no event. The logger
-    ``rtfilter`` warns of the first call that adds such predicates; `Predicate.cost` shows each.
+    A predicate that no event satisfies, such as ``price < 3 AND price > 5``, matches nothing. The logger
+    ``rtfilter`` warns at the first call that adds such predicates; `Predicate.cost` shows each.
 
     Parameters
     ----------
@@ -96,31 +96,31 @@ class EventFilter:
         The attributes and their types.
     capacity : (int, int)
         Most entries of an inner node and of a leaf of the R*-tree; see `RStarTree`. The filter then is a tree
-        from the first; other matchers have no nodes.
+        from the start; other matchers have no nodes.
     policy : str or callable
         Order in which `stream` searches the events of a batch: "shortest" (first), "fifo", "longest", or a
         function from workloads int64 (n,) to a permutation int64 (n,), which must not call the filter.
     controller : str, mapping or Controller, optional
         Chooses the level and group size of each `stream`; by default an adaptive one, `CostController`.
-        A name in `rtfilter.adaptive.CONTROLLERS`, or an object with it and options, such as ``{"name":
+        A name in `rtfilter.adaptive.CONTROLLERS`, or an object with a name and options, such as ``{"name":
         "wang", "rounds": 32, "threshold": 1000}``, is kept in snapshots; a `Controller` is not.
     metrics : bool or Metrics
         True, or a `rtfilter.watch.metrics.Metrics`, to observe for Prometheus.
     matcher : str, mapping, callable or MatcherChooser, optional
         The index. By default the filter begins with a scan, which needs no compiled code. It moves to the
         R*-tree, built by another thread, once it is large and the code of the tree is compiled. "rtree" is
-        the tree from the first; other names are in `rtfilter.matchers`, or give a class of your own.
-        An object has options beside the name, such as ``{"name": "filter-nodes", "bit_lists": 0.1}``, which
-        are kept in snapshots. With "auto", or a `rtfilter.adaptive.MatcherChooser`, trials decide, and
-        `stats` says why.
+        the tree from the start; other names are in `rtfilter.matchers`, or give a class of your own.
+        An object has a name and options, such as ``{"name": "filter-nodes", "bit_lists": 0.1}``; snapshots
+        keep it. With "auto", or a `rtfilter.adaptive.MatcherChooser`, trials choose the matcher, and `stats`
+        says why.
     max_unbounded : int or None
-        Most subscriptions that no box bounds and none decides, such as ``bid >= ask`` alone: each costs an
-        exact check of nearly every event. One more is refused; None allows any number. Matchers that work
-        without boxes have no limit. Kept in snapshots; what a snapshot holds is not refused.
+        Most subscriptions without any bound, such as ``bid >= ask`` alone: each costs an exact check of
+        nearly every event. The filter refuses more; None allows any number. Matchers that work without boxes
+        have no limit. Snapshots keep the number, and load even if they hold more such subscriptions.
     ids : type, optional
-        Type of all ids: int, str or uuid.UUID. By default that of the first one.
+        Type of all ids: int, str or uuid.UUID. By default the type of the first id.
     clock : callable
-        The time in seconds since 1970, for times to live and ``NOW()``; see `time.time`.
+        Function that returns the time in seconds since 1970, for times to live and ``NOW()``.
     """
 
     _json: JsonReader | None = None
@@ -140,7 +140,7 @@ class EventFilter:
         if not isinstance(schema, Schema):
             raise TypeError(f"schema must be a Schema, as in Schema({{'price': float}}), not {schema!r}")
         if capacity is not None and matcher not in (None, LARGE):
-            raise ValueError(f"capacity is of the nodes of an R*-tree; the matcher {matcher!r} has none")
+            raise ValueError(f"capacity is only for the R*-tree; leave it out for the matcher {matcher!r}")
         options = {} if capacity is None else {"capacity": capacity}
         grows = matcher is None and capacity is None
         if matcher is None:
@@ -189,7 +189,7 @@ class EventFilter:
 
     @property
     def schema(self) -> Schema:
-        """The attributes of events and predicates; see `add_attributes`."""
+        """The attributes of events and predicates; `add_attributes` adds some."""
         return self._subscriptions.schema
 
     @property
@@ -238,12 +238,12 @@ class EventFilter:
 
     @property
     def id_type(self) -> type | None:
-        """The type of all ids: int, str or uuid.UUID; None until the first one has come."""
+        """The type of all ids: int, str or uuid.UUID; None before the first subscription."""
         return self._subscriptions.kind
 
     @property
     def max_unbounded(self) -> int | None:
-        """Most subscriptions that nothing bounds; a smaller number than there are refuses only new ones."""
+        """Most subscriptions without any bound; a number below the present one only refuses new ones."""
         return self._subscriptions.unbounded.most
 
     @max_unbounded.setter
@@ -258,14 +258,14 @@ class EventFilter:
 
     @property
     def tree(self) -> RStarTree:
-        """The R*-tree; `TypeError` where there is another matcher."""
+        """The R*-tree; `TypeError` if the filter has another matcher."""
         from rtfilter.matchers.rtree import RTreeMatcher
 
         matcher = self._subscriptions.matcher
         if not isinstance(matcher, RTreeMatcher):
             raise TypeError(
-                f"this filter has no R*-tree but the matcher {self._subscriptions.name!r}; "
-                "for this, make it with matcher='rtree'"
+                f"this filter has the matcher {self._subscriptions.name!r}, and no R*-tree; "
+                "make the filter with matcher='rtree' to have one"
             )
         return matcher.tree
 
@@ -294,26 +294,26 @@ class EventFilter:
         ttl: Lifetime | None = None,
         metadata: Notes | None = None,
     ) -> Id:
-        """Add a subscription; batches that begin after this returns see it.
+        """Add a subscription; batches that begin after the call returns see it.
 
         Parameters
         ----------
         predicate : str, mapping or Predicate
             An SQL condition, an event pattern, or a predicate object; see `docs/predicates.md`.
         id : int, str or uuid.UUID, optional
-            Its id, not in use; an integer from 0 to 2**63 - 2. By default the next free integer; those are
-            never reused. The first id settles the type of all; see the class.
+            An id that is not in use; an integer is from 0 to 2**63 - 2. By default the next free integer;
+            these are never reused. The first id decides the type of all ids; see the class.
         ttl : float or timedelta, optional
-            Seconds after this call from which on it is gone, finite and above 0. By default it stays.
+            Seconds from this call until it expires, finite and above 0. By default it does not expire.
         metadata : dict, optional
-            What to keep beside it, which JSON can hold in at most 4096 bytes; see `metadata`.
+            Data to keep with the subscription, at most 4096 bytes as JSON; see `metadata`.
 
         Raises
         ------
         PredicateError, ValueError
             The predicate or the id cannot be used; nothing is changed.
         TypeError
-            The id, or a label, is of a type that it cannot have; nothing is changed.
+            The id, or a metadata key, has a wrong type; nothing is changed.
         """
         try:
             labels = NO_LABELS
@@ -361,44 +361,46 @@ class EventFilter:
         metadata: Sequence[Notes | None] | None = None,
         on_error: OnError = "raise",
     ) -> AnyArray:
-        """Add many subscriptions at once: `subscribe_many(low, high)`, or a list or table of predicates.
+        """Add many subscriptions: `subscribe_many(low, high)`, or a list or table of predicates.
 
-        All are added, or none; with `on_error`, all that can be used.
+        The call adds all or none; with `on_error`, all that can be used.
 
         Parameters
         ----------
         low, high : array_like (n, number of attributes), or table
             Closed bounds, one subscription a row. Both ends infinite: don't care, the attribute may be
             missing. One end infinite: open on that side, the attribute must be present. A masked cell,
-            None, NaT and null are infinite ends. In a DataFrame, an Arrow table or a mapping of names to
-            columns, columns are known by the names of attributes, which need not all be there. Timestamps
+            None, NaT and null are infinite ends. A DataFrame, an Arrow table or a mapping of names to
+            columns has the names of attributes as column names, and may leave out attributes. Timestamps
             are datetime64 or microseconds. See `rtfilter.predicates.bounds.compile_bounds`.
         low : sequence of str, mapping or Predicate
-            Without `high`: n predicates. Those that differ in constants only are read together.
+            Without `high`: n predicates. Predicates that differ only in constants are parsed together.
         low : DataFrame, Arrow table, stream of record batches, or cursor
-            Without `high`: a table with the columns ``where`` and, if there are any, ``id``, ``ttl``
-            (seconds) or ``expires`` (a moment), and ``metadata`` (an object, or text in JSON); others are
-            ignored. Of a cursor of a database all rows are fetched that it still has.
+            Without `high`: a table with the column ``where``, and optionally ``id``, ``ttl`` (seconds) or
+            ``expires`` (a moment), and ``metadata`` (an object, or JSON text); other columns are ignored.
+            From a cursor of a database, all remaining rows are fetched.
         ids : array_like of int, str or uuid.UUID (n,), optional
         ttl : float, timedelta or list of them (n,), optional
-            As of `subscribe`: one for all, or one for each, where None is none.
+            As for `subscribe`: one for all, or one for each, where None means no expiry.
         metadata : list of dict (n,), optional
-            As of `subscribe`, one for each; None is none.
+            As for `subscribe`, one for each; None for no metadata.
         on_error : "raise", "skip" or callable
-            What to do with a rule that cannot be used, because of its predicate, id, time to live or
-            metadata: raise an error for the first and add nothing; leave it out, and say in the log how many
-            there are; or call this with a `BadSubscription` for each, such as ``bad.append``, before all
-            others are added. What it raises is raised, and nothing is added. For predicates only.
+            The treatment of a row that cannot be used, because of its predicate, id, time to live or
+            metadata. "raise": raise an error for the first one and add nothing. "skip": leave it out, and
+            log the number of such rows. A callable, such as ``bad.append``, gets a `BadSubscription` for
+            each before the others are added; an exception from it ends the call, and nothing is added.
+            For predicates only.
 
         Returns
         -------
         int64 (m,) or object (m,)
-            The ids of those that were added, in order.
+            The ids of the added subscriptions, in order.
 
         Raises
         ------
         PredicateError, ValueError
-            A predicate, a bound or the ids cannot be used; nothing is changed. `row` tells which predicate.
+            A predicate, a bound or the ids cannot be used; nothing is changed. `row` is that of the
+            predicate.
         """
         if high is None and isinstance(low, Mapping):
             raise no_list(low)
@@ -417,7 +419,7 @@ class EventFilter:
             refuse_rows(low, self.schema.attributes)
         if on_error != "raise":
             if high is not None:
-                raise TypeError("on_error is for predicates; of bounds all are added, or none")
+                raise TypeError("on_error is for predicates; leave it out for bounds: all are added, or none")
             return self._load(Rules(low, ids, ttl, None, metadata), on_error)
         try:
             if high is not None:
@@ -432,7 +434,7 @@ class EventFilter:
             raise
 
     def _load(self, rules: Rules, on_error: OnError) -> AnyArray:
-        """Add the rules that can be used; `on_error` says what becomes of the others."""
+        """Add the subscriptions that can be used, and treat the others as `on_error` says."""
         load = Load(self._subscriptions, rules, on_error)
         try:
             while True:
@@ -444,7 +446,7 @@ class EventFilter:
                 except PredicateError as error:
                     if not load.refuse_unbounded(draft, error):
                         raise
-                except ValueError:  # others may have added one of these meanwhile
+                except ValueError:  # another thread may have added one of these meanwhile
                     with self._road.gate.reading():
                         if not load.note_known():
                             raise
@@ -464,15 +466,15 @@ class EventFilter:
         return names
 
     def unsubscribe(self, id: Id) -> bool:
-        """Remove a subscription; False, and nothing is changed, when the id is unknown."""
+        """Remove a subscription; return False, and change nothing, if the id is unknown."""
         given: Any = id if type(id) is int else [id]
         return bool(self.unsubscribe_many(given)[0])
 
     def unsubscribe_many(self, ids: ArrayLike | Sequence[Name]) -> BoolArray:
-        """Remove subscriptions; bool (n,): which of the ids were known.
+        """Remove subscriptions; return which of the ids were known, bool (n,).
 
-        Raises `TypeError` for ids of another type than those of the filter; integers that no id can be are
-        unknown.
+        Raises `TypeError` for ids of another type than those of the filter. Integers outside the range of ids
+        are unknown.
         """
         known = self._updates.remove(asked_ids(ids, self._subscriptions.kind))
         if self._road.metrics is not None:
@@ -487,24 +489,24 @@ class EventFilter:
         ttl: Lifetime | EllipsisType | None = ...,
         metadata: Notes | EllipsisType | None = ...,
     ) -> None:
-        """Replace the predicate of a subscription at once: no batch sees neither or both.
+        """Replace the predicate of a subscription atomically: each batch sees either the old or the new one.
 
-        What is left out stays as it is: a deadline is not put off by another predicate, metadata are kept.
+        Omitted arguments change nothing: a new predicate keeps the expiry and the metadata.
 
         Parameters
         ----------
         id : int, str or uuid.UUID
         predicate : str, mapping or Predicate, optional
         ttl : float or timedelta, optional
-            Counted from this call, as of `subscribe`; None: it stays for good. To renew a subscription,
-            `update(id, ttl=60)` is enough, and does not touch the index.
+            Counted from this call, as for `subscribe`; None: it does not expire. `update(id, ttl=60)` renews
+            a subscription without touching the index.
         metadata : dict, optional
-            Instead of what is there; None for none.
+            New metadata in place of the old; None for none.
 
         Raises
         ------
         UnknownSubscriptionError, PredicateError, ValueError, TypeError
-            Nothing is changed. A subscription beyond its deadline is unknown; subscribe it anew.
+            Nothing is changed. An expired subscription is unknown; subscribe it again.
         """
         labels = NO_LABELS
         try:
@@ -526,14 +528,14 @@ class EventFilter:
             raise
 
     def repack(self, matcher: Factory | None = None) -> None:
-        """Pack the index anew: one that has grown by single subscriptions may then answer twice as fast.
+        """Pack the index again: after many single subscriptions, it may then answer twice as fast.
 
-        A new index is packed aside, about 2 us a box, while others match and change.
+        Another thread packs the new index, about 2 us a box; matching and changes go on meanwhile.
 
         Parameters
         ----------
         matcher : str, mapping or callable, optional
-            Another matcher, or the same with other options, that the filter has from then on; see the class.
+            Another matcher, or the same with other options, for the filter from then on; see the class.
 
         Raises
         ------
@@ -542,24 +544,26 @@ class EventFilter:
         """
         if matcher is not None:
             if self._road.choosing is not None:
-                raise ValueError("trials choose the matcher of this filter; make another filter for this one")
+                raise ValueError(
+                    "trials choose the matcher of this filter; make a new filter for another one"
+                )
             if not factory_of(matcher)(self.schema).takes.everything:
                 name = name_of(matcher)
-                raise ValueError(f"the matcher {name!r} does not take all subscriptions; make another filter")
+                raise ValueError(f"the matcher {name!r} does not take all subscriptions; make a new filter")
             self._updates.repack(matcher)
             self._grows = False
             return
         if self._road.choosing is None and self._road.growing is None:
-            self.tree  # noqa: B018  # complains where there is none
+            self.tree  # noqa: B018  # checks that there is a tree
         self._updates.repack()
 
     def add_attributes(self, attributes: Mapping[str, Type | Mapping[str, Any] | Attribute]) -> None:
-        """Add attributes to the schema, behind those that are there.
+        """Add attributes to the schema, after the present ones.
 
-        Predicates may use them from then on. The index is built anew aside, about 2 us a box, while others
-        match and change. An event whose matching has begun before lacks the new attributes. Rows of values,
-        arrays and bounds have a column more for each from then on; replicas and tables of `Schema.read` are
-        made anew.
+        Predicates may use them from then on. Another thread builds the index again, about 2 us a box;
+        matching and changes go on meanwhile. Events of batches that began before lack the new attributes.
+        Rows of values, arrays and bounds need a column more for each new attribute; make replicas and tables
+        of `Schema.read` again.
 
         Parameters
         ----------
@@ -569,7 +573,7 @@ class EventFilter:
         Raises
         ------
         TypeError, ValueError
-            No mapping, an unusable name, type or domain, an attribute that is there already, or a type that
+            No mapping, an unusable name, type or domain, an attribute that exists already, or a type that
             the matcher does not take.
 
         Examples
@@ -586,7 +590,7 @@ class EventFilter:
         self._updates.extend(attributes)
 
     def changes(self) -> Changes:
-        """The changes from now on, for replicas and routers; costs nothing while nobody listens.
+        """Return the changes from now on, for replicas and routers; without a listener they cost nothing.
 
         Examples
         --------
@@ -604,11 +608,11 @@ class EventFilter:
 
     @property
     def version(self) -> int:
-        """Number of calls that changed the subscriptions, from the beginning; kept in snapshots."""
+        """Number of calls that changed the subscriptions since the filter was made; kept in snapshots."""
         return self._subscriptions.version
 
     def part(self, ids: ArrayLike | Sequence[Name]) -> EventFilter:
-        """A filter of its own with these of the subscriptions, packed; unknown ids are ignored."""
+        """Return a new, packed filter with these subscriptions; ignore unknown ids."""
         wanted = asked_ids(ids, self._subscriptions.kind)
         with self._road.gate.reading():
             part = self._subscriptions.part(wanted, self._subscriptions.moment())
@@ -618,13 +622,13 @@ class EventFilter:
         return made
 
     def ids(self) -> AnyArray:
-        """Ids of all subscriptions, ascending, int64 (n,), or object (n,) where they are text or UUIDs."""
+        """Return the ids of all subscriptions, ascending, int64 (n,), or object (n,) for text or UUIDs."""
         with self._road.gate.reading():
             ids = self._subscriptions.ids(self._subscriptions.moment())
         return np.sort(ids) if ids.dtype == object else ids
 
     def __len__(self) -> int:
-        """Number of subscriptions."""
+        """Return the number of subscriptions."""
         held = self._subscriptions
         with self._road.gate.reading():
             return len(held) if held.labels.deadlines is None else held.count(held.moment())
@@ -642,12 +646,12 @@ class EventFilter:
 
     @property
     def _names(self) -> frozenset[str] | None:
-        """The attributes that have to be read of events; None for all."""
+        """The attributes to read of events; None for all."""
         held = self._subscriptions
         return held.asked.names if held.matcher.takes.missing else None
 
     def _text(self, events: Sequence[object]) -> EventTable:
-        """Read JSON texts of an event each, which are not counted if they are refused."""
+        """Read JSON texts, each of one event; the metrics do not count refused ones."""
         return self._reader.read(events, self._names, lone=False)
 
     def _checked(self, events: object, whole: bool = False, lone: bool = False) -> EventTable:
@@ -669,12 +673,12 @@ class EventFilter:
             raise
 
     def match(self, event: object) -> AnyArray:
-        """Ids of the subscriptions that match one event, int64 (k,), or object (k,) of text or UUIDs.
+        """Return the ids of the subscriptions that match one event, int64 (k,), or object (k,).
 
         Parameters
         ----------
         event : dict, JSON text of an object, ndarray of shape (number of attributes,), or a batch of one
-            See `Schema.read`. Text is read faster than by ``json.loads``: see `match_batch`.
+            See `Schema.read`. Text is parsed faster than by ``json.loads``: see `match_batch`.
         """
         arrival, held = perf_counter(), self._subscriptions
         moment = -inf if held.labels.deadlines is None else held.moment()
@@ -691,16 +695,17 @@ class EventFilter:
         Parameters
         ----------
         events : list of dict or of rows, JSON text, ndarray, masked array, DataFrame or pyarrow.Table
-            See `Schema.read`, whose result is taken as well. Of JSON text only attributes are read that
-            subscriptions ask for, and those with a domain; what else an event has is skipped. Of the first
-            events, and now and then later, all is read, so that misspelt attributes are told.
+            See `Schema.read`, whose result is also accepted. JSON text is parsed for the attributes that
+            subscriptions use, and for those with a domain; the parser skips the rest. It reads the first
+            events completely, and later an occasional one, to report misspelt attributes.
         at : float, optional
-            What deadlines are held against, and what ``NOW()`` is, in seconds of the filter's clock: by
-            default now. With an earlier moment, some of what ended since may be missing, as it is removed in
+            The moment for expiry and for ``NOW()``, in seconds of the filter's clock: by default now. With an
+            earlier moment, some subscriptions that expired since may be missing, because they are removed in
             time.
         arrival : float, optional
-            `time.perf_counter()` when the batch arrived, where it has waited since: responses in the metrics
-            count from then. By default it arrives with this call. Deadlines have nothing to do with it.
+            `time.perf_counter()` when the batch arrived, if it has waited since: the metrics measure
+            responses from then. By default it arrives with this call. It does not change which
+            subscriptions have expired.
         """
         begun = perf_counter()
         moment = self._subscriptions.moment() if at is None else _moment(at)
@@ -710,18 +715,17 @@ class EventFilter:
         return matches
 
     def stream(self, events: object, *, arrival: float | None = None) -> Stream:
-        """Match a batch so that events are known soon: an iterator over events in order of completion.
+        """Match a batch so that each event is released early: return an iterator in order of completion.
 
-        The controller names a level and a group size, one shared traversal to that level estimates each
-        event's workload, the policy orders the events, and each group is released when it is done (Wang et
-        al.). Subscriptions may be changed while the stream is open; it does not see the change, nor that the
-        deadline of one comes meanwhile. The events themselves (dicts, frames) must not be changed before it
-        ends.
+        The controller chooses a level and a group size. A shared traversal to that level estimates the
+        workload of each event, and the policy orders the events. Each group is released once it is searched
+        (Wang et al.). You may change subscriptions while the stream is open; the stream sees neither the
+        changes nor later expiries. Do not change the events themselves (dicts, frames) before it ends.
 
         Parameters
         ----------
         events, arrival
-            As of `match_batch`. What a batch waited for before this call is not held against its plan.
+            As for `match_batch`. The plan is not blamed for the time that a batch waited before this call.
         """
         begun = perf_counter()
         table = self._read(events)
@@ -746,11 +750,11 @@ class EventFilter:
         return np.diff(offsets) > 0
 
     def count(self, events: object) -> IntArray:
-        """Number of subscriptions that match each event, int64 (n,)."""
+        """Return the number of subscriptions that match each event, int64 (n,)."""
         return self.match_batch(events).counts
 
     def workload(self, events: object) -> IntArray:
-        """Estimated work of matching each event, int64 (n,): for the R*-tree, leaves that it will visit."""
+        """Return the estimated work for each event, int64 (n,): for the R*-tree, the leaves to visit."""
         table = self._read(events)
         with self._road.gate.reading(), self._road.turn:
             table = self._subscriptions.whole(table)
@@ -758,16 +762,17 @@ class EventFilter:
         return workload if table.choices is None else table.choices.sums(workload)
 
     def track(self, key: Key = None, max_keys: int = MAX_KEYS, max_matches: int = MAX_MATCHES) -> Tracker:
-        """Return a `Tracker`: it reports by key which matches begin and end; a key's first event enters all.
+        """Return a `Tracker`, which reports by key the matches that begin and end.
 
         Parameters
         ----------
         key : str, callable or None
-            What tells whose event it is: the name of an attribute, which need not be in the schema; a
-            function of an event; or None, where keys are given with each batch.
+            The source of an event: the name of an attribute, which need not be in the schema;
+            a function of an event; or None, if each batch comes with its keys. All matches of a key's first
+            event begin.
         max_keys, max_matches : int
-            Most keys that are kept, and most matches of all of them together; beyond that, keys least
-            recently seen are dropped.
+            Most keys, and most matches of all of them together; the tracker drops the keys that it has not
+            seen for the longest time.
 
         Examples
         --------
@@ -787,7 +792,7 @@ class EventFilter:
     # -- looking before adding -----------------------------------------------------------------------
 
     def covering(self, predicate: Source) -> Related:
-        """Subscriptions that cover a predicate: they match every event that satisfies it.
+        """Return the subscriptions that cover a predicate: they match every event that satisfies it.
 
         Parameters
         ----------
@@ -796,26 +801,25 @@ class EventFilter:
         Returns
         -------
         Related
-            Ids for certain, and ids of which it is not known (see `Predicate.covers`). A predicate that no
-            event satisfies is covered by all.
+            The ids that cover it for certain, and those of which this is unknown (see `Predicate.covers`).
+            All subscriptions cover a predicate that no event satisfies.
 
         Raises
         ------
         PredicateError
-            It cannot be used.
+            The predicate cannot be used.
         """
         return self._related(predicate, "covering")
 
     def covered(self, predicate: Source) -> Related:
-        """Subscriptions that a predicate covers: whatever they match satisfies it.
+        """Return the subscriptions that a predicate covers: each event that they match satisfies it.
 
-        Other matchers than the R*-tree have nothing to search by boxes: there, each subscription is compared.
-        See `covering`.
+        Only the R*-tree can search by boxes; other matchers compare each subscription. See `covering`.
         """
         return self._related(predicate, "covered")
 
     def equal(self, predicate: Source) -> Related:
-        """Subscriptions that mean the same as a predicate: they match the events that satisfy it.
+        """Return the subscriptions that match exactly the events that satisfy a predicate.
 
         See `covering` and `covered`.
         """
@@ -829,8 +833,8 @@ class EventFilter:
     def explain(self, event: object, id: Id) -> Explanation:
         """Explain why an event matches a subscription or not: each constraint, and by how much it fails.
 
-        Of lists each filter is told by the elements that satisfy it, or else by those with which the fewest
-        constraints fail, and among them those that miss by the least.
+        For an event with lists, each conjunction is explained with elements that satisfy it. If there are
+        none, the elements are those with which the fewest constraints fail, and of these the nearest ones.
 
         Raises
         ------
@@ -849,8 +853,8 @@ class EventFilter:
     ) -> Misses:
         """Explain why events do not match subscriptions, in a table of the nearest misses.
 
-        Each pair of an event and a subscription is held against the predicate by itself, without the index,
-        which takes about 7 us a pair; other threads match meanwhile.
+        Each pair of an event and a subscription is checked directly, without the index, which takes about 7
+        us a pair; other threads match meanwhile.
 
         Parameters
         ----------
@@ -859,8 +863,8 @@ class EventFilter:
         ids : int, str, uuid.UUID, or array or list of them, optional
             By default all subscriptions.
         limit : int, optional
-            Most pairs in the table, by default 1000: those in which the fewest constraints fail, and among
-            them those that miss by the least.
+            Most pairs in the table, by default 1000: the pairs in which the fewest constraints fail, and
+            among them those that miss by the least.
 
         Raises
         ------
@@ -901,7 +905,7 @@ class EventFilter:
             try:
                 predicate = self._predicate(id)
             except UnknownSubscriptionError:
-                if ids is None:  # removed meanwhile
+                if ids is None:  # removed by another thread meanwhile
                     continue
                 raise
             found.look(id, predicate, rows)
@@ -924,17 +928,17 @@ class EventFilter:
         return Subscription(checked, metadata, None if expires == inf else expires)
 
     def _predicate(self, id: Id) -> Predicate:
-        """Return the predicate alone: to explain many, their metadata need not be read."""
+        """Return only the predicate: `explain_batch` needs no metadata."""
         with self._road.gate.reading():
             found = self._subscriptions.predicate(id, self._subscriptions.moment())
         return Predicate.checked(found.filters, self.schema)
 
     def __iter__(self) -> Iterator[Id]:
-        """Iterate over the ids, ascending, of one moment."""
+        """Iterate over the present ids, ascending."""
         return iter(self.ids().tolist())
 
     def stats(self) -> dict[str, Any]:
-        """Statistics of the index and its use, JSON-able."""
+        """Return statistics of the index and its use, JSON-able."""
         held, choosing = self._subscriptions, self._road.choosing
         chosen = None if choosing is None else choosing.snapshot()
         with self._road.gate.reading():
@@ -965,10 +969,10 @@ class EventFilter:
     # -- keeping -------------------------------------------------------------------------------------
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write a snapshot: a directory that `load` maps into memory. Replaces an older one atomically.
+        """Write a snapshot: a directory that `load` maps into memory. It replaces an older one atomically.
 
-        It is of one version. A copy is packed aside and written, while others match and change; it takes the
-        memory of a second index meanwhile.
+        It has one version of the subscriptions. Another thread packs and writes a copy; matching and changes
+        go on meanwhile. The copy takes the memory of a second index.
         """
         snapshot.write(path, KIND, *self._saved())
 
@@ -994,20 +998,20 @@ class EventFilter:
         matcher: Factory | MatcherChooser | None = None,
         clock: Callable[[], float] = time.time,
     ) -> EventFilter:
-        """Open a snapshot by memory mapping; changes stay in memory until saved. Raises `SnapshotError`.
+        """Open a snapshot by memory mapping; changes stay in memory until you save. Raises `SnapshotError`.
 
-        `matcher` is needed where the filter was saved with a class of your own. Otherwise it takes the place
-        of the one that it was saved with; with "auto" that may stay, and so may its options with a name
-        alone. By default the `controller` is of the name and the options that were saved. Deadlines are those
-        of the `clock` with which it was saved.
+        `matcher` is required if the filter was saved with a class of your own. Otherwise it replaces the
+        saved matcher; "auto" may keep the saved matcher, and a name alone may keep its saved options. By
+        default the `controller` has the saved name and options. Give the `clock` of the saved filter, or a
+        clock with the same zero: times of expiry refer to it.
         """
         found = snapshot.read(path, KIND)
         name = found.meta.get("matcher", "rtree")
-        if matcher is None and name not in list(MATCHERS):  # a list, because a damaged name may have no hash
+        if matcher is None and name not in list(MATCHERS):  # a damaged name may have no hash
             raise SnapshotError(f"{path} was saved with the matcher {name!r}; pass it to load as `matcher`")
         other, chooser = (None, None) if matcher is None else _resolved(matcher)
         if other is not None:
-            factory_of(other)  # a wrong name is no fault of the snapshot
+            factory_of(other)  # raises for a wrong argument, before the snapshot is blamed
         loaded = cls.__new__(cls)
         grows = matcher is None and bool(found.meta.get("grows"))
         if grows and name == LARGE:
@@ -1034,7 +1038,7 @@ class EventFilter:
         factory = name if name in MATCHERS else state["matcher"]
         held = from_arrays(state["meta"], state["arrays"], factory, state["schema"])
         chooser = _saved_chooser(state["meta"])
-        # A copy begins without what the controller has learnt.
+        # A copy does not have the knowledge of the controller.
         controller = _saved_controller(state["meta"])
         self._configure(held, state["policy"], controller, False, chooser, bool(state["meta"].get("grows")))
 
@@ -1043,7 +1047,7 @@ class EventFilter:
 
 
 def _resolved(matcher: Factory | MatcherChooser) -> tuple[Factory, MatcherChooser | None]:
-    """See `rtfilter.matching.choosing.resolved`, which a name of a matcher does not need."""
+    """Return `rtfilter.matching.choosing.resolved`; imported here because a plain name does not need it."""
     if isinstance(matcher, str) and matcher in MATCHERS:
         return matcher, None
     from rtfilter.matching.choosing import resolved
@@ -1060,7 +1064,7 @@ def _like(chooser: MatcherChooser | None) -> MatcherChooser | None:
 
 
 def _saved_chooser(meta: Mapping[str, Any]) -> MatcherChooser | None:
-    """The chooser of a snapshot or a pickle, if it had one. Raises `ValueError` or `TypeError`."""
+    """Return the chooser of a snapshot or a pickle, if it had one. Raises `ValueError` or `TypeError`."""
     if "auto" not in meta:
         return None
     from rtfilter.adaptive import MatcherChooser
@@ -1069,7 +1073,7 @@ def _saved_chooser(meta: Mapping[str, Any]) -> MatcherChooser | None:
 
 
 def _saved_controller(meta: Mapping[str, Any]) -> Named | None:
-    """The name and the options of the controller of a snapshot or a pickle. Raises `ValueError`."""
+    """Return the name and options of the controller of a snapshot or a pickle. Raises `ValueError`."""
     named: Named | None = meta.get("controller")
     if named is not None:
         from rtfilter.adaptive import make_controller

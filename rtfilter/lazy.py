@@ -1,4 +1,4 @@
-"""Names of a package that are imported at their first use, so that importing the package is light."""
+"""Names of a package that are imported at their first use, so that importing the package is fast."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def at_first_use(
     Parameters
     ----------
     package : dict
-        The ``globals()`` of the package, with ``__all__`` by the time ``__dir__`` is called. A name that was
-        asked for is kept there.
+        The ``globals()`` of the package, with ``__all__`` by the time ``__dir__`` is called. The functions
+        store each used name there.
     places : mapping of str to str
         For each name the module that has it, below the package.
     """

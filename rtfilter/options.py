@@ -1,6 +1,6 @@
-"""Objects that are made by a name with options, such as ``{"name": "filter-nodes", "bit_lists": 0.1}``.
+"""Objects described by a name with options, such as ``{"name": "filter-nodes", "bit_lists": 0.1}``.
 
-Matchers and controllers are such objects. Options are the parameters whose type JSON has.
+Matchers and controllers are such objects. Options are the parameters with a type that JSON has.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 from rtfilter.text import shown
 
 Named = str | Mapping[str, Any]
-"""A name, or an object with it as ``name`` and options beside it."""
+"""A name, or an object with ``name`` and options."""
 _WORDS: Final = {bool: "true or false", int: "an integer", float: "a number", str: "text", NoneType: "null"}
 
 
 def whole(named: Named | None) -> Mapping[str, Any] | None:
-    """Return a name as an object, which has all options that are not the default."""
+    """Return a name as an object with ``name`` and options."""
     return {"name": named} if isinstance(named, str) else named
 
 
@@ -30,7 +30,7 @@ def split(what: str, given: object, known: Iterable[str]) -> tuple[str, dict[str
     Parameters
     ----------
     what : str
-        What is meant, such as "matcher", for messages.
+        The kind of object, such as "matcher", for messages.
     given : object
     known : iterable of str
         All names.
@@ -38,7 +38,7 @@ def split(what: str, given: object, known: Iterable[str]) -> tuple[str, dict[str
     Raises
     ------
     ValueError
-        It is no `Named`, or the name is unknown.
+        The value is no `Named`, or the name is unknown.
     """
     options = dict(given) if isinstance(given, Mapping) else {"name": given}
     name = options.pop("name", None)
@@ -57,9 +57,9 @@ def require(who: str, make: Callable[..., object], options: Mapping[str, Any]) -
     Parameters
     ----------
     who : str
-        Whose they are, such as "the matcher 'rtree'", for messages.
+        The owner of the options, such as "the matcher 'rtree'", for messages.
     make : callable
-        What takes them as keywords.
+        Function with the options as keyword parameters.
     options : mapping of str to value
 
     Raises

@@ -15,31 +15,31 @@ from rtfilter.extras import needed
 
 
 class Hits(NamedTuple):
-    """The candidates that a search found for n points; those of inexact boxes are not yet verified."""
+    """The candidates of n points from a search; those of inexact boxes are not yet verified."""
 
     offsets: IntArray
     """int64 (n + 1,): point i has ``ids[offsets[i]:offsets[i + 1]]``."""
     ids: IntArray
     """int64 (hits,), each at most once per point."""
     exact: Flags | None
-    """uint8 (hits,): 0 where the box is only a superset; None when all are exact."""
+    """uint8 (hits,): 0 if the box is only a superset; None if all boxes are exact."""
     visits: IntArray
     """int64 (n,): operations per point; for the R*-tree nodes visited."""
 
     @classmethod
     def of_one(cls, ids: IntArray, exact: Flags | None, visits: int = 0) -> Hits:
-        """Return the hits of one point; `visits` is 0 where nobody asks for it."""
+        """Return the hits of one point; `visits` is 0 if the caller does not count them."""
         return cls(np.array((0, len(ids))), ids, exact, np.array((visits,)))
 
     @classmethod
     def joined(cls, parts: Sequence[Hits], ids: IntArray, exact: Flags | None) -> Hits:
-        """Of the points of several searches, in turn; `ids` and `exact` are those of all of them."""
+        """Return the hits of several searches as one; `ids` and `exact` are those of all."""
         counts = np.concatenate([np.diff(part.offsets) for part in parts])
         visits = np.concatenate([part.visits for part in parts])
         return cls(np.concatenate([[0], np.cumsum(counts)]), ids, exact, visits)
 
     def only(self, wanted: BoolArray) -> Hits:
-        """Some of them, by bool (hits,)."""
+        """Return the hits chosen by `wanted`, bool (hits,)."""
         kept = wanted.nonzero()[0]
         exact = None if self.exact is None else self.exact[kept]
         return Hits(kept.searchsorted(self.offsets), self.ids[kept], exact, self.visits)
@@ -51,7 +51,7 @@ class Related(NamedTuple):
     ids: AnyArray
     """The ids for which the answer is certain, int64 (n,), or object (n,) of text or UUIDs; ascending."""
     unknown: AnyArray
-    """The ids for which it is not known; ascending. All others are not so; see `docs/covering.md`."""
+    """The ids for which the answer is unknown; ascending. All others do not; see `docs/covering.md`."""
     visits: int
     """Operations of the index; for the R*-tree nodes visited."""
 
@@ -66,7 +66,7 @@ class StreamRecord(NamedTuple):
     """int64 (g,): events of each group."""
     matches: int
     estimation: float
-    """Seconds that estimating and ordering took."""
+    """Seconds for the estimate and the order."""
     workload: IntArray
     """int64 (n,): the estimate."""
     visits: IntArray
@@ -80,11 +80,11 @@ class Matches:
     Attributes
     ----------
     offsets : int64 (n + 1,)
-        Where each event's ids begin; `offsets[0]` is 0 and `offsets[n]` the number of matches.
+        The first match of each event; `offsets[0]` is 0 and `offsets[n]` the number of matches.
     ids : int64 (offsets[n],), or object (offsets[n],)
-        Subscription ids, each at most once per event, in no particular order. Text or UUIDs are objects.
+        Subscription ids, each at most once per event, in no particular order; object for text or UUIDs.
     kind : type
-        Of ids: int, str or uuid.UUID.
+        Type of the ids: int, str or uuid.UUID.
     """
 
     offsets: IntArray
@@ -93,32 +93,32 @@ class Matches:
 
     @classmethod
     def named(cls, offsets: IntArray, ids: AnyArray, kind: type) -> Matches:
-        """Matches whose ids are of type str or uuid.UUID."""
+        """Return matches with ids of the type str or uuid.UUID."""
         made = cls(offsets, ids)
         object.__setattr__(made, "kind", kind)
         return made
 
     def __len__(self) -> int:
-        """Number of events."""
+        """Return the number of events."""
         return len(self.offsets) - 1
 
     def __getitem__(self, event: int) -> AnyArray:
-        """Ids that match the event in row `event`; negative rows count from the end."""
+        """Return the ids that match the event in row `event`; negative rows count from the end."""
         row = event + len(self) if event < 0 else event
         if not 0 <= row < len(self):
-            raise IndexError(f"event {event} of a batch of {len(self)}")
+            raise IndexError(f"event {event} is outside a batch of {len(self)} events")
         return self.ids[self.offsets[row] : self.offsets[row + 1]]
 
     def __iter__(self) -> Iterator[AnyArray]:
         return (self[row] for row in range(len(self)))
 
     def only(self, wanted: Sequence[bool] | BoolArray) -> Matches:
-        """Some of them, by bool (offsets[n],)."""
+        """Return the matches chosen by `wanted`, bool (offsets[n],)."""
         kept = np.concatenate([[0], np.cumsum(wanted, dtype=np.int64)])
         return Matches.named(kept[self.offsets], self.ids[np.asarray(wanted, np.bool_)], self.kind)
 
     def lists(self) -> list[Sequence[Any]]:
-        """The ids of each event; an empty tuple where there are none."""
+        """Return the ids of each event; an empty tuple if it has none."""
         ids, ends = self.ids.tolist(), self.offsets.tolist()
         return [ids[first:last] if first < last else () for first, last in pairwise(ends)]
 
@@ -128,11 +128,11 @@ class Matches:
         return np.diff(self.offsets)
 
     def pairs(self) -> AnyArray:
-        """Event rows and subscription ids, int64 (2, matches), events ascending; objects where ids are."""
+        """Return event rows and subscription ids, int64 (2, matches), or object; events ascend."""
         return np.stack([np.repeat(np.arange(len(self)), self.counts), self.ids])
 
     def to_arrow(self) -> Any:
-        """A `pyarrow.LargeListArray`: one list of ids per event. Needs the extra `arrow`.
+        """Return a `pyarrow.LargeListArray`: one list of ids per event. Needs the extra `arrow`.
 
         Ids are int64, large_string, or binary(16), which is how Arrow stores UUIDs.
         """
@@ -143,7 +143,7 @@ class Matches:
 
 
 def arrow_ids(ids: AnyArray, kind: type) -> Any:
-    """Ids of one type as an array of Arrow: int64, large_string or binary(16)."""
+    """Return ids of one type as an array of Arrow: int64, large_string or binary(16)."""
     import pyarrow as pa
 
     if kind is int:

@@ -1,7 +1,7 @@
 """The life cycle of a session as one table: no I/O, no clock.
 
-What is in `TABLE` is allowed, and leads to the state that stands there once it is confirmed. Everything else
-is answered with ERROR and leaves the state as it is. A connection that is lost is `DISCONNECTED`, from every
+`TABLE` has the allowed requests of each state, and the state after their confirmation. The server answers any
+other request with ERROR and keeps the state. A lost connection makes the session `DISCONNECTED`, from every
 state.
 """
 
@@ -15,7 +15,7 @@ class State(StrEnum):
     """The state of a session."""
 
     PRE_CONNECTED = "PRE_CONNECTED"
-    """There is a connection; nobody knows whose."""
+    """There is a connection, but no user yet."""
     CONNECTED = "CONNECTED"
     RECEIVING = "RECEIVING"
     DISCONNECTED = "DISCONNECTED"
@@ -34,17 +34,17 @@ class Directive(StrEnum):
     ACK = "ACK"
     """An extension: deliveries have arrived."""
     CREDIT = "CREDIT"
-    """An extension: so many more deliveries may be sent."""
+    """An extension: permission for a number of further deliveries."""
     PUBLISH = "PUBLISH"
-    """An extension: events, on the connection that receives."""
+    """An extension: events, on the connection that receives deliveries."""
     REPLACE = "REPLACE"
-    """An extension: another subscription in the place of one."""
+    """An extension: replacement of a subscription."""
     LIST = "LIST"
-    """An extension: the subscriptions that there are."""
+    """An extension: the list of subscriptions."""
     MATCH = "MATCH"
-    """An extension: which subscriptions match events, that are not published."""
+    """An extension: the subscriptions that match some events, without publishing them."""
     EXPLAIN = "EXPLAIN"
-    """An extension: why a subscription matches an event or not."""
+    """An extension: the reason why a subscription matches an event or not."""
 
 
 _ANY_TIME: Final = (

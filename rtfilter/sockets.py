@@ -1,4 +1,4 @@
-"""Sockets that are bound, and options of connections."""
+"""Bound sockets, and options of connections."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import suppress
 from typing import Final
 
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
-"""A peer whose machine is gone is noticed after two minutes."""
+"""Options with which the system notices after two minutes that the machine of a peer is gone."""
 
 OTHER_FILES: Final = 100
-"""Files that a process may have open beside its connections."""
+"""Files that a process may have open in addition to its connections."""
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A TCP socket at an address, to which nobody can connect before it listens.
+    """Return a TCP socket bound to an address; nobody can connect before it listens.
 
     Parameters
     ----------
@@ -23,19 +23,19 @@ def bound(host: str, port: int) -> socket.socket:
         A name or an IPv4 address; or an IPv6 address, such as ``::1`` or ``[::1]``, which takes no IPv4
         connections.
     port : int
-        0 for any that is free.
+        0 for any free port.
 
     Raises
     ------
     OSError
-        It cannot be had; the message names host, port and reason.
+        The address cannot be bound; the message names host, port and reason.
     """
     host = bare(host)
     made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         if ":" in host:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        if os.name == "posix":  # elsewhere it would let others take the port
+        if os.name == "posix":  # elsewhere, SO_REUSEADDR would let other programs take the port
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host, port))
     except OSError as error:
@@ -45,12 +45,12 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 def bare(host: str) -> str:
-    """A host without the brackets that an IPv6 address has beside a port."""
+    """Return a host without the brackets that an IPv6 address has before a port."""
     return host[1:-1] if host.startswith("[") and host.endswith("]") else host
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """The parts of an address such as ``host:17470`` or ``[::1]:17470``. Raises `ValueError`."""
+    """Return host and port of an address such as ``host:17470`` or ``[::1]:17470``. Raises `ValueError`."""
     host, _, port = address.rpartition(":")
     if not host or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
         raise ValueError(f"{address!r:.80} is no address such as host:17470")
@@ -58,33 +58,33 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 
 def shown(host: str) -> str:
-    """A host as addresses name it: an IPv6 address in brackets."""
+    """Return a host as addresses show it: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def keep_alive(connection: socket.socket, takes_within: float) -> None:
-    """Have a peer noticed that is gone without a word, or takes nothing of what the system holds for it.
+    """Set options so that the system ends a connection whose peer is gone, or accepts no data.
 
     Parameters
     ----------
     connection : socket.socket
     takes_within : float
-        Seconds in which it has to take something.
+        Seconds in which the peer must acknowledge data.
     """
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in {**KEEPALIVE, "TCP_USER_TIMEOUT": int(1000 * takes_within)}.items():
-        if hasattr(socket, name):  # as far as the system has it
+        if hasattr(socket, name):  # the system may not have the option
             with suppress(OSError):
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def make_room(connections: int) -> int:
-    """Have this process allowed to have so many connections, as far as the system lets it.
+    """Raise the limit of open files for a number of connections, as far as the system permits.
 
     Returns
     -------
     int
-        How many files it may have open, where these are fewer than the connections need; or else 0.
+        The limit, if it is too low for these connections; else 0.
     """
     try:
         import resource

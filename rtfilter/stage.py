@@ -1,4 +1,4 @@
-"""The match step for a pipeline of your own: an event goes in, and comes out with its recipients.
+"""The match step for your own pipeline: it adds the recipients to each event.
 
 The thesis on the Matching Tree and Counting describes such a server: authenticate, parse, store, determine
 the recipients, send.
@@ -17,14 +17,14 @@ R = TypeVar("R", bound=Hashable)
 
 
 class Handled(NamedTuple, Generic[R]):
-    """An event, and who is to have it.
+    """An event, and its recipients.
 
     Attributes
     ----------
     event : object
-        As it was given.
+        The event, unchanged.
     recipients : tuple
-        Each once, in the order of the ids of their subscriptions.
+        Each recipient once, in the order of the ids of their subscriptions.
     """
 
     event: Any
@@ -32,14 +32,14 @@ class Handled(NamedTuple, Generic[R]):
 
 
 class RecipientStage(Generic[R]):
-    """Knows whose subscriptions are whose, and finds the recipients of events. For one thread at a time.
+    """Stores the owner of each subscription, and finds the recipients of events. For one thread at a time.
 
     Parameters
     ----------
     filter : EventFilter
-        Others may use it as well; their subscriptions have no recipient here.
+        Other code may use it as well; their subscriptions have no recipient here.
     receiving : callable, optional
-        Whether a recipient is there just now; those that are not are left out. By default all are.
+        Returns whether a recipient is present; absent recipients are left out. By default all are present.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class RecipientStage(Generic[R]):
         self._owners: dict[Any, R] = {}
 
     def subscribe(self, recipient: R, predicate: Source) -> Any:
-        """Add a subscription of a recipient; returns its id. Raises `PredicateError`."""
+        """Add a subscription of a recipient, and return its id. Raises `PredicateError`."""
         id = self.filter.subscribe(predicate)
         self._owners[id] = recipient
         return id
@@ -72,7 +72,7 @@ class RecipientStage(Generic[R]):
         return Handled(event, self._recipients(self.filter.match(event).tolist()))
 
     def handle_batch(self, events: Sequence[Any]) -> Iterator[Handled[R]]:
-        """Give events with their recipients, each as soon as it is known. Raises `EventError`."""
+        """Yield events with their recipients, each once its matches are known. Raises `EventError`."""
         for row, ids, _ in self.filter.stream(events):
             yield Handled(events[row], self._recipients(ids.tolist()))
 

@@ -1,4 +1,4 @@
-"""Text of messages for given input: values, names, and a place in a text."""
+"""Text for messages about input: values, names, and a place in a text."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def cut(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """Return ``repr`` of a value, cut to what fits a message."""
+    """Return ``repr`` of a value, cut to fit a message."""
     if isinstance(value, int) and abs(value) > 10**_DIGITS:
         return f"<more than {_DIGITS} digits>"  # its repr is slow, and an error beyond 4300 digits
     try:
         return cut(repr(value[:_VALUE] if isinstance(value, str) else value))
-    except (ValueError, RecursionError):  # a huge integer inside, or lists in lists
+    except (ValueError, RecursionError):  # a huge integer inside, or deeply nested lists
         return f"<{type(value).__name__}>"
 
 
 def plain(value: float, digits: int, separator: str = "") -> str:
-    """Return a number with about so many significant digits, and with no exponent where people read numbers.
+    """Return a number with about `digits` significant digits, without an exponent in the usual range.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def plain(value: float, digits: int, separator: str = "") -> str:
     digits : int
         Significant digits after which decimals are cut; the whole part is never cut.
     separator : str
-        Between thousands.
+        Text between thousands.
     """
     if not 1e-6 <= abs(value) < 1e21:
         return f"{value:.{digits}g}"
@@ -55,18 +55,18 @@ def composed(name: str) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names joined with commas; beyond the first few, dots stand for the others."""
+    """Return names joined with commas; dots stand for all after the first few."""
     return ", ".join(names[:_NAMES]) + (", ..." if len(names) > _NAMES else "")
 
 
 def numbered(count: int, noun: str) -> str:
-    """Return a number of things, such as ``1 match`` or ``2,000 matches``."""
+    """Return a count with its noun, such as ``1 match`` or ``2,000 matches``."""
     plural = noun + ("es" if noun.endswith("ch") else "s")
     return f"{count:,} {noun if count == 1 else plural}"
 
 
 def printable(text: str) -> str:
-    """Replace what would move the caret, drive the terminal, or not be encodable (lone surrogates)."""
+    """Replace characters that move the caret, control the terminal, or cannot be encoded."""
     return "".join(char if char.isprintable() else "?" for char in text)
 
 

@@ -1,4 +1,4 @@
-"""Checks of the arrays that are given to this package."""
+"""Checks of the arrays that this package takes."""
 
 import numpy as np
 import numpy.typing as npt
@@ -8,7 +8,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def as_workload(workload: npt.ArrayLike) -> IntArray:
-    """Workloads as int64 (n,); raises ``ValueError`` unless they are integers >= 0 in one dimension."""
+    """Return workloads as int64 (n,); raise ``ValueError`` unless they are integers >= 0 in one dimension."""
     array = np.asarray(workload)
     if array.ndim != 1:
         raise ValueError(f"workload must have shape (n,), one number per event; got shape {array.shape}")
@@ -22,7 +22,7 @@ def as_workload(workload: npt.ArrayLike) -> IntArray:
 
 
 def as_cost(cost: npt.ArrayLike) -> FloatArray:
-    """Costs as float64 (n,); raises ``ValueError`` unless they are finite, >= 0 and in one dimension."""
+    """Return costs as float64 (n,); raise ``ValueError`` unless they are finite, >= 0, in one dimension."""
     result = np.asarray(cost, dtype=np.float64)
     if result.ndim != 1:
         raise ValueError(f"cost must have shape (n,), one number per event; got shape {result.shape}")
@@ -34,7 +34,7 @@ def as_cost(cost: npt.ArrayLike) -> FloatArray:
 
 
 def as_permutation(order: npt.ArrayLike, n: int) -> IntArray:
-    """Rows as int64 (n,); raises ``ValueError`` unless each of 0..n-1 occurs exactly once."""
+    """Return rows as int64 (n,); raise ``ValueError`` unless each of 0..n-1 occurs exactly once."""
     array = np.asarray(order)
     if array.shape != (n,) or (n and array.dtype.kind not in "iu"):
         raise ValueError(

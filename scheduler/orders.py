@@ -1,4 +1,4 @@
-"""Orders: which event of a batch is searched first."""
+"""Orders: the sequence in which the events of a batch are searched."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -14,17 +14,17 @@ that is searched first comes first."""
 
 
 def fifo(workload: IntArray) -> IntArray:
-    """Order of arrival: 0, 1, ..., n - 1."""
+    """Return the order of arrival: 0, 1, ..., n - 1."""
     return np.arange(len(workload), dtype=np.int64)
 
 
 def shortest_first(workload: IntArray) -> IntArray:
-    """Ascending workload: shortest job first (Wang et al.). Equal workloads keep the order of arrival."""
+    """Return rows by ascending workload: shortest job first (Wang et al.). Equal ones keep their order."""
     return np.argsort(workload, kind="stable").astype(np.int64, copy=False)
 
 
 def longest_first(workload: IntArray) -> IntArray:
-    """Descending workload. Equal workloads keep the order of arrival.
+    """Return rows by descending workload. Equal workloads keep the order of arrival.
 
     This is the worst order for the mean response time. Other orders can be compared with it.
     """
@@ -32,7 +32,7 @@ def longest_first(workload: IntArray) -> IntArray:
 
 
 def true_cost_order(cost: npt.ArrayLike) -> Order:
-    """Shortest first by the true cost; workloads are ignored.
+    """Return an order by the true cost, shortest first, which ignores workloads.
 
     This is the best order for the mean response time. It is a reference: true costs are known only after
     the search.
@@ -69,7 +69,7 @@ ORDERS: Mapping[str, Order] = MappingProxyType(
 
 
 def resolve(policy: str | Order) -> Order:
-    """The order that has a name in :data:`ORDERS`; a callable is returned as it is.
+    """Return the order of a name in :data:`ORDERS`; a callable is returned as it is.
 
     Raises
     ------

@@ -7,7 +7,7 @@ from rtfilter.scheduler.arrays import IntArray, as_workload
 
 
 def balanced_parts(workload: npt.ArrayLike, parts: int) -> list[IntArray]:
-    """Give the events of a batch to `parts` workers: equal work, and shortest first within each part.
+    """Deal the events of a batch to `parts` workers: equal work, and shortest first within each part.
 
     Rows are taken in rounds of `parts` rows, in descending workload. Each round gives one row to each
     worker, the largest row to the worker with the least work so far. This has two properties:

@@ -21,7 +21,7 @@ from rtfilter.scheduler.schedules import Schedule
 
 
 def completion_times(cost: npt.ArrayLike, schedule: Schedule, estimation: float = 0.0) -> FloatArray:
-    """Time from the arrival of the batch to the release of each event.
+    """Return the time from the arrival of the batch to the release of each event.
 
     An event waits for the estimation, for all groups before its own, and for its whole group.
 
@@ -60,7 +60,7 @@ def completion_times(cost: npt.ArrayLike, schedule: Schedule, estimation: float 
 
 
 def mean_response(cost: npt.ArrayLike, schedule: Schedule, estimation: float = 0.0) -> float:
-    """Mean of :func:`completion_times`; raises ``ValueError`` for an empty batch too, which has no mean."""
+    """Return the mean of :func:`completion_times`; raise ``ValueError`` for an empty batch, too."""
     times = completion_times(cost, schedule, estimation)
     if not len(times):
         raise ValueError("an empty batch has no mean response time")
@@ -68,7 +68,7 @@ def mean_response(cost: npt.ArrayLike, schedule: Schedule, estimation: float = 0
 
 
 def gini(cost: npt.ArrayLike) -> float:
-    """Gini coefficient G = sum_ij |t_i - t_j| / (2 n^2 m) of costs (n,), in [0, 1); 0 if all costs are 0.
+    """Return the Gini coefficient G = sum_ij |t_i - t_j| / (2 n^2 m) of costs (n,), in [0, 1); of zeros, 0.
 
     Raises ``ValueError`` without costs, and for costs that are NaN, infinite or negative.
     """
@@ -81,19 +81,19 @@ def gini(cost: npt.ArrayLike) -> float:
 
 
 def expected_random_response(cost: npt.ArrayLike) -> float:
-    """Expected mean response time of a random order, event by event: m (n + 1) / 2. Errors as in `gini`."""
+    """Return the expected mean response of a random order, by event: m (n + 1) / 2. Errors as in `gini`."""
     costs = _some(cost)
     return float(costs.mean()) * (len(costs) + 1) / 2
 
 
 def shortest_first_response(cost: npt.ArrayLike) -> float:
-    """Mean response time of shortest first by the costs: (m / 2) (n (1 - G) + 1). Errors as in `gini`."""
+    """Return the mean response of shortest first by costs: (m / 2) (n (1 - G) + 1). Errors as in `gini`."""
     costs = _some(cost)
     return float(costs.mean()) / 2 * (len(costs) * (1 - gini(costs)) + 1)
 
 
 def relative_gain(cost: npt.ArrayLike) -> float:
-    """Share of the random order's response that shortest first saves: n G / (n + 1). Errors as in `gini`."""
+    """Return the share of a random order's response that shortest first saves: n G / (n + 1). See `gini`."""
     costs = _some(cost)
     return len(costs) * gini(costs) / (len(costs) + 1)
 

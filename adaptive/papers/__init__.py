@@ -1,1 +1,1 @@
-"""The controller of Wang et al., and searches that go further; all compare a plan with its neighbours."""
+"""The controller of Wang et al., and extended searches; all compare a plan with its neighbours."""

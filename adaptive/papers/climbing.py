@@ -61,7 +61,7 @@ class _Climber(Recorder, Generic[P]):
         return ticket
 
     def report(self, ticket: Ticket, report: Report) -> None:
-        """See :meth:`Controller.report`. Reports of batches in STABLE mode show a drift, and nothing else."""
+        """See :meth:`Controller.report`. Reports of batches in STABLE mode serve only to find a drift."""
         require_report(report)
         used = False
         state = self._classes.get(ticket.size_class)
@@ -90,14 +90,14 @@ class _Climber(Recorder, Generic[P]):
         self._record("update", count=count)
 
     def snapshot(self) -> dict[str, Any]:
-        """The parameters, and in ``classes`` the state of each class of batch sizes, by its label as text.
+        """Return the parameters, and the state of each class of batch sizes in ``classes``, by label as text.
 
         The plan, ``mode``, ``updates`` and ``episode`` are those of the search at the height of the last
-        batch, and ``height`` is that height. Counters are of all heights together: ``moves`` counts changes
-        of the position by a search and ``transitions`` changes of the mode. ``anomalies`` counts loops in
-        which both neighbours along an axis were better, ``oscillations`` episodes that ended by the second
-        reversal, ``early_stops`` loops that ended early, ``stale_reports`` reports that came too late or
-        twice, and ``lost`` samples that were given up waiting for.
+        batch, and ``height`` is that height. Counters are sums over all heights: ``moves`` counts changes of
+        the position by a search and ``transitions`` changes of the mode. ``anomalies`` counts loops in which
+        both neighbours along an axis were better, and ``oscillations`` episodes that ended by the second
+        reversal. ``early_stops`` counts loops that ended early, ``stale_reports`` reports that came too late
+        or twice, and ``lost`` samples that never reported.
         """
         stale = self._foreign_reports + sum(state.counts.stale_reports for state in self._classes.values())
         rule = self._rule
@@ -169,8 +169,8 @@ class LevelController(_Climber[int]):
     level that is nearest to the one of the height before. Responses of a class are compared as if all of its
     batches had its smallest size (:func:`rtfilter.adaptive.sizes.as_smallest`).
 
-    A batch that was given up counts as at least as slow as it was until then. Samples that never report are
-    not waited for. No level gets more than its share of the batches of a loop, whatever becomes of them.
+    A cancelled batch counts as at least as slow as it was until then. The search does not wait for samples
+    that never report. No level gets more than its share of the batches of a loop.
 
     Parameters
     ----------
@@ -183,18 +183,18 @@ class LevelController(_Climber[int]):
         The search ends if the level is at most this share worse than each neighbour; it then settles at the
         best of these levels. With None it ends only if the level is strictly better than both.
     early_stop : EarlyStop, optional
-        Ends a loop as soon as its samples are significant. Without it a loop always takes N samples per
+        Ends a loop once its samples are significant. Without it a loop always takes N samples per
         level, as in the paper.
     share : float or None
-        Number of index updates, as a share of the boxes when the level settled, after which it is compared
-        again, if that is before `threshold`; above 0. It is compared again also when the index was built as a
-        whole (``shape.packed``). With None only `threshold` counts, as in the paper.
+        Number of index updates, as a share of the boxes when the level settled, that also starts a new
+        comparison, if it is less than `threshold`; above 0. A new build of the whole index (``shape.packed``)
+        starts one, too. With None only `threshold` counts, as in the paper.
     drift : bool
-        Whether the level is compared again when its response drifts from what it settled at
+        True if the level is compared again when its response drifts from what it settled at
         (:mod:`~rtfilter.adaptive.papers.doubt`). The paper has no such rule.
     seed : int or None
-        Seed of the order in which the levels of a round take turns. It is drawn anew for each round, so that
-        sizes that come in a rhythm cannot favour a level. With None it never changes, as in the paper.
+        Seed of the order of the levels within a round. Each round has a new order, so that sizes that come in
+        a rhythm cannot favour a level. With None it never changes, as in the paper.
     group : int or None
         Events per group, which never changes; None for the whole batch. The paper has 1.
     size_class : callable

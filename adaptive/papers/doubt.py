@@ -3,18 +3,17 @@
 **Updates.** A new search begins after `threshold` updates, as in the paper (Wang et al.). A small index would
 never see so many. So a `share` of its boxes is enough, too.
 
-**Built anew.** Levels of an index that was built as a whole are not those of before.
+**New build.** After a new build of the whole index, levels mean something else.
 
-**Drift.** The response itself is watched by a two-sided cumulative sum (CUSUM; Page 1954) of log(response /
-what the class settled at). Changes that last add up, and noise does not: from each deviation an allowance is
-taken, half the scatter of the samples, but at least 0.1. So a response that changed by less than a tenth is
-never an alarm. The limit is 8 times the scatter. A single batch counts at most 2 times the scatter, because a
-pause of the machine is no drift. The scatter is at least 0.05. If the samples are fewer than 16, or too few
-to know their mean to a quarter of the allowance (64 where it scatters much), the first settled batches are
-added to them.
+**Drift.** A two-sided cumulative sum (CUSUM; Page 1954) watches log(response / settled response). Lasting
+changes add up, and noise does not: each deviation is reduced by an allowance, half the scatter of the
+samples, but at least 0.1. So a change of the response by less than a tenth never alarms. The limit is 8 times
+the scatter. A single batch counts at most 2 times the scatter, because a pause of the machine is no drift.
+The scatter is at least 0.05. With fewer than 16 samples, the first settled batches are added to them. So they
+are if the mean is not known to a quarter of the allowance, which takes 64 samples if the scatter is large.
 
-**Hysteresis.** If the search after an alarm settles where it was, the alarm was no use, and the limit
-doubles, up to 8 times. Once the position moves, the limit is the first one again.
+**Hysteresis.** If the search after an alarm settles at the same position, the limit doubles, up to 8 times.
+Once the position moves, the limit is the first one again.
 """
 
 import math
@@ -28,22 +27,22 @@ from rtfilter.adaptive.papers.samples import Samples
 P = TypeVar("P", bound=Hashable)
 
 FEWEST = 16
-"""Fewest samples that tell what a position takes, and how much that scatters."""
+"""Fewest samples for the mean and the scatter of a position."""
 
 SCATTER = 0.05
 """Smallest scatter, as a share of the response."""
 
 ALLOWANCE = 0.1
-"""Smallest deviation that is no noise, as a share of the response."""
+"""Smallest deviation that counts, as a share of the response."""
 
 LIMIT = 8
 """Cumulative sum that is an alarm, in units of the scatter."""
 
 STEP = 2
-"""Addition of one batch to the cumulative sum, at most, in units of the scatter."""
+"""Most that one batch adds to the cumulative sum, in units of the scatter."""
 
 WIDEST = 8
-"""Factor of the limit after alarms that were no use, at most."""
+"""Largest factor of the limit, after alarms that moved nothing."""
 
 
 class Drift:
@@ -67,9 +66,9 @@ class Drift:
         self._measure()
 
     def alarm(self, value: float, bound: bool = False) -> bool:
-        """Add a response, or a lower bound of one; whether it is an alarm."""
+        """Add a response, or a lower bound of one; return True if it is an alarm."""
         if value <= 0:
-            return False  # too short for the clock
+            return False  # below the resolution of the clock
         if not self._enough:
             self._logs.add(math.log(value))
             self._measure()
@@ -91,18 +90,18 @@ class Drift:
 
 
 class Doubt(Generic[P]):
-    """Watches what one machine settled at.
+    """Watches the position at which one search settled.
 
     Parameters
     ----------
     rule : Rule
     packed : int
-        How many times the index had been built as a whole.
+        Number of builds of the whole index so far.
 
     Attributes
     ----------
     updates : int
-        Index updates since it settled.
+        Index updates since the search settled.
     """
 
     def __init__(self, rule: Rule, packed: int) -> None:
@@ -116,7 +115,7 @@ class Doubt(Generic[P]):
         self.updates = 0
 
     def settle(self, position: P, boxes: int, values: Iterable[float] | None) -> None:
-        """Begin to watch a position, with its samples; without any if there is nothing to compare it with."""
+        """Start to watch a position, with its samples, or None if no comparison is possible."""
         if position != self._position:
             self._factor = 1
         elif self._alarmed:
@@ -126,16 +125,16 @@ class Doubt(Generic[P]):
         self._drift = Drift(values or (), self._factor) if watched else None
 
     def update(self, count: int) -> bool:
-        """Count index updates; whether they are enough for a new search."""
+        """Count index updates; return True if they require a new search."""
         self.updates += count
         return self._rule.enough(self.updates, self._boxes)
 
     def rebuilt(self, packed: int) -> bool:
-        """Return whether the index was built anew since the last call, if this counts."""
+        """Return whether the index was built again since the last call, if the rule counts this."""
         before, self._packed = self._packed, packed
         return self._rule.share is not None and packed != before
 
     def drifted(self, value: float, bound: bool) -> bool:
-        """Take the response of a settled batch; whether it has drifted."""
+        """Add the response of a settled batch; return True if responses have drifted."""
         self._alarmed = self._drift is not None and self._drift.alarm(value, bound)
         return self._alarmed

@@ -1,8 +1,8 @@
 """The searches of one class of batch sizes, one for each height of the index.
 
-Levels count from the root, so at another height they mean something else. A height may also flip to and fro,
-where inserts and deletes alternate. So each height has a search of its own, which goes on when the height
-comes back.
+Levels count from the root, so at another height they mean something else. Inserts and deletes in alternation
+can also change the height back and forth. So each height has its own search, which continues when the height
+returns.
 """
 
 import random
@@ -16,7 +16,7 @@ from rtfilter.adaptive.papers.spaces import Space
 from rtfilter.adaptive.plans import Shape
 
 KEPT = 8
-"""Heights of a class whose search is kept; beyond, the one that was not used for longest is forgotten."""
+"""Most heights of a class with a search; the least recently used one is removed."""
 
 
 class Heights(Generic[P]):
@@ -35,11 +35,11 @@ class Heights(Generic[P]):
     Attributes
     ----------
     height : int
-        That of the last batch.
+        Height of the last batch.
     current : Probing
         The search at this height.
     counts : Counts
-        Counters of all heights together.
+        Sums of the counters over all heights.
     """
 
     def __init__(
@@ -52,16 +52,16 @@ class Heights(Generic[P]):
         self.counts = Counts()
         self.height = shape.height
         self.current = self._begin(shape, space.start(shape.height))
-        self._machines = {shape.height: self.current}  # the last used one last
+        self._machines = {shape.height: self.current}  # in order of use, the last used one last
 
     def ask(self, shape: Shape) -> tuple[P, int, int]:
-        """Position, episode and serial number of the next batch; the last two are 0 if it is no sample."""
+        """Return position, episode and serial of the next batch; the last two are 0 if it is no sample."""
         if shape.height != self.height:
             self._change(shape)
         return self.current.ask(shape)
 
     def tell(self, episode: int, serial: int, value: float, bound: bool) -> bool:
-        """Take the response of a sample, or a lower bound of it; False if it is stale."""
+        """Add the response of a sample, or a lower bound of it; return False if the sample is stale."""
         for machine in self._machines.values():
             if machine.episode == episode:
                 return machine.tell(serial, value, bound)
@@ -69,7 +69,7 @@ class Heights(Generic[P]):
         return False
 
     def drop(self, episode: int, serial: int) -> None:
-        """Take a sample back."""
+        """Remove a sample, as if it had never begun."""
         for machine in self._machines.values():
             if machine.episode == episode:
                 machine.drop(serial)
@@ -82,7 +82,7 @@ class Heights(Generic[P]):
     def _change(self, shape: Shape) -> None:
         machine = self._machines.pop(shape.height, None)
         if machine is None:
-            before = self.current  # if it had no choice, its position says nothing
+            before = self.current  # without a choice, the position of `before` says nothing
             nearest = self._space.clamp(before.position, shape.height)
             machine = self._begin(shape, self._space.start(shape.height) if before.alone else nearest)
         else:

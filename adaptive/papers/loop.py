@@ -1,18 +1,17 @@
 """A loop of comparisons: a position and its neighbours, sampled in rounds.
 
-**Rounds.** In a round each position is handed out once. Rounds follow each other until the loop ends, also
-while samples are waited for. So no position gets more than its share of the batches, whatever becomes of
-them. A neighbour that is shown to be no better (`stopping`) is left out from then on.
+**Rounds.** Each position runs once in a round. Rounds follow each other until the loop ends, also while
+samples have not reported. So no position gets more than its share of the batches. The rounds leave out a
+neighbour once it is shown to be no better (`stopping`).
 
-**Order.** Batch sizes may come in a rhythm, such as 96, 127, 64, 96, ... If the order within a round never
-changed, each position could meet always the same size. So the order is drawn anew for each round. The paper
-(Wang et al.) has always c, c - 1, c + 1; this is so without a generator.
+**Order.** Batch sizes may come in a rhythm, such as 96, 127, 64, 96, ... With a fixed order within a round,
+each position could always meet the same size. So each round has a new random order. The paper (Wang et al.)
+always has c, c - 1, c + 1; a loop without a generator does so, too.
 
-**The end.** A loop ends when no position lacks samples, or earlier by a test. A sample that is lost counts as
-one, but it has no value. A batch that was given up gives a lower bound: see
-`samples.compared`. A neighbour without a value of a finished batch is never better,
-with one exception: if nothing is known of the position itself, the best neighbour of which something is
-known is better.
+**The end.** A loop ends when no position lacks samples, or earlier by a test. A lost sample counts as a
+sample without a value. A cancelled batch gives a lower bound: see `samples.compared`. A neighbour without a
+finished batch is never better, with an exception: if the position itself has no value, the best neighbour
+with a value is better.
 """
 
 import random
@@ -32,9 +31,9 @@ class Verdict(NamedTuple):
     step : int or None
         The step to the best neighbour that is better than the position; None if there is none.
     early : bool
-        Whether it ended before all had their samples.
+        True if it ended before all had their samples.
     anomaly : bool
-        Whether both neighbours along an axis had smaller means, and the position is left.
+        True if both neighbours along an axis had smaller means, and the search leaves the position.
     """
 
     step: int | None
@@ -53,7 +52,7 @@ class Loop(Generic[P]):
         Its neighbours by step; steps -k and +k go in opposite directions along axis k.
     rule : Rule
     order : random.Random or None
-        Draws the order within each round; None for that of `steps`, after `centre`.
+        Draws the order within each round; None for the order of `steps`, after `centre`.
     """
 
     def __init__(self, centre: P, steps: Mapping[int, P], rule: Rule, order: random.Random | None) -> None:
@@ -68,7 +67,7 @@ class Loop(Generic[P]):
         self._look = rule.early_stop.minimum if rule.early_stop else rule.rounds
 
     def next(self) -> P:
-        """The position of the next sample."""
+        """Return the position of the next sample."""
         while True:
             if not self._round:
                 self._round = self._sampled[::-1]
@@ -88,10 +87,10 @@ class Loop(Generic[P]):
         better = self._race(self._rule.early_stop)
         if better or not self._open:
             return self._verdict(better, early=True)
-        return self.verdict()  # those that are left may have all their samples
+        return self.verdict()  # the other positions may have all their samples
 
     def _better(self) -> list[int]:
-        """Steps to the neighbours that are better, by their means."""
+        """Return the steps to the neighbours that are better, by their means."""
         means = compared(self.tallies, self._centre)
         if self._centre not in means:
             known = [step for step, p in self._open.items() if p in means]
@@ -104,10 +103,10 @@ class Loop(Generic[P]):
         ]
 
     def _race(self, test: EarlyStop) -> list[int]:
-        """Test each open neighbour once.
+        """Test each open neighbour once; return the steps to those that are shown to be better.
 
-        Neighbours that the test shows to be no better are closed. Returned are the steps to those that it
-        shows to be better. Where one side has too few values nothing is shown.
+        Neighbours that the test shows to be no better are closed. A neighbour with too few values, or beside
+        a position with too few, is neither.
         """
         self._look *= 2
         error = test.alpha / (test.looks(self._rule.rounds) * len(self._steps))

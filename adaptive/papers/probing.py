@@ -1,10 +1,10 @@
 """The state machine that searches for the best position (Wang et al., the adaptive level).
 
-A position is what is tuned: a level, or a level and a group size. Each class of batch sizes has a machine for
-each height of the index (`heights`). A machine is in one of two modes:
+A position is a level, or a level and a group size. Each class of batch sizes has a machine for each height of
+the index (`heights`). A machine is in one of two modes:
 
-* **STABLE**: every batch runs at the current position, and what gives reason to doubt it is watched
-  (`doubt`). Then a new *episode* begins.
+* **STABLE**: every batch runs at the current position, until `doubt` finds a reason to search again. Then a
+  new *episode* begins.
 * **UNSTABLE**: successive batches run at the current position c and at its neighbours, in rounds
   (`loop`). After a *loop* of `rounds` rounds the machine either settles, or moves to
   the best neighbour and starts the next loop.
@@ -23,7 +23,7 @@ The paper leaves some cases open. This machine decides them so:
 * A batch that never reports counts as lost (`underway`), so a loop never waits for a
   certain batch. A report that comes after its loop counts in the next one, if its position is there.
 * If the index is built as a whole during a loop, the loop goes on: in rounds all positions meet the old index
-  and the new one equally often. But where it settles then, a new episode begins at once.
+  and the new one equally often. At its end a new episode begins at once, instead of settling.
 * Without any neighbour (a tree of one level) the machine is STABLE.
 """
 
@@ -102,9 +102,9 @@ class Probing(Generic[P]):
     notify : callable
         Called with each :class:`Decision`.
     counts : Counts
-        Counters that are raised.
+        Counters of the class, which this machine increments.
     order : random.Random or None
-        Draws the order within each round; None for always the same.
+        Draws the order within each round; None for a fixed order.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Probing(Generic[P]):
 
     @property
     def updates(self) -> int:
-        """Index updates since it settled; 0 in UNSTABLE mode."""
+        """Index updates since the search settled; 0 in UNSTABLE mode."""
         return self._doubt.updates if self.mode is Mode.STABLE else 0
 
     @property
@@ -140,7 +140,7 @@ class Probing(Generic[P]):
         return not self._space.neighbours(self.position, self._shape.height)
 
     def ask(self, shape: Shape) -> tuple[P, int, int]:
-        """Position, episode and serial number of the next batch; the last two are 0 in STABLE mode."""
+        """Return position, episode and serial number of the next batch; the last two are 0 in STABLE mode."""
         self._shape, self._missed = shape, 0
         rebuilt = self._doubt.rebuilt(shape.packed)
         if self.mode is Mode.UNSTABLE:
@@ -156,7 +156,7 @@ class Probing(Generic[P]):
         return position, self.episode, self.counts.serials
 
     def tell(self, serial: int, value: float, bound: bool = False) -> bool:
-        """Take the response of a sample of this episode, or a lower bound of it.
+        """Add the response of a sample of this episode, or a lower bound of it.
 
         Returns
         -------
@@ -178,22 +178,22 @@ class Probing(Generic[P]):
         return used
 
     def drop(self, serial: int) -> None:
-        """Take a sample of this episode back: it counts neither as reported nor as lost."""
+        """Remove a sample of this episode: it counts neither as reported nor as lost."""
         self._under_way.drop(serial)
 
     def watch(self, value: float, bound: bool = False) -> None:
-        """Take the response of a batch at the settled position, or a lower bound of it."""
+        """Add the response of a batch at the settled position, or a lower bound of it."""
         if self.mode is Mode.STABLE and self._doubt.drifted(value, bound):
             self._begin_episode()
 
     def update(self, count: int) -> None:
-        """Count index updates. In UNSTABLE mode they only matter to :meth:`resume`."""
+        """Count index updates. In UNSTABLE mode only :meth:`resume` uses them."""
         self._missed += count
         if self.mode is Mode.STABLE and self._doubt.update(count):
             self._begin_episode()
 
     def resume(self) -> None:
-        """Go on after batches at another height; samples of an index that has changed much are given up."""
+        """Continue after batches at another height; begin a new episode if the index has changed much."""
         if self.mode is Mode.UNSTABLE and self._rule.enough(self._missed, self._shape.boxes):
             self._begin_episode()
 

@@ -11,7 +11,7 @@ from rtfilter.adaptive.papers.stopping import EarlyStop
 class Rule:
     """The conditions under which a search begins and ends, and the number of its samples.
 
-    With ``share=None``, ``drift=False`` and ``seed=None`` it is that of the paper (Wang et al.).
+    With ``share=None``, ``drift=False`` and ``seed=None`` it is the rule of the paper (Wang et al.).
 
     Parameters
     ----------
@@ -25,14 +25,14 @@ class Rule:
     early_stop : EarlyStop or None
         A test that may end a loop before `rounds` samples; None as in the paper.
     share : float or None
-        Index updates in STABLE mode, as a share of the boxes when it settled, after which a new episode
-        begins, if that is before `threshold`; above 0. A new episode begins also when the index was built as
-        a whole. With None only `threshold` counts.
+        Index updates in STABLE mode, as a share of the boxes when it settled, that also begin a new episode,
+        if they are fewer than `threshold`; above 0. A new build of the whole index begins one, too. With None
+        only `threshold` counts.
     drift : bool
-        Whether a new episode begins when the response of the settled position drifts.
+        True if a new episode begins when the response of the settled position drifts.
     seed : int or None
-        Of the order within each round. With None it is always that of the paper: the position, the one
-        above, the one below.
+        Seed of the order within each round. With None the order is always that of the paper: the position,
+        the level above, the level below.
 
     Raises
     ------
@@ -61,11 +61,11 @@ class Rule:
             object.__setattr__(self, "seed", operator.index(self.seed))
 
     def content(self, own: float, other: float) -> bool:
-        """Return whether a position with mean `own` may stay beside a neighbour with mean `other`."""
+        """Return whether a position with mean `own` is good enough beside a neighbour with mean `other`."""
         return own < other if self.tolerance is None else own <= other * (1 + self.tolerance)
 
     def enough(self, updates: int, boxes: int) -> bool:
-        """Return whether so many updates begin a new episode; `boxes` is 0 if it is unknown."""
+        """Return whether `updates` begin a new episode; `boxes` is 0 if it is unknown."""
         if updates >= self.threshold:
             return True
         return self.share is not None and boxes > 0 and updates >= self.share * boxes

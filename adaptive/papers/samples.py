@@ -9,7 +9,7 @@ P = TypeVar("P", bound=Hashable)
 
 @dataclass(slots=True)
 class Samples:
-    """Count, mean and sum of squared deviations of numbers that come one by one (Welford's method)."""
+    """Count, mean and sum of squared deviations of numbers that arrive singly (Welford's method)."""
 
     count: int = 0
     mean: float = 0.0
@@ -37,7 +37,7 @@ class Tally:
     values : list of float
         Response times of batches that were finished.
     bounds : list of float
-        Lower bounds of those that were given up.
+        Lower bounds of the response times of cancelled batches.
     lost : int
         Number of samples that never reported.
     """
@@ -57,11 +57,11 @@ class Tally:
 
     @property
     def count(self) -> int:
-        """Number of samples that are no longer waited for."""
+        """Number of samples that have reported or are lost."""
         return self.known + self.lost
 
     def samples(self, least: float = 0.0) -> Samples:
-        """Values and bounds together; a bound below `least` counts as `least`."""
+        """Return statistics of values and bounds together; a bound below `least` counts as `least`."""
         together = Samples()
         for value in self.values:
             together.add(value)
@@ -71,19 +71,19 @@ class Tally:
 
 
 def compared(tallies: Mapping[P, Tally], centre: P) -> dict[P, float]:
-    """The means that are compared around a position; those without any value are left out.
+    """Return the means to compare around a position, without positions that have no value.
 
-    The bounds of `centre` count as they are. Those of others count as no less than its mean: no position is
-    better because its batches were given up soon.
+    The bounds of `centre` count unchanged. Those of other positions count as no less than its mean: a
+    position is not better because its batches were cancelled soon.
     """
     least = tallies[centre].samples().mean if tallies[centre].known else 0.0
     return {p: tally.samples(least).mean for p, tally in tallies.items() if tally.known}
 
 
 def smallest(tallies: Mapping[P, Tally], centre: P) -> P:
-    """The position with the smallest mean, of equal ones the first; `centre` if nothing is known.
+    """Return the position with the smallest mean, the first of equal ones; `centre` if nothing is known.
 
-    Positions other than `centre` of which all batches were given up are left out.
+    Positions other than `centre` without any finished batch are left out.
     """
     means = compared(tallies, centre)
     proven = {p: mean for p, mean in means.items() if p == centre or tallies[p].values}

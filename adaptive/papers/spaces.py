@@ -12,13 +12,13 @@ class Space(Protocol[P]):
     """The positions and their neighbours; `height` >= 1 is the current height of the index."""
 
     def start(self, height: int) -> P:
-        """The position at which the first episode begins."""
+        """Return the position at which the first episode begins."""
 
     def clamp(self, position: P, height: int) -> P:
-        """The nearest position that exists at this height."""
+        """Return the nearest position that exists at this height."""
 
     def neighbours(self, position: P, height: int) -> dict[int, P]:
-        """The neighbours by step, in the order in which they are sampled.
+        """Return the neighbours by step, in the order of sampling.
 
         Steps -k and +k go in opposite directions along axis k = 1, 2, ...
         """
@@ -28,7 +28,7 @@ class Levels:
     """Positions are levels. Their order is c, c - 1, c + 1, as in the paper (Wang et al.)."""
 
     def start(self, height: int) -> int:
-        """The level in the middle."""
+        """Return the level in the middle."""
         return (height - 1) // 2
 
     def clamp(self, position: int, height: int) -> int:
@@ -41,7 +41,7 @@ class Levels:
 
 
 class Plans:
-    """Positions are plans: axis 1 is the level, axis 2 the place of the group size in the ladder."""
+    """Positions are plans: axis 1 is the level, axis 2 the place of the group size in the list of sizes."""
 
     def __init__(self, size: int, groups: Sequence[int]) -> None:
         self._size = size
@@ -49,7 +49,7 @@ class Plans:
         self._rungs.append(None)
 
     def start(self, height: int) -> Plan:
-        """The level in the middle, and the group nearest to twice the root of the size."""
+        """Return the level in the middle, with the group size nearest to twice the root of the batch size."""
         wanted = 2 * math.sqrt(self._size)
         groups = [group for group in self._rungs if group is not None]
         nearest = min(groups, key=lambda group: max(group / wanted, wanted / group), default=None)

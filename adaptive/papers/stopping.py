@@ -3,9 +3,9 @@
 The paper (Wang et al.) takes N samples of each level in every case. But if one level is far better than
 another, a few samples show it, and the other batches of the loop run at a level that is known to be worse.
 
-**The race.** At each look the test compares each neighbour with the current position. A neighbour that is
-shown to be no better is left out of the rounds that follow. The search moves at once to one that is shown to
-be better. The loop ends when all neighbours are shown to be no better. If no look tells two positions apart,
+**The race.** At each look the test compares each neighbour with the current position. The next rounds leave
+out a neighbour that is shown to be no better. The search moves at once to a neighbour that is shown to be
+better. The loop ends when all neighbours are shown to be no better. If no look tells two positions apart,
 the means of N samples decide, as in the paper.
 
 **The test** is Welch's t-test, because variances differ (a slower level scatters more), and numbers of
@@ -14,16 +14,16 @@ samples may differ (batches run at the same time).
 **Repeated looks.** A test at 5 % after every batch would find a difference between equal positions sooner or
 later. So the test looks only when each position still sampled has `minimum`, 2 `minimum`, 4 `minimum`, ...
 samples (below N). Each look tests each neighbour at the level alpha / (looks x neighbours). By the union
-bound, a loop then ends by any wrong verdict with probability at most alpha, whether or not the looks depend
-on each other. This holds as far as the t-test does; that is why there is a minimum. There are few looks, 3
+bound, a loop then ends by any wrong verdict with probability at most alpha, even if the looks depend on each
+other. This holds as far as the t-test does; that is why there is a minimum. There are few looks, 3
 for minimum 8 and N = 64. So the bound loses little, and most batches need no test. A likelihood-ratio test
 (SPRT) could look after every batch. But it needs the variance of the noise and the smallest difference that
-matters, and these are unknown for a new workload. Where samples were lost and fewer than `minimum` values are
-left, nothing is shown.
+matters, and these are unknown for a new workload. If lost samples leave fewer than `minimum` values, the test
+shows nothing.
 
 **Savings**, simulated with 50 % log-normal noise, N = 64, tolerance 0, the defaults below, and means of 400
-seeds. "Lost" is the time lost during the search, in batches at the best plan; "regret" is that of the plan
-that it settled at.
+seeds. "Lost" is the time lost during the search, in batches at the best plan; "regret" is the regret of the
+settled plan.
 
 =====================================  =======================  =======================
 cost                                   fixed N                  early stop
@@ -65,12 +65,12 @@ class EarlyStop:
 
     def __post_init__(self) -> None:
         if self.minimum < 2:
-            raise ValueError(f"a variance needs a minimum of 2 samples; got {self.minimum}")
+            raise ValueError(f"minimum must be at least 2 samples, for a variance; got {self.minimum}")
         if not 0 < self.alpha < 0.5:
             raise ValueError(f"alpha is an error probability in (0, 0.5); got {self.alpha}")
 
     def looks(self, rounds: int) -> int:
-        """Number of looks before each position has `rounds` samples."""
+        """Return the number of looks before each position has `rounds` samples."""
         count, at = 0, self.minimum
         while at < rounds:
             count, at = count + 1, 2 * at

@@ -1,4 +1,4 @@
-"""Student's distribution, for the sequential test: all that SciPy was needed for."""
+"""Student's distribution, for the sequential test, without SciPy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _TINY = 1e-300
 
 
 def lower_tail(freedom: float, t: float) -> float:
-    """Probability that a variable of Student's distribution is at most `t`.
+    """Return the probability that a variable of Student's distribution is at most `t`.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def lower_tail(freedom: float, t: float) -> float:
 
 
 def _fraction(a: float, b: float, x: float) -> float:
-    """The continued fraction of the incomplete beta function, by Lentz's method."""
+    """Return the continued fraction of the incomplete beta function, by Lentz's method."""
     c, d = 1.0, _inverse(1 - (a + b) * x / (a + 1))
     value, step, m = d, 0.0, 0
     while abs(step - 1) > 1e-15 and m < 100_000:

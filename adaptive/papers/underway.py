@@ -1,7 +1,7 @@
 """Samples that are under way, and those that count as lost because their batch never reports.
 
-Nobody knows whether a batch will still report. So a sample is lost once `PATIENCE` later ones have been
-reported, or when `MOST` are under way and another one begins; then the oldest is lost.
+A late batch may still report. So a sample is lost once `PATIENCE` later ones have been reported, or when
+`MOST` are under way and another one begins; then the oldest is lost.
 """
 
 from collections.abc import Hashable
@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 P = TypeVar("P", bound=Hashable)
 
 PATIENCE = 64
-"""Later samples that are waited for before one counts as lost."""
+"""Reports of later samples after which a sample counts as lost."""
 
 MOST = 256
 """Largest number of samples under way; this bounds memory and time."""
@@ -24,12 +24,12 @@ class UnderWay(Generic[P]):
         self._later: dict[int, int] = {}  # the number of later samples that were reported
 
     def add(self, serial: int, position: P) -> None:
-        """A sample begins."""
+        """Add a sample that begins."""
         self._positions[serial] = position
         self._later[serial] = 0
 
     def take(self, serial: int) -> P | None:
-        """The position of a sample that reports; None if it is not, or no longer, under way."""
+        """Remove a sample that reports, and return its position; None if it is not under way."""
         if serial not in self._positions:
             return None
         del self._later[serial]
@@ -45,7 +45,7 @@ class UnderWay(Generic[P]):
         self._later.pop(serial, None)
 
     def lost(self, room: int = 0) -> list[P]:
-        """Forget the samples that are lost, and leave room for others; the positions of the former."""
+        """Remove the lost samples, and the oldest beyond `MOST` - `room`; return their positions."""
         if not self._later:
             return []
         serials = [serial for serial, later in self._later.items() if later >= PATIENCE]

@@ -28,11 +28,11 @@ class _Status:
     updates: int = 0
     """Index updates since it became stable."""
     asked: dict[int, int] = field(default_factory=dict)
-    """Batches of this loop by level, in the order in which levels take turns."""
+    """Batches of this loop by level, in the order in which the levels alternate."""
     times: dict[int, list[float]] = field(default_factory=dict)
-    """Their mean responses, as far as they are reported."""
+    """Reported mean responses of these batches, by level."""
     waited_for: dict[int, int] = field(default_factory=dict)
-    """Levels of those that are not, by serial number."""
+    """Levels of the batches that have not reported, by serial number."""
 
     def begin(self) -> None:
         """Begin a loop at the present level, the one above and the one below."""
@@ -49,16 +49,17 @@ class WangController(Recorder):
     """Follows the best level as the paper does.
 
     Each batch size has a status of its own. While it is *unstable*, successive batches run at the present
-    level, the one above and the one below, in turns. After `rounds` batches at each, the present level is
-    stable if its time is less than both others (``CTime < UTime and CTime < LTime``). Otherwise the better
+    level, the level above and the level below, in alternation. After `rounds` batches at each, the present
+    level is stable if its time is less than both others (``CTime < UTime and CTime < LTime``). Otherwise the
+    better
     side becomes the present level, and the next loop begins. After `threshold` index updates a stable level
     is unstable again.
 
-    Nothing else ends a search: on ties it moves on. `LevelController` has rules for what real traffic brings.
+    No other rule ends a search: on ties it moves on. `LevelController` has rules for real traffic.
 
-    Where the paper is silent: the first level is the middle one; at the root and at the leaves the only
-    neighbour is compared; of equal sides the upper one is better; a batch that was given up is run again;
-    where the tree is of another height, a loop begins at the nearest level. Groups have one event.
+    Choices where the paper is silent: the first level is the middle one; at the root and at the leaves the
+    only neighbour is compared; of equal sides the upper one is better; a cancelled batch runs again; if the
+    height of the tree changes, a loop begins at the nearest level. Groups have one event.
 
     Parameters
     ----------
@@ -98,7 +99,7 @@ class WangController(Recorder):
             status.begin()
         if status.stable:
             return Ticket(Plan(status.level, 1), size)
-        level = min(status.asked, key=status.asked.__getitem__)  # the first of those that were asked least
+        level = min(status.asked, key=status.asked.__getitem__)  # the first with the fewest batches
         self._serial += 1
         status.asked[level] += 1
         status.waited_for[self._serial] = level
@@ -120,7 +121,7 @@ class WangController(Recorder):
         self._record("report", **ticket_fields(ticket), **report_fields(report), used=used)
 
     def _taken(self, ticket: Ticket) -> tuple[Any, int | None]:
-        """The status that a batch belongs to, and its level; none where its loop is over or it is known."""
+        """Return the status and the level of a batch; the level is None for a stale report."""
         status = self._sizes.get(ticket.size_class)
         return status, None if status is None else status.waited_for.pop(ticket.serial, None)
 
@@ -145,7 +146,7 @@ class WangController(Recorder):
             status.begin()
 
     def drop(self, ticket: Ticket) -> None:
-        """See `Controller.drop`: the level is asked again."""
+        """See `Controller.drop`: the level runs again."""
         status, level = self._taken(ticket)
         if level is not None:
             status.asked[level] -= 1
@@ -162,7 +163,7 @@ class WangController(Recorder):
         self._record("update", count=count)
 
     def snapshot(self) -> dict[str, Any]:
-        """The parameters, and in ``classes`` the state of each batch size, by the size as text."""
+        """Return the parameters, and in ``classes`` the state of each batch size, by the size as text."""
         return {
             "controller": "WangController",
             "rounds": self._rounds,

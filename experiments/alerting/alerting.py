@@ -1,7 +1,7 @@
 """Filter nodes compared with the tree of Gough and Smith and with other matchers (Bittner 2004).
 
 The paper compares its prototype DAS with Elvin4 and with OpenORB, which cannot be had any more, by parameters
-whose values it does not tell. Here other methods take their places, and each parameter is varied alone.
+whose values it does not give. Here other methods take their places, and each parameter is varied alone.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def measure(run: Run) -> None:
 
 
 def measured(parameter: str, case: Case, count: int, most: int, seed: int) -> list[Row]:
-    """A row for each method: steps, time and memory. One that refuses the case has its reason alone."""
+    """Return a row of steps, time and memory for each method; a refused case has only the reason."""
     rng = np.random.default_rng(seed)
     filters = Filters.of_predicates(case.schema, case.predicates(rng))
     events = case.schema.read(case.events(count, rng))
@@ -131,7 +131,7 @@ def _built(name: str, case: Case, options: dict[str, Any], filters: Filters) -> 
 
 
 def _traced(build: Callable[[], Matcher]) -> tuple[int, Matcher]:
-    """Bytes that a matcher took of Python's memory and NumPy's, without predicates, and the matcher."""
+    """Return the bytes of Python and NumPy that a matcher took, without predicates, and the matcher."""
     gc.collect()
     tracemalloc.start()
     try:
@@ -143,7 +143,7 @@ def _traced(build: Callable[[], Matcher]) -> tuple[int, Matcher]:
 
 
 def _held(matcher: Matcher) -> float | None:
-    """Bytes of references and bits that filter nodes or the tree hold, by what they say of themselves."""
+    """Return the bytes of references and bits in filter nodes or the tree, as they report them."""
     own = matcher.stats()
     if "pointers" in own:
         return float(POINTER * (own["sets"] + own["pointers"]) + own["bits"] / 8)
@@ -217,13 +217,13 @@ def _curve(rows: Iterable[Row], cell: str) -> list[float]:
 
 
 def _rank(one: Sequence[float], other: Sequence[float]) -> float:
-    """The rank correlation of two curves, 1 if both are flat, 0 if one is."""
+    """Return the rank correlation of two curves, 1 if both are flat, 0 if one is."""
     flat = [max(curve) <= (1 + verdicts.NEGLIGIBLE) * min(curve) for curve in (one, other)]
     return float(all(flat)) if any(flat) else float(spearmanr(one, other).statistic)
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """The paper's claims, with what was found in steps and in time."""
+    """Return the paper's claims, with what was found in steps and in time."""
     unobtainable = Finding("neither can be had; nothing is claimed", verdicts.DOES_NOT_APPLY)
     counted = Finding("memory has no time", verdicts.DOES_NOT_APPLY)
     made = [
@@ -254,7 +254,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
 
 
 def text(rows: Sequence[Row]) -> str:
-    """Steps, time and memory of each method at each value, as tables."""
+    """Return steps, time and memory of each method at each value, as tables."""
     titles = {
         "steps": "steps an event", "us": "us an event", "held": "bytes, counted", "traced": "bytes, traced",
     }  # fmt: skip

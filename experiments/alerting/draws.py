@@ -1,4 +1,4 @@
-"""Profiles and events for Bittner's comparison, whose own are not told: uniform, over small domains."""
+"""Profiles and events for Bittner's comparison, which does not give its own: uniform, small domains."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Case(NamedTuple):
         return Schema({f"a{i}": int for i in range(self.attributes)})
 
     def predicates(self, rng: np.random.Generator) -> list[Predicate]:
-        """The profiles."""
+        """Return the profiles."""
         return [self._profile(rng) for _ in range(self.profiles)]
 
     def _profile(self, rng: np.random.Generator) -> Predicate:
@@ -58,13 +58,13 @@ class Case(NamedTuple):
         return Predicate((Filter(tuple(tests)),))
 
     def events(self, count: int, rng: np.random.Generator) -> Sequence[dict[str, Any]]:
-        """Events with all attributes."""
+        """Return events with all attributes."""
         drawn = rng.integers(VALUES, size=(count, self.attributes)).tolist()
         return [dict(zip(self.schema.names, row, strict=True)) for row in drawn]
 
 
 def _tests(name: str, operator: str, width: int, rng: np.random.Generator) -> list[Constraint]:
-    """A test that so many values satisfy, or, of equality, one."""
+    """Return a test that so many values satisfy, or, of equality, one."""
     if operator == "=":
         return [Constraint(name, "=", int(rng.integers(VALUES)))]
     if operator == "set":

@@ -5,5 +5,5 @@
 * `run`: all cells, kept one by one, and the command line;
 * `tables`, `picture`: what ``docs/contest.md`` shows of them.
 
-No matcher is named here but the reference: whoever is in the registry takes part.
+Only the reference is named here: all matchers in the registry take part.
 """

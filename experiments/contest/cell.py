@@ -4,7 +4,7 @@
 row to standard output. So the memory of one matcher does not mix with another's, and a crash ends no contest.
 
 Matchers are asked as a filter asks them: with events that are encoded already, and with the exact check of
-hits that are supersets. What reading, parsing and compiling take is the same for all, and left out.
+hits that are supersets. The times to read, parse and compile are the same for all, and left out.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ ROOM = 0.8
 
 
 def run(case: Case) -> Row:
-    """The row of a case; where it has no numbers, ``refused``, ``gave_up`` or ``failed`` says why."""
+    """Return the row of a case; where it has no numbers, ``refused``, ``gave_up`` or ``failed`` says why."""
     program = [sys.executable, "-m", "experiments.contest.cell"]
     limit = 300 + 4 * case.build_seconds + 6 * case.ask_seconds  # estimates may be wrong, but not by much
     try:
@@ -83,7 +83,7 @@ class GaveUpError(Exception):
 
 
 def measure(case: Case) -> Row:
-    """The row of a case, measured in this process."""
+    """Return the row of a case, measured in this process."""
     try:
         return case.row() | _measured(case)
     except (PredicateError, EventError) as error:
@@ -162,15 +162,15 @@ class Known:
     verified = Verified()
 
     def now(self, moment: float) -> float:
-        """No predicate asks for it."""
+        """Return the moment unchanged: no predicate uses it."""
         return moment
 
     def visible(self, ids: IntArray, moment: float) -> BoolArray | None:
-        """All are."""
+        """Return None: all subscriptions are visible."""
         return None
 
     def get(self, id: int) -> Predicate | None:
-        """The predicate of a row."""
+        """Return the predicate of a row."""
         return self._filters.predicates()[id]
 
 
@@ -179,12 +179,12 @@ Answer = tuple[IntArray, IntArray]
 
 
 def ask_matcher(made: Matcher, known: Known, tables: Sequence[EventTable]) -> list[Answer]:
-    """The answers to each batch."""
+    """Return the answers to each batch."""
     return [refine(made.match(table), table, known) for table in tables]
 
 
 def read_draft(source: Workload, name: str, takes: Takes, start: int, count: int) -> Draft:
-    """Some subscriptions, as a filter with a matcher reads them; ids are 0..count - 1."""
+    """Return some subscriptions, as a filter with a matcher reads them; ids are 0..count - 1."""
     chosen = source.subscriptions(start, count)
     if isinstance(chosen, Bounds):
         return drafts.of_bounds(*chosen, source.schema, takes, name)
@@ -253,7 +253,7 @@ def _timed(make: Callable[[], Matcher], taken: list[float]) -> Matcher:
 def _tables(
     ask: Callable[[Sequence[EventTable]], object], table: EventTable, batch: int, budget: float
 ) -> list[EventTable]:
-    """Batches that can be asked about in a time, or one that is smaller where there is no time for one."""
+    """Return the batches that fit into a time, or a smaller one if not even one fits."""
     count = 1
     while count < len(table):
         tables = _cut(table, count, batch)

@@ -1,4 +1,4 @@
-"""The picture of the contest: who is fastest, workloads by numbers of subscriptions."""
+"""The picture of the contest: the fastest matchers, workloads by numbers of subscriptions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
 
 def _colors(rows: Sequence[Row]) -> dict[str, tuple[float, float, float]]:
-    """A colour for everyone who is first somewhere, most often first; the light half of the palette last."""
+    """Return a colour for each matcher that wins a cell, by number of wins; light colours come last."""
     won: dict[str, int] = {}
     for batch in batches(rows):
         for workload in workloads(rows):

@@ -33,7 +33,7 @@ class Case(NamedTuple):
         return self.matcher, self.workload, self.subscriptions
 
     def row(self) -> Row:
-        """The first cells of its row."""
+        """Return the first cells of its row."""
         return dict(zip(INDEX, self.key, strict=True))
 
 
@@ -50,7 +50,7 @@ class Plan(NamedTuple):
     ask_seconds: float
 
     def cases(self, matchers: Sequence[str], seed: int) -> list[Case]:
-        """All cells, small ones first, so that who gives up does so early."""
+        """Return all cells, small ones first, so that a slow matcher gives up early."""
         return [
             Case(matcher, workload, size, self.batches, seed, *self[3:])
             for size in self.subscriptions

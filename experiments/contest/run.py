@@ -1,6 +1,6 @@
 """Every matcher on every workload: time per event, memory, time to build and to change, operations.
 
-Each cell has a process and a budget of its own. Who gives up at a size is not asked for a larger one. Results
+Each cell has a process and a budget of its own. A matcher that gives up gets no larger size. Results
 are kept one by one: a run with the same --out goes on, and measures matchers that are new.
 """
 
@@ -31,7 +31,7 @@ OF_A_ROW: Final = ("revision", "versions")
 def contest(
     cases: Iterable[Case], out: Path | None, settings: dict[str, Any], again: Sequence[str] = ()
 ) -> list[Row]:
-    """Rows of all cases, those kept in `out` and those measured now; of matchers in `again` all are new."""
+    """Return rows of all cases, kept in `out` or measured now; those of matchers in `again` are new."""
     facts = machine.describe()
     here = {key: value for key, value in facts.items() if key not in OF_A_ROW}
     rows = [row for row in _kept(out, here, settings) if row["matcher"] not in again]
@@ -57,7 +57,7 @@ def _kept(out: Path | None, here: dict[str, Any], settings: dict[str, Any]) -> l
 
 
 def _given_up(case: Case, rows: Sequence[Row]) -> Row | None:
-    """The row of a matcher that has no numbers for fewer subscriptions."""
+    """Return the row of a matcher that has no numbers for fewer subscriptions."""
     for row in rows:
         if (row["matcher"], row["workload"]) == case.key[:2] and row["subscriptions"] < case.subscriptions:
             if "refused" in row:

@@ -27,22 +27,22 @@ class Best(NamedTuple):
 
 
 def measured(rows: Sequence[Row]) -> list[Row]:
-    """The rows with numbers."""
+    """Return the rows with numbers."""
     return [row for row in rows if "us" in row]
 
 
 def sizes(rows: Sequence[Row]) -> list[int]:
-    """All numbers of subscriptions, ascending."""
+    """Return all numbers of subscriptions, ascending."""
     return sorted({row["subscriptions"] for row in rows})
 
 
 def batches(rows: Sequence[Row]) -> list[str]:
-    """All batch sizes, as JSON has them, descending."""
+    """Return all batch sizes, as JSON has them, descending."""
     return sorted({batch for row in measured(rows) for batch in row["us"]}, key=int, reverse=True)
 
 
 def workloads(rows: Sequence[Row]) -> list[str]:
-    """All workloads, in order."""
+    """Return all workloads, in order."""
     return list(dict.fromkeys(row["workload"] for row in rows))
 
 
@@ -67,7 +67,7 @@ def calls(batch: str) -> str:
 
 
 def fastest(rows: Sequence[Row]) -> str:
-    """The map: a table for each batch size, workloads by sizes."""
+    """Return the map: a table for each batch size, workloads by sizes."""
     return "\n\n".join(f"{calls(batch).capitalize()}:\n\n{_map(rows, batch)}" for batch in batches(rows))
 
 
@@ -116,7 +116,7 @@ def wins(rows: Sequence[Row]) -> str:
 
 
 def every(rows: Sequence[Row]) -> str:
-    """A table of all numbers for each workload."""
+    """Return a table of all numbers for each workload."""
     columns = _columns(rows)
     return "\n\n".join(
         f"### {workload}\n\n{pages.markdown(lines(rows, workload), columns)}" for workload in workloads(rows)
@@ -148,7 +148,7 @@ def _columns(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def lines(rows: Sequence[Row], workload: str) -> list[Row]:
-    """A line for each matcher: times by size, and costs at its largest size; the fastest first."""
+    """Return a line for each matcher: times by size, and costs at its largest size; the fastest first."""
     found: dict[str, Row] = {}
     for row in rows:
         if row["workload"] != workload:
@@ -173,7 +173,7 @@ COSTS: Final = (
 
 
 def _place(line: Mapping[str, Any], order: Sequence[str]) -> tuple[float, float]:
-    """The larger its largest size and the faster it is there, the earlier it comes."""
+    """Return the sort key of a line: largest size first, and at equal sizes the fastest first."""
     largest = line.get("largest", 0)
     times = [line[f"{batch} {largest}"] for batch in order if f"{batch} {largest}" in line]
     return -largest, times[0] if times else 0.0
@@ -188,7 +188,7 @@ def _why(row: Row) -> str:
 
 
 def failures(rows: Sequence[Row]) -> str:
-    """A line for everything that went wrong."""
+    """Return a line for everything that went wrong."""
     wrong = [row for row in rows if "failed" in row]
     if not wrong:
         return "All answers were right, and nothing crashed."
@@ -215,11 +215,11 @@ def settings(kept: Mapping[str, Any]) -> str:
 
 
 def filled(page: str, kept: Mapping[str, Any]) -> str:
-    """The page with its parts made anew."""
+    """Return the page with new parts."""
     return pages.filled(page, kept, {**PARTS, "settings": lambda _: settings(kept)})
 
 
 def text(rows: Sequence[Row]) -> str:
-    """All numbers, for a terminal."""
+    """Return all numbers, for a terminal."""
     parts = [f"{name}\n{table(lines(rows, name), _columns(rows))}" for name in workloads(rows)]
     return "\n\n".join([*parts, failures(rows)])

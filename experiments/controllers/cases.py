@@ -54,7 +54,7 @@ class Case(ABC):
 
     @abstractmethod
     def batches(self) -> Iterator[Batch]:
-        """The batches; the filter changes before each is given out."""
+        """Yield the batches; the filter changes before each one."""
 
     def _boxes(self, count: int) -> int:
         return max(int(count * self.scale), 500)
@@ -85,7 +85,7 @@ class Steady(Case):
 
 
 class Widening(Case):
-    """Narrow boxes become wide, bit by bit."""
+    """Narrow boxes become wide, in small steps."""
 
     name, title = "widening", "300,000 narrow boxes become wide ones, batches of 512"
 
@@ -146,7 +146,7 @@ class Sizes(Case):
 
 
 class Turns(Case):
-    """Sizes of one class that come in turns, as many as a level has neighbours and itself."""
+    """Sizes of one class in rotation, as many as a level and its neighbours."""
 
     name, title = "turns", "60,000 wide boxes, batches of 96, 127 and 64 in turn"
 
@@ -249,7 +249,7 @@ while True:
 
 @contextmanager
 def noise() -> Iterator[None]:
-    """Let another process write all over its memory meanwhile."""
+    """Run another process that writes to its memory all the time."""
     with subprocess.Popen([sys.executable, "-c", _NOISE]) as process:
         try:
             yield

@@ -1,6 +1,6 @@
-"""Controllers on logs: each chooses the plans of all batches, and is told what the log says of them.
+"""Controllers on logs: each chooses the plans of all batches, and gets the reports from the log.
 
-What a controller lost is the geometric mean, over batches, of its response over that of a reference, less 1:
+The loss of a controller is the geometric mean, over batches, of its response over a reference, less 1:
 
 * **best fixed**: the one plan that is best for the batches of a class of sizes in a phase; it is known only
   afterwards, and all that is tried counts against it;
@@ -100,13 +100,13 @@ class Costs:
 
 
 def parts(log: Log) -> list[BoolArray]:
-    """The batches of each phase and class of sizes."""
+    """Return the batches of each phase and class of sizes."""
     key = 100 * log.phase + np.log2(log.size).astype(int)
     return [key == value for value in np.unique(key)]
 
 
 def settled(log: Log) -> BoolArray:
-    """The batches of phases in which nothing changes, without the beginning of each."""
+    """Return the batches of phases in which nothing changes, without the beginning of each."""
     chosen = np.zeros(len(log), np.bool_)
     for part in parts(log):
         rows = np.flatnonzero(part & ~log.moving)
@@ -115,7 +115,7 @@ def settled(log: Log) -> BoolArray:
 
 
 def play(log: Log, controller: Controller, unit: str) -> tuple[FloatArray, float]:
-    """Let a controller choose; logarithms of the responses (b,), and its own seconds a batch."""
+    """Run a controller; return logarithms of the responses (b,), and its own seconds a batch."""
     taken, spent = np.empty(len(log)), 0.0
     for batch in range(len(log)):
         begun = perf_counter()
@@ -132,12 +132,12 @@ def play(log: Log, controller: Controller, unit: str) -> tuple[FloatArray, float
 
 
 def lost(own: FloatArray, reference: FloatArray, chosen: BoolArray) -> float | None:
-    """The share that a run lost to a reference on some batches; None if there are none."""
+    """Return the share that a run lost to a reference on some batches; None if there are none."""
     return float(np.expm1((own - reference)[chosen].mean())) if chosen.any() else None
 
 
 def measure(log: Log, unit: str) -> list[Row]:
-    """A row for each entrant, and for constants: means over the seeds, and the worst of them when settled."""
+    """Return a row for each entrant, and for constants: means over the seeds, and the worst settled one."""
     costs = Costs(log, unit)
     middle = (int(np.median(log.height)) - 1) // 2
     constants: dict[str, Callable[..., Controller]] = {
@@ -169,7 +169,7 @@ def measure(log: Log, unit: str) -> list[Row]:
 
 
 def calibration(logs: Iterable[Log]) -> str:
-    """The costs of the model that fit each log, as a table: where `rtfilter.adaptive.costs` begins."""
+    """Return the costs of the model that fit each log, as a table: where `rtfilter.adaptive.costs` begins."""
     lines = []
     for log in logs:
         model = CostModel()
@@ -188,7 +188,7 @@ def _windows(over: FloatArray) -> FloatArray:
 
 
 def text(rows: Sequence[Row]) -> str:
-    """A table for each unit and reference: controllers by case."""
+    """Return a table for each unit and reference: controllers by case."""
     shown = []
     for unit in (UNITS, SECONDS):
         for key, title in {

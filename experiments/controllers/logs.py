@@ -33,9 +33,9 @@ class Log:
     plans : int64 (p, 2)
         Level and group of each plan; a group of 0 is the whole batch.
     size, height, boxes, packed, updates, phase : int64 (b,)
-        What a controller is told before each batch, and the place of its phase in ``phases``.
+        The input of a controller before each batch, and the place of its phase in ``phases``.
     moving : bool (b,)
-        Whether something changes in the phase.
+        True if something changes in the phase.
     response, elapsed, estimation : float64 (b, p)
         Seconds; see `rtfilter.adaptive.Report`.
     visits, estimation_visits : int64 (b, p)
@@ -69,13 +69,13 @@ class Log:
         return {Plan(level, group or None): at for at, (level, group) in enumerate(self.plans.tolist())}
 
     def place(self, batch: int, plan: Plan) -> int:
-        """The column of a plan for a batch; groups that are no smaller than the batch are the whole batch."""
+        """Return the column of a plan for a batch; a group of at least its size is the whole batch."""
         if plan.group is None or plan.group >= self.size[batch]:
             return self.column[WHOLE]
         return self.column[plan]
 
     def shape(self, batch: int) -> Shape:
-        """The index that a batch met."""
+        """Return the index that a batch met."""
         return Shape(int(self.height[batch]), int(self.boxes[batch]), int(self.packed[batch]))
 
     def report(self, batch: int, plan: Plan, unit: str = SECONDS) -> Report:
@@ -96,7 +96,7 @@ class Log:
         return (SECONDS,) if np.isnan(self.units).all() else (UNITS, SECONDS)
 
     def cost(self, unit: str) -> FloatArray:
-        """Mean responses (b, p) in a unit."""
+        """Return the mean responses (b, p) in a unit."""
         return self.units if unit == UNITS else self.response
 
     def write(self, path: Path) -> None:
@@ -111,7 +111,7 @@ class Log:
 
     @classmethod
     def read(cls, path: Path) -> Log:
-        """The log in a file.
+        """Return the log in a file.
 
         Raises
         ------
@@ -132,7 +132,7 @@ class Log:
 
 
 def _brief(values: FloatArray) -> AnyArray:
-    """Numbers with few digits, which take little room."""
+    """Return numbers with few digits, which take little room."""
     with np.errstate(divide="ignore", invalid="ignore"):
         scale = 10.0 ** (DIGITS - 1 - np.floor(np.log10(np.abs(values))))
         rounded = np.where(values == 0, 0.0, np.round(values * scale) / scale)

@@ -1,4 +1,4 @@
-"""Logs of batches that were run by every plan, in turns, with their work units."""
+"""Logs of batches that were run by every plan, in alternation, with their work units."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def record(case: Case, seed: int) -> Log:
 
 
 def joined(case: Case, seed: int, entries: Sequence[Entry]) -> Log:
-    """The log of some entries."""
+    """Return the log of some entries."""
     known = sorted(
         {plan for entry in entries for plan in entry.reports}, key=lambda p: (p.level, p.group or 0)
     )

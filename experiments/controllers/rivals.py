@@ -28,7 +28,7 @@ class Arms:
         self.square = dict.fromkeys(plans, 0.0)
 
     def add(self, plan: Plan, value: float, discount: float) -> None:
-        """Take a value, and discount all others."""
+        """Add a value, and discount all others."""
         for sums in (self.count, self.sum, self.square):
             for other in sums:
                 sums[other] *= discount
@@ -37,7 +37,7 @@ class Arms:
         self.square[plan] += value * value
 
     def spread(self) -> float:
-        """Standard deviation of a value around the mean of its arm."""
+        """Return the standard deviation of a value around the mean of its arm."""
         within = sum(
             self.square[p] - self.sum[p] ** 2 / self.count[p] for p in self.plans if self.count[p] > 0
         )
@@ -65,7 +65,7 @@ class Bandit(ABC):
 
     @abstractmethod
     def choose(self, arms: Arms) -> Plan:
-        """A plan, all of which have been tried."""
+        """Return a plan; all plans have been tried."""
 
     def report(self, ticket: Ticket, report: Report) -> None:
         """See `rtfilter.adaptive.Controller.report`. Responses are compared by event of the batch."""
@@ -77,11 +77,11 @@ class Bandit(ABC):
         del ticket
 
     def on_update(self, count: int = 1) -> None:
-        """Ignored: old samples fade anyway."""
+        """Do nothing: old samples fade anyway."""
         del count
 
     def snapshot(self) -> dict[str, Any]:
-        """Nothing."""
+        """Return an empty state."""
         return {}
 
 

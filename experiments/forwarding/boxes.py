@@ -1,6 +1,6 @@
-"""Near boxes told to neighbours as one: messages and tables, beside events that go where nobody wants them.
+"""Near boxes sent to neighbours as one: fewer messages and entries, but events that no client wants.
 
-Bittner (2004) keeps back what is covered. Beyond the paper, a broker can tell a neighbour one box around many
+Bittner (2004) suppresses covered profiles. In addition, a broker can send a neighbour one box around many
 near ones, of which at most a share is empty, see `rtfilter.overlay.merging`. Here real routers say what it
 saves and what it costs, for several such shares. All is counted, so each run finds the same.
 """
@@ -57,9 +57,9 @@ class Plane(NamedTuple):
     ----------
     topology : Topology
     boxes : list of (str, Box)
-        Who wants what. Ends are whole numbers, so that sides often meet, as those of people's choices do.
+        Brokers and the boxes they want. Ends are whole numbers, so that sides often meet.
     points : list of (str, float, float)
-        Where which event is published.
+        Brokers and the events published there.
     """
 
     topology: Topology
@@ -67,7 +67,7 @@ class Plane(NamedTuple):
     points: list[tuple[str, float, float]]
 
     def wanted(self, point: tuple[str, float, float]) -> set[str]:
-        """The brokers at which an event is wanted."""
+        """Return the brokers at which an event is wanted."""
         _, x, y = point
         return {broker for broker, (a, b, c, d) in self.boxes if a <= x <= b and c <= y <= d}
 
@@ -135,7 +135,7 @@ def counted(world: Plane, strategy: str, told: str) -> tuple[Row, set[tuple[str,
 
 
 def _in_vain(network: Network, strategy: str, wanted: set[str]) -> int:
-    """Messages of one event over links beyond which nobody wants it.
+    """Return the messages of one event over links behind which no client wants it.
 
     By hybrid routing an event goes up to the root in any case, so messages to the parent are not counted.
     """
@@ -167,7 +167,7 @@ def _publish(number: int, point: tuple[str, float, float], router: Router, now: 
 
 
 def measured(profile: str, seed: int) -> Iterator[Row]:
-    """A row for each strategy, and for all that neighbours may be told."""
+    """Yield a row for each strategy, and for each way to send boxes to neighbours."""
     world = plane(**SIZES[profile], seed=seed)
     for strategy in STRATEGIES:
         for told in TOLD:
@@ -178,12 +178,12 @@ def measured(profile: str, seed: int) -> Iterator[Row]:
 
 
 def in_vain(row: Row) -> float:
-    """The share of an event's messages that go where nobody wants it."""
+    """Return the share of an event's messages that no client wants."""
     return float(row["in vain"]) / float(row["events"] or 1)
 
 
 def text(rows: Sequence[Row]) -> str:
-    """Entries and messages by what neighbours are told; nothing without rows."""
+    """Return entries and messages by way to send boxes; nothing without rows."""
     if not rows:
         return ""
     columns = ("entries", "subscribing", "leaving", "events", "receipts")

@@ -2,8 +2,8 @@
 
 All brokers of a world run in one process, one message after the other. Each is a whole `Broker` that filters
 by filter nodes; only its place in the tree is fixed, and messages go as bytes from queue to queue, without
-sockets. A broker is busy while it reads a message, works on it, and writes messages to other brokers. What
-clients are told is not written: it is the same for all ways of forwarding.
+sockets. A broker is busy while it reads a message, works on it, and writes messages to other brokers.
+Deliveries are not written: they are the same for all ways of forwarding.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Fixed(Membership):
         return self._linked
 
     def tick(self, now: float) -> list[Dispatch]:
-        """Nothing is due."""
+        """Return no messages."""
         del now
         return []
 
@@ -111,7 +111,7 @@ class Brokers:
         return timed
 
     def reset(self) -> None:
-        """Forget what was done so far."""
+        """Set all counts to 0."""
         self.busy, self.filtering, self.handled, self.sent, self.told = np.zeros((5, len(self.names)))
         self._weight = 1.0
 
@@ -128,7 +128,7 @@ class Brokers:
             self._settle(at, partial(self._brokers[at].publish, "writer", name, event, 0.0, id))
 
     def _settle(self, at: int, work: Callable[[], Sequence[Out]]) -> None:
-        """Let a broker work, and then all to whom that sends messages."""
+        """Run the work of a broker, and then of all receivers of its messages."""
         waiting = deque([(at, work)])
         while waiting:
             at, work = waiting.popleft()
@@ -161,7 +161,7 @@ def _condition(world: World, number: int) -> str:
 
 
 def measured(world: World, repeats: int) -> Row:
-    """Microseconds for which each broker is busy for an event, and what it did: lists by `STRATEGIES`.
+    """Return microseconds for which each broker is busy for an event, and what it did: lists by `STRATEGIES`.
 
     The ways of forwarding take turns, after a turn that is not timed. Times are medians of the turns.
     """
@@ -195,7 +195,7 @@ class Costs(NamedTuple):
     publish : float
         More than that for an event of a client, which is checked.
     send, tell : float
-        To send an event to another broker, and to find out what a client is told of it.
+        To send an event to another broker, and to find the deliveries to a client.
     """
 
     profile: float
@@ -211,7 +211,7 @@ class Costs(NamedTuple):
 
 
 def fitted(rows: Sequence[Row]) -> Costs:
-    """The costs that explain the busy times of all brokers best, by least squares."""
+    """Return the costs that explain the busy times of all brokers best, by least squares."""
     lines, times = [], []
     for row in rows:
         for strategy in (PROFILE, EVENT):
@@ -228,13 +228,13 @@ def fitted(rows: Sequence[Row]) -> Costs:
 
 
 def spread(rows: Sequence[Row]) -> tuple[float, float]:
-    """The least and the most that the factor is if one of the worlds is left out."""
+    """Return the least and the most that the factor is if one of the worlds is left out."""
     found = [fitted([other for other in rows if other is not row]).factor for row in rows]
     return min(found), max(found)
 
 
 def text(rows: Sequence[Row]) -> str:
-    """Busy times of each world, and what brokers need beside filtering."""
+    """Return busy times of each world, and what brokers need beside filtering."""
     lines: list[Row] = []
     for row in rows:
         line = {name: str(row[name]) for name in ("brokers", "profiles", "matching")}

@@ -1,9 +1,9 @@
-"""A day in which the load changes: the strategy that a network chooses by itself, beside each fixed one.
+"""A day in which the load changes: the strategy that a network chooses itself, compared with each fixed one.
 
 Real routers on a tree of brokers, message by message: at night few events match, in the morning subscriptions
 come and go, by day most events are for all. Bittner (2004) advises to have several strategies and to choose
-by load, and does not try it. What a network chooses by is a cost, see `rtfilter.overlay.choosing`: messages,
-and a quarter of one for each time that an event is matched against subscriptions of others. Both are told.
+by load, and does not try it. A network chooses by a cost, see `rtfilter.overlay.choosing`: messages, and a
+quarter of one for each time that an event is matched against subscriptions of others. The text has both.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HOUR = 60.0
 EVERY = 30.0
 """Seconds between two measurements of a network that chooses."""
 TOPICS = 200
-"""Besides topic 0, which somebody at each broker wants."""
+"""Besides topic 0, which a client at each broker wants."""
 OWN = 5
 """Topics that are wanted at each broker all day."""
 
@@ -71,7 +71,7 @@ DAY = (
 
 
 def played(strategy: str, clusters: int, share: float, seed: int) -> Iterator[Row]:
-    """A row for each hour: messages between brokers by what they are for, and what clients got.
+    """Yield a row for each hour: messages between brokers by what they are for, and what clients got.
 
     Parameters
     ----------
@@ -170,17 +170,17 @@ def measure(run: Run) -> None:
 
 
 def total(rows: Sequence[Row], strategy: str, *cells: str) -> float:
-    """The sum of some cells over the day."""
+    """Return the sum of some cells over the day."""
     return float(sum(row[cell] for row in rows if row["day"] == strategy for cell in cells))
 
 
 def messages(rows: Sequence[Row], strategy: str) -> float:
-    """All messages between brokers."""
+    """Return all messages between brokers."""
     return total(rows, strategy, "events", "subscriptions", "choosing")
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """The paper's advice, with what was found by cost and by messages alone."""
+    """Return the paper's advice, with what was found by cost and by messages alone."""
     found = []
     for name, of in (("cost", partial(total, rows)), ("messages", partial(messages, rows))):
         fixed = {each: of(each, "cost") if name == "cost" else of(each) for each in FIXED}
@@ -203,7 +203,7 @@ def _words(strategy: str) -> str:
 
 
 def text(rows: Sequence[Row]) -> str:
-    """Messages of the day, by what they are for, and what was in use when."""
+    """Return messages of the day, by what they are for, and what was in use when."""
     lines = [
         {"strategy": _words(name), "cost": plain(total(rows, name, "cost"), 6, ","),
          "messages": plain(messages(rows, name), 6, ","),

@@ -4,7 +4,7 @@ The paper measured filter efficiency, network load and memory of a prototype, an
 its parameters nor numbers. Here a broker's *work* is counted in steps, see `work`, and efficiency is the
 number of events for which the busiest broker makes a million steps. In fewer and smaller worlds real brokers
 are timed, see `busy`; there efficiency is events a second of the busiest broker. Messages and memory are
-exact, see `identities`. Beyond the paper, a piece is about near boxes that are told as one, see `boxes`.
+exact, see `identities`. Beyond the paper, a piece is about near boxes that are sent as one, see `boxes`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MESSAGES = (100, 1000, 10_000)
 one: some ten microseconds, where a step takes some ten nanoseconds."""
 FACTORS = (0.5, 0.75, 1.0)
 """To take an event may cost event forwarding this part of what it costs the others: its protocol is simple.
-The paper does not tell how much; the measured part decides, see `busy.fitted`."""
+The paper does not say how much; the measured part decides, see `busy.fitted`."""
 MANY, FEW = 0.6, 0.1
 """Many events match from this share on, few up to this one."""
 
@@ -126,11 +126,11 @@ def timed(sizes: Any, seed: int) -> Iterator[Row]:
 
 
 def work(own: Loads, attributes: int, message: int) -> list[float]:
-    """Steps of each broker for an event, on average.
+    """Return steps of each broker for an event, on average.
 
     A step compares two values, or intersects 64 profiles of two sets, as filter nodes do: to filter an event
     takes a search among the bounds of each attribute, and for each one a set of all profiles that are held.
-    What clients are told of is the same for all, and not counted.
+    Deliveries to clients are the same for all, and not counted.
     """
     held = own.held
     filtering = attributes * (np.log2(1 + 2 * held) + np.ceil(held / WORD))
@@ -149,7 +149,7 @@ class Price(NamedTuple):
     message : int
         Steps to send a message, or to take one.
     factor : float
-        What event forwarding needs to take an event, as a part of what the others need.
+        Steps of event forwarding to take an event, as a share of those of the others.
     """
 
     message: int
@@ -173,7 +173,7 @@ def prices(rows: Sequence[Row]) -> dict[str, Price]:
 
 
 def modelled(rows: Sequence[Row]) -> list[Row]:
-    """The worlds that were counted, without those where the share of matched profiles varies."""
+    """Return the worlds that were counted, without those where the share of matched profiles varies."""
     return [
         row for row in rows
         if "brokers" in row and "messages" in row and row["piece"] != "matched profiles"
@@ -181,17 +181,17 @@ def modelled(rows: Sequence[Row]) -> list[Row]:
 
 
 def real(rows: Sequence[Row]) -> list[Row]:
-    """The worlds in which real brokers were timed."""
+    """Return the worlds in which real brokers were timed."""
     return [row for row in rows if "brokers" in row and "busy" in row]
 
 
 def several(rows: Sequence[Row]) -> list[Row]:
-    """The worlds of more than one broker."""
+    """Return the worlds of more than one broker."""
     return [row for row in rows if row["brokers"] > 1]
 
 
 def efficiency(row: Row, strategy: str, price: Price | None) -> float:
-    """Events for which the busiest broker makes a million steps; or is busy for a second."""
+    """Return events for which the busiest broker makes a million steps; or is busy for a second."""
     place = STRATEGIES.index(strategy)
     if price is None:
         return 1e6 / float(max(row["busy"][place]))
@@ -203,12 +203,12 @@ def efficiency(row: Row, strategy: str, price: Price | None) -> float:
 
 
 def best(row: Row, price: Price | None) -> str:
-    """The most efficient way of forwarding."""
+    """Return the most efficient way of forwarding."""
     return max(STRATEGIES, key=lambda name: efficiency(row, name, price))
 
 
 def series(rows: Sequence[Row], along: str) -> Iterator[list[Row]]:
-    """Rows in which one parameter alone varies."""
+    """Yield rows in which one parameter alone varies."""
     others = [name for name in Cell._fields if name != along]
 
     def key(row: Row) -> list[Any]:
@@ -222,7 +222,7 @@ Sure = Callable[[Any, Price | None], bool]
 
 
 def _in(sure: Sure, worlds: Sequence[Any], prices: Prices, more: str = "", many: bool = False) -> Finding:
-    """In how many worlds something is so, by each price; judged by the first one.
+    """Return in how many worlds something is so, by each price; judged by the first one.
 
     `many`: whether it is so in more than half of them.
     """
@@ -236,7 +236,7 @@ def _in(sure: Sure, worlds: Sequence[Any], prices: Prices, more: str = "", many:
 
 
 def _exactly(sure: Sequence[bool], more: str = "") -> Finding:
-    """The same for what no cost changes."""
+    """Return a finding that does not depend on costs."""
     return Finding(f"in {sum(sure):,} of {len(sure):,} worlds{more}", verdicts.in_cases(sure))
 
 
@@ -323,7 +323,7 @@ EFFICIENT: list[tuple[str, str, Judge]] = [
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """The paper's claims, with what was found in steps, and in busy time where real brokers were timed."""
+    """Return the paper's claims, with findings in steps, and in busy time of real brokers."""
     worlds, price = modelled(rows), prices(rows)
     made = [
         Claim(told, paper, judge(worlds, price), judge(real(rows), TIMED)) for told, paper, judge in EFFICIENT
@@ -358,7 +358,7 @@ def _simple(rows: Sequence[Row]) -> Finding:
 
 
 def _on_loads(worlds: Sequence[Row], house: Row) -> list[tuple[str, str, Finding]]:
-    """Claims on messages and memory, which are exact."""
+    """Return claims on messages and memory, which are exact."""
     one, other, third = (STRATEGIES.index(name) for name in (PROFILE, EVENT, RENDEZVOUS))
     return [
         ("profile forwarding sends no more messages than the others", "in many settings the least load",
@@ -388,7 +388,7 @@ def _times(rows: Sequence[Row], cell: str, one: int, other: int, name: str) -> s
 
 
 def usual(rows: Sequence[Row], **given: Any) -> list[Row]:
-    """Rows of the usual world, but for what is given; None lets it vary."""
+    """Return rows of the usual world, but for what is given; None lets it vary."""
     wanted = _usual(rows)._replace(**given)._asdict()
     return [
         row for row in modelled(rows)
@@ -397,12 +397,12 @@ def usual(rows: Sequence[Row], **given: Any) -> list[Row]:
 
 
 def _usual(rows: Sequence[Row]) -> Cell:
-    """The usual world, with the fewest types."""
+    """Return the usual world, with the fewest types."""
     return USUAL._replace(brokers=max(b for row in modelled(rows) if (b := row["brokers"]) <= USUAL.brokers))
 
 
 def text(rows: Sequence[Row]) -> str:
-    """Efficiency, messages and memory where one parameter varies, and what was the best where."""
+    """Return efficiency, messages and memory where one parameter varies, and what was the best where."""
     own, price = _usual(rows), prices(rows)[""]
     parts = [
         table([_line(row, along, price) for row in usual(rows, **{along: None})], _columns(along))
@@ -430,7 +430,7 @@ def text(rows: Sequence[Row]) -> str:
 
 
 def merged(rows: Sequence[Row]) -> list[Row]:
-    """The rows about near boxes that are told as one."""
+    """Return the rows about near boxes that are sent as one."""
     return [row for row in rows if row["piece"] == BOXES]
 
 
@@ -443,7 +443,7 @@ def _line(row: Row, along: str, price: Price) -> Row:
 
 
 def _values(row: Row, cell: str, price: Price) -> list[float]:
-    """The efficiency, or what else is known, of each way of forwarding."""
+    """Return the efficiency, or what else is known, of each way of forwarding."""
     if cell == "efficiency":
         return [efficiency(row, name, price) for name in STRATEGIES]
     return list(row[cell])

@@ -1,4 +1,4 @@
-"""Messages and entries of each way of forwarding, from the tree and who matches: no broker is run.
+"""Messages and entries of each way of forwarding, from the tree and the matches: no broker is run.
 
 On a tree of *B* brokers, an event that is published at one of them needs
 
@@ -59,12 +59,12 @@ class Loads(NamedTuple):
 
 
 class Tree:
-    """The tree of a world, with who is below whom.
+    """The tree of a world, with the brokers below each one.
 
     Attributes
     ----------
     below : (brokers, brokers) bool array
-        Whether the second is the first or below it.
+        True if the second is the first or below it.
     """
 
     def __init__(self, parents: Sequence[int]) -> None:
@@ -74,13 +74,13 @@ class Tree:
             self.below[parents[child]] |= self.below[child]
 
     def links(self) -> Iterator[tuple[int, int, Bools]]:
-        """Each direction of each link: its two ends, and which brokers are behind the first one."""
+        """Yield each direction of each link: its two ends, and which brokers are behind the first one."""
         for child in range(1, len(self.parents)):
             yield child, self.parents[child], self.below[child]
             yield self.parents[child], child, ~self.below[child]
 
     def distances(self) -> Ints:
-        """Links between any two brokers."""
+        """Return links between any two brokers."""
         found = np.zeros(self.below.shape, np.int64)
         for _, _, behind in self.links():
             found += np.outer(behind, ~behind)
@@ -88,7 +88,7 @@ class Tree:
 
 
 def nodes(tree: Tree, types: int) -> list[int]:
-    """The rendezvous node of each type: the brokers with the shortest ways to all others, in turn."""
+    """Return the rendezvous node of each type: the brokers with the shortest ways to all others, in turn."""
     order = np.argsort(tree.distances().sum(axis=1), kind="stable")
     return [int(order[kind % len(order)]) for kind in range(types)]
 
@@ -100,7 +100,7 @@ def loads(world: World, covering: bool = True) -> dict[str, Loads]:
     ----------
     world : World
     covering : bool
-        Whether a profile is kept from going where another one that covers it has gone.
+        True if a profile is kept from going where another one that covers it has gone.
     """
     tree, matching = Tree(world.parents), world.matches() > 0
     node = np.array(nodes(tree, world.number))

@@ -1,6 +1,6 @@
 """The routing table of a broker beside one that has an index for each connection.
 
-A neighbour gets an event if anybody beyond it wants it, so a search among its subscriptions may stop at the
+A neighbour gets an event if a client behind it wants it, so a search among its subscriptions may stop at the
 first hit. One index of all connections cannot stop there: it finds all that match, and then looks whose they
 are. It is searched once, however.
 """
@@ -41,7 +41,7 @@ Event = Mapping[str, Any]
 
 
 def boxes(count: int, share: float, rng: np.random.Generator) -> list[str]:
-    """Conditions over the unit square; an event anywhere in it matches about that share of them."""
+    """Return conditions over the unit square; an event anywhere in it matches about that share of them."""
     root = np.sqrt(share)
     side = root / (1 - root) if share < 1 else 1.0
     low = rng.uniform(-side, 1, (count, 2)) if share < 1 else np.zeros((count, 2))
@@ -49,7 +49,7 @@ def boxes(count: int, share: float, rng: np.random.Generator) -> list[str]:
 
 
 def made(conditions: Sequence[str], connections: int) -> tuple[Table, dict[Connection, EventFilter]]:
-    """Both tables; the subscriptions come from the connections in turn."""
+    """Return both tables; the subscriptions come from the connections in turn."""
     one = Table({TYPE: SCHEMA})
     parts: dict[Connection, list[str]] = {link(f"b{number}"): [] for number in range(connections)}
     for number, condition in enumerate(conditions):
@@ -63,12 +63,12 @@ def made(conditions: Sequence[str], connections: int) -> tuple[Table, dict[Conne
 
 
 def match_one(one: Table, events: Sequence[Event]) -> list[set[Connection]]:
-    """The connections of each event, by the index of all."""
+    """Return the connections of each event, by the index of all."""
     return [set(one.match(TYPE, event)) for event in events]
 
 
 def match_each(each: Mapping[Connection, EventFilter], events: Sequence[Event]) -> list[set[Connection]]:
-    """The same, by an index for each connection that stops at its first hit."""
+    """Return the same, by an index for each connection that stops at its first hit."""
     found: list[set[Connection]] = []
     for event in events:
         read = SCHEMA.read(event)  # once for all

@@ -63,14 +63,14 @@ class World:
     topology : Topology
         Clusters of one broker; a broker is its place in ``topology.brokers``, and its parent comes before it.
     low, high : (profiles, attributes) float array
-        What each profile wants, ends included.
+        Bounds of each profile, ends included.
     wanted, home : (profiles,) int array
         The type of each profile, and its broker.
     values : (events, attributes) float array
     types, at : (events,) int array
         The type of each event, and the broker at which it is published.
     weights : (events,) float array
-        How often each event is; the sum is 1.
+        Frequency of each event; the sum is 1.
     number : int
         Of types.
     attributes : int
@@ -160,7 +160,7 @@ def drawn(cell: Cell, events: int, seed: int) -> World:
 
 
 def _somewhere(rng: np.random.Generator, places: Floats, cell: Cell) -> Ints:
-    """The broker to which a value belongs, or any one."""
+    """Return the broker to which a value belongs, or any one."""
     belongs = np.minimum((places * cell.brokers).astype(np.int64), cell.brokers - 1)
     anywhere = rng.integers(cell.brokers, size=len(places))
     return np.where(rng.random(len(places)) < cell.locality, belongs, anywhere)

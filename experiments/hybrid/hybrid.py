@@ -3,7 +3,7 @@
 Xue and Feng (2005) simulated 100 clusters, each of a designated broker and ten others, in which all
 publishers publish one kind of event and all subscribers want it. ``hierarchical`` sends one message to each
 interested broker of a cluster, ``hybrid`` one multicast to all. The total cost sums messages of events over
-the links of the network that they cross, see `routes.crossed`; subscriptions are told beside it. The paper
+the links of the network that they cross, see `routes.crossed`; subscriptions are separate. The paper
 does not say how fast its publishers publish, nor what a broker's work takes: there are several loads, see
 `LOADS`. Beyond its simulation, a piece is about clients that look for a broker, see `placement`.
 """
@@ -66,8 +66,8 @@ LOADS = {
 """By name. In the first one, 100 publishers are about as much as the busiest broker of hybrid routing can do,
 which sends to at most eight links and to its cluster."""
 SHOWN = {"latency": ("1 ms", "0.1 ms", "clients"), "elapsed": ("at once", "1 ms", "clients")}
-"""Loads of which each reading of the delay is told; claims are judged by the first one. Where publishers take
-a second, the time that is used is about that second."""
+"""Loads for which each reading of the delay is shown; claims are judged by the first one. If publishers
+take a second, the time that is used is about that second."""
 
 _FULL = {
     "clusters": 100, "brokers": 11, "links": 730, "children": 8, "publishers": (100, 1000), "runs": 10,
@@ -110,7 +110,7 @@ def measure(run: Run) -> None:
 
 
 def world(sizes: dict[str, Any], seed: str) -> tuple[Topology, list[str], list[str], Floats]:
-    """A network, the brokers of its subscribers and publishers, and when these publish, in parts of a window.
+    """Return a network, the brokers of its subscribers and publishers, and the times of publication.
 
     Fewer subscribers and publishers are the first ones of more.
     """
@@ -125,7 +125,7 @@ def world(sizes: dict[str, Any], seed: str) -> tuple[Topology, list[str], list[s
 
 
 def compared(run: Run, number: int) -> Iterator[Row]:
-    """A row for each strategy, number of subscribers and number of publishers."""
+    """Yield a row for each strategy, number of subscribers and number of publishers."""
     topology, subscribers, publishers, moments = world(dict(run.sizes), f"{run.seed} {number}")
     for strategy in STRATEGIES:
         routers = Routers(topology, strategy)
@@ -154,7 +154,7 @@ def compared(run: Run, number: int) -> Iterator[Row]:
 
 
 def checked(sizes: Any, seed: int) -> list[Row]:
-    """Rows that say whether the same comes of a network in which each message is really routed."""
+    """Return rows that say whether the same comes of a network in which each message is really routed."""
     topology, subscribers, publishers, moments = world(dict(sizes), f"{seed} 1")
     count = sizes["subscribers"][len(sizes["subscribers"]) // 2]
     load = LOADS["clients"]
@@ -193,7 +193,7 @@ class Curve(NamedTuple):
 
 
 def curve(rows: Sequence[Row], strategy: str, publishers: int, cell: str) -> Curve:
-    """The curve of one quantity."""
+    """Return the curve of one quantity."""
     found: dict[int, list[float]] = {}
     for row in rows:
         if (row.get("strategy"), row["publishers"]) == (strategy, publishers):
@@ -209,19 +209,19 @@ def _half(values: Sequence[float]) -> float:
 
 
 def all_publishers(rows: Sequence[Row]) -> list[int]:
-    """The numbers of publishers, ascending."""
+    """Return the numbers of publishers, ascending."""
     return sorted({row["publishers"] for row in rows if "strategy" in row})
 
 
 def plateau(own: Curve) -> int:
-    """The least number of subscribers from which on all means are within 5 % of the last."""
+    """Return the least number of subscribers from which on all means are within 5 % of the last."""
     near = [abs(value - own.means[-1]) <= verdicts.NEGLIGIBLE * own.means[-1] for value in own.means]
     first = len(near) - next((at for at, is_near in enumerate(reversed(near)) if not is_near), len(near))
     return own.at[first]
 
 
 def knee(one: Curve, other: Curve) -> int | None:
-    """The least number of subscribers from which on the first is always more than 5 % above the other."""
+    """Return the least number of subscribers from which the first stays more than 5 % above the other."""
     above = [a > (1 + verdicts.NEGLIGIBLE) * b for a, b in zip(one.means, other.means, strict=True)]
     first = len(above) - next((at for at, is_above in enumerate(reversed(above)) if not is_above), len(above))
     return one.at[first] if first < len(one.at) else None
@@ -243,7 +243,7 @@ def _until(found: int, wanted: int) -> str:
 
 
 def linear(own: Curve, end: int) -> float:
-    """The share of a curve's variance up to a number of subscribers that a line explains."""
+    """Return the share of a curve's variance up to a number of subscribers that a line explains."""
     points = [(at, value) for at, value in zip(own.at, own.means, strict=True) if at <= end]
     if len(points) < 3:
         return 1.0
@@ -252,7 +252,7 @@ def linear(own: Curve, end: int) -> float:
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """The paper's claims on the total cost and on the delay, by both readings."""
+    """Return the paper's claims on the total cost and on the delay, by both readings."""
     some = all_publishers(rows)
     found = [Claim(*each, verdicts.NOT_TIMED) for each in _on_cost(rows, some)]
     for cell, told in (("latency", "mean latency"), ("elapsed", "time used by receipts")):
@@ -343,7 +343,7 @@ def _on_delay(rows: Sequence[Row], some: Sequence[int], cell: str, reading: str)
 
 
 def _heights(rows: Sequence[Row], some: Sequence[int], cell: str, strategy: str) -> str:
-    """The beginning, the peak and the end of the curves of all loads."""
+    """Return the beginning, the peak and the end of the curves of all loads."""
     told = []
     for name in SHOWN[cell]:
         for count in some:
@@ -358,7 +358,7 @@ def _heights(rows: Sequence[Row], some: Sequence[int], cell: str, strategy: str)
 
 
 def _grows(own: Curve) -> bool:
-    """It never falls by more than what is negligible, and ends above its beginning."""
+    """Return whether a curve never falls by more than a negligible share, and ends above its beginning."""
     least = np.maximum.accumulate(own.means)
     return bool((np.array(own.means) >= (1 - verdicts.NEGLIGIBLE) * least).all()) and (
         own.means[-1] > (1 + verdicts.NEGLIGIBLE) * own.means[0]
@@ -366,7 +366,7 @@ def _grows(own: Curve) -> bool:
 
 
 def _steep(own: Curve) -> bool:
-    """It grows, and its second half, by subscribers, rises more than the first one."""
+    """Return whether a curve grows, and its second half, by subscribers, rises more than the first."""
     middle = float(np.interp(own.at[-1] / 2, own.at, own.means))
     return _grows(own) and own.means[-1] - middle > middle - own.means[0] > 0
 
@@ -398,7 +398,7 @@ SHAPES: dict[str, dict[str, tuple[str, Callable[[Curve], bool]]]] = {
 
 
 def _surely(rows: Sequence[Row], count: int, begin: int | None, cell: str) -> tuple[str, str]:
-    """In how many runs and places hybrid routing has no more of something, from some subscribers on.
+    """Return in how many runs and places hybrid routing costs no more, from `begin` subscribers on.
 
     Times of a place may differ by a thousandth, as the order of messages is another one.
     """
@@ -440,7 +440,7 @@ def _each(values: Sequence[Any], some: Sequence[int]) -> str:
 
 
 def text(rows: Sequence[Row]) -> str:
-    """Messages and delays by subscribers, and how many clusters and brokers are interested."""
+    """Return messages and delays by subscribers, and how many clusters and brokers are interested."""
     parts = []
     for count in all_publishers(rows):
         cells = ["cost", *(f"{kind} {name}" for kind, shown in SHOWN.items() for name in shown)]

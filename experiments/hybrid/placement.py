@@ -66,7 +66,7 @@ class Crowd(NamedTuple):
 
 
 def crowd(clusters: int, brokers: int, subscribers: int, publishers: int, kinds: int, seed: str) -> Crowd:
-    """Draw a network, and clients near any cluster, who want any kind."""
+    """Draw a network, and clients near any cluster, which want any kind."""
     rng = Random(f"crowd {seed}")
     topology = embedded(rng, transit_stub(rng, LINKS), clusters, brokers, CHILDREN)
     wishes = [
@@ -77,7 +77,7 @@ def crowd(clusters: int, brokers: int, subscribers: int, publishers: int, kinds:
 
 
 def brokers_of(own: Crowd, way: str, seed: str) -> list[str]:
-    """The broker of each subscriber, then of each publisher."""
+    """Return the broker of each subscriber, then of each publisher."""
     wishes = [*own.subscribers, *own.publishers]
     weights = WAYS[way]
     if weights is None:
@@ -126,7 +126,7 @@ def counted(own: Crowd, strategy: str, brokers: Sequence[str]) -> Row:
 
 
 def _way(topology: Topology, wish: Wish, broker: str) -> float:
-    """Seconds from a client to its broker."""
+    """Return seconds from a client to its broker."""
     cluster = topology.cluster_of[broker]
     return 0.0 if cluster == wish.cluster else topology.latencies[wish.cluster, cluster]
 
@@ -140,7 +140,7 @@ def _publish(number: int, wish: Wish, router: Router, now: float) -> list[Send]:
 
 
 def measured(profile: str, seed: int, strategies: Sequence[str]) -> Iterator[Row]:
-    """A row for each network, strategy and way to find a broker."""
+    """Yield a row for each network, strategy and way to find a broker."""
     sizes = SIZES[profile]
     drawn = {name: value for name, value in sizes.items() if name != "runs"}
     for run in range(1, sizes["runs"] + 1):
@@ -160,7 +160,7 @@ COLUMNS = {
 
 
 def text(rows: Sequence[Row]) -> str:
-    """Means over all networks, by routing and by how clients find a broker; nothing without rows."""
+    """Return means over all networks, by routing and by how clients find a broker; nothing without rows."""
     if not rows:
         return ""
     lines: list[Row] = []

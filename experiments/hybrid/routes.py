@@ -38,21 +38,21 @@ Floats = NDArray[np.float64]
 class Routes(NamedTuple):
     """The actions for an event in each state: at a broker, from a connection.
 
-    Each *act* of a state takes time of the broker: it tells a client, or sends a message, which arrives in
+    Each *act* of a state takes time of the broker: it serves a client, or sends a message, which arrives in
     one or more states of others.
 
     Attributes
     ----------
     broker : (states,) int array
     acts : (states + 1,) int array
-        Where the acts of each state begin.
+        First act of each state.
     arrivals : (acts + 1,) int array
-        Where the arrivals of each act begin. An act without any tells a client.
+        First arrival of each act. An act without any is a delivery to a client.
     links : (acts,) int array
-        How many links the message of each act crosses, see `crossed`; 0 to a client.
+        Number of links that the message of each act crosses, see `crossed`; 0 to a client.
     state : (arrivals,) int array
     seconds : (arrivals,) float array
-        How long the message is under way.
+        Seconds that the message is on its way.
     starts : (publishers,) int array
         The state in which the event of each publisher begins.
     """
@@ -66,7 +66,7 @@ class Routes(NamedTuple):
     starts: Ints
 
     def first(self, publishers: int) -> Routes:
-        """The routes of the first publishers alone."""
+        """Return the routes of the first publishers alone."""
         return self._replace(starts=self.starts[:publishers])
 
 
@@ -93,7 +93,7 @@ class Routers:
     ----------
     topology : Topology
     strategy : str
-        How they route.
+        Strategy of the routers.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class Routers:
         self._asked = 0
 
     def subscribe(self, brokers: Iterable[str], first: int = 0) -> None:
-        """Let a client at each of some brokers subscribe; clients are numbered."""
+        """Subscribe a client at each of some brokers; clients are numbered."""
         for number, broker in enumerate(brokers, first):
             _, sends = self.routers[broker].subscribe(f"s{number}", TYPE, ALL, 0.0)
             self._settle(broker, sends)

@@ -22,7 +22,7 @@ def whole(
     topology: Topology, strategy: str, subscribers: Sequence[str], publishers: Sequence[str], times: Floats,
     message: float, delivery: float,
 ) -> Played:  # fmt: skip
-    """Let clients of some brokers subscribe, others publish, and say what came of it; see `queueing.play`."""
+    """Subscribe clients of some brokers, publish by others, and return the totals; see `queueing.play`."""
 
     def made(name: str, incarnation: int) -> Router:
         router = Router(name, incarnation, {TYPE: SCHEMA}, strategy)

@@ -1,5 +1,5 @@
 """Behaviour under mixed load and on large indexes.
 
 `mixed` matches batches while other threads change subscriptions. `scale` compares two threads with one, and
-loads millions of boxes. `others` tells how busy other processes keep the machine.
+loads millions of boxes. `others` measures the load of other processes.
 """

@@ -40,7 +40,7 @@ class Burst(NamedTuple):
 
 
 async def burst(ask: Ask, events: list[Event]) -> Burst:
-    """Let a caller for each event ask at the same time."""
+    """Start a caller for each event at the same time."""
     begun = perf_counter()
     known: list[float] = []
 
@@ -54,7 +54,7 @@ async def burst(ask: Ask, events: list[Event]) -> Burst:
 
 
 async def measure(target: EventFilter, events: list[Event], callers: int, bursts: int) -> list[Row]:
-    """Medians of some bursts of each way to ask, in turns. Raises `RuntimeError` where answers differ."""
+    """Return medians of some bursts for each way to ask. Raises `RuntimeError` if answers differ."""
 
     async def directly(event: Event) -> IntArray:
         return target.match(event)

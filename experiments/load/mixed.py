@@ -11,7 +11,7 @@ times it counts which operations waited for which. Some answers are compared wit
 subscriptions as they were when the batch got the index.
 
 Then operations arrive at half of that rate, while one more thread makes long calls: it saves, adds many
-subscriptions at once, removes them, and packs the index anew.
+subscriptions at once, removes them, and packs the index again.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ TRIALS = 5
 TIMES = np.dtype([(name, np.float64) for name in ("due", "asked", "begun", "left", "done")])
 """Seconds when an operation was due, asked for the index, got it, released it, and returned."""
 TURNS = np.dtype([("begun", np.float64), ("left", np.float64), ("own", np.float64), ("alone", np.bool_)])
-"""Seconds when somebody got the index and released it, and of the thread's own time; whether it was alone."""
+"""Seconds when a thread got the index and released it, and of its own time; whether it was alone."""
 MOST_HELD_MS, MOST_WAITED_MS = 5.0, 10.0
 """Targets: how long a turn of changes lasts, and how long turns of changes keep a batch waiting, at most."""
 MANY = 10**12
@@ -165,7 +165,7 @@ class Changes:
         self._predicates += [bounds_predicate(*sides, schema) for sides in zip(*fresh, strict=True)]
 
     def __len__(self) -> int:
-        """Number of changes that are prepared."""
+        """Return the number of changes that are prepared."""
         return len(self._predicates)
 
     def make(self, change: int) -> None:
@@ -179,7 +179,7 @@ class Changes:
             self._target.unsubscribe(old)
 
     def content(self, made: BoolArray) -> tuple[IntArray, Bounds]:
-        """Ids, int64 (m,), and boxes after the changes that are marked in `made`, bool (len(self),)."""
+        """Return ids, int64 (m,), and boxes after the changes marked in `made`, bool (len(self),)."""
         first = len(self._old)
         changes = np.flatnonzero(made)
         kinds = changes % len(KINDS)
@@ -209,7 +209,7 @@ class Log(NamedTuple):
 
 
 def arrivals(rng: np.random.Generator, rate: float, seconds: float) -> FloatArray:
-    """Times of a Poisson process between 0 and `seconds`, ascending, float64 (n,); at least one."""
+    """Return times of a Poisson process between 0 and `seconds`, ascending, float64 (n,); at least one."""
     total = max(rng.poisson(rate * seconds), 1)
     return np.sort(rng.uniform(0, seconds, total))
 
@@ -217,7 +217,7 @@ def arrivals(rng: np.random.Generator, rate: float, seconds: float) -> FloatArra
 def serve(
     threads: int, due: FloatArray, act: Callable[[int], object], step: Callable[[], object]
 ) -> list[Callable[[], None]]:
-    """The work of `threads` threads, which together call act(i) for each i, in order, once due[i] has come.
+    """Return functions for `threads` threads, which call act(i) for each i in order, once due[i] has come.
 
     `due` holds seconds of `perf_counter`, ascending. `step` is called after each call.
     """
@@ -260,7 +260,7 @@ def run(
     change : int -> object
         Makes the change of a number.
     due : (float64 (n,), float64 (k,))
-        When batches and changes are due, in seconds from now, ascending; all 0 for a closed loop.
+        Times when batches and changes are due, in seconds from now, ascending; all 0 for a closed loop.
     checked : sequence of int
         Numbers of the batches whose answers are kept.
     step : () -> object
@@ -313,26 +313,26 @@ def run(
 
 
 def within(times: FloatArray, after: FloatArray, before: FloatArray) -> IntArray:
-    """Number of times in each open interval (after, before), int64 (n,)."""
+    """Return the number of times in each open interval (after, before), int64 (n,)."""
     ordered = np.sort(times)
     inside: IntArray = np.searchsorted(ordered, before) - np.searchsorted(ordered, after, "right")
     return np.maximum(inside, 0)
 
 
 def waiting(log: AnyArray) -> IntArray:
-    """For each batch, the number of earlier ones that had not got the index when it arrived, int64 (n,)."""
+    """Return for each batch how many earlier ones still waited for the index at its arrival, int64 (n,)."""
     begun = np.sort(log["begun"])
     ahead: IntArray = np.arange(len(log)) - np.searchsorted(begun, log["due"])
     return ahead
 
 
 def queueing(service: float, load: float) -> float:
-    """Mean response time of one server with Poisson arrivals and constant service time (M/D/1)."""
+    """Return the mean response time of one server with Poisson arrivals and constant service time (M/D/1)."""
     return service * (1 + load / (2 * (1 - load))) if load < 1 else float("inf")
 
 
 def describe(log: AnyArray, seconds: float, weight: int = 1) -> Row:
-    """Response times of operations in ms, counted from when they were due.
+    """Return a row with response times of operations in ms, counted from when they were due.
 
     An operation that was not done counts in ``asked`` only. `weight` is the number of events of an operation.
     """
@@ -373,7 +373,7 @@ def waits(log: Log) -> dict[str, IntArray]:
 
 
 def kept_waiting(log: Log) -> FloatArray:
-    """The own time of all turns of changes that ended while each batch waited, in seconds, float64 (n,)."""
+    """Return the seconds of all changes that ended while each batch waited, float64 (n,)."""
     alone = np.sort(log.turns[log.turns["alone"]], order="left")
     total = np.concatenate([[0.0], np.cumsum(alone["own"])])
     first = np.searchsorted(alone["left"], log.batches["asked"], "right")
@@ -422,7 +422,7 @@ def long_calls(target: EventFilter, workload: BoxWorkload, size: Size, folder: P
 
 
 def verdict(row: Row, fair: bool) -> str:
-    """The verdict on a row: all operations were done, and waited in turn."""
+    """Return the verdict on a row: all operations were done, and waited in turn."""
     return outcome(row["done"] == row["asked"] and fair)
 
 
@@ -467,7 +467,7 @@ class Course:
         self._bar.set_postfix_str(f"{self.workload.name}: {what}")
 
     def capacity(self) -> dict[str, float]:
-        """Seconds a batch, by whether changes are made meanwhile, in closed loops."""
+        """Return seconds a batch, by whether changes are made meanwhile, in closed loops."""
         self._say("capacity")
         trial = round(self.size.trial * self.share)
         self._changes.prepare((TRIALS + 1) * trial)
@@ -489,7 +489,7 @@ class Course:
         return self.size.events * CHANGES / (1 - CHANGES)
 
     def open_loop(self, what: str, rate: float, calls: Mapping[str, Any] = NO_CALLS) -> tuple[Log, float]:
-        """Batches arrive at a rate, with changes; the log, and the cores that other processes took."""
+        """Match batches that arrive at a rate, with changes; return the log, and cores of other processes."""
         before, seconds = len(self._changes), self.size.seconds
         due = arrivals(self._rng, rate, seconds), arrivals(self._rng, rate * self.share, seconds)
         self._changes.prepare(before + len(due[1]))

@@ -15,7 +15,7 @@ class Others:
         self._begun, self._busy, self._own = perf_counter(), _busy(), process_time()
 
     def cores(self, ours: Sequence[float] = ()) -> float:
-        """Mean number of cores that other processes have used.
+        """Return the mean number of cores that other processes have used.
 
         Parameters
         ----------
@@ -26,7 +26,7 @@ class Others:
         Returns
         -------
         float
-            NaN where the system does not tell.
+            NaN if the system does not report it.
         """
         now = perf_counter()
         spent = sum(ours) if ours else process_time() - self._own
@@ -44,7 +44,7 @@ def wait_for_quiet(most: float, patience: float) -> None:
 
 
 def _busy() -> float:
-    """CPU seconds that all processes have used since the machine started; NaN where that is unknown."""
+    """Return the CPU seconds of all processes since the machine started; NaN if that is unknown."""
     listing = Path("/proc/stat")
     if not listing.exists():
         return float("nan")

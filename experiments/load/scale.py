@@ -107,7 +107,7 @@ QUICK = Size(boxes=5000, sizes=(2000, 8000), batches=2, repeats=1, patience=0.0)
 
 
 def drawn(workload: BoxWorkload, count: int) -> Bounds:
-    """The first `count` subscriptions of a workload, drawn in blocks to save memory."""
+    """Return the first `count` subscriptions of a workload, drawn in blocks to save memory."""
     low, high = (np.empty((count, workload.dimensions)) for _ in range(2))
     for start in range(0, count, BLOCK):
         rows = slice(start, min(start + BLOCK, count))
@@ -116,7 +116,7 @@ def drawn(workload: BoxWorkload, count: int) -> Bounds:
 
 
 def cut(points: FloatArray) -> list[FloatArray]:
-    """The points in batches, float64 (BATCH, d) each."""
+    """Return the points in batches, float64 (BATCH, d) each."""
     return [points[start : start + BATCH] for start in range(0, len(points), BATCH)]
 
 
@@ -169,7 +169,7 @@ class Lap(NamedTuple):
 
 
 def lap(one: Callable[[], float], two: Callable[[], float]) -> Lap:
-    """Time both calls. A call returns the CPU seconds that it used in other processes of ours."""
+    """Return time both calls. A call returns the CPU seconds that it used in other processes of ours."""
     others, taken, worked = Others(), [], []
     for call in (one, two):
         start, before = perf_counter(), process_time()
@@ -180,7 +180,7 @@ def lap(one: Callable[[], float], two: Callable[[], float]) -> Lap:
 
 
 def quietest(laps: Sequence[Lap], count: int) -> list[Lap]:
-    """The `count` laps in which other processes used the least CPU time."""
+    """Return the `count` laps in which other processes used the least CPU time."""
     return sorted(laps, key=lambda lap: lap.others)[:count]
 
 
@@ -254,7 +254,7 @@ def measure_threads(workload: BoxWorkload, size: Size, folder: Path, bar: tqdm[N
 
 
 def compare(workload: str, boxes: int, events: int, what: str, laps: Sequence[Lap]) -> Row:
-    """A row with medians of the laps, in us per event; the speed-up is the median of their ratios."""
+    """Return a row with medians of the laps, in us per event; the speed-up is the median of their ratios."""
     per_event = 1e6 / events
     ratios = [lap.one / lap.two for lap in laps]
     speed_up = median(ratios)
@@ -278,13 +278,13 @@ def compare(workload: str, boxes: int, events: int, what: str, laps: Sequence[La
 
 
 def apart(call: Callable[[], Result]) -> Result:
-    """The result of a call in a new process, which ends after the call."""
+    """Return the result of a call in a new process, which ends after the call."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         return pool.submit(call).result()
 
 
 def search_times(tree: RStarTree, points: FloatArray, size: Size) -> tuple[float, float]:
-    """Microseconds per event of the first batch, and of all batches afterwards (a median)."""
+    """Return microseconds per event of the first batch, and of all batches afterwards (a median)."""
     batches = cut(points)
     wait_for_quiet(QUIET, size.patience)
     first = seconds(partial(tree.search, batches[0]))
@@ -293,7 +293,7 @@ def search_times(tree: RStarTree, points: FloatArray, size: Size) -> tuple[float
 
 
 def gib(count: int | None) -> float | None:
-    """A number of bytes in GiB."""
+    """Return a number of bytes in GiB."""
     return None if count is None else count / GIB
 
 
@@ -352,7 +352,7 @@ def compile_kernels(workload: BoxWorkload) -> None:
 
 
 def judged(rows: Sequence[Row]) -> list[Row]:
-    """The rows of one workload with verdicts on peak memory and on the time per event.
+    """Return the rows of one workload with verdicts on peak memory and on the time per event.
 
     Compared with the row before, the time may grow as much as the number of boxes, but not more. Rows with
     few boxes get no verdict.

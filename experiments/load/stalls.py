@@ -1,8 +1,8 @@
 """Single changes of the index: the longest of them, and the memory of a box after many.
 
 An index is packed. Then boxes are inserted one at a time, until it has a share more of them; then as many
-changes are made as there are boxes, insertions, deletions and replacements in turn; then most boxes are
-deleted, and what is left is packed anew. Each change is timed by itself, in the thread's own time and by the
+changes are made as there are boxes, insertions, deletions and replacements in rotation; then most boxes are
+deleted, and the rest is packed again. Each change is timed separately, in the thread's own time and by the
 clock, and searches before and after are compared. Some answers are compared with brute force. What the
 process holds includes what the experiment itself remembers, 20 to 40 bytes a box.
 """
@@ -32,7 +32,7 @@ from rtfilter.replay.output import Row, table
 from rtfilter.replay.workloads import BOXES, Bounds, BoxWorkload
 
 GROWN = 0.1
-"""Share of boxes that are inserted before boxes are inserted, deleted and replaced in turn."""
+"""Share of boxes that are inserted before boxes are inserted, deleted and replaced in rotation."""
 LOST = 0.9
 """Share of boxes that are deleted at the end."""
 MOST_MS, MOST_BYTES = 5.0, 450.0
@@ -92,7 +92,7 @@ def timed(changes: int, make: Callable[[int], object], bar: tqdm[None]) -> Chang
 
 
 def described(times: Changed) -> Row:
-    """The figures of a row of `CHANGES`."""
+    """Return the figures of a row of `CHANGES`."""
     own, clock = times.own * 1e6, times.clock * 1e6
     p99, p999 = np.percentile(own, (99, 99.9))
     late = int((own > MOST_MS * 1e3).sum())
@@ -140,7 +140,7 @@ class Course:
         return "emptying", "delete", len(gone), lambda i: self.tree.delete(gone.item(i))
 
     def _fresh(self, count: int) -> Bounds:
-        """The next boxes of the workload, for the ids after the last."""
+        """Return the next boxes of the workload, for the ids after the last."""
         rows = np.arange(self._next, self._next + count)
         self._row_of = np.concatenate([self._row_of, rows])
         self._next += count
@@ -169,7 +169,7 @@ class Course:
         return "turning over", "insert delete replace", 3 * count, make
 
     def state(self, after: str) -> Row:
-        """A row of `STATES`; compares some answers with brute force."""
+        """Return a row of `STATES`; compares some answers with brute force."""
         tree, points = self.tree, self._points
         rows = self._row_of[self._live]
         some = self._workload.subscriptions(0, self._next)
@@ -191,7 +191,7 @@ class Course:
 
 
 def measure(workload: BoxWorkload, boxes: int, bar: tqdm[None]) -> tuple[list[Row], list[Row]]:
-    """Rows of `CHANGES` and rows of `STATES` of one workload."""
+    """Return rows of `CHANGES` and rows of `STATES` of one workload."""
     name = {"workload": workload.name}
     bar.set_postfix_str(f"{workload.name}: loading")
     course = Course(workload, boxes)

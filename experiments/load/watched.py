@@ -1,4 +1,4 @@
-"""A gate that remembers who had the index, and when."""
+"""A gate that records the use of the index by threads, with times."""
 
 from __future__ import annotations
 
@@ -42,26 +42,26 @@ class WatchedGate(Gate):
         return turn
 
     def reading(self) -> Reading:
-        """Hold the index unchanged."""
+        """Return a context in which the index does not change."""
         self.own.asked = None
         return _WatchedReading(self)
 
     def writing(self) -> Writing:
-        """Have the index alone."""
+        """Return a context in which no other thread uses the index."""
         self.own.asked = None
         return _WatchedWriting(self)
 
     def begin(self) -> None:
-        """The batch of this thread has the index."""
+        """Note that the batch of this thread has the index."""
         self.own.begun = perf_counter() if self.own.asked is None else self._granted
         self.own.cpu = thread_time()
 
     def begin_alone(self) -> None:
-        """The change of this thread has the index."""
+        """Note that the change of this thread has the index."""
         self.own.begun, self.own.cpu = perf_counter(), thread_time()
 
     def end(self, alone: bool) -> None:
-        """This thread is about to let the index go."""
+        """Note that this thread is about to release the index."""
         own, begun = thread_time() - self.own.cpu, self.own.begun
         asked = begun if self.own.asked is None else self.own.asked
         self.own.turn = Turn(asked, begun, perf_counter(), own, alone)

@@ -26,13 +26,13 @@ class Figure(NamedTuple):
     measure : callable
         Measures it once.
     says : str
-        What is measured, for the table.
+        The measured property, for the table.
     target : float
         Most of `what` that is good.
     what : str
         ``wall`` or ``cpu`` (seconds), ``memory`` (MB), or ``longest`` (ms).
     long : bool
-        Whether it takes minutes, so that it is measured only where it is named.
+        True if it takes minutes, so that it is measured only if you name it.
     """
 
     measure: Callable[[Place], Cost]
@@ -114,7 +114,7 @@ def match(place: Place) -> Cost:
 
 
 def memory(place: Place) -> Cost:
-    """Hold 100 subscriptions."""
+    """Measure the memory of a process with 100 subscriptions."""
     cost = place.run([place.python, "-c", programs.MEMORY])
     cost.memory = cost.facts["memory"]
     return cost
@@ -135,7 +135,7 @@ def warm(place: Place) -> Cost:
 def make(target: str, made: str | None = None) -> Callable[[Place], Cost]:
     """Measure a target of make on a fresh clone of the last commit, with an empty cache of pip.
 
-    What it takes to make the target `made` before is not counted.
+    The time to make the target `made` before is not counted.
     """
 
     def measured(place: Place) -> Cost:

@@ -94,7 +94,7 @@ class Place:
         return str(self.bin / "rtfilter")
 
     def fresh(self) -> Path:
-        """A new empty folder."""
+        """Return a new empty folder."""
         return Path(mkdtemp(dir=self.folder))
 
     def run(
@@ -113,7 +113,7 @@ class Place:
         ready : str, optional
             Text of the line that shows it. The program is then asked to end.
         cwd : Path, optional
-            Where it runs; by default a new folder.
+            Folder to run in; by default a new one.
         more : mapping, optional
             More variables of its environment.
 
@@ -183,13 +183,13 @@ class Place:
             )
 
     def clone(self) -> Path:
-        """A fresh clone of the checkout, with its last commit."""
+        """Return a fresh clone of the checkout, with its last commit."""
         target = self.fresh() / "clone"
         subprocess.run(["git", "clone", "--quiet", str(CHECKOUT), str(target)], check=True)
         return target
 
     def _source(self) -> Path:
-        """A copy of the checkout without what was compiled, so that the build leaves nothing behind in it."""
+        """Return a copy of the checkout without compiled files, so that the build leaves none in it."""
         target = self.folder / "source"
         unwanted = shutil.ignore_patterns(
             ".git", ".venv", "__pycache__", "*.egg-info", "build", "out", ".*_cache", "docs", "tests"

@@ -23,7 +23,7 @@ UNITS: Mapping[str, str] = {"wall": "s", "cpu": "CPU s", "memory": "MB", "longes
 
 
 def row(name: str, figure: Figure, costs: Sequence[Cost]) -> dict[str, Any]:
-    """The medians of some runs of a figure, beside its target."""
+    """Return the medians of some runs of a figure, beside its target."""
     from experiments.output import outcome
 
     peaks = [cost.memory for cost in costs if cost.memory is not None]
@@ -47,12 +47,12 @@ def row(name: str, figure: Figure, costs: Sequence[Cost]) -> dict[str, Any]:
 
 
 def longest(facts: Mapping[str, Any]) -> float:
-    """The longest call of a filter that grows, in ms, garbage collection included."""
+    """Return the longest call of a filter that grows, in ms, garbage collection included."""
     return float(max(facts[name]["max_ms"] for name in ("subscribe", "match")))
 
 
 def calls(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The calls of a filter that grows as a table; empty where that was not measured."""
+    """Return the calls of a filter that grows as a table; empty where that was not measured."""
     from rtfilter.replay.output import table
 
     lines = []

@@ -64,7 +64,7 @@ def measure(run: Run) -> None:
 
 
 def asked(name: str, count: int, singles: int, repeats: int, seed: int) -> Iterator[Row]:
-    """A row for each matcher: work, and microseconds per event in each round, by size of batches."""
+    """Yield a row for each matcher: work, and microseconds per event in each round, by size of batches."""
     source = workload(name, seed)
     events = source.schema.read(source.events(0, BATCHES[-1])).searched
     alone = [events.rows(range(at, at + 1)) for at in range(singles)]
@@ -93,7 +93,7 @@ World = tuple[str, int]
 
 
 def by_world(rows: Sequence[Row]) -> dict[World, dict[str, Row]]:
-    """The rows of each matcher, by workload and number of subscriptions."""
+    """Return the rows of each matcher, by workload and number of subscriptions."""
     found: dict[World, dict[str, Row]] = {}
     for row in rows:
         found.setdefault((row["workload"], row["subscriptions"]), {})[row["matcher"]] = row
@@ -113,7 +113,7 @@ def work(own: Row, other: Row) -> Interval:
 
 
 def text(rows: Sequence[Row]) -> str:
-    """Work and microseconds per event, as tables."""
+    """Return work and microseconds per event, as tables."""
     tables = [_table(rows, "work", MATCHERS[:-1], _work)]  # the tree counts nodes, of many boxes each
     tables += [
         _table(rows, f"us, batches of {batch:,}", MATCHERS, partial(_us, batch=batch)) for batch in BATCHES
@@ -169,7 +169,7 @@ def _tenfold(found: Sequence[Interval]) -> Finding:
 
 
 def _narrower(worlds: Worlds, most: int) -> Claim:
-    """Of boxes that differ in their widths alone."""
+    """Return the finding for boxes that differ only in their widths."""
     own = {name: worlds[name, most][REIN] for name in ("narrow", "dense") if (name, most) in worlds}
     claim, paper = "REIN takes less where subscriptions are wider", "the more match, the better"
     if len(own) < 2:
@@ -183,13 +183,13 @@ def _narrower(worlds: Worlds, most: int) -> Claim:
 
 
 def _between(one: Interval) -> str:
-    """A ratio and, where it has one, its interval."""
+    """Return a ratio and, where it has one, its interval."""
     value, low, high = (plain(end, 2, ",") for end in one)
     return value if low == high else f"{value} ({low} to {high})"
 
 
 def _up_to(worlds: Worlds, other: str) -> Claim:
-    """The most that HEM saves, and where it saves nothing."""
+    """Return the most that HEM saves, and where it saves nothing."""
     saved = {
         world: 1 - 1 / ratio(own[HEM], own[other], 1000).value for world, own in worlds.items()
     }  # fmt: skip
@@ -208,7 +208,7 @@ def _up_to(worlds: Worlds, other: str) -> Claim:
 
 
 def _faster(worlds: Worlds, claim: str, paper: str, matcher: str, gain: float) -> Claim:
-    """Than counting, which is the older way."""
+    """Return the finding in comparison with counting, the older method."""
     limit = 1 / (1 - gain)
     units = [work(own[matcher], own[COUNTING]) for own in worlds.values()]
     times = [ratio(own[matcher], own[COUNTING], 1000) for own in worlds.values()]
@@ -223,7 +223,7 @@ def _all_above(found: Sequence[Interval], limit: float) -> Finding:
 
 
 def _tree(worlds: Worlds, batch: int) -> Claim:
-    """Beside the best of the four in each world."""
+    """Return the finding for the R*-tree beside the best of the four in each world."""
     best = {
         world: min((ratio(own[RTREE], own[name], batch) for name in NEWER), key=lambda one: one.value)
         for world, own in worlds.items()

@@ -62,7 +62,7 @@ class Part:
             kept = content(self.path)
         except ResultError:  # the experiment itself says what is wrong
             return self.seconds
-        same = kept["machine"].get("revision") == self._revision  # else it begins anew
+        same = kept["machine"].get("revision") == self._revision  # otherwise it starts again
         return self.seconds * float(kept.get("left", 1.0)) if same else self.seconds
 
 
@@ -76,7 +76,7 @@ def summary(parts: Sequence[Part]) -> str:
 
 
 def span(seconds: float) -> str:
-    """A time as text, in hours and minutes."""
+    """Return a time as text, in hours and minutes."""
     minutes = round(seconds / 60)
     if minutes < 1:
         return "less than a minute" if seconds > 0 else "nothing"

@@ -17,7 +17,7 @@ HEADS = ("claim", "the paper", "ours, counted", "ours, in time")
 
 
 def claims_page(paper: Paper, found: Sequence[Result], pictures: str) -> str:
-    """The page of a paper, as Markdown, with pictures from a folder."""
+    """Return the page of a paper, as Markdown, with pictures from a folder."""
     machines = dict.fromkeys(machine.one_line(result.machine) for result in found)
     claims = [claim for result in found for claim in result.claims]
     parts = [
@@ -47,7 +47,7 @@ def _table(claims: Sequence[Claim]) -> str:
 
 
 def _told(finding: Finding) -> str:
-    """The verdict and what was found. What no verdict can be about has no verdict."""
+    """Return the verdict and what was found. A claim that cannot be judged has no verdict."""
     if finding.verdict == verdicts.DOES_NOT_APPLY:
         return finding.ours
     return f"**{finding.verdict}**: {finding.ours}"

@@ -27,7 +27,7 @@ class Interval(NamedTuple):
 
 
 def mean(values: ArrayLike, least: float = -inf) -> Interval:
-    """Mean of independent values (n,) with Student's interval, whose ends are the mean if n is 1.
+    """Return the mean of independent values (n,) with Student's interval, whose ends are the mean if n is 1.
 
     No end is below `least`, the smallest value that is possible.
     """
@@ -42,12 +42,12 @@ def mean(values: ArrayLike, least: float = -inf) -> Interval:
 
 @cache
 def _student(degrees: int) -> float:
-    """Standard errors from a mean to an end of its interval; SciPy takes a millisecond for it."""
+    """Return the standard errors from a mean to an end of its interval; SciPy takes a millisecond for it."""
     return float(stats.t.ppf((1 + LEVEL) / 2, degrees))
 
 
 def middle(values: ArrayLike) -> Interval:
-    """Median of independent values (n,), with an interval between two of the values.
+    """Return the median of independent values (n,), with an interval between two of the values.
 
     Times are skewed and have outliers. The interval needs no assumption about that: the true median lies
     between the k-th smallest and the k-th largest value unless less than k of n coins show one side. It never
@@ -60,14 +60,14 @@ def middle(values: ArrayLike) -> Interval:
 
 
 def spread(values: ArrayLike) -> Interval:
-    """Mean of values (n,) with the range of the middle 95 % of them: how far single runs differ."""
+    """Return mean of values (n,) with the range of the middle 95 % of them: how far single runs differ."""
     sample = np.asarray(values, float)
     low, high = np.quantile(sample, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(float(sample.mean()), float(low), float(high))
 
 
 def saved(own: ArrayLike, reference: ArrayLike) -> Interval:
-    """1 - mean(own) / mean(reference) of paired values (n,), with a percentile bootstrap interval."""
+    """Return 1 - mean(own) / mean(reference) of paired values (n,), with a percentile bootstrap interval."""
     pairs = np.asarray(own, float), np.asarray(reference, float)
     share = _saved(*pairs)
     if len(pairs[0]) < 2 or np.array_equal(*pairs):
@@ -80,13 +80,13 @@ def saved(own: ArrayLike, reference: ArrayLike) -> Interval:
 
 
 def faster(own: ArrayLike, reference: ArrayLike) -> Interval:
-    """1 - own / reference of paired times (n,), a median with its interval as in `middle`; below 1."""
+    """Return 1 - own / reference of paired times (n,), a median with its interval, see `middle`."""
     found = middle(np.asarray(own, float) / np.asarray(reference, float))
     return Interval(1 - found.value, 1 - found.high, 1 - found.low)
 
 
 def slower(own: ArrayLike, reference: ArrayLike) -> Interval:
-    """own / reference - 1 of paired times (n,), with an interval as in `faster`; above -1."""
+    """Return own / reference - 1 of paired times (n,), with an interval as in `faster`; above -1."""
     found = middle(np.asarray(own, float) / np.asarray(reference, float))
     return Interval(found.value - 1, found.low - 1, found.high - 1)
 

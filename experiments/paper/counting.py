@@ -75,7 +75,7 @@ def measure(run: Run) -> None:
 
 
 def _kept(row: Row) -> Row:
-    """The cells of a row of `trial` that are kept."""
+    """Return the cells of a row of `trial` that are kept."""
     names = (
         "peer",
         "workload",
@@ -92,7 +92,7 @@ def _kept(row: Row) -> Row:
 
 
 def counted(name: str, count: int, seed: int) -> Row:
-    """Visits, increments and matches per event, which are the same in each run."""
+    """Return visits, increments and matches per event, which are the same in each run."""
     source = BOXES[name](seed)
     boxes, points = source.subscriptions(0, count), source.events(0, COUNTED)
     counting = Counting(boxes)
@@ -113,12 +113,12 @@ def _visits(tree: RStarTree, points: Any) -> float:
 
 
 def counts(rows: Sequence[Row]) -> list[Row]:
-    """The rows with counts, by workload and number of subscriptions."""
+    """Return the rows with counts, by workload and number of subscriptions."""
     return [row for row in rows if row["kind"] == "counts"]
 
 
 def timed(rows: Sequence[Row], row: Row, peer: str, batch: int) -> Row | None:
-    """The row with the times of a peer on the workload and number of subscriptions of `row`."""
+    """Return the row with the times of a peer on the workload and number of subscriptions of `row`."""
     key = (row["workload"], row["subscriptions"], peer, batch)
     found = (
         other
@@ -129,13 +129,13 @@ def timed(rows: Sequence[Row], row: Row, peer: str, batch: int) -> Row | None:
 
 
 def us(rows: Sequence[Row], row: Row, peer: str, batch: int) -> float | None:
-    """Microseconds per event of a peer on the workload and number of subscriptions of `row`."""
+    """Return microseconds per event of a peer on the workload and number of subscriptions of `row`."""
     found = timed(rows, row, peer, batch)
     return None if found is None else float(found["us"])
 
 
 def text(rows: Sequence[Row]) -> str:
-    """Counts, and microseconds per event of each peer, as tables."""
+    """Return counts, and microseconds per event of each peer, as tables."""
     first = {
         "workload": "per event",
         "subscriptions": "subscriptions",

@@ -61,25 +61,25 @@ def measure(run: Run) -> None:
 
 
 def summary(batch: int, found: Work) -> Row:
-    """A row with the mean responses of one batch size by plan, in work units."""
+    """Return a row with the mean responses of one batch size by plan, in work units."""
     names = [label(plan, batch) for plan in found.plans]
     spent = found.estimation.mean(axis=0) / found.response.mean(axis=0)
     return {"batch": batch, "share": spent.tolist()} | by_plan(names, found.response, confidence.mean)
 
 
 def in_seconds(row: Row) -> Row:
-    """A row with the median responses of one batch size by plan, in seconds."""
+    """Return a row with the median responses of one batch size by plan, in seconds."""
     shares = [share(row, name).value for name in row["plans"]]
     return {"batch": row["batch"], "share": shares} | by_plan(row["plans"], response(row), confidence.middle)
 
 
 def by_plan(names: Sequence[str], taken: FloatArray, center: Callable[[ArrayLike], Interval]) -> Row:
-    """A row for responses (b, p) of b batches by p plans: their centers, and the best plans.
+    """Return a row for responses (b, p) of b batches by p plans: their centers, and the best plans.
 
     Returns
     -------
     Row
-        What is best of ``all`` plans and of those by which the paper is judged (``judged``), see `best_of`.
+        The best of ``all`` plans, and of the plans in the paper's range (``judged``), see `best_of`.
     """
     means = [center(column) for column in taken.T]
     height = 1 + max(level_of(name) for name in names)
@@ -97,7 +97,7 @@ def by_plan(names: Sequence[str], taken: FloatArray, center: Callable[[ArrayLike
 def best_of(
     names: Sequence[str], taken: FloatArray, center: Callable[[ArrayLike], Interval], among: Sequence[str]
 ) -> Row:
-    """The best plan among some, those that are equal to it, and those of which that is not known.
+    """Return the best plan among some, those that are equal to it, and those of which that is not known.
 
     Batches differ far more than plans do. So plans are compared batch by batch.
     """
@@ -118,12 +118,12 @@ def is_grouped(rows: Sequence[Row]) -> bool:
 
 
 def of(rows: Sequence[Row], kind: str) -> list[Row]:
-    """The rows of a kind, for batches of 2 or more, sorted by size."""
+    """Return the rows of a kind, for batches of 2 or more, sorted by size."""
     return sorted((r for r in rows if r["kind"] == kind and r["batch"] > 1), key=lambda row: row["size"])
 
 
 def text(rows: Sequence[Row]) -> str:
-    """The best plan by index size and batch size, as a table."""
+    """Return the best plan by index size and batch size, as a table."""
     grouped = is_grouped(rows)
     lines: dict[int, Row] = {}
     for row in of(rows, "visits"):
@@ -154,7 +154,7 @@ class Moves(NamedTuple):
     """Number of the other steps: the plan before is neither surely equal to the best one nor surely worse."""
 
     def text(self) -> str:
-        """The moves as text."""
+        """Return the moves as text."""
         moved, far = sum(step > 0 for step in self.known), sum(step > 1 for step in self.known)
         unknown = f", {self.unknown} not told apart" if self.unknown else ""
         more = f" ({far} by more than one)" if far else ""
@@ -229,7 +229,7 @@ def _votes(rows: Sequence[Row]) -> Finding:
 
 
 def _falling(rows: Sequence[Row]) -> Claim:
-    """The share of the estimate at the level that is best in work units for the largest index."""
+    """Return the share of the estimate at the level that is best in work units for the largest index."""
     units = of(rows, "visits")
     batches = sorted({row["batch"] for row in units})
     middle = [row for row in units if row["batch"] == batches[len(batches) // 2]]

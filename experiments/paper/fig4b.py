@@ -60,7 +60,7 @@ def measure(run: Run) -> None:
 
 
 def in_units(found: Work, batch: int) -> Row:
-    """A row that compares the best plans of one batch size with a random order, in work units."""
+    """Return a row that compares the best plans of one batch size with a random order, in work units."""
     names = [label(plan, batch) for plan in found.plans]
     height = 1 + found.plans[-1].level
     means = found.response.mean(axis=0)
@@ -90,7 +90,7 @@ def in_units(found: Work, batch: int) -> Row:
 
 
 def of(rows: Sequence[Row], kind: str, least: int = 1) -> list[Row]:
-    """The rows of a kind, for batches of at least some events, sorted by batch size."""
+    """Return the rows of a kind, for batches of at least some events, sorted by batch size."""
     return sorted((r for r in rows if r["kind"] == kind and r["batch"] >= least), key=lambda r: r["batch"])
 
 
@@ -100,7 +100,7 @@ def is_grouped(rows: Sequence[Row]) -> bool:
 
 
 def text(rows: Sequence[Row]) -> str:
-    """Responses and gains by batch size, in work units and in time, as tables."""
+    """Return responses and gains by batch size, in work units and in time, as tables."""
     grouped = is_grouped(rows)
     lines = []
     for row in of(rows, "visits"):
@@ -147,7 +147,7 @@ def text(rows: Sequence[Row]) -> str:
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """The four claims of the paper; then what the gain comes from.
+    """Return the four claims of the paper; then what the gain comes from.
 
     If plans have groups, the claims of the paper are about groups of one event.
     """
@@ -289,7 +289,7 @@ def _groups(units: Sequence[Row], timed: Sequence[Row]) -> Claim:
 
 
 def _range(shares: Sequence[Sequence[float]], digits: int = 0) -> str:
-    """The least and the greatest of values with or without intervals, as text."""
+    """Return the least and the greatest of values with or without intervals, as text."""
     values = [share[0] for share in shares]
     least, most = percent(min(values), digits), percent(max(values), digits)
     return least if least == most else f"{least} to {most}"
@@ -300,7 +300,7 @@ def _most(found: Found, key: str) -> str:
 
 
 def _rank(found: Found) -> float:
-    """Rank correlation of batch size and gain; 0 if there is nothing to rank."""
+    """Return the rank correlation of batch size and gain; 0 if there is nothing to rank."""
     rising = {size: row["gain"][0] for size, row in found.items() if RISING[0] <= size <= RISING[1]}
     sizes, values = np.array(list(rising), np.int64), np.array(list(rising.values()))
     return (correlation(sizes, values) or 0.0) if len(sizes) > 1 else 0.0

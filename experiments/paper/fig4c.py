@@ -56,7 +56,7 @@ def measure(run: Run) -> None:
 
 
 def timed(run: Run, index: GrowingFilter) -> list[Row]:
-    """Rows of curves in time: all plans on the same batches, then each plan on batches of its own."""
+    """Return rows of curves in time: all plans on the same batches, then each plan on batches of its own."""
     profile, batch = run.profile, run.setting.live
     by_name, plans = calls(run, index, batch), names(run, index.filter.tree.height, batch)
     arriving = batches(index, batch)
@@ -86,8 +86,10 @@ def timed(run: Run, index: GrowingFilter) -> list[Row]:
 def drawn_curves(
     kind: str, names: Sequence[str], response: FloatArray, rounds: Sequence[int], repeats: int, seed: int
 ) -> list[Row]:
-    """Rows of curves from the responses (b, p) of many batches. A curve of different events uses no batch
-    twice, so there is none for numbers N that would need more than b batches."""
+    """Return rows of curves from the responses (b, p) of many batches.
+
+    A curve of different events uses no batch twice, so there is none for N that needs more than b batches.
+    """
     rng = np.random.default_rng(seed)
     fitting = [count for count in rounds if count * len(names) <= len(response)]
     drawn = {n: np.array([_different(response, n, rng) for _ in range(repeats)]) for n in fitting}
@@ -97,7 +99,7 @@ def drawn_curves(
 def curves(
     kind: str, names: Sequence[str], response: FloatArray, different: Mapping[int, FloatArray]
 ) -> list[Row]:
-    """Rows of the curve of the same events, and of curves of different ones.
+    """Return rows of the curve of the same events, and of curves of different ones.
 
     Parameters
     ----------
@@ -158,7 +160,7 @@ def _differing(drawn: FloatArray, line: FloatArray) -> Row:
 
 
 def _different(response: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
-    """A curve (p,) in which each plan has `count` other batches."""
+    """Return a curve (p,) in which each plan has `count` other batches."""
     plans = response.shape[1]
     chosen: IntArray = rng.permutation(len(response))[: count * plans].reshape(plans, count)
     return np.array([response[own, p].mean() for p, own in enumerate(chosen)])
@@ -176,18 +178,18 @@ def is_grouped(rows: Sequence[Row]) -> bool:
 
 
 def same_events(rows: Sequence[Row], kind: str) -> Row | None:
-    """The curve of the same events; None if there is none."""
+    """Return the curve of the same events; None if there is none."""
     return next((row for row in rows if (row["kind"], row["events"]) == (kind, "same")), None)
 
 
 def different(rows: Sequence[Row], kind: str) -> list[Row]:
-    """The curves of different events, sorted by N."""
+    """Return the curves of different events, sorted by N."""
     chosen = [row for row in rows if (row["kind"], row["events"]) == (kind, "different")]
     return sorted(chosen, key=lambda row: row["rounds"])
 
 
 def text(rows: Sequence[Row]) -> str:
-    """The curves of the same events, and how curves of different events differ from them, as tables."""
+    """Return the curves of the same events, and the differences of other curves, as tables."""
     units, seconds = same_events(rows, "visits"), same_events(rows, "seconds")
     assert units is not None
     grouped = is_grouped(rows)

@@ -85,7 +85,7 @@ class Episode(NamedTuple):
 
 
 def controller(setting: Setting, who: str, rounds: int, threshold: int) -> Controller:
-    """The controller of the paper, or ours; if plans have groups, one for level and group."""
+    """Return the controller of the paper, or ours; if plans have groups, one for level and group."""
     own: dict[str, Any] = {"rounds": rounds, "threshold": threshold}
     if setting.grouped:
         rules = RULE if who == PAPER else {}
@@ -116,7 +116,7 @@ def measure(run: Run) -> None:
 
 
 def lived(run: Run) -> list[Row]:
-    """Rows of all contenders in time: a row per size, and one for the whole run."""
+    """Return rows of all contenders in time: a row per size, and one for the whole run."""
     setting, profile = run.setting, run.profile
     own = [
         Contestant(who, rounds, controller(setting, who, rounds, profile.threshold), profile.threshold)
@@ -147,7 +147,7 @@ def lived(run: Run) -> list[Row]:
 def on_same_batches(
     step: live.Step, searches: Sequence[Search], constant: str, middle: str
 ) -> dict[str, FloatArray]:
-    """The seconds of searches (b,), and of what they are compared with, on the batches that all ran."""
+    """Return the seconds of searches (b,), and of their reference, on the batches that all ran."""
     adaptive, fixed = step.compared(searches)
     return {
         "adaptive": adaptive,
@@ -160,7 +160,7 @@ def on_same_batches(
 
 
 def lived_at(step: live.Step, searches: Sequence[Search], taken: dict[str, FloatArray]) -> Row:
-    """A row about the searches of a contestant at one size, in time."""
+    """Return a row about the searches of a contestant at one size, in time."""
     return {
         "size": step.size,
         "height": step.height,
@@ -173,7 +173,7 @@ def lived_at(step: live.Step, searches: Sequence[Search], taken: dict[str, Float
 
 
 def counted(run: Run) -> Iterator[Step]:
-    """The work of all plans at each size."""
+    """Yield the work of all plans at each size."""
     index, profile = growing(run.setting, run.seed), run.profile
     for size in profile.sizes:
         run.tell(f"visits at {size}")
@@ -185,7 +185,7 @@ def counted(run: Run) -> Iterator[Step]:
 
 
 def in_range(step: Step) -> Step:
-    """The same without the plans that the paper cannot reach."""
+    """Return the same without the plans that the paper cannot reach."""
     last = last_in_range(step.height)
     kept = [p for p, plan in enumerate(step.work.plans) if plan.level <= last]
     found = step.work
@@ -228,13 +228,13 @@ def follow(setting: Setting, steps: Sequence[Step], middle: Plan, profile: Profi
 
 
 def shuffled(rng: np.random.Generator, count: int) -> Iterator[int]:
-    """The rows of a pool in random order, endlessly."""
+    """Yield the rows of a pool in random order, endlessly."""
     while True:
         yield from rng.permutation(count).tolist()
 
 
 def episode(own: Controller, found: Work, order: Iterator[int], batch: int) -> Episode:
-    """Give batches to a controller in an order until it settles. Without a choice, one batch is run."""
+    """Run batches in an order until a controller settles. Without a choice, one batch is run."""
     height = 1 + found.plans[-1].level
     column = {plan: p for p, plan in enumerate(found.plans)}
     chosen: list[int] = []
@@ -253,13 +253,13 @@ def episode(own: Controller, found: Work, order: Iterator[int], batch: int) -> E
 
 
 def clamped(plan: Plan, found: Work) -> int:
-    """The column of a plan, or of the same group at the last level if the tree is lower."""
+    """Return the column of a plan, or of the same group at the last level if the tree is lower."""
     level = min(plan.level, found.plans[-1].level)
     return found.plans.index(Plan(level, plan.group))
 
 
 def best_constant(steps: Sequence[Step]) -> Plan:
-    """The plan with the smallest mean response over all steps."""
+    """Return the plan with the smallest mean response over all steps."""
     highest = max(steps, key=lambda step: step.height)
 
     def total(plan: Plan) -> float:
@@ -269,13 +269,13 @@ def best_constant(steps: Sequence[Step]) -> Plan:
 
 
 def middle_plan(setting: Setting, height: int, batch: int) -> Plan:
-    """The middle level of a tree, the first one; if plans have groups, with the middle group."""
+    """Return the middle level of a tree, the first one; if plans have groups, with the middle group."""
     groups = [plan.group for plan in setting.plans(1, batch)] if setting.grouped else [1]
     return Plan((height - 1) // 2, groups[len(groups) // 2])
 
 
 def means(step: Step, episodes: Sequence[Episode], constant: Plan, middle: Plan) -> dict[str, FloatArray]:
-    """The mean response of each search (r,), and of what it is compared with, on the same batches."""
+    """Return the mean response of each search (r,), and of what it is compared with, on the same batches."""
     found = step.work
     least, fixed = found.response.min(axis=1), int(found.response.mean(axis=0).argmin())
 
@@ -297,17 +297,17 @@ Over = Callable[[FloatArray, FloatArray], Interval]
 
 
 def mean_ratio(own: FloatArray, other: FloatArray) -> Interval:
-    """The mean of own / other - 1."""
+    """Return the mean of own / other - 1."""
     return confidence.mean(own / other - 1)
 
 
 def median_ratio(own: FloatArray, other: FloatArray) -> Interval:
-    """The median of own / other - 1."""
+    """Return the median of own / other - 1."""
     return confidence.middle(own / other - 1)
 
 
 def ratios(taken: dict[str, FloatArray], over: Over) -> Row:
-    """The controller compared with each of the others."""
+    """Return the controller compared with each of the others."""
     adaptive = taken["adaptive"]
     return {
         "gain": _saved(over(adaptive, taken["none"])),
@@ -322,7 +322,7 @@ def _saved(over: Interval) -> Interval:
 
 
 def summary(step: Step, episodes: Sequence[Episode], taken: dict[str, FloatArray], profile: Profile) -> Row:
-    """A row about the searches at one size, in work units."""
+    """Return a row about the searches at one size, in work units."""
     plans = step.work.plans
     mean = step.work.response.mean(axis=0)
     return {
@@ -337,7 +337,7 @@ def summary(step: Step, episodes: Sequence[Episode], taken: dict[str, FloatArray
 
 
 def of(rows: Sequence[Row], kind: str, among: str, rounds: int | None = None, who: str = PAPER) -> list[Row]:
-    """The rows of a kind, a range, an N and a controller, by N and size; not those of the whole run."""
+    """Return the rows of a kind, a range, an N and a controller, without those of the whole run."""
     chosen = [row for row in _of(rows, kind, among, who) if rounds in (None, row["rounds"]) and row["size"]]
     return sorted(chosen, key=lambda row: (row["rounds"], row["size"]))
 
@@ -347,13 +347,13 @@ def _of(rows: Sequence[Row], kind: str, among: str, who: str) -> list[Row]:
 
 
 def whole_run(rows: Sequence[Row], kind: str, among: str, who: str = PAPER) -> Row | None:
-    """The row of the whole run with the largest N; None if the controller was not there."""
+    """Return the row of the whole run with the largest N; None if the controller was not there."""
     own = [row for row in _of(rows, kind, among, who) if row["size"] is None]
     return max(own, key=lambda row: int(row["rounds"]), default=None)
 
 
 def ranges(rows: Sequence[Row]) -> list[str]:
-    """The ranges of levels that were followed; the first is the one that is judged."""
+    """Return the ranges of levels that were followed; the first is the one that is judged."""
     return sorted({row["among"] for row in rows}, reverse=True)
 
 
@@ -363,7 +363,7 @@ def is_grouped(rows: Sequence[Row]) -> bool:
 
 
 def text(rows: Sequence[Row]) -> str:
-    """Tables with one line per size and N, one for each unit and range of levels."""
+    """Return tables with one line per size and N, one for each unit and range of levels."""
     grouped, parts = is_grouped(rows), []
     for kind, unit in KINDS.items():
         for among in ranges(rows):
@@ -444,7 +444,7 @@ def _better(found: Sequence[Sequence[float]]) -> str:
 def _claim(
     rows: Sequence[Row], claim: str, paper: str, key: str, judge: Callable[[list[Sequence[float]]], str]
 ) -> Claim:
-    """A claim on numbers of each size, or of the whole run if it is about a constant."""
+    """Return a claim on numbers of each size, or of the whole run if it is about a constant."""
     findings = []
     for kind in KINDS:
         own = [row for row in rows if row["kind"] == kind]

@@ -87,7 +87,7 @@ def measure(run: Run) -> None:
 
 
 def cells(run: Run, setting: Setting, seed: int) -> Iterator[Row]:
-    """The rows of one generator and seed: of both buildings, in work units and in time."""
+    """Yield the rows of one generator and seed: of both buildings, in work units and in time."""
     size = run.profile.drawn // setting.divisor
     index = growing(setting, seed)
     index.grow(size)
@@ -110,7 +110,7 @@ def cells(run: Run, setting: Setting, seed: int) -> Iterator[Row]:
 
 
 def in_units(visits: IntArray) -> Row:
-    """A row for the visits of b batches of n events at each level, int64 (b, n, H)."""
+    """Return a row for the visits of b batches of n events at each level, int64 (b, n, H)."""
     found, batch = by_level(visits), visits.shape[1]
     return {
         "batch": batch,
@@ -121,7 +121,7 @@ def in_units(visits: IntArray) -> Row:
 
 
 def matches(index: Growing, setting: Setting, seed: int) -> float:
-    """Mean number of subscriptions that match an event."""
+    """Return the mean number of subscriptions that match an event."""
     if isinstance(index, GrowingFilter):
         return float(index.filter.count(index.events(0, MATCHED)).mean())
     source = setting.source(seed)
@@ -151,27 +151,27 @@ class Cell:
         return f"{self.generator} {self.building}"
 
     def of(self, batch: int) -> list[Row]:
-        """The rows in work units of a batch size, by seed."""
+        """Return the rows in work units of a batch size, by seed."""
         return sorted((row for row in self._visits if row["batch"] == batch), key=lambda row: row["seed"])
 
     def gains(self, batch: int) -> list[float]:
-        """The gain within the range of the paper, by seed."""
+        """Return the gain within the range of the paper, by seed."""
         return [row["judged"]["gain"][0] for row in self.of(batch)]
 
     def gain(self, batch: int) -> Three:
-        """The mean gain over the seeds, from the lowest to the highest end of their intervals."""
+        """Return the mean gain over the seeds, from the lowest to the highest end of their intervals."""
         found = [row["judged"]["gain"] for row in self.of(batch)]
         return fmean(self.gains(batch)), min(low for _, low, _ in found), max(high for _, _, high in found)
 
 
 def cells_of(rows: Sequence[Row]) -> list[Cell]:
-    """The generators and buildings of a result, in the order in which they were measured."""
+    """Return the generators and buildings of a result, in the order in which they were measured."""
     names = dict.fromkeys((row["generator"], row["building"]) for row in rows)
     return [Cell(rows, *name) for name in names]
 
 
 def text(rows: Sequence[Row]) -> str:
-    """The gain by generator, building and seed in work units, and in time, as tables."""
+    """Return the gain by generator, building and seed in work units, and in time, as tables."""
     found = cells_of(rows)
     sizes = {row["generator"]: row["size"] for row in rows}
     drawn = [f"{name}: {GENERATORS[name].title}; {size:,} of them" for name, size in sizes.items()]
@@ -194,7 +194,7 @@ def text(rows: Sequence[Row]) -> str:
 
 
 def brief(rows: Sequence[Row]) -> str:
-    """The gain in the largest batches by generator and building, in work units, and in time, as one table."""
+    """Return the gain in the largest batches by generator and building, in work and time, as one table."""
     lines: dict[str, Row] = {}
     for cell in cells_of(rows):
         line = lines.setdefault(cell.generator, {"boxes": GENERATORS[cell.generator].title})
@@ -244,7 +244,7 @@ def _by_units(row: Row) -> Interval:
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """For which boxes and trees the gain is nearly 50 %, and how much generator and building matter.
+    """Return for which boxes and trees the gain is nearly 50 %, and the effect of generator and building.
 
     In work units the gain is that of the largest batches. In both it is that of the best level within the
     range of the paper.
@@ -294,7 +294,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
 
 
 def _everywhere(gains: dict[str, Three]) -> Finding:
-    """In how many cases the gain is surely nearly 50 %, and in which."""
+    """Return in how many cases the gain is surely nearly 50 %, and in which."""
     if not gains:
         return NOT_TIMED
     where = [name for name, gain in gains.items() if nearly_half(gain) == HOLDS]
@@ -306,7 +306,7 @@ def _everywhere(gains: dict[str, Three]) -> Finding:
 
 
 def _packed(gains: dict[str, Three]) -> dict[str, float]:
-    """The gain of a packed tree less that of one that was inserted into, by generator."""
+    """Return the gain of a packed tree less that of one that was inserted into, by generator."""
     names = (name.removesuffix(f" {PACKED}") for name in gains if name.endswith(PACKED))
     return {name: gains[f"{name} {PACKED}"][0] - gains[f"{name} {INSERTED}"][0] for name in names}
 

@@ -31,13 +31,13 @@ class Growing(Protocol):
         """Add subscriptions until there are `size` of them."""
 
     def repack(self) -> None:
-        """Pack the index anew, into another tree of the same subscriptions and node capacities."""
+        """Pack the index again, into another tree of the same subscriptions and node capacities."""
 
     def levels(self) -> Levels:
-        """The nodes of the index as it is now."""
+        """Return the present nodes of the index."""
 
     def points(self, start: int, count: int) -> FloatArray:
-        """Events `start` to `start + count` of the workload, float64 (count, d)."""
+        """Return events `start` to `start + count` of the workload, float64 (count, d)."""
 
 
 def growing(setting: Setting, seed: int) -> Growing:
@@ -80,7 +80,7 @@ class GrowingFilter:
         return Levels.of(self.filter.tree)
 
     def events(self, start: int, count: int) -> EventTable:
-        """Events `start` to `start + count` of the workload, as the filter takes them."""
+        """Return events `start` to `start + count` of the workload, as the filter takes them."""
         schema, source = self._source.schema, self._source
         if self._mixed is None:
             return schema.read(source.events(start, count))
@@ -149,7 +149,7 @@ class Levels:
 
     @classmethod
     def of(cls, tree: RStarTree) -> Levels:
-        """The levels of a tree of boxes."""
+        """Return the levels of a tree of boxes."""
         return cls([Bounds(*tree.boxes_at_level(level)) for level in range(tree.height)])
 
     @property
@@ -158,7 +158,7 @@ class Levels:
         return len(self._nodes)
 
     def visits(self, points: FloatArray) -> IntArray:
-        """Number of nodes that each event visits at each level, int64 (n, H); 1 at the root."""
+        """Return the number of nodes that each event visits at each level, int64 (n, H); 1 at the root."""
         counts = np.stack([nodes.count(points) for nodes in self._nodes], axis=1)
         counts[:, 0] = 1
         return counts

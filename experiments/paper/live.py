@@ -1,6 +1,6 @@
 """Controllers that run live while the index grows: the times of Figure 4-d.
 
-At each size all controllers run the same batches in turns, each of them by its own plan, and tell it the time
+At each size all controllers run the same batches in alternation, each by its own plan, and get the time
 that they took, in which the time of their own choice is. Fixed plans run many of these batches too. What is
 compared are the batches that all of them ran.
 
@@ -106,7 +106,7 @@ class Contestant:
         self._asking = perf_counter() - begun
 
     def run(self, number: int, index: GrowingFilter, events: EventTable) -> None:
-        """Run a batch by its plan, and tell it the time."""
+        """Run a batch by its plan, and report the time."""
         taken = run_batch(index, self._ticket.plan, "shortest", events).seconds + self._asking
         self._own.report(self._ticket, Report(taken, self._batch))
         search = self.searches[-1]
@@ -156,12 +156,12 @@ class Step:
         return int(self.every.mean(axis=0).argmin())
 
     def column(self, name: str) -> int:
-        """The column of a plan, or of the same group at the last level if the tree is lower."""
+        """Return the column of a plan, or of the same group at the last level if the tree is lower."""
         group = name.partition("/")[2]
         return list(self.fixed).index(f"{min(level_of(name), self.height - 1)}/{group}")
 
     def compared(self, searches: Sequence[Search]) -> tuple[FloatArray, FloatArray]:
-        """Seconds of a contestant, float64 (b,), and of all fixed plans, on the batches that all ran."""
+        """Return the seconds of a contestant, float64 (b,), and of all plans, on the batches that all ran."""
         known = next(iter(self.fixed.values()))
         pairs = [
             (number, taken)
@@ -195,7 +195,7 @@ def walk(run: Run, contestants: Sequence[Contestant]) -> Iterator[Step]:
 
 
 def reach(setting: Setting, height: int) -> int:
-    """Number of levels that plans may have: those of the paper, or all where plans have groups."""
+    """Return the number of levels that plans may have: those of the paper, or all where plans have groups."""
     return height if setting.grouped else last_in_range(height) + 1
 
 
@@ -232,7 +232,7 @@ def _at(
 
 
 def middle(values: FloatArray) -> Interval:
-    """The median of the means of blocks of values, float64 (b,), with its interval."""
+    """Return the median of the means of blocks of values, float64 (b,), with its interval."""
     return confidence.middle([block.mean() for block in _blocks(values)])
 
 

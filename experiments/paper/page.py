@@ -95,7 +95,7 @@ class Result(NamedTuple):
 
 
 def first_page(found: Sequence[Result], pictures: str, reading: str) -> str:
-    """The page with ten claims, as Markdown, with pictures from a folder and a text by hand."""
+    """Return the page with ten claims, as Markdown, with pictures from a folder and a text by hand."""
     own = {result.experiment.name: result for result in found if result.setting == SHOWN[0]}
     named = {(name, claim.claim): claim for name, result in own.items() for claim in result.claims}
     generators = own.get("generators")
@@ -117,7 +117,7 @@ def first_page(found: Sequence[Result], pictures: str, reading: str) -> str:
 
 
 def _profiles(found: Sequence[Result]) -> str:
-    """The profile of most results, and what was run with another one."""
+    """Return the profile of most results, and what was run with another one."""
     names: dict[str, list[str]] = {}
     for result in found:
         names.setdefault(result.profile, []).append(f"{result.experiment.name} ({result.setting})")
@@ -183,7 +183,7 @@ def by_setting(found: Sequence[Result]) -> str:
 
 
 def details(found: Sequence[Result], pictures: str) -> str:
-    """The page with all claims, tables and pictures, as Markdown."""
+    """Return the page with all claims, tables and pictures, as Markdown."""
     machines = dict.fromkeys(machine.one_line(result.machine) for result in found)
     words = [{"word": word, "meaning": meaning} for word, meaning in verdicts.WORDS.items()]
     parts = [
@@ -211,7 +211,7 @@ def details(found: Sequence[Result], pictures: str) -> str:
 
 
 def _matrix(found: Sequence[Result]) -> str:
-    """The verdicts on each claim by setting: a numbered list of claims, and a table of codes."""
+    """Return the verdicts on each claim by setting: a numbered list of claims, and a table of codes."""
     settings = [name for name in SETTINGS if any(result.setting == name for result in found)]
     codes: dict[tuple[str, str], dict[str, str]] = {}
     for result in found:

@@ -19,7 +19,7 @@ class Paper(NamedTuple):
     page : str
         File name of its page, in the folder of the pages.
     introduction : str
-        What the paper measured, and what is judged here; Markdown below the heading.
+        The measurements of the paper, and those judged here; Markdown below the heading.
     modules : mapping of str to str
         Module of each experiment by name, below `experiments`, in the order of the page. It has
         ``EXPERIMENT``, and ``SETTING_NAMES``, those of ``EXPERIMENT.settings`` on which it can be run.

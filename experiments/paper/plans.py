@@ -20,22 +20,22 @@ OUTSIDE = "leaf level, not in the paper"
 
 
 def level_of(name: str) -> int:
-    """The level in the name of a plan, "level/group"."""
+    """Return the level in the name of a plan, "level/group"."""
     return int(name.partition("/")[0])
 
 
 def group_of(name: str) -> int:
-    """The group size in the name of a plan."""
+    """Return the group size in the name of a plan."""
     return int(name.partition("/")[2])
 
 
 def rung_of(name: str) -> int:
-    """The place of the group in the ladder of group sizes; a whole batch counts as a group of its size."""
+    """Return the place of the group among the group sizes; a whole batch is a group of its size."""
     return round(math.log(group_of(name), 4))
 
 
 def shown(name: str, grouped: bool) -> str:
-    """The name of a plan in tables: without groups, only the level."""
+    """Return the name of a plan in tables: without groups, only the level."""
     return name if grouped else name.partition("/")[0]
 
 
@@ -45,17 +45,17 @@ def have_groups(names: Iterable[str]) -> bool:
 
 
 def last_in_range(height: int) -> int:
-    """The last level that the paper can reach in a tree of a height."""
+    """Return the last level that the paper can reach in a tree of a height."""
     return max(height - 2, 0)
 
 
 def within(names: Iterable[str], height: int) -> list[str]:
-    """The plans that the paper can reach in a tree of a height."""
+    """Return the plans that the paper can reach in a tree of a height."""
     return [name for name in names if level_of(name) <= last_in_range(height)]
 
 
 def judged(names: Sequence[str], height: int) -> list[str]:
-    """The plans by which a claim is judged: those of the paper's range.
+    """Return the plans by which a claim is judged: those of the paper's range.
 
     Plans with groups are not the paper's, and their trees have two or three levels; all of them count.
     """
@@ -76,7 +76,7 @@ def mark(axes: Axes, height: int, names: Sequence[str] | None = None) -> None:
 
 
 def mark_best(axes: Axes, heights: Sequence[int]) -> None:
-    """The same on an axis upwards of best levels; `heights` are those of the trees in the figure."""
+    """Shade the same on a vertical axis of best levels; `heights` are those of the trees in the figure."""
     most = max(heights)
     axes.axhspan(last_in_range(most) + 0.5, most - 0.5, color="0.9", zorder=0, lw=0)
     axes.text(0.01, most - 0.55, OUTSIDE, transform=axes.get_yaxis_transform(), va="top", fontsize=7,

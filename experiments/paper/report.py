@@ -28,19 +28,19 @@ READING = "reading.md"
 
 
 def experiment(name: str) -> Experiment:
-    """The experiment of a name."""
+    """Return the experiment of a name."""
     found: Experiment = import_module(f"experiments.{MODULES[name]}").EXPERIMENT
     return found
 
 
 def settings(name: str) -> tuple[str, ...]:
-    """The settings on which an experiment of a name can be run."""
+    """Return the settings on which an experiment of a name can be run."""
     found: tuple[str, ...] = import_module(f"experiments.{MODULES[name]}").SETTING_NAMES
     return found
 
 
 def results(folder: Path, paper: Paper = WANG) -> list[Result]:
-    """The results of a paper in a folder, sorted by experiment and setting.
+    """Return the results of a paper in a folder, sorted by experiment and setting.
 
     Raises
     ------

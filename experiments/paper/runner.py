@@ -59,12 +59,12 @@ class Run:
         Its name.
     setting : Setting
     profile : Profile
-        How much is run.
+        The size of the run.
     sizes : mapping
-        How much is run, for an experiment that has its own numbers: those of the profile.
+        The numbers of the profile, for an experiment that has its own numbers.
     seed : int
     path : Path
-        JSON file of the pieces that are done. A file of another revision begins anew, and a message says so.
+        JSON file of the pieces that are done. A file of another revision starts again, with a message.
     rows : list of Row
         The rows of these pieces.
     machine : dict
@@ -106,7 +106,7 @@ class Run:
         return {"setting": self.setting.name, "profile": sizes, "seed": self.seed}
 
     def pieces(self, costs: Mapping[str, float]) -> Iterator[str]:
-        """The pieces that are not done, in order.
+        """Yield the pieces that are not done, in order.
 
         `costs` are the relative times of all pieces, for the progress bar.
         """
@@ -127,7 +127,7 @@ class Run:
             self._bar = None
 
     def close(self) -> None:
-        """Take the progress bar away, so that a message of an interrupted run has a line of its own."""
+        """Remove the progress bar, so that a message of an interrupted run has a line of its own."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
@@ -154,12 +154,12 @@ class Run:
         )  # fmt: skip
 
     def of(self, piece: str) -> list[Row]:
-        """The rows of a piece; none if it is not done."""
+        """Return the rows of a piece; none if it is not done."""
         return [row for row in self.rows if row["piece"] == piece]
 
 
 def _brief(value: Any) -> Any:
-    """A value as it is kept, with few digits."""
+    """Return a value as it is kept, with few digits."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, Mapping):
@@ -170,7 +170,7 @@ def _brief(value: Any) -> Any:
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """A share as text in percent, but never "-0 %"."""
+    """Return a share as text in percent, but never "-0 %"."""
     text = f"{100 * share:.{digits}f}"
     return f"{text.removeprefix('-') if float(text) == 0 else text} %"
 
@@ -203,14 +203,14 @@ def picture(experiment: Experiment, setting: Setting, rows: Sequence[Row], out: 
 
 
 def show(experiment: Experiment, setting: Setting, rows: Sequence[Row]) -> str:
-    """The tables and claims of an experiment as text."""
+    """Return the tables and claims of an experiment as text."""
     claims = [line for claim in experiment.claims(rows) for line in claim_lines(claim)]
     heading = f"{experiment.name}, {experiment.title}: {setting.title}"
     return "\n".join([heading, "=" * len(heading), experiment.text(rows), "", *claims, ""])
 
 
 def claim_lines(claim: Claim) -> list[str]:
-    """A claim as text: what the paper says, and what was found in units and in time."""
+    """Return a claim as text: what the paper says, and what was found in units and in time."""
     paper = f" (the paper: {claim.paper})" if claim.paper else ""
     return [
         f"- {claim.claim}{paper}",
@@ -256,7 +256,7 @@ def main(experiment: Experiment, settings: Sequence[str], given_arguments: Seque
 
 
 def folder(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Path:
-    """The folder for results. It is made before anything is measured."""
+    """Return the folder for results. It is made before anything is measured."""
     out: Path = given.out or Path("out") / "paper" / given.profile
     try:
         out.mkdir(parents=True, exist_ok=True)

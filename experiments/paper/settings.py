@@ -57,7 +57,7 @@ class Profile(NamedTuple):
     """Number of subscriptions of each generator, see `generators`."""
 
     def divided(self, by: int) -> Profile:
-        """The same profile with numbers of subscriptions divided by `by`."""
+        """Return the same profile with numbers of subscriptions divided by `by`."""
         return self._replace(
             sizes=tuple(size // by for size in self.sizes),
             middle=self.middle // by,
@@ -68,7 +68,7 @@ class Profile(NamedTuple):
 
 
 def _sizes(unit: int) -> tuple[int, ...]:
-    """Numbers from 0.5 to 2.6 in steps of 0.3, as multiples of `unit`."""
+    """Return numbers from 0.5 to 2.6 in steps of 0.3, as multiples of `unit`."""
     return tuple(range(unit // 2, 26 * unit // 10 + 1, 3 * unit // 10))
 
 
@@ -113,7 +113,7 @@ the paper and may take an hour."""
 
 
 class Setting(NamedTuple):
-    """Subscriptions of one kind in an index of one kind. What grows no tree needs a name and a title."""
+    """Subscriptions of one kind in an index of one kind. Without a tree it needs a name and a title."""
 
     name: str
     title: str
@@ -130,11 +130,11 @@ class Setting(NamedTuple):
     """Events of a batch in Figures 4-c and 4-d in time: fewer where a batch takes long."""
 
     def source(self, seed: int) -> Workload:
-        """The workload of a seed."""
+        """Return the workload of a seed."""
         return workload(self.workload, seed) if isinstance(self.workload, str) else self.workload(seed)
 
     def plans(self, height: int, batch: int) -> list[Plan]:
-        """All plans of a batch, level by level."""
+        """Return all plans of a batch, level by level."""
         groups: list[int | None] = [1]
         if self.grouped:
             groups = [group for group in GROUPS if group < batch]

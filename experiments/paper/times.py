@@ -35,7 +35,7 @@ def measure(run: Run) -> None:
 
 
 def logged(run: Run) -> list[Row]:
-    """The rows of this experiment for the setting of another one; what is not measured yet is measured."""
+    """Return the rows of this experiment for another's setting, after it has measured missing ones."""
     if run.setting.transformed:
         return []
     path = run.path.with_name(f"{NAME}-{run.setting.name}.json")
@@ -49,13 +49,13 @@ def logged(run: Run) -> list[Row]:
 
 
 def by_size(rows: Sequence[Row], sizes: Sequence[int]) -> list[Row]:
-    """The rows of some sizes, in their order."""
+    """Return the rows of some sizes, in their order."""
     found = {row["size"]: row for row in rows if row["kind"] == "seconds"}
     return [found[size] for size in sizes if size in found]
 
 
 def text(rows: Sequence[Row]) -> str:
-    """Medians by plan, and what the best plans gain in three orders, as tables."""
+    """Return medians by plan, and what the best plans gain in three orders, as tables."""
     own = sorted((row for row in rows if row["kind"] == "seconds"), key=lambda row: row["size"])
     grouped = have_groups(own[-1]["plans"])
     lines: list[Row] = []
@@ -86,13 +86,13 @@ def text(rows: Sequence[Row]) -> str:
 
 
 def interval(found: Sequence[float]) -> str:
-    """An interval as text, in percent."""
+    """Return an interval as text, in percent."""
     value, low, high = found
     return f"{percent(value)} ({100 * low:.0f}..{100 * high:.0f})"
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """None: other experiments judge these times."""
+    """Return no claims: other experiments judge these times."""
     del rows
     return []
 

@@ -52,12 +52,12 @@ Times = dict[str, list[Timed]]
 
 
 def ordered(name: str, order: str) -> str:
-    """The name of a plan in another order. At level 0 nothing is known of the events, so nothing changes."""
+    """Return the name of a plan in another order. Level 0 has no order, so its name does not change."""
     return name if level_of(name) == 0 else name + ORDERS[order]
 
 
 def whole(batch: int) -> str:
-    """The name of the plan that searches a whole batch at once, a plain join."""
+    """Return the name of the plan that searches a whole batch at once, a plain join."""
     return f"0/{batch}"
 
 
@@ -90,7 +90,7 @@ def in_turns(
     rounds: Callable[[float], int],
     tell: Callable[[str], None],
 ) -> Times:
-    """Time calls on the same batches, without garbage collection.
+    """Return time calls on the same batches, without garbage collection.
 
     `rounds` says how many batches there are, from the seconds that the first one took.
     """
@@ -124,7 +124,7 @@ def no_collection() -> Iterator[None]:
 
 
 def batches(index: GrowingFilter, batch: int, start: int = 0) -> Iterator[EventTable]:
-    """An endless sequence of batches of a size, from batch `start` of the workload on."""
+    """Yield an endless sequence of batches of a size, from batch `start` of the workload on."""
     while True:
         yield index.events(start * batch, batch)
         start += 1
@@ -171,22 +171,22 @@ def measured(run: Run, index: GrowingFilter, batch: int, every: bool, more: Sequ
 
 
 def names(run: Run, height: int, batch: int) -> list[str]:
-    """The names of all plans of a batch, level by level."""
+    """Return the names of all plans of a batch, level by level."""
     return [label(plan, batch) for plan in run.setting.plans(height, batch)]
 
 
 def responses(times: Times) -> dict[str, list[float]]:
-    """The mean responses alone."""
+    """Return the mean responses alone."""
     return {name: [each.seconds for each in own] for name, own in times.items()}
 
 
 def kept(times: Times, what: str = "seconds") -> dict[str, list[float]]:
-    """Times as they are kept in a row."""
+    """Return times as they are kept in a row."""
     return {name: [float(f"{getattr(each, what):.{DIGITS}g}") for each in own] for name, own in times.items()}
 
 
 def best_plans(times: Mapping[str, Sequence[float]], height: int) -> dict[str, str]:
-    """The plans that are best in time: of all, of those by which the paper is judged, and event by event."""
+    """Return the best plans in time: of all, of the paper's range, and with single events."""
     alone = [name for name in times if name.endswith("/1")]
     return {
         "best": fastest(times, list(times)),
@@ -196,7 +196,7 @@ def best_plans(times: Mapping[str, Sequence[float]], height: int) -> dict[str, s
 
 
 def fastest(times: Mapping[str, Sequence[float]], among: Sequence[str]) -> str:
-    """The name with the smallest median, relative to the arrival order of the same batch."""
+    """Return the name with the smallest median, relative to the arrival order of the same batch."""
     base = np.array(times[ARRIVAL])
     return min(among, key=lambda name: median(np.array(times[name]) / base))
 
@@ -227,10 +227,10 @@ def compared(row: Row, which: str) -> Row:
 
 
 def share(row: Row, name: str) -> Interval:
-    """The share of the estimate in the response of a plan."""
+    """Return the share of the estimate in the response of a plan."""
     return confidence.middle(np.array(row["estimates"][name]) / np.array(row["times"][name]))
 
 
 def response(row: Row) -> FloatArray:
-    """The seconds of all plans of a row, float64 (b, p)."""
+    """Return the seconds of all plans of a row, float64 (b, p)."""
     return np.array([row["times"][name] for name in row["plans"]]).T

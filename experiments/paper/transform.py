@@ -12,7 +12,7 @@ from rtfilter.replay.workloads import Bounds
 
 
 def transform_boxes(low: FloatArray, high: FloatArray) -> Bounds:
-    """Boxes with ends float64 (n, d) as boxes (n, 2 d): [low, inf] and [-inf, high] per attribute."""
+    """Return boxes with ends float64 (n, d) as boxes (n, 2 d): [low, inf] and [-inf, high] per attribute."""
     n, d = low.shape
     lower, upper = np.full((n, 2 * d), -np.inf), np.full((n, 2 * d), np.inf)
     lower[:, 0::2], upper[:, 1::2] = low, high
@@ -20,5 +20,5 @@ def transform_boxes(low: FloatArray, high: FloatArray) -> Bounds:
 
 
 def transform_points(points: FloatArray) -> FloatArray:
-    """Events float64 (n, d) as points (n, 2 d), with each coordinate twice."""
+    """Return events float64 (n, d) as points (n, 2 d), with each coordinate twice."""
     return np.repeat(points, 2, axis=1)

@@ -47,7 +47,7 @@ class Finding(NamedTuple):
     ours: str
     verdict: str
     """``holds``, ``partly``, ``fails`` or ``does not apply``; ``observed`` if nothing was claimed, and
-    ``cannot be judged`` if the numbers could not have told otherwise."""
+    ``cannot be judged`` if no numbers could have shown otherwise."""
 
 
 class Claim(NamedTuple):
@@ -123,7 +123,7 @@ def by_order(gains: Iterable[tuple[Three, Three, Three]]) -> str:
     Parameters
     ----------
     gains : iterable of tuple of Three
-        What plans gain shortest first, in arrival order, and longest first. Only clear gains are judged. A
+        The gains of plans shortest first, in arrival order, and longest first. Only clear gains are judged. A
         clear gain in the worst order is no gain by order, so the claim fails; it holds only if surely
         nothing clear is gained in arrival order.
     """
@@ -166,7 +166,7 @@ def slowly(moved: Sequence[int], unknown: int = 0) -> str:
     Parameters
     ----------
     moved : sequence of int
-        How far it moved in each step of which that is known; 0 if it stayed.
+        Its move in each step with a known one; 0 if it stayed.
     unknown : int
         Number of steps of which it is not known, because the intervals are wide. They count as moves when
         the claim would hold, so they can make it "partly".
@@ -182,7 +182,7 @@ def slowly(moved: Sequence[int], unknown: int = 0) -> str:
 
 
 def in_cases(held: Sequence[bool]) -> str:
-    """The verdict on one claim in several cases: "holds" in all, "partly" in at least half of them.
+    """Return the verdict on one claim in several cases: "holds" in all, "partly" in at least half of them.
 
     Cases differ by what the claim leaves open, such as the number of subscriptions. The parts of a claim are
     no cases: each part is a claim with its own verdict.
@@ -193,7 +193,7 @@ def in_cases(held: Sequence[bool]) -> str:
 
 
 def of_cases(verdicts: Iterable[str]) -> str:
-    """The verdict on one claim from its verdicts in several cases, see `in_cases`."""
+    """Return the verdict on one claim from its verdicts in several cases, see `in_cases`."""
     judged = [verdict for verdict in verdicts if verdict in (HOLDS, PARTLY, FAILS)]
     if set(judged) == {HOLDS}:
         return HOLDS

@@ -48,7 +48,7 @@ class Work(NamedTuple):
 
 
 def work(setting: Setting, levels: Levels, batches: FloatArray) -> Work:
-    """The work of b batches of n points, float64 (b, n, d), on an index."""
+    """Return the work of b batches of n points, float64 (b, n, d), on an index."""
     b, n, d = batches.shape
     plans = setting.plans(levels.height, n)
     points = batches.reshape(b * n, d)
@@ -58,7 +58,7 @@ def work(setting: Setting, levels: Levels, batches: FloatArray) -> Work:
 
 
 def by_level(visits: IntArray) -> Work:
-    """The work event by event, from the visits of each event at each level, int64 (b, n, H).
+    """Return the work event by event, from the visits of each event at each level, int64 (b, n, H).
 
     With an estimate at level l, all visits above l come first. Then an event costs its visits from l on. The
     order is that of the visits at l.
@@ -75,7 +75,7 @@ def by_level(visits: IntArray) -> Work:
 
 
 def by_plan(reached: Sequence[BoolArray], plans: Sequence[Plan]) -> Work:
-    """The work of one batch in groups, from which event reaches which node: per level bool (n, nodes)."""
+    """Return the work of one batch in groups; `reached` has bool (n, nodes) for each level."""
     n = len(reached[0])
     response, estimation = np.empty((1, len(plans))), np.empty((1, len(plans)))
     visits = np.stack([nodes.sum(axis=1) for nodes in reached], axis=1)
@@ -93,7 +93,7 @@ def by_plan(reached: Sequence[BoolArray], plans: Sequence[Plan]) -> Work:
 
 
 def _one_by_one(total: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Mean responses of b batches event by event, in random order and by the true costs, int64 (b, n)."""
+    """Return mean responses event by event in random and in best order; `total` is int64 (b, n)."""
     n = total.shape[1]
     return total.mean(axis=1) * (n + 1) / 2, np.cumsum(np.sort(total, axis=1), axis=1).mean(axis=1)
 

@@ -20,14 +20,14 @@ SAMPLE, LEAST = 1 / 50, 1000
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """Seconds that one call takes."""
+    """Return seconds that one call takes."""
     begun = perf_counter()
     call()
     return perf_counter() - begun
 
 
 def memory() -> int | None:
-    """Bytes that this process alone holds, after it has given back free memory; None if unknown."""
+    """Return bytes that this process alone holds, after it has given back free memory; None if unknown."""
     gc.collect()
     with suppress(OSError, AttributeError, TypeError):  # fails unless the C library is GNU's
         ctypes.CDLL(None).malloc_trim(0)
@@ -35,7 +35,7 @@ def memory() -> int | None:
 
 
 def peak_memory() -> int | None:
-    """Largest number of bytes that this process has held; None where the system does not tell."""
+    """Return the most bytes that this process has held; None if the system does not report it."""
     return _status("VmHWM")
 
 
@@ -49,7 +49,7 @@ def _status(field: str) -> int | None:
 
 
 def available_memory() -> int | None:
-    """Bytes of free memory; None where the system does not tell."""
+    """Return bytes of free memory; None if the system does not report it."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -88,7 +88,7 @@ def too_much(
 
 
 def affordable(ask: Way, points: FloatArray, budget: float) -> int:
-    """Number of points, at least 1, that can be asked for in about `budget` seconds.
+    """Return the number of points, at least 1, that can be asked for in about `budget` seconds.
 
     It is estimated from asking for one point and, if that is quick, for ten.
     """

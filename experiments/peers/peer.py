@@ -59,11 +59,11 @@ class Finite:
         self._low[nowhere], self._high[nowhere] = 0, 0
 
     def __call__(self, values: FloatArray) -> FloatArray:
-        """Ends or points, float64 (n, d), moved into the range; unchanged if no side is infinite."""
+        """Return ends or points, float64 (n, d), moved into the range; unchanged without infinite sides."""
         return np.clip(values, self._low, self._high) if self._needed else values
 
 
 def grouped(events: IntArray, ids: IntArray, count: int) -> Matches:
-    """The ids of each of `count` events, from pairs of an event's row and an id, int64 (m,) each."""
+    """Return the ids of each of `count` events, from pairs of an event's row and an id, int64 (m,) each."""
     order = np.argsort(events, kind="stable")
     return Matches(np.searchsorted(events[order], np.arange(count + 1)), ids[order])

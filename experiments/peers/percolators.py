@@ -44,7 +44,7 @@ class Perq(Peer):
 
     @classmethod
     def refuses(cls, boxes: Bounds) -> str:
-        """Refuses boxes without any constraint."""
+        """Refuse boxes without any constraint."""
         return "" if _all_constrained(boxes) else "a query needs a constraint"
 
     @property
@@ -87,7 +87,7 @@ class Mokaccino(Peer):
 
     @classmethod
     def refuses(cls, boxes: Bounds) -> str:
-        """Refuses fractions, and boxes without any constraint."""
+        """Refuse fractions, and boxes without any constraint."""
         ends = np.concatenate(boxes)
         if not (np.floor(ends) == ends).all():
             return "compares integers only"

@@ -18,7 +18,7 @@ from rtfilter.results import Matches
 
 
 def brute_force(boxes: Bounds, points: FloatArray) -> list[IntArray]:
-    """Rows of the closed boxes that contain each point, ascending: the answers that are right."""
+    """Return rows of the closed boxes that contain each point, ascending: the answers that are right."""
     answers = []
     for point in points:
         rows = np.arange(len(boxes.low))

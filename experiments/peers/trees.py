@@ -28,7 +28,7 @@ class Rtree(Peer):
 
     @classmethod
     def refuses(cls, boxes: Bounds) -> str:
-        """Refuses one dimension."""
+        """Refuse one dimension."""
         return "" if boxes.low.shape[1] > 1 else "takes 2 dimensions or more"
 
     @staticmethod
@@ -54,7 +54,7 @@ class Rtree(Peer):
 
 
 def inserted(boxes: Bounds, inner: int, leaf: int) -> Index:
-    """An index of `rtree` with these node capacities; boxes are inserted one by one."""
+    """Return an index of `rtree` with these node capacities; boxes are inserted one by one."""
     from rtree.index import Index
 
     index = Index(properties=properties(boxes.low.shape[1], inner, leaf))
@@ -113,7 +113,7 @@ class Boost(Peer):
 
     @classmethod
     def refuses(cls, boxes: Bounds) -> str:
-        """Refuses all but 2 to 4 dimensions."""
+        """Refuse all but 2 to 4 dimensions."""
         return "" if 2 <= boxes.low.shape[1] <= 4 else "takes 2 to 4 dimensions"
 
     @property
@@ -143,7 +143,7 @@ class STRtree(Peer):
 
     @classmethod
     def refuses(cls, boxes: Bounds) -> str:
-        """Refuses all but 2 dimensions."""
+        """Refuse all but 2 dimensions."""
         return "" if boxes.low.shape[1] == 2 else "takes 2 dimensions"
 
     @property

@@ -2,7 +2,7 @@
 
 All of them run through `EventFilter` on one index. In each round they take turns with a new burst. The
 response of an event is the time from the arrival of the burst to the end of the event's group, with the
-estimate and without the time of the consumer. This is what a controller is told.
+estimate and without the time of the consumer. A controller gets the same time.
 """
 
 from __future__ import annotations
@@ -100,18 +100,18 @@ def whole(filter: EventFilter, events: EventTable) -> float:
 
 
 def bursts(workload: BoxWorkload, size: int) -> Iterator[EventTable]:
-    """An endless sequence of bursts, each of other events."""
+    """Yield an endless sequence of bursts, each of other events."""
     for burst in count():
         yield workload.schema.read(workload.events(burst * size, size))
 
 
 def label(plan: Plan, burst: int) -> str:
-    """A plan as text: level/group."""
+    """Return a plan as text: level/group."""
     return f"{plan.level}/{plan.group or burst}"
 
 
 def fixed_plans(height: int, burst: int) -> list[Plan]:
-    """All plans that are compared: each level with each group size."""
+    """Return all plans that are compared: each level with each group size."""
     groups = [*(group for group in GROUPS if group < burst), burst]
     return [Plan(level, group) for level in range(height) for group in groups]
 
@@ -119,7 +119,7 @@ def fixed_plans(height: int, burst: int) -> list[Plan]:
 def settle(
     filter: EventFilter, controller: Listener, arriving: Iterator[EventTable], limit: int
 ) -> int | None:
-    """Give bursts to a controller until it settles; their number, or None if `limit` bursts were too few.
+    """Run bursts until a controller settles; return their number, or None after `limit` bursts.
 
     It has settled when `CALM` bursts after each other had the same plan, and none was there to learn.
     """
@@ -137,7 +137,7 @@ def settle(
 def in_turns(
     calls: Mapping[str, Call], arriving: Iterator[EventTable], rounds: int, step: Callable[[str], None]
 ) -> Times:
-    """Time calls in `rounds` rounds, without garbage collection; the seconds that they return.
+    """Return time calls in `rounds` rounds, without garbage collection; the seconds that they return.
 
     Each round has a new burst, and another order of the calls, because a call finds the caches as the call
     before left them. Calls that take less than `WARM` seconds are repeated, see `warmed`.
@@ -158,7 +158,7 @@ def in_turns(
 
 
 def warmed(call: Call, events: EventTable) -> float:
-    """Seconds that a call returns. If they are fewer than `WARM`, it is made again, and the second count."""
+    """Return the seconds of a call; below `WARM`, those of a second call."""
     seconds = call(events)
     return call(events) if seconds < WARM else seconds
 
@@ -218,7 +218,7 @@ def measure(workload: BoxWorkload, size: Size, step: Callable[[str], None]) -> l
 
 
 def ranking(taken: Times) -> list[str]:
-    """Names by response, the best first. In each round a name is compared with the median of all."""
+    """Return names by response, the best first. In each round a name is compared with the median of all."""
     pace = [median(together) for together in zip(*taken.values(), strict=True)]  # one number per round
     return sorted(taken, key=lambda name: ratio(taken[name], pace))
 
@@ -240,7 +240,7 @@ def responses(taken: Times, plans: Sequence[Plan], burst: int) -> list[Row]:
 
 
 def ratio(over: Sequence[float], under: Sequence[float]) -> float:
-    """Median over the rounds of the ratio of two times: it does not depend on how rounds differ."""
+    """Return median over the rounds of the ratio of two times: it does not depend on how rounds differ."""
     return median(a / b for a, b in zip(over, under, strict=True))
 
 
@@ -289,7 +289,7 @@ def judge(taken: Times, finalists: Sequence[str], alone: str, twin: str) -> Row:
 
 
 def grid(rows: Sequence[Row]) -> str:
-    """The mean responses of one workload as text: lines are group sizes, columns levels; then the rest."""
+    """Return the mean responses of one workload as text: group sizes by levels, then the rest."""
     levels = sorted({row["level"] for row in rows if row["level"] is not None})
     lines: dict[Any, Row] = {}
     for row in rows:

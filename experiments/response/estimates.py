@@ -44,7 +44,7 @@ class Work(NamedTuple):
 
 
 def works(tree: RStarTree, points: FloatArray, level: int, repeats: int) -> Iterator[Work]:
-    """The costs in visits and in seconds, which are medians of `repeats` times; points float64 (n, d)."""
+    """Yield costs in visits and in seconds, medians of `repeats` times; points are float64 (n, d)."""
     n = len(points)
     each = np.arange(n + 1)
     times = np.empty((repeats, n))
@@ -65,14 +65,14 @@ def works(tree: RStarTree, points: FloatArray, level: int, repeats: int) -> Iter
 
 
 def correlation(workload: IntArray, cost: FloatArray) -> float | None:
-    """Spearman's rank correlation; None if all workloads or all costs are equal."""
+    """Return Spearman's rank correlation; None if all workloads or all costs are equal."""
     if not (np.ptp(workload) and np.ptp(cost)):
         return None
     return float(spearmanr(workload, cost).statistic)
 
 
 def judge(work: Work, alone: FloatArray) -> Row:
-    """Rank correlation of an estimate with the true cost, and the mean response in three orders.
+    """Return the rank correlation of estimate and true cost, and the mean response in three orders.
 
     Parameters
     ----------

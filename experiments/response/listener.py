@@ -1,4 +1,4 @@
-"""Streaming of a burst, and a record of what its controller was told."""
+"""Streaming of a burst, and a record of the reports to its controller."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Listener:
 
 
 def stream(filter: EventFilter, policy: str, controller: Listener, events: EventTable) -> float:
-    """Stream a burst to a consumer that does nothing; its mean response in seconds."""
+    """Stream a burst to a consumer that does nothing; return its mean response in seconds."""
     filter.policy, filter.controller = resolve(policy), controller
     for _ in filter.stream(events):
         pass

@@ -21,7 +21,7 @@ ADDED = 1000
 
 
 def main() -> None:
-    """Answer the commands that come on standard input, until it ends.
+    """Answer the commands from standard input, until it ends.
 
     The search code is loaded first: it takes some 130 MB whatever the number of rules, and the code of
     event-ruler and quamina is not counted either, as it is not on their heaps.
@@ -58,7 +58,7 @@ def _loaded(name: str, limit: float) -> tuple[EventFilter, dict[str, Any]]:
 
 
 def _memory() -> int:
-    """Bytes that the process holds, without what it has freed."""
+    """Return bytes that the process holds, without what it has freed."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     with open("/proc/self/statm") as file:

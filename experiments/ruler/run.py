@@ -160,7 +160,7 @@ def _timed(program: Program, who: str, last: int) -> tuple[Any, float]:
 
 
 def _warmed(program: Program, who: str, events: int, seconds: float) -> float:
-    """Let a program answer for some seconds, in which Java compiles; returns its seconds for one event."""
+    """Run a program for some seconds, in which Java compiles; return its seconds for one event."""
     count, spent, each = min(PROBE, events), 0.0, 0.0
     while not spent or spent < seconds:
         each = max(_ask(program, who, count)["seconds"], 1e-6) / count

@@ -178,7 +178,7 @@ KINDS: Final[dict[str, Callable[[dict[str, Any], Random], Pattern]]] = {
 }
 """The functions that make a pattern, by kind."""
 ALL: Final = "all"
-"""Patterns of all kinds in turn."""
+"""Patterns of all kinds in rotation."""
 NAMES: Final = (*KINDS, ALL)
 
 

@@ -47,7 +47,7 @@ class Case(NamedTuple):
         return f"u{row % self.users}"
 
     def conditions(self, user: int) -> Iterator[str]:
-        """The subscriptions of one user, as SQL."""
+        """Yield the subscriptions of one user, as SQL."""
         for low, high in zip(
             *(side[user :: self.users].astype(int).tolist() for side in self.boxes), strict=True
         ):
@@ -55,24 +55,24 @@ class Case(NamedTuple):
             yield " AND ".join(f"{name} BETWEEN {least} AND {most}" for name, least, most in ranges)
 
     def filter(self) -> EventFilter:
-        """The subscriptions in this process."""
+        """Return the subscriptions in this process."""
         made = EventFilter(self.schema, matcher="rtree")
         made.subscribe_many(*self.boxes)
         return made
 
     def objects(self, first: int, last: int) -> list[dict[str, int]]:
-        """Events as JSON has them."""
+        """Return events as JSON has them."""
         names = self.names
         return [dict(zip(names, row, strict=True)) for row in self.points[first:last].astype(int).tolist()]
 
     def lines(self, first: int, last: int) -> bytes:
-        """Events as JSON lines."""
+        """Return events as JSON lines."""
         return b"\n".join(
             json.dumps(one, separators=(",", ":")).encode() for one in self.objects(first, last)
         )
 
     def arrow(self, first: int, last: int) -> bytes:
-        """Events as a stream of Arrow's, whose columns are unsigned shorts."""
+        """Return events as a stream of Arrow's, whose columns are unsigned shorts."""
         import pyarrow as pa
 
         columns = self.points[first:last].astype(np.uint16).T
@@ -84,7 +84,7 @@ class Case(NamedTuple):
         return made
 
     def recipients(self) -> tuple[float, float]:
-        """Matches and deliveries of an event, as means over all events."""
+        """Return matches and deliveries of an event, as means over all events."""
         matches = self.filter().match_batch(self.points)
         events = np.repeat(np.arange(len(self.points)), matches.counts)
         pairs: IntArray = np.unique(events * self.users + matches.ids % self.users)
@@ -92,13 +92,13 @@ class Case(NamedTuple):
 
 
 def uniform(count: int, events: int, users: int = 1, seed: int = 1) -> Case:
-    """Narrow boxes, and events anywhere: few match."""
+    """Return a case of narrow boxes, and events anywhere: few match."""
     made = BOXES["narrow"](seed)
     return Case(made.schema, made.subscriptions(0, count), made.events(0, events), users)
 
 
 def grouped(count: int, events: int, matches: int, users: int, seed: int = 1) -> Case:
-    """Narrow boxes in groups of `matches` around one place, and events within all boxes of one group.
+    """Return a case of narrow boxes in groups of `matches`, and events within all boxes of a group.
 
     The boxes of a group are moved by at most `SHIFT` in each attribute. With ``matches=1``, boxes are as in
     `uniform`. An event matches now and then a box of another group, too.

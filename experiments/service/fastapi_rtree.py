@@ -29,7 +29,7 @@ _names, _index = _load()
 
 @app.post("/match")
 async def match(request: Request) -> Response:
-    """The boxes that contain each event; events come as JSON lines."""
+    """Return the boxes that contain each event; events come as JSON lines."""
     found = []
     for line in (await request.body()).split(b"\n"):
         event = msgspec.json.decode(line)

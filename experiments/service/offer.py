@@ -136,9 +136,9 @@ def offer(
     patience : float
         Seconds after the window in which what is under way may still come.
     expected : callable, optional
-        How many deliveries so many requests make; they are waited for.
+        Number of deliveries of a number of requests, for which it waits.
     keep : bool
-        Whether answers are kept.
+        True if answers are kept.
     stop_at_end : bool
         Send nothing any more when the window ends: a closed loop.
     """

@@ -44,7 +44,7 @@ def cuts(count: int, frame: int) -> list[tuple[int, int]]:
 
 
 def bodies(case: Case, kind: str, frame: int) -> tuple[list[bytes], str]:
-    """Bodies of requests, and their type; an event alone is JSON."""
+    """Return bodies of requests, and their type; an event alone is JSON."""
     make = case.arrow if kind == ARROW else case.lines
     found = [make(first, last) for first, last in cuts(len(case.points), frame)]
     return found, JSON if kind == LINES and frame == 1 else kind
@@ -69,7 +69,7 @@ def matching(case: Case, server: Server, kind: str, frame: int, row: Row, size: 
 
 
 def _matches(body: bytes, kind: str) -> list[list[int]]:
-    """The ids of an answer, event by event."""
+    """Return the ids of an answer, event by event."""
     found: list[list[int]]
     if kind == ARROW:
         import pyarrow as pa
@@ -83,7 +83,7 @@ def _matches(body: bytes, kind: str) -> list[list[int]]:
 
 @contextmanager
 def listening(case: Case, server: Server, websocket: bool = False) -> Iterator[Sequence[Line]]:
-    """A session of each subscriber, that receives."""
+    """Yield a session of each subscriber, that receives."""
     with ExitStack() as stack:
         found = []
         for user in range(case.users):
@@ -95,7 +95,7 @@ def listening(case: Case, server: Server, websocket: bool = False) -> Iterator[S
 
 
 def session(server: Server, user: str, websocket: bool) -> Line:
-    """A session that has said who it is."""
+    """Return a authenticated session."""
     line = Line(server.port, WebSocket()) if websocket else Line(server.tcp_port, Tcp())
     if websocket:
         line.ask(opening("/session"))
@@ -110,7 +110,7 @@ def _say(websocket: bool) -> Callable[[str, bytes], bytes]:
 def publishing(
     case: Case, server: Server, way: str, frame: int, listeners: Sequence[Line], row: Row, size: Size
 ) -> Series:
-    """Publish, over HTTP, TCP or WebSocket, to all who listen."""
+    """Publish, over HTTP, TCP or WebSocket, to all listeners."""
     made, told = bodies(case, LINES, frame)
     if way == "HTTP":
         requests = [post(f"{PATH}/events", told, body, PUBLISHER) for body in made]
@@ -126,7 +126,7 @@ def publishing(
 
 
 def deliveries(case: Case) -> IntArray:
-    """To how many users each event goes, int64 (n,)."""
+    """Return the number of users that each event goes to, int64 (n,)."""
     matches = case.filter().match_batch(case.points)
     events = np.repeat(np.arange(len(case.points)), matches.counts)
     pairs = np.unique(events * case.users + matches.ids % case.users)
@@ -134,7 +134,7 @@ def deliveries(case: Case) -> IntArray:
 
 
 def core(case: Case, size: Size, row: Row) -> list[Row]:
-    """The core's own time for the same events, in this process, without a server."""
+    """Return the core's own time for the same events, in this process, without a server."""
     import pyarrow as pa
 
     target = case.filter()

@@ -46,7 +46,7 @@ POSTGRESQL_SETTINGS: Final = (
 
 @contextmanager
 def fastapi_rtree(case: Case, core: int) -> Iterator[Server]:
-    """The application, under uvicorn."""
+    """Yield the application, under uvicorn."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="load-") as folder:
         boxes = Path(folder, "boxes.npz")
@@ -84,7 +84,7 @@ def fastapi_series(case: Case, server: Server, frame: int, row: Row, size: Size)
 
 
 def postgresql_rows(case: Case, core: int, row: Row, size: Size, seed: int) -> list[Row]:
-    """A query per event on one connection, by the best of three indexes; all of them are timed."""
+    """Return a query per event on one connection, by the best of three indexes; all of them are timed."""
     import psycopg
 
     count = case.boxes.low.shape[1]
@@ -162,7 +162,7 @@ def postgresql_rows(case: Case, core: int, row: Row, size: Size, seed: int) -> l
 
 
 def _asking(link: Any, query: str) -> Any:
-    """A prepared query, which returns ids."""
+    """Return a prepared query, which returns ids."""
     cursor = link.cursor(binary=True)
 
     def ask(values: list[Any]) -> list[int]:
@@ -236,13 +236,13 @@ class Nats(Wire):
         return found
 
     def acknowledgement(self, upto: int) -> bytes:
-        """All up to the last delivery; without JetStream nothing."""
+        """Return all up to the last delivery; without JetStream nothing."""
         return b"PUB %s 4\r\n+ACK\r\n" % self._reply if self._reply else b""
 
 
 @contextmanager
 def nats(core: int) -> Iterator[Server]:
-    """A server, with JetStream on the disk."""
+    """Yield a server, with JetStream on the disk."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="load-") as folder:
         log = Path(folder, "log")
@@ -253,7 +253,7 @@ def nats(core: int) -> Iterator[Server]:
 
 
 async def _make_stream(port: int) -> None:
-    """A stream in files, and a durable consumer that acknowledges many at once."""
+    """Make a stream in files, and a durable consumer that acknowledges many at once."""
     import nats as client
     from nats.js import api
 

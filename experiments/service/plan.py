@@ -32,7 +32,7 @@ TARGETS: Final = (
 
 
 def target_of(door: str) -> Target | None:
-    """The target of a door, if it has one."""
+    """Return the target of a door, if it has one."""
     return next((one for one in TARGETS if door in one.doors), None)
 
 

@@ -54,7 +54,7 @@ class Experiment:
         self.size, self.seed, self.cores = size, seed, cores
 
     def jobs(self, parts: Sequence[str]) -> Jobs:
-        """All jobs of some parts, in groups that share a server."""
+        """Yield all jobs of some parts, in groups that share a server."""
         size = self.size
         if "core" in parts:
             yield ["core"], self._core
@@ -184,7 +184,7 @@ def _require(*packages: str) -> None:
 def measure(
     experiment: Experiment, parts: Sequence[str], out: Path | None, settings: dict[str, Any]
 ) -> list[Row]:
-    """Rows of all jobs, those that are kept in `out` and those measured now."""
+    """Return rows of all jobs, those that are kept in `out` and those measured now."""
     rows = kept_rows(out, NAME, settings)
     done = {row["job"] for row in rows}
     groups = list(experiment.jobs(parts))
@@ -206,7 +206,7 @@ def measure(
 def _group(
     experiment: Experiment, begin: Callable[[], Generator[Job]], done: set[str], bar: tqdm[None]
 ) -> Iterator[tuple[str, list[Row]]]:
-    """The jobs of a group that are not done, measured one by one on the generator's core."""
+    """Yield the jobs of a group that are not done, measured one by one on the generator's core."""
     pinned: Callable[[], AbstractContextManager[None]] = partial(on_core, experiment.cores.generator)
     with closing(begin()) as jobs:
         while True:

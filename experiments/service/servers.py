@@ -36,7 +36,7 @@ class Cores(NamedTuple):
 
 
 def cores() -> Cores:
-    """The first and the last core of this process; the same one where it has no others."""
+    """Return the first and the last core of this process; the same one where it has no others."""
     if not hasattr(os, "sched_getaffinity"):
         return Cores(0, 0)
     free = sorted(os.sched_getaffinity(0))
@@ -75,11 +75,11 @@ class Server:
         self.ids: IntArray = np.zeros(0, np.int64)
 
     def worked(self) -> float:
-        """CPU seconds of the process and its children so far."""
+        """Return the CPU seconds of the process and its children so far."""
         return sum(_cpu(pid) for pid in (self.pid, *_children(self.pid)))
 
     def memory(self) -> int:
-        """Bytes that the process holds."""
+        """Return bytes that the process holds."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
@@ -103,7 +103,7 @@ def _cpu(pid: int) -> float:
 def process(
     command: Sequence[str], core: int, log: Path, environment: Mapping[str, str] = {}
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process on a core, which is ended in the end; what it says goes to a file."""
+    """Yield a process on a core, which is ended in the end; what it says goes to a file."""
     with log.open("wb") as said, on_core(core):
         running = subprocess.Popen(
             command, stdout=said, stderr=subprocess.STDOUT, env={**os.environ, **environment}
@@ -134,7 +134,7 @@ def listens(port: int, running: subprocess.Popen[bytes], log: Path) -> None:
 
 @contextmanager
 def rtfilter_serve(case: Case, core: int) -> Iterator[Server]:
-    """``rtfilter serve`` with the subscriptions of a case."""
+    """Run ``rtfilter serve`` with the subscriptions of a case."""
     port, tcp_port = free_port(), free_port()
     with tempfile.TemporaryDirectory(prefix="load-") as folder:
         schema = json.dumps(case.schema.to_json())

@@ -37,17 +37,17 @@ class Series:
     Attributes
     ----------
     row : dict
-        What tells it from others: server, door, frame, users, matches and so on.
+        Its identity: server, door, frame, users, matches and so on.
     lines : sequence of Line
     requests : sequence of bytes
         Each has ``row["frame"]`` events.
     answers : sequence of bytes
-        What each is to be answered, where that is always the same.
+        The expected answer to each, if it is always the same.
     listeners : sequence of Line
     deliveries : int64 (number of requests,)
-        How many each makes.
+        Deliveries of each request.
     ordered : bool
-        Whether deliveries are known by their order, and not by positions.
+        True if deliveries are known by their order, and not by positions.
     closed_depth, depth : int
         Requests under way on a connection, in the closed loop and in the open one.
     worked : callable
@@ -66,7 +66,7 @@ class Series:
     depth: int = DEPTH
 
     def expected(self, count: int) -> int:
-        """Deliveries that so many requests make."""
+        """Return the number of deliveries of a number of requests."""
         if self.deliveries is None:
             return 0
         whole, rest = divmod(count, len(self.requests))
@@ -74,7 +74,7 @@ class Series:
 
 
 def run(series: Series, size: Size, shares: Sequence[float], seed: int) -> list[Row]:
-    """The capacity in a closed loop, and a row for each step of an open one."""
+    """Return the capacity in a closed loop, and a row for each step of an open one."""
     frame = series.row["frame"]
     for _ in range(2):  # the first one warms up
         closed = offer(
@@ -105,7 +105,7 @@ def run(series: Series, size: Size, shares: Sequence[float], seed: int) -> list[
 
 
 def quiet_step(series: Series, rate: float, seconds: float, seed: int) -> Row:
-    """A step once other processes rest, but without waiting long; ``others`` is how many cores they used."""
+    """Return a step once other processes rest, or soon; ``others`` is the number of cores they used."""
     wait_for_quiet(QUIET, PATIENCE)
     others, before, own = Others(), series.worked(), process_time()
     row = step(series, rate, seconds, seed)
@@ -113,7 +113,7 @@ def quiet_step(series: Series, rate: float, seconds: float, seed: int) -> Row:
 
 
 def step(series: Series, rate: float, seconds: float, seed: int) -> Row:
-    """Offer a rate, in events a second, and say what became of it."""
+    """Offer a rate, in events a second, and return its step."""
     due = arrivals(np.random.default_rng([seed, round(rate)]), rate / series.row["frame"], seconds)
     before = series.worked()
     found = offer(
@@ -143,7 +143,7 @@ def step(series: Series, rate: float, seconds: float, seed: int) -> Row:
 
 
 def summary(series: Series, found: Offered) -> Row:
-    """Rates and response times of a step."""
+    """Return rates and response times of a step."""
     frame, window = series.row["frame"], found.window
     answered = ~np.isnan(found.done)
     row: Row = {
@@ -167,13 +167,13 @@ def summary(series: Series, found: Offered) -> Row:
 
 
 def waited(found: Offered) -> FloatArray:
-    """Seconds from when each request was due to its answer, or to the end where none came."""
+    """Return seconds from when each request was due to its answer, or to the end where none came."""
     done: FloatArray = np.where(np.isnan(found.done), found.lasted, found.done) - found.due
     return done
 
 
 def percentiles(seconds: FloatArray, prefix: str) -> Row:
-    """p50, p99 and p99.9 in ms; None where less than one value lies beyond one."""
+    """Return p50, p99 and p99.9 in ms; None if less than one value is above."""
     found: Row = {}
     for name, share in (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)):
         enough = len(seconds) * (1 - share) > 0.99
@@ -220,7 +220,7 @@ def _check(series: Series, found: Offered) -> None:
 
 
 def describe(row: Row) -> str:
-    """A series in a few words."""
+    """Return a series in a few words."""
     words: list[Any] = [row["server"], row["door"], f"frames of {row['frame']:,}"]
     if row.get("users"):
         words.append(f"{row['users']:,} subscribers")

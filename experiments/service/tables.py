@@ -20,7 +20,7 @@ CORE: Final = {
 
 
 def series(rows: Sequence[Row], *parts: str) -> dict[str, list[Row]]:
-    """The rows of each job whose name begins so."""
+    """Return the rows of each job whose name begins so."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         if row["job"].startswith(parts) and row["server"] != "core":
@@ -29,7 +29,7 @@ def series(rows: Sequence[Row], *parts: str) -> dict[str, list[Row]]:
 
 
 def rate(row: Row) -> float:
-    """Events a second that were answered and, where they are delivered, delivered."""
+    """Return events a second that were answered and, where they are delivered, delivered."""
     answered: float = row["answered"]
     delivered: float | None = row.get("delivered")
     if delivered is None:
@@ -38,18 +38,18 @@ def rate(row: Row) -> float:
 
 
 def reached(rows: Sequence[Row]) -> float:
-    """The most of any step, and of the closed loop, whose time lasts until all is delivered."""
+    """Return the most of any step, and of the closed loop, whose time lasts until all is delivered."""
     return max(map(rate, rows))
 
 
 def near(rows: Sequence[Row], offered: float) -> Row | None:
-    """The step of an offered load, if it was measured."""
+    """Return the step of an offered load, if it was measured."""
     found = [row for row in rows if row["offered"] and abs(row["offered"] / offered - 1) < 0.01]
     return min(found, key=lambda row: abs(row["offered"] - offered), default=None)
 
 
 def worst(row: Row | None, name: str) -> float | None:
-    """A percentile of answers or of deliveries, whichever is longer."""
+    """Return a percentile of answers or of deliveries, whichever is longer."""
     if row is None:
         return None
     values = [row.get(name), row.get(f"delivery_{name}")]
@@ -57,7 +57,7 @@ def worst(row: Row | None, name: str) -> float | None:
 
 
 def targets(rows: Sequence[Row]) -> list[Row]:
-    """Each target beside what was reached, by way and frame; the best way of a target has its verdict."""
+    """Return each target and the result, by way and frame; the best way of a target has its verdict."""
     found: list[Row] = []
     for target in TARGETS:
         ways = [
@@ -94,7 +94,7 @@ def _way(target: Target, rows: Sequence[Row]) -> Row:
 
 
 def doors(rows: Sequence[Row]) -> list[Row]:
-    """Each way to match: what it reaches, beside the core alone, and its response times."""
+    """Return each way to match: what it reaches, beside the core alone, and its response times."""
     core = {(row["door"], row["frame"]): row for row in rows if row["server"] == "core"}
     found = []
     for some in series(rows, "match ").values():
@@ -114,12 +114,12 @@ def doors(rows: Sequence[Row]) -> list[Row]:
 
 
 def core(rows: Sequence[Row]) -> list[Row]:
-    """The core alone."""
+    """Return the core alone."""
     return [row | {"reached": row["answered"]} for row in rows if row["server"] == "core"]
 
 
 def published(rows: Sequence[Row], *parts: str) -> list[Row]:
-    """Each way to publish: what it reaches, and response times of answers and deliveries."""
+    """Return each way to publish: what it reaches, and response times of answers and deliveries."""
     return [
         some[0] | {"reached": reached(some), **_at(some)}
         for some in series(rows, *parts).values()
@@ -128,7 +128,7 @@ def published(rows: Sequence[Row], *parts: str) -> list[Row]:
 
 
 def varied(rows: Sequence[Row], *parts: str) -> list[Row]:
-    """`match` by matches an event."""
+    """Return the table of `match` by matches per event."""
     return [
         some[0] | {"reached": reached(some), **_at(some)}
         for some in series(rows, *parts).values()
@@ -137,7 +137,7 @@ def varied(rows: Sequence[Row], *parts: str) -> list[Row]:
 
 
 def peers(rows: Sequence[Row]) -> list[Row]:
-    """The peers, beside the ways of ours that do the same."""
+    """Return the peers, beside the ways of ours that do the same."""
     found = []
     for name, some in series(rows, "match application/x-ndjson", "fastapi", "postgresql").items():
         if name == "postgresql":
@@ -154,7 +154,7 @@ def peers(rows: Sequence[Row]) -> list[Row]:
 
 
 def steps(rows: Sequence[Row]) -> list[Row]:
-    """All steps of the ways in frames of 100."""
+    """Return all steps of the ways in frames of 100."""
     found = []
     for some in series(rows, "match application/x-ndjson", "publish HTTP").values():
         if some[0]["frame"] == 100:
@@ -163,7 +163,7 @@ def steps(rows: Sequence[Row]) -> list[Row]:
 
 
 def _at(rows: Sequence[Row]) -> Row:
-    """Response times at half of what is reached, or the step nearest to it."""
+    """Return response times at half of the reached rate, or at the nearest step."""
     most = reached(rows)
     open_steps = [row for row in rows if not row["closed"]]
     if not open_steps:
@@ -259,7 +259,7 @@ TABLES: Final[Mapping[str, tuple[Callable[[Sequence[Row]], list[Row]], Mapping[s
 
 
 def text(rows: Sequence[Row]) -> str:
-    """All tables, as text."""
+    """Return all tables, as text."""
     parts = []
     for name, (make, columns) in TABLES.items():
         found = make(rows)
@@ -272,7 +272,7 @@ def text(rows: Sequence[Row]) -> str:
 
 
 def filled(page: str, kept: Mapping[str, Any]) -> str:
-    """A page with its tables made anew; see `experiments.pages`."""
+    """Return a page with new tables; see `experiments.pages`."""
     parts = {name: partial(_part, *table) for name, table in TABLES.items()}
     return pages.filled(page, kept, parts)
 

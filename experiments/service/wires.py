@@ -55,7 +55,7 @@ class Wire(ABC):
         """Remove the complete messages from `held` and return them."""
 
     def acknowledgement(self, upto: int) -> bytes:
-        """The bytes that acknowledge the deliveries of this connection up to a number."""
+        """Return the bytes that acknowledge the deliveries of this connection up to a number."""
         raise NotImplementedError
 
 
@@ -80,7 +80,7 @@ class Http(Wire):
 
 
 def post(path: str, kind: str, body: bytes, user: str, accept: str = "*/*") -> bytes:
-    """A request of HTTP."""
+    """Return a request of HTTP."""
     who = base64.b64encode(f"{user}:".encode()).decode()
     head = (
         f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Basic {who}\r\nContent-Type: {kind}\r\n"
@@ -110,12 +110,12 @@ class Tcp(Wire):
         return found
 
     def acknowledgement(self, upto: int) -> bytes:
-        """ACK; its answer has a tag, to be told from others."""
+        """Return ACK; the tag identifies its answer."""
         return said_tcp("ACK", b'{"upto":%d,"tag":0}' % upto)
 
 
 def said_tcp(directive: str, body: bytes) -> bytes:
-    """A message of a session over TCP."""
+    """Return a message of a session over TCP."""
     return (1 + len(body)).to_bytes(4, "big") + bytes((NUMBERS[directive],)) + body
 
 
@@ -170,17 +170,17 @@ class WebSocket(Wire):
         return found
 
     def acknowledgement(self, upto: int) -> bytes:
-        """ACK; its answer has a tag, to be told from others."""
+        """Return ACK; the tag identifies its answer."""
         return said_websocket("ACK", b'{"upto":%d,"tag":0}' % upto)
 
 
 def pong(body: bytes) -> bytes:
-    """The answer to a ping of WebSocket; without it, a server closes the connection after a while."""
+    """Return the answer to a ping of WebSocket; without it, a server closes the connection after a while."""
     return bytes((0x8A, 0x80 | len(body))) + bytes(4) + body
 
 
 def said_websocket(directive: str, body: bytes) -> bytes:
-    """A message of a session over WebSocket. It is masked with zeros, which cost nothing."""
+    """Return a message of a session over WebSocket. It is masked with zeros, which cost nothing."""
     text = b'{"directive":"%s"' % directive.encode() + (b"," + body[1:] if len(body) > 2 else b"}")
     size = len(text)
     if size < 126:
@@ -193,14 +193,14 @@ def said_websocket(directive: str, body: bytes) -> bytes:
 
 
 def opening(path: str) -> bytes:
-    """The request that opens a WebSocket."""
+    """Return the request that opens a WebSocket."""
     key = base64.b64encode(os.urandom(16)).decode()
     lines = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     return f"{lines}Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
 
 
 def positions(body: bytes) -> list[int]:
-    """The positions that an answer to a publisher tells."""
+    """Return the positions in an answer to a publisher."""
     found: list[int] = json.loads(body)["positions"]
     return found
 
@@ -209,5 +209,5 @@ _POSITION: Final = re.compile(rb'"position":(\d+)')
 
 
 def delivered(bodies: list[bytes]) -> IntArray:
-    """The position of each delivery."""
+    """Return the position of each delivery."""
     return np.array([int(_POSITION.search(body)[1]) for body in bodies], np.int64)  # type: ignore[index]

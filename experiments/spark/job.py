@@ -37,7 +37,7 @@ def alone(job: Row) -> list[Row]:
 
 
 def session(job: Row) -> SparkSession:
-    """A Spark session on the master of a job."""
+    """Return a Spark session on the master of a job."""
     from pyspark.sql import SparkSession
 
     from rtfilter.spark.sessions import SOCKETS
@@ -58,7 +58,7 @@ def session(job: Row) -> SparkSession:
 
 
 def spent(spark: SparkSession, group: str) -> Row:
-    """Number of bytes that the jobs of a group shuffled."""
+    """Return the number of bytes that the jobs of a group shuffled."""
     tracker = spark.sparkContext.statusTracker()
     java: Any = spark.sparkContext._jsc
     store = java.sc().statusStore()
@@ -71,7 +71,7 @@ def spent(spark: SparkSession, group: str) -> Row:
 
 
 def matched(job: Row) -> list[Row]:
-    """Match all events by `match_frame` in each way in turn, and use the whole result."""
+    """Match all events by `match_frame` in each way, one after the other, and use the whole result."""
     from rtfilter.spark import match_frame
 
     spark = session(job)
@@ -99,7 +99,7 @@ def reason(result: DataFrame) -> str:
 
 
 def used(result: DataFrame) -> int:
-    """Number of rows of a result. Spark computes all columns of all rows for it."""
+    """Return the number of rows of a result. Spark computes all columns of all rows for it."""
     from pyspark.sql import functions as sf
 
     row = result.agg(sf.count("*").alias("n"), sf.sum(sf.hash(*result.columns))).collect()[0]
@@ -125,7 +125,7 @@ def joined(job: Row) -> list[Row]:
 
 
 def worked(job: Row) -> list[Row]:
-    """The work of each partition, in visits; a row for each way.
+    """Return the work of each partition, in visits; a row for each way.
 
     The index has one subscription that matches all events, so the result has a row for each event.
     """
@@ -145,7 +145,7 @@ def worked(job: Row) -> list[Row]:
 
 
 def main() -> None:
-    """Do the job that standard input holds."""
+    """Run the job in standard input."""
     job = json.load(sys.stdin)
     print(json.dumps({"alone": alone, "match": matched, "join": joined, "work": worked}[job["way"]](job)))
 

@@ -53,7 +53,7 @@ class Watch:
             self.look()
 
     def look(self) -> None:
-        """Take the numbers once."""
+        """Read the numbers once."""
         together, largest, name = self.use
         total = 0
         for pid in descendants(self._root()):
@@ -67,7 +67,7 @@ class Watch:
 
 
 def descendants(root: int) -> list[int]:
-    """Ids of the processes that a process started, directly or not; without itself."""
+    """Return ids of the processes that a process started, directly or not; without itself."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

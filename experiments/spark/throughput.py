@@ -253,7 +253,7 @@ def _require_equal(rows: Iterable[Row]) -> None:
 
 
 def judged(rows: list[Row]) -> list[Row]:
-    """The rows with ratios to the join and to the process without Spark, and with verdicts."""
+    """Return the rows with ratios to the join and to the process without Spark, and with verdicts."""
     join = rows[1]["events_s"]
     alone = {row["input"]: row["events_s"] for row in rows if row["cores"] == 1 and row["balance"] is None}
     best: dict[tuple[str, str], float] = {}
@@ -306,7 +306,7 @@ def figure(rows: Sequence[Row]) -> Figure:
 
 
 def _amount(events: int) -> str:
-    """A number of events in words."""
+    """Return a number of events in words."""
     return f"{events / 1e6:g} million"
 
 
@@ -336,7 +336,7 @@ def _bars(
 
 
 def shown(rows: Iterable[Row]) -> list[Row]:
-    """The rows with the memory and the name of the largest process in one cell."""
+    """Return the rows with the memory and the name of the largest process in one cell."""
     return [
         {**row, "largest": f"{row['largest']:.2f} GiB ({row['process']})"} if "process" in row else row
         for row in rows

@@ -274,7 +274,7 @@ def measure(
 
 
 def per(times: Mapping[str, list[float]], counts: Mapping[str, int]) -> dict[str, list[float]]:
-    """Seconds of each round, divided by the count of its name, or by 1 without one."""
+    """Return seconds of each round, divided by the count of its name, or by 1 without one."""
     return {what: [time / counts.get(what, 1) for time in taken] for what, taken in times.items()}
 
 
@@ -322,7 +322,7 @@ def compare(workload: str, measure: str, ours: Sequence[float], others: Mapping[
 
 
 def judge(row: Row, boxes: int) -> Row:
-    """The row with its target and verdict, if there is a target for this number of boxes."""
+    """Return the row with its target and verdict, if there is a target for this number of boxes."""
     applying = [
         target
         for target in TARGETS

@@ -7,7 +7,7 @@ than `HOPELESS` times as long as the best are timed in two rounds only.
 
 Two fixed trees with the same boxes differ as well, by where they lie in memory: a second one, the twin, says
 what can be measured at all. Batches of more than one event are also streamed by another filter that chooses,
-whose mean response is held against that of the tree.
+whose mean response is compared with that of the tree.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ COLUMNS = {
 
 
 def made(own: Workload, count: int, matchers: Mapping[str, str]) -> dict[str, EventFilter]:
-    """The filters by name, all with the same subscriptions."""
+    """Return the filters by name, all with the same subscriptions."""
     first = EventFilter(own.schema, matcher="rtree")
     own.subscribe(first, 0, count)
     with tempfile.TemporaryDirectory() as folder:
@@ -113,7 +113,7 @@ def settle(step: Callable[[], object], target: EventFilter, most: float) -> floa
 
 
 def ratio(over: Sequence[float], under: Sequence[float]) -> tuple[float, float, float]:
-    """The ratio of two columns of times that belong together, and the ends of its interval."""
+    """Return the ratio of two columns of times that belong together, and the ends of its interval."""
     logs = [math.log(a / b) for a, b in zip(over, under, strict=True)]
     middle = fmean(logs)
     error = stdev(logs) / math.sqrt(len(logs)) * float(t.ppf(0.975, len(logs) - 1))
@@ -123,7 +123,7 @@ def ratio(over: Sequence[float], under: Sequence[float]) -> tuple[float, float, 
 def turns(
     calls: Mapping[str, Callable[[], object]], names: Sequence[str], repeats: int
 ) -> dict[str, list[float]]:
-    """Seconds of each call, in another order each time, as each leaves its own data in the caches."""
+    """Return seconds of each call, in another order each time, as each leaves its own data in the caches."""
     times: dict[str, list[float]] = {name: [] for name in names}
     order, shuffled = list(names), random.Random(0)
     for _ in range(repeats):
@@ -136,7 +136,7 @@ def turns(
 def responses(
     filters: Mapping[str, EventFilter], batches: Sequence[EventTable], repeats: int
 ) -> dict[str, list[float]]:
-    """Mean response of each batch in seconds, where filters stream them by turns."""
+    """Return the mean response of each batch in seconds, where filters stream them by turns."""
     for one in filters.values():
         begun = perf_counter()
         while perf_counter() - begun < STREAMED:

@@ -1,8 +1,8 @@
 """Compare two kept results, of `bench` or of `peers`: which rows became faster or slower.
 
-The times of a row are divided by those of a yardstick, a peer that was timed in turns with it. So the speed
-of the machine does not matter. A row has changed if the ranges of its rounds do not overlap and the medians
-differ by more than a tenth. The exit code is 1 if a row became slower.
+The times of a row are divided by those of a yardstick, a peer that was timed in alternation with it. So the
+speed of the machine does not matter. A row has changed if the ranges of its rounds do not overlap and the
+medians differ by more than a tenth. The exit code is 1 if a row became slower.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def normalised(content: Mapping[str, Any]) -> dict[tuple[Any, ...], list[float]]:
-    """The times of our rows, one per round, divided by those of the yardstick; by the keys of the row."""
+    """Return the times of our rows, one per round, relative to the yardstick; by the keys of the row."""
     keys = KEYS[content["experiment"]]
     return {
         tuple(row[key] for key in keys): [

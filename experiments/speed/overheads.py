@@ -46,7 +46,7 @@ def started(code: str, repeats: int) -> float:
 
 
 def startup(repeats: int) -> list[Row]:
-    """Times to import numba, to import rtfilter, and to the first match with cached kernels."""
+    """Return times to import numba, to import rtfilter, and to the first match with cached kernels."""
     started(FIRST_MATCH, 1)
     numba, ours = (started(IMPORT.format(name), repeats) for name in ("numba", "rtfilter"))
     first = started(FIRST_MATCH, repeats)
@@ -86,7 +86,7 @@ def metrics(name: str, boxes: int, repeats: int) -> Row:
 
 
 def _folding(observer: Metrics | None) -> float:
-    """Seconds to fold the largest number of records that may wait."""
+    """Return seconds to fold the largest number of records that may wait."""
     assert observer is not None
     observer.fold()
     for _ in range(FOLD_AT - 1):
@@ -142,7 +142,7 @@ def tracking(boxes: int, keys: int, repeats: int) -> list[Row]:
 
 
 def scraping(name: str, boxes: int, repeats: int) -> Row:
-    """Share of a core that one scrape per second takes over HTTP, with 12 classes of batch sizes."""
+    """Return share of a core that one scrape per second takes over HTTP, with 12 classes of batch sizes."""
     source = workload(name)
     target = EventFilter(source.schema, metrics=True, matcher="rtree")
     source.subscribe(target, 0, boxes)

@@ -51,7 +51,7 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def constants(chance: random.Random) -> dict[str, Any]:
-    """Constants for any template."""
+    """Return constants for any template."""
     symbols = ["".join(chance.choices(LETTERS, k=chance.randint(2, 5))) for _ in range(3)]
     venues = chance.sample(["XNYS", "XNAS", "XLON", "XETR", "XPAR", "XTKS"], 2)
     price, size = round(chance.uniform(1, 500), 2), chance.randrange(1, 10_000)
@@ -68,7 +68,7 @@ def constants(chance: random.Random) -> dict[str, Any]:
 
 
 def of_templates(count: int, templates: int = len(TEMPLATES)) -> list[str]:
-    """So many rules of the first templates."""
+    """Return `count` rules of the first templates."""
     chance = random.Random(1)
     return [TEMPLATES[row % templates].format(**constants(chance)) for row in range(count)]
 
@@ -81,7 +81,7 @@ TESTS = [*NUMBERS, *TEXTS, "halted", "NOT halted", "size IS NOT NULL"]
 
 
 def all_different(count: int) -> list[str]:
-    """So many rules, no two of one template."""
+    """Return `count` rules, each of another template."""
     chance, found = random.Random(2), dict[tuple[str, ...], None]()
     while len(found) < count:
         found[tuple(chance.choices(TESTS, k=chance.randint(2, 4)))] = None
@@ -93,7 +93,7 @@ def all_different(count: int) -> list[str]:
 
 
 def parts(rules: list[str]) -> dict[str, float]:
-    """Seconds of a load: reading one by one, reading together, and the index; the last is all of it."""
+    """Return the seconds of a load: reading singly, reading together, the index, and the sum."""
     begun = perf_counter()
     if len(rules) <= 100_000:
         predicates = [parse(rule, SCHEMA) for rule in rules]

@@ -38,12 +38,12 @@ COLUMNS = {
     "bytes": "bytes/box",
     "matches": "matches",
 }
-#: What tells one point from another: peers are compared within.
+#: The identity of a point: peers are compared within.
 POINT = ("workload", "subscriptions", "dimensions", "side", "batch")
 
 
 def survey(cases: Iterable[Case], out: Path | None, settings: dict[str, Any]) -> list[Row]:
-    """Rows of all cases, those kept in `out` and those measured now."""
+    """Return rows of all cases, those kept in `out` and those measured now."""
     rows = kept_rows(out, "peers", settings)
     done = {tuple(row[key] for key in trial.INDEX) for row in rows}
     waiting = [case for case in cases if case.key not in done]
@@ -56,7 +56,7 @@ def survey(cases: Iterable[Case], out: Path | None, settings: dict[str, Any]) ->
 
 
 def beside(rows: Sequence[Row]) -> list[Row]:
-    """The measured rows, by point and from the fastest on, with ratios to the fastest and to rtree's best."""
+    """Return the measured rows by point, the fastest first, with ratios to it and to rtree's best."""
     points: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         if "skipped" not in row:
@@ -76,7 +76,7 @@ def _order(point: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def skips(rows: Sequence[Row]) -> list[str]:
-    """A line for every index that a peer was skipped on."""
+    """Return a line for every index that a peer was skipped on."""
     return [
         f"skipped: {row['peer']}, {row['workload']}, {row['subscriptions']:,} x {row['dimensions']}"
         + ("" if row["side"] is None else f", side {row['side']:g}")

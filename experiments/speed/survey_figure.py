@@ -77,7 +77,7 @@ def _panel(axes: Axes, rows: Sequence[Row], measure: str) -> None:
 
 
 def _short(value: int) -> str:
-    """10,000 as "10 k", 1,000,000 as "1 M"."""
+    """Return 10,000 as "10 k", 1,000,000 as "1 M"."""
     for unit, name in ((10**6, " M"), (10**3, " k")):
         if value >= unit and value % unit == 0:
             return f"{value // unit:,}{name}"

@@ -30,7 +30,7 @@ class Plan(NamedTuple):
     """Both as in `Case`."""
 
     def cases(self, chosen: Sequence[str], seed: int) -> list[Case]:
-        """Cases of the chosen peers, small indexes first."""
+        """Return cases of the chosen peers, small indexes first."""
         made: dict[tuple[object, ...], Case] = {}
 
         def add(workload: str, subscriptions: int, dimensions: int, side: float | None = None) -> None:

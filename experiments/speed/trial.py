@@ -32,7 +32,7 @@ CHECKED = 20
 EVENTS = 1000
 """Events of a round, if batches are smaller than that; a slow peer gets fewer."""
 YARDSTICK = (20_000, 10)
-"""Boxes and events of the yardstick: brute force of fixed size, timed in turns with the peer."""
+"""Boxes and events of the yardstick: brute force of fixed size, timed in alternation with the peer."""
 INDEX = ("peer", "workload", "subscriptions", "dimensions", "side")
 """The fields of `Case` that identify its index."""
 
@@ -61,18 +61,18 @@ class Case(NamedTuple):
         return self[: len(INDEX)]
 
     def row(self) -> Row:
-        """The first cells of its rows."""
+        """Return the first cells of its rows."""
         return dict(zip(INDEX, self.key, strict=True))
 
     def source(self) -> BoxWorkload:
-        """The workload."""
+        """Return the workload."""
         if self.side is not None:
             return sided(self.seed, self.dimensions, self.side)
         return BOXES[self.workload](self.seed, self.dimensions)
 
 
 def run(case: Case) -> list[Row]:
-    """Rows of a case, one per batch size, or a single one that gives the reason in ``skipped``."""
+    """Return rows of a case, one per batch size, or a single one that gives the reason in ``skipped``."""
     program = [sys.executable, "-m", "experiments.speed.trial"]
     # Estimated times may be wrong, but not by much.
     limit = 120 + 3 * case.build_seconds + 6 * (1 + len(case.batches)) * case.ask_seconds
@@ -90,7 +90,7 @@ def run(case: Case) -> list[Row]:
 
 
 def measure(case: Case) -> list[Row]:
-    """The rows of a case, measured in this process."""
+    """Return the rows of a case, measured in this process."""
     kind, source = {**peers.PEERS, **peers.VARIANTS}[case.peer], case.source()
     boxes = source.subscriptions(0, case.subscriptions)
     points = source.events(0, max(EVENTS, *case.batches))

@@ -7,7 +7,7 @@ with a probability, and else 0 or 1, as likely; the cells of events are 1 with a
 Counts are what a matcher touches for one event, by one rule: nodes of trees, groups of SGIM, and each
 constraint that a scan of subscriptions comes to, also where its outcome is known. Times are medians of rounds
 in which all take turns: all but the words are plain Python, so that only these are compared. By how many
-attributes SGIM groups, the paper does not tell either: by two here, and beside them by others.
+attributes SGIM groups, the paper does not say either: by two here, and beside them by others.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ NONE = "none"
 MUCH = 0.5
 """A matcher is much worse than one that takes less than this part of its work."""
 ENOUGH = 100
-"""Things touched from which on the time of one of them is told."""
+"""Fewest touches for which the time of one of them is reported."""
 ALIKE = 3.0
 """The largest ratio of matchers' times per touched item that counts as about equal."""
 FEW = 1000
@@ -89,7 +89,7 @@ def measure(run: Run) -> None:
 def asked(
     count: int, stars: float, c: int, events: int, rounds: int, densities: Sequence[float], seed: int
 ) -> Iterator[Row]:
-    """A row for each matcher and density of ones: work and microseconds per event."""
+    """Yield a row for each matcher and density of ones: work and microseconds per event."""
     rng = np.random.default_rng(seed)
     cells = rng.choice(3, (count, WIDTH), p=[(1 - stars) / 2, (1 - stars) / 2, stars])
     held = Filters.of_predicates(SCHEMA, [_predicate(own) for own in cells.tolist()], np.arange(count))
@@ -130,7 +130,7 @@ Key = tuple[Any, ...]
 
 
 def by_world(rows: Sequence[Row], what: str) -> dict[Key, dict[str, float]]:
-    """The work or the time of each matcher, by subscriptions, stars, c and ones."""
+    """Return the work or the time of each matcher, by subscriptions, stars, c and ones."""
     found: dict[Key, dict[str, float]] = {}
     for row in rows:
         key = (row["subscriptions"], row["stars"], row["c"], row["ones"])
@@ -139,7 +139,7 @@ def by_world(rows: Sequence[Row], what: str) -> dict[Key, dict[str, float]]:
 
 
 def per_touch(rows: Sequence[Row]) -> dict[str, float]:
-    """Nanoseconds of each matcher for a thing it touches: medians over the worlds where it touches many."""
+    """Return nanoseconds of each matcher per touch: medians over the worlds with many touches."""
     found: dict[str, list[float]] = {}
     for row in rows:
         if row["matcher"] in PLAIN and row["work"] >= ENOUGH:
@@ -148,7 +148,7 @@ def per_touch(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def text(rows: Sequence[Row]) -> str:
-    """Work and microseconds per event, as tables."""
+    """Return work and microseconds per event, as tables."""
     each = ", ".join(f"{name} {plain(ns, 2)}" for name, ns in per_touch(rows).items())
     parts = [f"ns for each thing touched, without reading the event, medians of worlds: {each}"]
     for what, title in (("work", "touched per event"), ("us", "us per event")):
@@ -179,7 +179,7 @@ def text(rows: Sequence[Row]) -> str:
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """The paper's claims, and what follows from the definitions; ours have no text of the paper."""
+    """Return the paper's claims, and what follows from the definitions; ours have no text of the paper."""
     few = [row for row in rows if row["subscriptions"] <= FEW]
     most = max(row["subscriptions"] for row in rows)
     many = [row for row in rows if row["subscriptions"] == most]
@@ -222,7 +222,7 @@ def _claim(told: str, paper: str, rows: Sequence[Row], worse: str, better: str, 
 
 
 def _beside(rows: Sequence[Row], name: str) -> list[Row]:
-    """The rows of worlds in which a matcher was asked."""
+    """Return the rows of worlds in which a matcher was asked."""
     pieces = {row["piece"] for row in rows if row["matcher"] == name}
     return [row for row in rows if row["piece"] in pieces]
 

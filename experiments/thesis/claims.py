@@ -43,7 +43,7 @@ OTHER_UNITS = Finding("other units", DOES_NOT_APPLY)
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """All claims with what was found; none before everything is measured."""
+    """Return all claims with what was found; none before everything is measured."""
     found = cells(rows)
     if not of(rows, "switch"):
         return []
@@ -110,7 +110,7 @@ def _follows(found: Sequence[Cell]) -> list[Claim]:
 
 
 def _spread(own: Mapping[str, float], kind: str) -> float:
-    """From 25 % to 75 %, sorted: the last by the first of `Match`, the most by the least of `Match2`."""
+    """Return the spread from 25 % to 75 %: last by first for `Match`, most by least for `Match2`."""
     values = [own[f"{kind}_{share}"] for share in (25, 50, 75)]
     return values[-1] / values[0] if kind == "Match" else max(values) / min(values)
 

@@ -45,7 +45,7 @@ AT_ONCE: Final = frozenset(("counting",))
 
 
 def made(factory: Factory, predicates: Sequence[Predicate], at_once: bool = False, **options: Any) -> Matcher:
-    """A matcher of subscriptions 0, 1, ..., which came one by one unless they come at once."""
+    """Return a matcher of subscriptions 0, 1, ..., which came one by one unless they come at once."""
     matcher = make_matcher(factory, SCHEMA, **options)
     if at_once:
         matcher.add(Filters.of_predicates(SCHEMA, predicates))
@@ -60,7 +60,7 @@ def _one(predicates: Sequence[Predicate], id: int) -> Filters:
 
 
 def repeated(matcher: Matcher, event: EventTable, times: int) -> Callable[[], None]:
-    """A call that matches one event again and again, as the thesis does."""
+    """Return a call that matches one event again and again, as the thesis does."""
 
     def call() -> None:
         for _ in range(times):
@@ -95,7 +95,7 @@ def cost(name: str, factory: Factory, predicates: Sequence[Predicate], seed: int
 
 
 def memory(factory: Factory, predicates: Sequence[Predicate], **options: Any) -> float:
-    """Bytes of Python's objects per subscription."""
+    """Return bytes of Python's objects per subscription."""
     filters = Filters.of_predicates(SCHEMA, predicates)
     tracemalloc.start()
     try:

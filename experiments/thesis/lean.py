@@ -41,7 +41,7 @@ class LeanCounting(EventwiseMatcher):
         self._ids.append(id)
 
     def delete(self, id: int, filter: Filter) -> None:
-        """It cannot, as the original."""
+        """Raise `NotImplementedError`: the original cannot delete, either."""
         raise NotImplementedError("the lean counting cannot unsubscribe: make a new one")
 
     def find(self, event: Event) -> tuple[set[int], int]:

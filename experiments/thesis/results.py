@@ -21,7 +21,7 @@ class Cell:
     predicates, events : int
         The size as the thesis has it.
     times : int
-        How often the event was matched here: as often as in the thesis by the profile ``full`` alone.
+        Number of matches of the event here: as often as in the thesis by the profile ``full`` alone.
     matched : int
         Predicates that the event satisfies.
     seconds, operations : dict
@@ -49,12 +49,12 @@ class Cell:
 
 
 def of(rows: Sequence[Row], kind: str) -> list[Row]:
-    """The rows of a kind."""
+    """Return the rows of a kind."""
     return [row for row in rows if row["kind"] == kind]
 
 
 def cells(rows: Sequence[Row]) -> list[Cell]:
-    """All cells, in the order of the thesis: by method, then by size."""
+    """Return all cells, in the order of the thesis: by method, then by size."""
     found: dict[tuple[str, int, int], Cell] = {}
     methods = {method.name: method for method in METHODS}
     for row in of(rows, "match"):
@@ -68,13 +68,13 @@ def cells(rows: Sequence[Row]) -> list[Cell]:
 
 
 def ratios(cell: Cell) -> dict[str, float]:
-    """The time of each of the four, divided by that of the fastest."""
+    """Return the time of each of the four, divided by that of the fastest."""
     least = cell.seconds[cell.fastest]
     return {name: cell.seconds[name] / least for name in FOUR}
 
 
 def wins(found: Sequence[Cell]) -> dict[str, int]:
-    """In how many cells each of the four is the fastest."""
+    """Return in how many cells each of the four is the fastest."""
     return {name: sum(cell.fastest == name for cell in found) for name in FOUR}
 
 
@@ -85,7 +85,7 @@ def growth(found: Sequence[Cell], of: tuple[int, int], over: tuple[int, int], pe
 
 
 def rises_as(values: Sequence[float], others: Sequence[float]) -> float:
-    """Spearman's rank correlation of two lists, neither of them constant."""
+    """Return Spearman's rank correlation of two lists, neither of them constant."""
     from scipy.stats import spearmanr
 
     found = float(spearmanr(values, others).statistic)

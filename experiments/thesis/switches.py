@@ -36,7 +36,7 @@ COLUMNS = {
 
 
 def measured(count: int, times: int, repeats: int, seed: int) -> Iterator[Row]:
-    """Each switch on and off, in turns; rows with microseconds per event, and bytes per subscription."""
+    """Yield rows of each switch on and off: microseconds per event, and bytes per subscription."""
     different = predicates(count, seed)
     event = SCHEMA.read([METHOD.event(count)])
     for switch, pair in SWITCHES.items():
@@ -67,7 +67,7 @@ THREADS = {
 
 
 def threads(chosen: Sequence[Predicate], event: EventTable, times: int, repeats: int) -> Iterator[Row]:
-    """Events per second on all cores, by threads and copies."""
+    """Yield events per second on all cores, by threads and copies."""
     alone = made("shared-counting-filters", chosen)
     matchers: dict[str, Matcher] = dict(
         zip(

@@ -87,7 +87,7 @@ def measure(run: Run) -> None:
 
 
 def _matched(run: Run, count: int, events: int, shuffled: bool) -> Iterator[Row]:
-    """Seconds, matches and operations of all methods at a size, with predicates in one of the orders."""
+    """Yield seconds, matches and operations of all methods at a size, in one order of predicates."""
     chosen = predicates(count, run.seed if shuffled else None)
     times = max(round(events * run.sizes["events"]), 1)
     matchers = {
@@ -119,7 +119,7 @@ def _matched(run: Run, count: int, events: int, shuffled: bool) -> Iterator[Row]
 
 
 def _checked(name: str, matcher: Matcher, event: EventTable, expected: int) -> int:
-    """The operations of a match, which also makes caches warm and compiles."""
+    """Return the operations of a match, which also makes caches warm and compiles."""
     hits = matcher.match(event)
     if len(hits.ids) != expected:
         raise AssertionError(f"{name} finds {len(hits.ids)} subscriptions, not {expected}")
@@ -137,7 +137,7 @@ def _costs(count: int, seed: int) -> Iterator[Row]:
 
 
 def _equalities(count: int, repeats: int, seed: int) -> Iterator[Row]:
-    """Predicates that ask for 3 of 12 attributes: where the thesis expects hashing to be ahead of R-trees."""
+    """Yield predicates on 3 of 12 attributes, for which the thesis expects hashing to beat R-trees."""
     chosen = equalities(count, seed)
     events = SCHEMA.read(few_values(ASKED, seed))
     matchers = {name: made(factory, chosen, name in COMPILED) for name, factory in EQUAL.items()}
@@ -157,7 +157,7 @@ def _equalities(count: int, repeats: int, seed: int) -> Iterator[Row]:
 
 
 def text(rows: Sequence[Row]) -> str:
-    """The tables of the thesis beside ours, then what it leaves out."""
+    """Return the tables of the thesis beside ours, then what it leaves out."""
     found = cells(rows)
     parts = [
         "Times of objects of Python, one core, as they were taken, for the events U of each label;\n"
@@ -171,7 +171,7 @@ def text(rows: Sequence[Row]) -> str:
 
 
 def _first(found: Sequence[Cell]) -> str:
-    """Table 5.1."""
+    """Return table 5.1."""
     lines = []
     own = [cell for cell in found if cell.method.name == "Match_25_random"]
     for cell, (least, theirs) in zip(own, printed.FIRST, strict=True):
@@ -193,13 +193,13 @@ def _with_printed(columns: Mapping[str, str]) -> dict[str, str]:
 
 
 def _paired(ours: Mapping[str, float], theirs: Iterable[float]) -> Row:
-    """Ratios of ours, and those that are printed."""
+    """Return ratios of ours, and those that are printed."""
     line: Row = {name: float(value) for name, value in ours.items()}
     return line | {f"{name} printed": value for name, value in zip(printed.COLUMNS, theirs, strict=True)}
 
 
 def _second(found: Sequence[Cell]) -> str:
-    """Table 5.2."""
+    """Return table 5.2."""
     lines, means = [], []
     for method in METHODS:
         own = [ratios(cell) for cell in found if cell.method is method]
@@ -212,7 +212,7 @@ def _second(found: Sequence[Cell]) -> str:
 
 
 def _third(found: Sequence[Cell]) -> str:
-    """Table 5.3: milliseconds of CAM for the events that were matched, and what is printed."""
+    """Return table 5.3: milliseconds of CAM for the matched events, and the printed ones."""
     lines, columns = [], {"method": "CAM, ms; printed right"}
     for method in METHODS:
         own = [cell for cell in found if cell.method is method]

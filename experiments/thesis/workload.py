@@ -33,9 +33,9 @@ class Method(NamedTuple):
     satisfied : int
         Nominal percentage of the predicates that the event satisfies; it satisfies one fewer of them.
     almost : bool
-        Whether the event satisfies 11 of the 12 constraints of all other predicates (`Match2`), or none.
+        True if the event satisfies 11 of the 12 constraints of all other predicates (`Match2`), or none.
     shuffled : bool
-        Whether predicates come in random order, or sorted.
+        True if predicates come in random order, or sorted.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Method(NamedTuple):
     shuffled: bool
 
     def event(self, predicates: int) -> dict[str, int]:
-        """The event, which is matched again and again."""
+        """Return the event, which is matched again and again."""
         least = self._unsatisfied(predicates)
         if self.satisfied == 100:
             return dict.fromkeys(ATTRIBUTES, 0)
@@ -100,7 +100,7 @@ def predicates(count: int, seed: int | None = None) -> list[Predicate]:
 
 
 def equalities(count: int, seed: int, values: int = 10, asked: int = 3) -> list[Predicate]:
-    """Predicates that ask for values of a few random attributes, for the thesis's objection to R-trees."""
+    """Return predicates on values of a few random attributes, for the thesis's objection to R-trees."""
     rng = np.random.default_rng([seed, count, asked])
     found = []
     for _ in range(count):
@@ -112,6 +112,6 @@ def equalities(count: int, seed: int, values: int = 10, asked: int = 3) -> list[
 
 
 def few_values(count: int, seed: int, values: int = 10) -> list[dict[str, int]]:
-    """Events for `equalities`."""
+    """Return events for `equalities`."""
     drawn = np.random.default_rng([seed, count]).integers(values, size=(count, len(ATTRIBUTES)))
     return [dict(zip(ATTRIBUTES, row, strict=True)) for row in drawn.tolist()]

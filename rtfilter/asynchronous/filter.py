@@ -1,14 +1,14 @@
-"""Matching for coroutines: what they ask for at the same time is one batch.
+"""Matching for coroutines: the filter collects their events into batches.
 
-    join       an event joins those that wait, when there is room                 Waiting.join
-    begin      those that wait are the next batch, when the last one has ended    AsyncFilter._begin
-    search     a short batch on the loop, a long one in the thread                AsyncFilter._run
-    release    an event is known, as soon as its group is done                    AsyncFilter._release
-    end        who has no answer gets the error                                   AsyncFilter._end
+    join       an event joins the waiting ones, when there is room               Waiting.join
+    begin      the waiting events become a batch, when the last one has ended    AsyncFilter._begin
+    search     a short batch on the event loop, a long one in the thread         AsyncFilter._run
+    release    an event gets its answer, once its group is searched              AsyncFilter._release
+    end        each event without an answer gets the error                       AsyncFilter._end
 
-All but a search in the thread runs on the event loop, as plain callbacks: no task could be cancelled or be
-forgotten. One batch at a time is searched. So there is one thread at most, which only adds to what is found,
-while the loop only takes away.
+Everything except a search in the thread runs on the event loop, as plain callbacks: there are no tasks that
+could be cancelled or forgotten. Only one batch is searched at a time. So there is at most one thread. It only
+appends to the results, and the loop only removes them.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from rtfilter.matching.stream import Completion
 from rtfilter.results import Matches
 
 EACH = 20e-6
-"""Seconds that an event is expected to take before any was matched."""
+"""Expected seconds per event before the first measurement."""
 LEAST = 1e-6
-"""The least that is expected: reading an event takes so long. Coarse clocks show nothing for most batches."""
+"""Least expected seconds per event, for reading it. Coarse clocks show 0 for most batches."""
 RISE = 4
-"""A batch counts at most so many times what was expected: the first also loads code, for seconds."""
+"""Limit of a measurement, as a multiple of the expected time, because the first batch also loads code."""
 SHARE = 0.25
 """The share of each new measurement in the expected time per event."""
 
@@ -47,32 +47,32 @@ SHARE = 0.25
 class AsyncFilter:
     """An `EventFilter` for coroutines: `await match(event)` matches in batches, not each event in a thread.
 
-    A batch is what has arrived when the last one has ended. One that is expected to take at most `pause` is
-    matched on the event loop, which does nothing else meanwhile. A longer one is matched in the only thread,
-    and each event is released as soon as its group is done, as by `EventFilter.stream`.
+    A batch is all events that arrived during the last batch. If it is expected to take at most `pause`, it is
+    matched on the event loop, which does nothing else meanwhile. A longer batch is matched in the only
+    thread, which releases each event once its group is searched, as `EventFilter.stream` does.
 
-    It belongs to the event loop in which it is first used. Others may use the filter, too, in any thread. Its
-    `subscribe` may wait for the batch that is searched: ``await asyncio.to_thread(filter.subscribe, rule)``
-    keeps the loop free.
+    An object belongs to the event loop in which it is first used. Other code may use the filter, too, in any
+    thread. The filter's `subscribe` may wait for the batch in the search:
+    ``await asyncio.to_thread(filter.subscribe, predicate)`` keeps the loop free.
 
     Parameters
     ----------
     filter : EventFilter
     size : int, optional
-        Events of a batch at most. By default as many as may wait.
+        Most events of a batch. By default `most_waiting`.
     delay : float
-        Seconds for which the first event of a batch waits for others, while they are less than `size`. By
-        default it waits for the last batch only.
+        Seconds for which the first event of a batch waits for further events, while there are fewer than
+        `size`. By default it only waits for the last batch.
     most_waiting : int
-        Events that may wait for their batch to begin. All others wait for room, in order of arrival.
+        Events that may wait for their batch to begin. Further events wait for room, in order of arrival.
     pause : float
-        Seconds; what is expected follows the batches before. 0: every batch is matched in the thread, so that
-        the loop never waits for a change of the subscriptions either.
+        Longest expected batch on the event loop, in seconds. With 0 each batch is matched in the thread, so
+        that the loop never waits for a change of the subscriptions either.
 
     Raises
     ------
     TypeError, ValueError
-        What is no `EventFilter`, or a number out of its range.
+        `filter` is no `EventFilter`, or a number is out of its range.
 
     Examples
     --------
@@ -123,30 +123,30 @@ class AsyncFilter:
     # -- asking ----------------------------------------------------------------------------------------------
 
     async def match(self, event: object) -> AnyArray:
-        """Ids of the subscriptions that match one event, int64 (k,), or object (k,) of text or UUIDs.
+        """Return the ids of the subscriptions that match one event, int64 (k,), or object (k,).
 
-        Where this is cancelled before the batch of the event begins, the event is not matched.
+        If you cancel the call before the batch of the event begins, the event is not matched.
 
         Parameters
         ----------
         event : mapping
-            Or one event in another form that `EventFilter.match` takes; those are matched one by one. It must
-            not be changed before the answer is there.
+            Or one event in another form that `EventFilter.match` takes; such events are matched singly. Do
+            not change the event before you have the answer.
 
         Raises
         ------
         EventError
-            The event cannot be used. Others of its batch are matched.
+            The event cannot be used. The other events of its batch are matched.
         RuntimeError
-            This is closed, or was closed meanwhile, or it belongs to another event loop.
+            This object is closed, was closed meanwhile, or belongs to another event loop.
         """
         return await (await self.submit(event))
 
     async def submit(self, event: object) -> asyncio.Future[AnyArray]:
-        """Wait for room only, and return the future of what `match` returns.
+        """Wait for room, and return the future of the result of `match`.
 
-        To cancel it takes the event back. Who reads events from somewhere is slowed down when they come too
-        fast, and need not wait for each answer.
+        Cancel the future to withdraw the event. A program that reads events from a source is slowed down when
+        they arrive too fast, and need not wait for each answer.
         """
         arrival = perf_counter()
         self._require_loop()
@@ -155,7 +155,7 @@ class AsyncFilter:
     async def match_many(self, events: Iterable[object]) -> Matches:
         """Match several events, each as by `match`: all or none.
 
-        They may become several batches, with events of others among them. An `EventError` tells the row.
+        They may become several batches, shared with other events. An `EventError` has the `row`.
         """
         async with aclosing(self.as_completed(events)) as completions:
             found = {row: ids async for row, ids, _ in completions}
@@ -167,11 +167,11 @@ class AsyncFilter:
         return Matches.named(offsets, ids.astype(object), kind)
 
     async def as_completed(self, events: Iterable[object]) -> AsyncGenerator[Completion, None]:
-        """Match several events, each as by `match`, and yield each as soon as it is known.
+        """Match several events, each as by `match`, and yield each once it is matched.
 
-        They are taken from `events` when there is room. One that cannot be matched ends it with its error; an
-        `EventError` tells the row. Events that are not known at the end are taken back, also if the caller
-        leaves early.
+        Events are read from `events` when there is room. An event that cannot be matched ends the iteration
+        with its error; an `EventError` has the `row`. At the end, also if you leave early, the remaining
+        events are withdrawn.
         """
         if isinstance(events, Mapping):
             raise EventError("several events are a list of mappings; for a single event use match")
@@ -212,7 +212,7 @@ class AsyncFilter:
                 answer.cancel()
 
     def _require_loop(self) -> None:
-        """Belong to the event loop that runs, or raise `RuntimeError` where it is another one than before."""
+        """Take the running event loop as that of this object; raise `RuntimeError` if it has another one."""
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = loop
@@ -229,9 +229,9 @@ class AsyncFilter:
     # -- closing ---------------------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
-        """Take no more events, fail those that are not known yet with a `RuntimeError`, and end the thread.
+        """Accept no more events, fail the unanswered ones with a `RuntimeError`, and end the thread.
 
-        Waits for the group that is being searched. A second call does nothing more. The filter stays.
+        It waits for the group in the search. A second call changes nothing. The filter remains usable.
         """
         self._require_loop()
         self._closed = True
@@ -260,7 +260,7 @@ class AsyncFilter:
             self._plan()
 
     def _plan(self) -> None:
-        """Have the next batch begin when it is time. Where one runs, its end comes back to this."""
+        """Schedule the next batch, unless one runs; its end calls this again."""
         if self._batch or self._closed or not self._waiting:
             return
         left = 0.0
@@ -272,7 +272,7 @@ class AsyncFilter:
         self._next = loop.call_later(left, self._begin) if left > 0 else loop.call_soon(self._begin)
 
     def _begin(self) -> None:
-        """Have those that wait matched, and let others in."""
+        """Start a batch with the waiting events, and admit those that wait for room."""
         self._next = None
         self._batch = self._waiting.take(self._size)
         if not self._batch:
@@ -286,13 +286,13 @@ class AsyncFilter:
             self._waiting.admit()
 
     def _hop(self) -> None:
-        """Have the thread match the batch."""
+        """Start the batch in the thread."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "rtfilter")
         search = partial(search_stream, unwanted=lambda: self._closed)
         loop = self._used_loop
 
-        def end(error: BaseException | None) -> None:  # fails where the loop is closed, which nobody hears
+        def end(error: BaseException | None) -> None:  # fails if the loop is closed; nobody needs the error
             loop.call_soon_threadsafe(self._end, error)
 
         self._idle.clear()
@@ -307,7 +307,7 @@ class AsyncFilter:
         tell: Tell,
         end: Callable[[BaseException | None], object],
     ) -> None:
-        """Search the batch, learn how long that takes, and end it, whatever happens."""
+        """Search the batch, update the expected time, and end the batch in any case."""
         begun = thread_time()
         try:
             search(self.filter, self._batch, tell)
@@ -321,21 +321,21 @@ class AsyncFilter:
             end(None)
 
     def _tell(self, answer: Answer, found: AnyArray | Exception) -> None:
-        """In the thread: have the loop release an event. It is woken once for all that it then finds."""
+        """Append a result in the thread; wake the loop once for all that it has not read."""
         self._found.append((answer, found))
         if not self._told:
             self._told = True
             self._used_loop.call_soon_threadsafe(self._release)
 
     def _release(self) -> None:
-        """Release what the thread has found."""
-        self._told = False  # first: what is found from now on is told again
+        """Release the events with results from the thread."""
+        self._told = False  # first, because a later result must wake the loop again
         while self._found:
             answer, found = self._found.popleft()
             answer.settle(found)
 
     def _end(self, error: BaseException | None) -> None:
-        """A batch was searched, or was cut short."""
+        """End the batch: events without an answer get the error."""
         self._release()
         for answer in self._batch:
             if not answer.done():
@@ -346,7 +346,7 @@ class AsyncFilter:
 
 
 def _settable(error: BaseException | None) -> Exception:
-    """Return the error for the events of a batch that failed. Futures do not accept every exception."""
+    """Return the error for the events of a failed batch. Futures do not accept every exception."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
     made = RuntimeError("matching the batch of this event was cut short")

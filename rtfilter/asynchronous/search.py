@@ -1,4 +1,4 @@
-"""Searching a batch of events that coroutines wait for, each of which may be bad by itself."""
+"""The search of a batch of events that coroutines wait for, of which each may have its own error."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
 
 Tell = Callable[[Answer, AnyArray | Exception], None]
-"""Takes what an event matches, or why it cannot be matched. Only the first time counts."""
+"""Takes the matches of an event, or its error. Only the first call for an event counts."""
 
 
 def search_whole(filter: EventFilter, batch: Sequence[Answer], tell: Tell) -> None:
-    """Match a batch as a whole, the least work."""
+    """Match a batch as a whole, with the least work."""
     try:
         events, answers = _read(filter, batch, tell)
         found = filter.match_batch(events, arrival=batch[0].arrival)
         for answer, ids in zip(answers, found, strict=True):
             tell(answer, ids)
-    except EventError:  # of a matcher that takes no event without some attribute
+    except EventError:  # the matcher needs an attribute that some event lacks
         _match_each(filter, batch, tell)
 
 
 def search_stream(
     filter: EventFilter, batch: Sequence[Answer], tell: Tell, unwanted: Callable[[], bool]
 ) -> None:
-    """Match a batch as a stream, which tells each event as soon as it is known; until all are unwanted."""
+    """Match a batch as a stream, and report each event once it is matched; stop when `unwanted` says so."""
     try:
         events, answers = _read(filter, batch, tell)
         with closing(filter.stream(events, arrival=batch[0].arrival)) as stream:
@@ -43,7 +43,7 @@ def search_stream(
 
 
 def _read(filter: EventFilter, batch: Sequence[Answer], tell: Tell) -> tuple[EventTable, Sequence[Answer]]:
-    """The events of a batch as a table, and their answers. Matches those alone that cannot be in it."""
+    """Return a batch as a table, with its answers; match events separately that the table cannot have."""
     read = filter.schema.read
     events = [answer.event for answer in batch]
     with suppress(Exception):  # an event may be any object
@@ -64,7 +64,7 @@ def _is_good(filter: EventFilter, event: object) -> bool:
 
 
 def _match_each(filter: EventFilter, batch: Sequence[Answer], tell: Tell) -> None:
-    """Match event by event: each has its own error, and counts as refused by itself."""
+    """Match each event separately, so that each has its own error and counts as refused alone."""
     for answer in batch:
         try:
             tell(answer, filter.match(answer.event))

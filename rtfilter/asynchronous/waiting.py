@@ -1,7 +1,7 @@
 """Events that wait for their batch, in order of arrival.
 
-At most so many wait inside; all others wait outside for room. An event that is cancelled leaves at once,
-and the next one outside takes its place. All is plain callbacks of one event loop.
+A limited number of events is inside; further ones wait outside for room. A cancelled event leaves at once,
+and the next one outside takes its place. All of it is plain callbacks of one event loop.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Answer(asyncio.Future[AnyArray]):
     ----------
     event : object
     arrival : float
-        `perf_counter`.
+        Time of `perf_counter`.
     """
 
     def __init__(
@@ -35,14 +35,14 @@ class Answer(asyncio.Future[AnyArray]):
         self.event, self.arrival, self._leave = event, arrival, leave
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """As of every future."""
+        """Cancel the future, and withdraw the event; return False if it is done already."""
         cancelled = super().cancel(msg)
         if cancelled:
             self._leave(self)
         return cancelled
 
     def settle(self, found: AnyArray | Exception) -> None:
-        """Set the result or the exception, if that is not done yet."""
+        """Set the result or the exception, unless one is set."""
         if self.done():
             return
         if isinstance(found, Exception):
@@ -57,9 +57,9 @@ class Waiting:
     Parameters
     ----------
     most : int
-        So many may be inside.
+        Most events inside.
     joined : callable
-        Is called whenever one has come in.
+        Called after each event that comes in.
     """
 
     def __init__(self, most: int, joined: Callable[[], None]) -> None:
@@ -78,11 +78,11 @@ class Waiting:
         return next(iter(self._inside)).arrival
 
     async def join(self, event: object, arrival: float) -> Answer:
-        """Come in, when there is room. `RuntimeError` if it is closed."""
+        """Enter the waiting events when there is room. Raises `RuntimeError` if they are closed."""
         loop = asyncio.get_running_loop()
         if self._closed is not None:
             raise RuntimeError(self._closed)
-        if len(self._inside) < self.most:  # nobody is outside then
+        if len(self._inside) < self.most:  # then nobody is outside
             return self._enter(event, arrival, loop)
         turn: asyncio.Future[Answer | None] = loop.create_future()
         self._outside[turn] = event, arrival
@@ -90,7 +90,7 @@ class Waiting:
             answer = await turn
         except asyncio.CancelledError:
             if self._outside.pop(turn, None) is None and not turn.cancelled():
-                admitted = turn.result()  # just before
+                admitted = turn.result()  # admitted just before the cancellation
                 if admitted is not None and not admitted.cancel():
                     retrieve(admitted)
             raise
@@ -110,18 +110,18 @@ class Waiting:
             self.admit()
 
     def take(self, most: int) -> list[Answer]:
-        """Take out the first so many. Then `admit`, as soon as there is time."""
+        """Remove and return the first events, at most `most`. Call `admit` soon after."""
         return [self._inside.popitem(last=False)[0] for _ in range(min(most, len(self._inside)))]
 
     def admit(self) -> None:
-        """Let in those outside, while there is room."""
+        """Admit events from outside, while there is room."""
         while self._outside and len(self._inside) < self.most:
             turn, (event, arrival) = self._outside.popitem(last=False)
             if not turn.done():
                 turn.set_result(self._enter(event, arrival, turn.get_loop()))
 
     def close(self, reason: str) -> list[Answer]:
-        """Let nobody in any more, which is a `RuntimeError` for those outside. Gives those inside."""
+        """Refuse further events, fail those outside with `RuntimeError`, and return those inside."""
         self._closed = reason
         for turn in self._outside:
             if not turn.done():
@@ -131,6 +131,6 @@ class Waiting:
 
 
 def retrieve(answer: asyncio.Future[Any]) -> None:
-    """Have no error reported as lost, where nobody will await it any more."""
+    """Mark the error of a future as seen, so that the event loop does not log it."""
     if answer.done() and not answer.cancelled():
         answer.exception()

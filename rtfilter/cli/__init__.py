@@ -1,8 +1,8 @@
 """The command line ``rtfilter``: each command is a module of this package.
 
 A command module has ``add_arguments(parser)``, which also sets the parser's description and examples, and
-``run(arguments) -> int``, which returns the exit code. It imports what is slow to load inside `run`, so that
-``--help`` is quick.
+``run(arguments) -> int``, which returns the exit code. Slow imports are inside `run`, so that ``--help`` is
+fast.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PIPE_CLOSED = 141  # the status that a shell reports for SIGPIPE
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code.
+    """Run the command line, and return the exit code.
 
     Parameters
     ----------
@@ -55,8 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0: done. 1: ``index check`` found damage. 2: an expected failure, told on standard error as
-        ``rtfilter: error: ...``. 130: interrupted. 141: nobody reads the output any more.
+        0: done. 1: ``index check`` found damage. 2: an expected failure, written to standard error as
+        ``rtfilter: error: ...``. 130: interrupted. 141: the reader of the output has closed it.
     """
     try:
         code = _run(argv)
@@ -91,23 +91,23 @@ def _run(argv: Sequence[str] | None) -> int:
     try:
         given = sys.argv[1:] if argv is None else argv
         arguments = _parser([name for name in COMMANDS if name in given]).parse_args(given)
-    except SystemExit as done:  # after --help, --version, or a usage message
+    except SystemExit as done:  # --help, --version, or a usage message
         return int(done.code or 0)
     return int(_module(arguments.command).run(arguments))
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong with a value without the usage, which tells nothing about it."""
+    """A parser that reports a wrong value without the usage, which would not help."""
 
     def error(self, message: str) -> NoReturn:
-        """End with a message."""
+        """Exit with a message."""
         if message.startswith("argument -"):
             self.exit(FAILED, f"{self.prog}: error: {message}; see {self.prog} --help\n")
         super().error(message)
 
 
 def _parser(known: Container[str] = COMMANDS) -> argparse.ArgumentParser:
-    """The parser of all commands; it knows the arguments of some, whose modules it imports."""
+    """Return the parser of all commands; only the commands in `known` are imported and have arguments."""
     parser = _Parser(
         prog="rtfilter",
         description="Match events against range subscriptions.",
@@ -133,7 +133,7 @@ def _module(command: str) -> Any:
 
 
 def _flush_or_discard() -> None:
-    """Leave nothing in the buffer of standard output that the interpreter could fail to write at exit."""
+    """Empty the buffer of standard output, so that the interpreter does not fail to write it at exit."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -1,4 +1,4 @@
-"""Arguments that are whole numbers or paths, read and refused in one way by all commands."""
+"""Whole numbers and paths as arguments: all commands read and refuse them in the same way."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ MOST = 1_000_000_000
 
 
 def natural(text: str) -> int:
-    """Read a count from 0 on.
+    """Read a count from 0.
 
     Raises
     ------
     ArgumentTypeError
-        Something else, or more than `MOST`.
+        The text is no such count, or more than `MOST`.
     """
     return _whole(text, 0, MOST)
 
 
 def positive(text: str) -> int:
-    """Read a count from 1 on; raises as `natural`."""
+    """Read a count from 1; raises as `natural`."""
     return _whole(text, 1, MOST)
 
 
 def port(text: str) -> int:
-    """Read the number of a port, 0 for any that is free; raises as `natural`."""
+    """Read the number of a port, 0 for any free one; raises as `natural`."""
     try:
         return _whole(text, 0, 65_535)
     except ArgumentTypeError:
@@ -48,7 +48,7 @@ def json_object(text: str) -> dict[str, Any]:
     Raises
     ------
     ArgumentTypeError
-        Something else.
+        The text is no JSON object.
     """
     try:
         found = json.loads(text)
@@ -68,7 +68,7 @@ def subscription_id(text: str) -> int:
 
 
 def some_path(text: str) -> Path:
-    """Read a path; `ArgumentTypeError` for an empty text, which would be this folder."""
+    """Read a path; raise `ArgumentTypeError` for an empty text, which would be the current folder."""
     if not text:
         raise ArgumentTypeError("an empty text is no path; write . for this folder")
     return Path(text)

@@ -1,4 +1,4 @@
-"""``rtfilter backup``: a copy of a server's data, also while it runs."""
+"""``rtfilter backup``: a copy of a server's data, also while the server runs."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     if os.environ.get(DATABASE):
         raise CommandError(
-            f"the database is one of PostgreSQL, by {DATABASE}: copy it with pg_dump --format=custom, and "
-            f"the files that are in {arguments.data} itself"
+            f"{DATABASE} names a PostgreSQL database: copy it with pg_dump --format=custom, and copy the "
+            f"files directly in {arguments.data}"
         )
     before = os.umask(0o077)
     try:

@@ -1,4 +1,4 @@
-"""Reading subscriptions that are bounds from files of CSV and Parquet."""
+"""Reading subscriptions from files of bounds, CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ class Bounds(NamedTuple):
     """n subscriptions over the attributes of a schema."""
 
     at: Sequence[int]
-    """Line of each, or row of a Parquet file."""
+    """Line of each subscription, or its row in a Parquet file."""
     low: Columns
-    """Closed low ends (n,) by attribute, masked where there is no bound."""
+    """Closed low ends (n,) by attribute, masked if there is no bound."""
     high: Columns
     """Closed high ends."""
     ids: Sequence[object]
-    """Id of each, None where not given."""
+    """Id of each, None if not given."""
     labels: Sequence[Cells] | None
-    """Time to live and metadata of each; None where there are no such columns."""
+    """Time to live and metadata of each; None if the file has no such columns."""
 
 
 def find_columns(path: str, header: Sequence[str], schema: Schema) -> list[BoundColumn]:
-    """Return the columns of bounds; none where the table holds conditions in a column ``where``.
+    """Return the columns of bounds; none if the table has conditions in a column ``where``.
 
     Raises
     ------
     CommandError
-        Neither, both, or bounds of a string or of an attribute that the schema does not have.
+        The table has neither or both, or bounds of a string or of an unknown attribute.
     """
     from rtfilter.errors import PredicateError
     from rtfilter.predicates.bound_columns import bounded_columns
@@ -63,7 +63,7 @@ def read_csv_bounds(
     Raises
     ------
     CommandError
-        A cell is of another type than the attribute; with its place.
+        A cell has another type than the attribute; the message has its place.
     """
     import numpy as np
 
@@ -95,14 +95,14 @@ def read_csv_bounds(
 
 
 class _Cells:
-    """The cells of a column, most of them as float64: an object each would take four times the memory."""
+    """The cells of a column, most of them as float64, because objects would take four times the memory."""
 
     def __init__(self) -> None:
         self._values, self.empty = array("d"), bytearray()
-        self._large: dict[int, int] = {}  # by place: integers that float64 does not tell apart
+        self._large: dict[int, int] = {}  # by place: integers that float64 cannot represent exactly
 
     def add(self, value: float | None) -> None:
-        """Add a bound, None for none."""
+        """Add a bound, or None."""
         if isinstance(value, int) and abs(value) >= LARGE:
             self._large[len(self.empty)] = value
             value = 0.0
@@ -110,7 +110,7 @@ class _Cells:
         self.empty.append(value is None)
 
     def column(self) -> AnyArray:
-        """All of them, (n,), where empty anything."""
+        """Return all cells, (n,); empty ones have any value."""
         import numpy as np
 
         values = np.frombuffer(self._values, np.float64)
@@ -128,7 +128,7 @@ def read_arrow_bounds(path: str, table: Any, columns: list[BoundColumn], schema:
     Raises
     ------
     CommandError
-        A column is of another type than its attribute.
+        A column has another type than its attribute.
     """
     from rtfilter.errors import PredicateError
     from rtfilter.predicates.bound_columns import bounds_of_arrow

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 NO_SETTINGS = ("command", "action", "settings")
 STRATEGIES = "profile_forwarding", "event_forwarding", "rendezvous", "hybrid", "hierarchical"
-"""The names of `rtfilter.overlay.strategies`, repeated here because help must not import its packages."""
+"""The names of `rtfilter.overlay.strategies`, repeated because the help must not import its packages."""
 PATIENCE = 2.0
-"""Seconds after which a command says what it waits for, and what else."""
+"""Seconds after which a command reports what it waits for."""
 UNCONNECTED = "waiting for a broker: there is no connection, and it is tried again"
-ALL = "waiting until all who want the events have them; the broker has stored them, and goes on trying"
+ALL = "waiting until all receivers have the events; the broker has stored them, and goes on trying"
 REST = "; what follows it may not be published either"
 T = TypeVar("T")
 CONDITION = "what its events must satisfy, in SQL"
@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _run_arguments(action("run", "run a broker"))
     _common_arguments(action("rendezvous", "run the rendezvous point, which knows the root of the tree"))
     _client_arguments(action, "subscribe", "subscribe, and show what is delivered as JSON lines")
-    _client_arguments(action, "publish", "publish events; ends when all who want them have them")
+    _client_arguments(action, "publish", "publish events; ends when all receivers have them")
     mapped = action("map", "show the tree, with its loads")
     mapped.add_argument(
         "--at", metavar="HOST:PORT", required=True, help="of any broker, or of the rendezvous"
@@ -197,7 +197,7 @@ def _client_arguments(action: Callable[[str, str], argparse.ArgumentParser], nam
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; returns 0, or 1 where a broker had to end."""
+    """Run the command; returns 0, or 1 if a broker ended with an error."""
     from rtfilter.errors import RTFilterError
 
     try:
@@ -208,7 +208,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _until_told(work: Coroutine[Any, Any, int]) -> int:
-    """Do some work until it ends, or a signal says so: then leave in order, and nobody waits for a client."""
+    """Run a coroutine until it ends or SIGTERM arrives, which cancels it; return the exit code."""
     loop, task, told = asyncio.get_running_loop(), asyncio.ensure_future(work), []
 
     def end() -> None:
@@ -231,7 +231,7 @@ def _key(arguments: argparse.Namespace) -> int:
 
     network = Key.new() if arguments.of is None else Key.read(arguments.of)
     if network.of(Role.BROKER) is None:
-        raise CommandError(f"{arguments.of} holds the key of {network.role}s; give that of the network")
+        raise CommandError(f"{arguments.of} has the key of {network.role}s; give the key of the network")
     key = network if arguments.of is None else network.of(Role.CLIENT)
     assert key is not None
     try:
@@ -289,7 +289,7 @@ async def _subscribe(arguments: argparse.Namespace) -> int:
 
 
 def _show_now(text: str) -> None:
-    """Show a result to whoever reads it in a pipe, too, before anything else happens."""
+    """Print a result, and flush it, so that the reader of a pipe sees it at once."""
     show(text)
     sys.stdout.flush()
 
@@ -309,11 +309,11 @@ async def _publish(arguments: argparse.Namespace) -> int:
 
     count = had = 0
     loop = asyncio.get_running_loop()
-    places: dict[asyncio.Future[None], _Sent] = {}  # events that are not acknowledged
+    places: dict[asyncio.Future[None], _Sent] = {}  # events without acknowledgement
     refused: list[tuple[int, str]] = []  # the number of events before each, and the reason
     first_refused: asyncio.Future[None] = loop.create_future()
     form = files.check(arguments.file)
-    live = form != "parquet"  # all up to a line that is none; its rows are slow so
+    live = form != "parquet"  # single rows of Parquet are slow
     given = None if arguments.schema is None else read_schema(arguments.schema)
     key = _read(arguments)
 
@@ -360,28 +360,28 @@ async def _publish(arguments: argparse.Namespace) -> int:
             given = await client.schema(arguments.type)
         try:
             frames = _read_beside(open_frames(arguments.file, given if form == "csv" else None, live))
-        except FileError as error:  # of the header, or where types are inferred
+        except FileError as error:  # in the header, or while types are inferred
             raise CommandError(f"{error}; {_published(0, 0)}") from None
         async with _telling(client, waits):
             publishing = asyncio.create_task(all_of_them())
             await asyncio.wait([publishing, first_refused], return_when=asyncio.FIRST_COMPLETED)
             publishing.cancel()
             await asyncio.wait([publishing])
-            while places:  # else nobody would know which of them are published
+            while places:  # so that each event has an answer before the command ends
                 await asyncio.wait(places)
         if refused:
             before, why = min(refused)
             raise CommandError(f"{why}{REST}; {_published(before, had - before)}")
         try:
             await publishing
-        except FileError as error:  # of a line that is no event
+        except FileError as error:  # a line is no event
             raise CommandError(f"{error}; {_published(had, 0)}") from None
-    say(f"published {numbered(count, 'event')}; all who want them have them")
+    say(f"published {numbered(count, 'event')}; all receivers have them")
     return 0
 
 
 class _Sent(NamedTuple):
-    """An event on its way: its place in the file, its id, its start, and the number of events before it."""
+    """An unacknowledged event: its place in the file, id, start, and the number of events before it."""
 
     place: str
     id: EventId
@@ -393,17 +393,17 @@ def _published(before: int, after: int) -> str:
     """Return the number of acknowledged events before and after a refused one, as text."""
     if not before and not after:
         return "no event was published"
-    return f"events published before it: {before:,}, after it: {after:,}; all who want them have them"
+    return f"events published before it: {before:,}, after it: {after:,}; all receivers have them"
 
 
 async def _read_beside(frames: Iterator[T]) -> AsyncIterator[T]:
-    """Read in another thread, while others go on; it may be given up while it waits for input."""
+    """Read in another thread, so that other tasks go on; a cancelled read may still wait for input."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[T | Exception | None] = asyncio.Queue()
     room = Semaphore(2)
 
     def give(what: T | Exception | None) -> None:
-        with suppress(RuntimeError):  # nobody waits for it any more
+        with suppress(RuntimeError):  # the reader is cancelled
             loop.call_soon_threadsafe(queue.put_nowait, what)
 
     def read() -> None:
@@ -428,9 +428,9 @@ async def _read_beside(frames: Iterator[T]) -> AsyncIterator[T]:
 async def _telling(
     client: BrokerClient, waits: Callable[[], Awaitable[dict[str, str]]]
 ) -> AsyncIterator[None]:
-    """Say what is waited for, where that takes longer, and when it is something else.
+    """Report every few seconds what the command waits for, if that has changed.
 
-    `waits` gives each thing that is waited for, with what is said after it, and may differ each time.
+    `waits` returns what is missing, by name, each with the text that follows the name.
     """
 
     async def tell() -> None:
@@ -457,7 +457,7 @@ async def _map(arguments: argparse.Namespace) -> int:
         raise CommandError(f"{arguments.out}: a picture is a .png, .svg or .pdf")
     found = await survey(arguments.at, _read(arguments))
     if not found.brokers and not found.silent:
-        say(f"there is no tree yet: no broker that {arguments.at} knows stands for a cluster; try again soon")
+        say(f"there is no tree yet: {arguments.at} knows no designated broker; try again soon")
         return 0
     if arguments.out is None:
         show(as_text(found))
@@ -465,7 +465,7 @@ async def _map(arguments: argparse.Namespace) -> int:
         draw(found, arguments.out)
         say(f"wrote {arguments.out}")
     if found.root is None:
-        say("no broker that answers stands for the root now; try again soon")
+        say("no designated broker of the root answers now; try again soon")
     return 0
 
 
@@ -478,7 +478,7 @@ async def _cut(arguments: argparse.Namespace) -> int:
     if heal and name not in before.refused:
         say(f"nothing to heal: {before.itself.name} was not cut off from {name!r}")
     elif not heal and not await _is_known(name, before, arguments.at, key):
-        say(f"{before.itself.name} knows no broker {name!r}; should one come, it will not talk to it")
+        say(f"{before.itself.name} knows no broker {name!r}; it will refuse one of this name")
     found = await asked(arguments.at, key, Cut(name, heal))
     refused = ", ".join(found.refused)
     say(f"{found.itself.name} " + (f"does not talk to: {refused}" if refused else "talks to all"))
@@ -486,7 +486,7 @@ async def _cut(arguments: argparse.Namespace) -> int:
 
 
 async def _is_known(name: str, told: Description, at: str, key: Key) -> bool:
-    """Return whether a name is known to a broker, by its description, or anywhere in its network."""
+    """Return whether a broker knows a name, by its description, or by a search in its network."""
     from rtfilter.overlay.running.map import survey
     from rtfilter.overlay.running.settings import POINT
 
@@ -504,7 +504,7 @@ async def _switch(arguments: argparse.Namespace) -> int:
     key, name = _read(arguments), arguments.strategy
     found = await survey(arguments.at, key)
     if found.root is None:
-        raise CommandError(f"no broker that {arguments.at} knows stands for the root; try again soon")
+        raise CommandError(f"{arguments.at} knows no designated broker of the root; try again soon")
     await asked(found.root.itself.address, key, Switch(name))
     told = ""
     while others := sorted(one for one, by in found.strategies.items() if by != name):

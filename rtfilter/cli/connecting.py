@@ -1,4 +1,4 @@
-"""The arguments that commands share which talk to a server: where it is, and who asks."""
+"""The arguments of commands that talk to a server: its address, and the user."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WHO = f"""\
 Who you are: --token-file, or the environment variable {TOKEN}; or --user, with {PASSWORD}
 where the server has users. Secrets are no arguments, because others on this machine can see these.
 """
-"""For descriptions."""
+"""Part of the descriptions of these commands."""
 
 
 def add_server(parser: argparse.ArgumentParser) -> None:
@@ -48,18 +48,18 @@ def add_filter(parser: argparse.ArgumentParser) -> None:
 def connected(
     arguments: argparse.Namespace, acknowledge: Literal["automatic", "manual"] = "automatic"
 ) -> Iterator[PlainClient]:
-    """Connect as the arguments say, and leave in the end.
+    """Connect as the arguments say, and disconnect at the end.
 
     Raises
     ------
     CommandError
-        There is no server, or it refuses something.
+        The server cannot be reached, or refuses something.
     """
     from rtfilter.client import ClientError, RefusedError, connect_plain
 
     token = _token(arguments)
     hints = logging.getLogger("rtfilter.client.client")
-    hints.disabled = True  # commands tell the place in the file of what is odd
+    hints.disabled = True  # the commands themselves report odd events, with their place in the file
     try:
         with connect_plain(
             arguments.url,
@@ -78,12 +78,12 @@ def connected(
 
 
 def served_schema(arguments: argparse.Namespace) -> Schema:
-    """Return the schema of the filter that the arguments name, as the server has it.
+    """Return the schema of the filter that the arguments name, from the server.
 
     Raises
     ------
     CommandError
-        There is no server, or it refuses to tell.
+        The server cannot be reached, or refuses the request.
     """
     import json
     from base64 import b64encode
@@ -132,7 +132,7 @@ def _detail(body: bytes) -> str | None:
 def _token(arguments: argparse.Namespace) -> str | None:
     if arguments.token_file is not None:
         if arguments.user is not None:
-            raise CommandError("give --user or --token-file: a token has a user already")
+            raise CommandError("give either --user or --token-file: a token belongs to a user")
         found = Path(arguments.token_file).read_text()
         if not found.strip():
             raise CommandError(f"{arguments.token_file} holds no token")

@@ -61,7 +61,7 @@ which events nearly match it; which subscriptions the event nearly matches
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; returns 0 whether anything matches or not."""
+    """Run the command; returns 0, whether anything matches or not."""
     from rtfilter.errors import UnknownSubscriptionError
 
     target, batches, tables = inputs.open_inputs(
@@ -111,7 +111,7 @@ def _table(
         raise CommandError(f"{len(ids):,} subscriptions are more than {MAX_PAIRS:,}; name one with --id")
     subscriptions = [(id, target[id].predicate) for id in ids]
     search = MissSearch(given.limit)
-    left = MAX_PAIRS // max(len(ids), 1)  # events, or choices of elements
+    left = MAX_PAIRS // max(len(ids), 1)  # events, or choices of list elements
     with progress_bar("pairs", given.progress) as bar:
         for first, batch in batches:
             table = tables.read(batch)
@@ -123,20 +123,20 @@ def _table(
                 bar.update(count)
             if count < len(table):
                 seen = numbered(first + count, "event")
-                say(f"only the first {seen} were looked at, as at most {MAX_PAIRS:,} pairs are")
+                say(f"only the first {seen} were explained: at most {MAX_PAIRS:,} pairs are")
                 break
     show(str(search.misses()))
 
 
 def _affordable(table: EventTable, left: int) -> int:
-    """Return how many events of a table may be looked at where so many choices of elements may."""
+    """Return how many events of a table can be explained within `left` choices of list elements."""
     if table.choices is None:
         return min(len(table), left)
     return int(table.choices.offsets[1:].searchsorted(left, side="right"))
 
 
 def _numbered(batches: Iterator[EventBatch]) -> Iterator[tuple[int, EventBatch]]:
-    """Yield the batches with the row of their first event."""
+    """Yield the batches, each with the row of its first event."""
     first = 0
     for batch in batches:
         yield first, batch

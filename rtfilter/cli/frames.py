@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from rtfilter.events.schema import Schema
 
 MOST = 1000
-"""Events of a frame."""
+"""Most events of a frame."""
 MOST_BYTES = 2**19
-"""Bytes of them as JSON, half of what a server takes as a message by default."""
+"""Most bytes of its events as JSON, half of the default limit of a server's messages."""
 
 
 class Frame(NamedTuple):
-    """Some events, and where in the file each of them is."""
+    """Some events, and the place of each in the file."""
 
     events: list[dict[str, Any]]
     places: list[str]
@@ -32,7 +32,7 @@ class Frame(NamedTuple):
 
 @contextmanager
 def naming_places(frame: Frame, then: str = "") -> Iterator[None]:
-    """Have what is refused of one event be an error with its place, and with what follows from it."""
+    """Replace the error about an event by a `CommandError` with its place in the file, and with `then`."""
     from rtfilter.client import RefusedError
     from rtfilter.client.errors import UnwritableError
 
@@ -41,28 +41,29 @@ def naming_places(frame: Frame, then: str = "") -> Iterator[None]:
     except (RefusedError, UnwritableError) as error:
         if error.row is None or not 0 <= error.row < len(frame.places):
             raise
-        reason = str(error).removeprefix(f"event {error.row}: ")  # counted from 0, within the frame
+        reason = str(error).removeprefix(f"event {error.row}: ")  # the row counts from 0 within the frame
         raise CommandError(f"{frame.places[error.row]}: {reason}{then}") from None
 
 
 def open_frames(path: str, schema: Schema | None, live: bool) -> Iterator[Frame]:
-    """Yield the events of a file, with everything that is in it.
+    """Yield all events of a file in frames.
 
     Parameters
     ----------
     path : str
-        As of `open_events`.
+        As for `open_events`.
     schema : Schema, optional
-        Decides the types of cells of CSV. The first misspelt name and value of another type is told, for each
-        attribute; if the schema is strict, they are errors. By default types are inferred and told.
+        Decides the types of CSV cells. For each attribute, the first misspelt name and the first value of
+        another type are reported; if the schema is strict, they are errors. By default types are inferred
+        and reported.
     live : bool
-        Yield what is there instead of waiting until a frame is full. Otherwise the frames of a file are
-        always the same.
+        Yield the events that are there instead of waiting until a frame is full. Otherwise the frames of a
+        file are always the same.
 
     Raises
     ------
     OSError, CommandError
-        It cannot be read; with the place.
+        The file cannot be read; the message has the place.
     """
     batches = open_events(path, say).whole_batches(schema, 1 if live else MOST)
     if schema is not None:
@@ -72,14 +73,14 @@ def open_frames(path: str, schema: Schema | None, live: bool) -> Iterator[Frame]
 
 
 def _looked_at(batches: Iterator[EventBatch], schema: Schema) -> Iterator[EventBatch]:
-    """Yield the batches, and tell what is odd in them."""
+    """Yield the batches, and report odd events in them."""
     reader = Tables(schema, say)
     for batch in batches:
         try:
             reader.read(batch)
         except FileError:
             if schema.strict:
-                raise  # else the server refuses it
+                raise  # otherwise the server would refuse it
         yield batch
 
 
@@ -88,7 +89,7 @@ def _frame(batch: EventBatch) -> Frame:
 
 
 def _cut(frame: Frame) -> Iterator[Frame]:
-    """Yield parts that a server takes as a message; what is longer by itself is one."""
+    """Split a frame into parts that fit a message of the server; a larger single event is a part."""
     first = size = 0
     for row, event in enumerate(frame.events):
         more = _size(event)
@@ -105,12 +106,12 @@ def _size(event: dict[str, Any]) -> int:
 
     try:
         return len(bytes(encoded(event))) + 1
-    except UnwritableError:  # the client tells
+    except UnwritableError:  # the client reports it
         return 0
 
 
 def _joined(single: Iterator[Frame]) -> Iterator[Frame]:
-    """Join what comes while the last frame is in use; another thread reads."""
+    """Join the frames that arrive while the consumer uses the last one; another thread reads."""
     queue: Queue[Frame | Exception | None] = Queue(2 * MOST)
 
     def read() -> None:

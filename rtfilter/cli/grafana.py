@@ -1,4 +1,4 @@
-"""``rtfilter grafana``: write the files of the dashboard and of the Prometheus behind it."""
+"""``rtfilter grafana``: write the files of the dashboard and of its Prometheus."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     contents = {arguments.out / name: data for name, data in shipped().items()}
     other = [str(path) for path, data in contents.items() if path.exists() and not _holds(path, data)]
     if other:
-        raise CommandError(f"there is another {', '.join(other)}; move it away, or choose another --out")
+        raise CommandError(f"{', '.join(other)}: exists with other content; move it, or choose another --out")
     for path, data in contents.items():
         if path.exists():
             say(f"kept {path}")
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def shipped() -> dict[str, bytes]:
-    """The files of the package, by their names below the directory."""
+    """Return the files of the package, by their names below the directory."""
     found: dict[str, bytes] = {}
 
     def add(folder: Traversable, prefix: str) -> None:

@@ -1,8 +1,7 @@
-"""The ids of the subscriptions of a file, and the one that is asked for on the command line.
+"""The ids of the subscriptions in a file, and the id that a command line asks for.
 
-They are integers or text, those of a file of one type. JSON and Parquet say which. Cells of CSV are integers
-where all of them are written as such, without leading zeros, and otherwise text, as it stands. UUIDs are
-text.
+Ids are integers or text, all ids of a file of one type. JSON and Parquet have types. Cells of CSV are
+integers if all of them are integers without leading zeros, and otherwise text. UUIDs are text.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ _WORDS: dict[type, str] = {int: "an integer", str: "text"}
 
 
 def of_cells(cells: Sequence[str]) -> list[Id | None]:
-    """The ids in a column of CSV; None for an empty cell."""
+    """Return the ids in a column of CSV; None for an empty cell."""
     if all(_INTEGER.fullmatch(cell) for cell in cells if cell):
         return [int(cell) if cell else None for cell in cells]
     return [cell or None for cell in cells]
 
 
 class Ids:
-    """The ids of a file, taken row by row: either all rows have one, or none; each is there once."""
+    """The ids of a file, read row by row: either all rows have an id, or none; each id occurs once."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -40,9 +39,9 @@ class Ids:
         self._first: tuple[int, type] = 0, int
 
     def take(self, row: int, at: int, id: object) -> Id | None:
-        """Return the id of a subscription, its row where the file gives none; None if it cannot be used.
+        """Return the id of a subscription, or its row if the file has no ids; None if it cannot be used.
 
-        What is wrong is told to `rows`.
+        `rows` gets the reason.
         """
         if isinstance(id, UUID):
             id = str(id)
@@ -90,12 +89,12 @@ def _encodable(text: str) -> bool:
 
 
 def asked(text: str, kind: type | None) -> int | str | UUID:
-    """Return the id that the argument --id names, where ids are of this type; None is that of no ids.
+    """Return the id in the argument --id, if the ids of the index have this type; None for an empty index.
 
     Raises
     ------
     CommandError
-        No id of this type is written so.
+        The text is no id of this type.
     """
     if kind is str:
         return text

@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; returns 0, or 1 when ``check`` finds damage."""
+    """Run the command; returns 0, or 1 if ``check`` finds damage."""
     return {"build": _build, "info": _info, "check": _check}[arguments.action](arguments)
 
 
@@ -95,7 +95,7 @@ def _build(arguments: argparse.Namespace) -> int:
         definition = with_strict(definition)
     if arguments.capacity:
         if definition.matcher is not None:
-            raise CommandError("--capacity is of an R*-tree; leave it out, as --schema says the matcher")
+            raise CommandError("--capacity is only for the R*-tree; leave it out: --schema names a matcher")
         try:
             definition = replace(definition, matcher={"name": "rtree", "capacity": arguments.capacity})
         except ValueError as error:
@@ -123,7 +123,7 @@ def _refuse_occupied(path: str) -> None:
     if not os.path.isdir(path):
         raise CommandError(f"{path}: exists and is no directory; choose another")
     if os.listdir(path) and not os.path.exists(os.path.join(path, MANIFEST)):
-        raise CommandError(f"{path}: holds something else than an index; choose another directory")
+        raise CommandError(f"{path}: has other files than those of an index; choose another directory")
 
 
 def _info(arguments: argparse.Namespace) -> int:
@@ -170,17 +170,17 @@ def _check(arguments: argparse.Namespace) -> int:
     from rtfilter.errors import SnapshotError
     from rtfilter.filter import EventFilter
 
-    os.stat(arguments.index)  # a missing path is a mistake, not damage
+    os.stat(arguments.index)  # a missing path is an error, not damage
     try:
         target = EventFilter.load(arguments.index)
         tree = "capacity" in target.stats()
-        if tree:  # another matcher was built anew just now
+        if tree:  # any other matcher was built while opening
             target.tree.check()
     except SnapshotError as error:
         say(f"error: {error}")
         return DAMAGED
     except (AssertionError, LookupError, ValueError) as error:
-        # The checksums fit, so the index was saved like this.
+        # The checksums match, so the index was damaged before it was saved.
         say(f"error: {arguments.index}: the tree is damaged: {error}; build it again")
         return DAMAGED
     sound = "checksums and tree are" if tree else "the checksums are"

@@ -95,27 +95,27 @@ def open_inputs(
     skip: bool = False,
     strict: bool = False,
 ) -> tuple[EventFilter, Iterator[EventBatch], Tables]:
-    """Return the filter of the subscriptions, the events in batches, and what reads them.
+    """Return the filter of the subscriptions, the batches of events, and the tables that read them.
 
     Parameters
     ----------
     subscriptions, events, schema : str
-        As of `add_inputs`. Without a schema, it is inferred from the events and told.
+        As for `add_inputs`. Without a schema, it is inferred from the events and reported.
     batch : int
         Most events in a batch, at least 1.
     only : str, optional
-        Read only the subscription with this id, if it is a file.
+        Read only the subscription with this id, if `subscriptions` is a file.
     progress : bool
-        Show progress even where standard error is no terminal.
+        Show progress even if standard error is no terminal.
     skip : bool
-        Leave out conditions that cannot be used, and tell each on standard error.
+        Leave out conditions that cannot be used, and report each on standard error.
     strict : bool
         Refuse events with other attributes than the schema's, or with values of another type.
 
     Raises
     ------
     OSError, CommandError
-        A file cannot be read; with its place.
+        A file cannot be read; the message has the place.
     """
     file = open_events(events, say)
     if is_index(subscriptions):

@@ -1,7 +1,7 @@
 """Times to live and metadata in a file of subscriptions.
 
-JSON lines have them as "ttl", seconds, and "metadata", an object. Tables have columns ``ttl``, seconds or a
-duration, and ``metadata``, the text of a JSON object; a column of Parquet may hold structs. Empty is none.
+JSON lines have "ttl", seconds, and "metadata", an object. Tables have columns ``ttl``, seconds or a duration,
+and ``metadata``, the text of a JSON object; a column of Parquet may hold structs. An empty cell is none.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, Final
 from rtfilter.text import shown
 
 NAMES: Final = ("ttl", "metadata")
-"""Of columns, and in JSON lines."""
+"""Names of the columns, and of the keys in JSON lines."""
 
 Cells = tuple[object, object]
-"""A time to live and metadata, None for none."""
+"""A time to live and metadata, each may be None."""
 NONE: Final[Cells] = None, None
 
 
@@ -55,7 +55,7 @@ class Labels:
         self._metadata: list[Any] = []
 
     def take(self, cells: Cells) -> None:
-        """Read those of the next subscription. Raises `TypeError` or `ValueError`; none are taken then."""
+        """Read the cells of the next subscription. After a `TypeError` or `ValueError`, nothing is stored."""
         ttl, metadata = cells
         if cells is not NONE:
             from rtfilter.subscriptions.given import seconds
@@ -69,7 +69,7 @@ class Labels:
         self._metadata.append(metadata)
 
     def options(self) -> dict[str, Any]:
-        """The arguments; none where no subscription has any."""
+        """Return the arguments of `subscribe_many`, without those that no subscription has."""
         given = {"ttl": self._ttl, "metadata": self._metadata}
         return {name: column for name, column in given.items() if any(value is not None for value in column)}
 

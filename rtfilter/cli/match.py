@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         skip=arguments.on_error == "skip",
         strict=arguments.strict,
     )
-    target.match_batch([])  # a tree loads its compiled code, which takes no part in the rate
+    target.match_batch([])  # so that the rate does not include the time to load compiled code
     events = matches = 0
     began = perf_counter()
     text = target.id_type not in (None, int)
@@ -94,6 +94,6 @@ def _pairs(target: EventFilter, events: EventTable) -> AnyArray:
     if found.kind is int:
         return pairs[:, np.lexsort((pairs[1], pairs[0]))]
     names, codes = np.unique(pairs[1], return_inverse=True)
-    written = np.array([str(name) for name in names.tolist()], object)  # UUIDs have the order of their text
+    written = np.array([str(name) for name in names.tolist()], object)  # UUIDs sort like their text
     order = np.lexsort((codes, pairs[0].astype(np.int64)))
     return np.stack([pairs[0][order], written[codes[order]]])

@@ -19,22 +19,22 @@ from rtfilter.reading import files
 
 if TYPE_CHECKING:
     Write = Callable[[AnyArray], None]
-    """Takes pairs (2, k), event rows and subscription ids: int64, or objects where ids are text."""
+    """A function that takes pairs (2, k), event rows and subscription ids: int64, or object for text ids."""
 
-_CHUNK = 100_000  # pairs formatted at once
-_ROW_GROUP = 1_000_000  # pairs gathered for a row group of Parquet
+_CHUNK = 100_000  # pairs per call of the formatter
+_ROW_GROUP = 1_000_000  # pairs per row group of Parquet
 _HEADERS = {"csv": "event,subscription\n", "jsonl": ""}
 _LINES = {"csv": "%d,%d\n", "jsonl": '{"event": %d, "subscription": %d}\n'}
 _NAMED = '{"event": %d, "subscription": %s}\n'
 
 
 def check_pairs(path: str, inputs: Iterable[str | None]) -> None:
-    """Refuse an output that cannot be written, or that is one of the inputs, before the matching begins.
+    """Refuse an output that cannot be written, or that is an input, before the matching begins.
 
     Raises
     ------
     CommandError
-        Says which.
+        The output cannot be used; the message says why.
     """
     if _format(path) == "parquet":
         files.pyarrow(path)
@@ -54,14 +54,13 @@ def check_pairs(path: str, inputs: Iterable[str | None]) -> None:
 def open_pairs(path: str | None, text: bool = False) -> Iterator[Write]:
     """Write pairs to standard output (None) as CSV, or to a file in the format that its name ends in.
 
-    With `text`, ids are text: in CSV quoted where they must be, in Parquet a column of strings. A file
-    appears, or replaces an older one, only when the block ends without an exception. `check_pairs` comes
-    first.
+    With `text`, ids are text: in CSV quoted where necessary, in Parquet a column of strings. A file appears,
+    or replaces an older one, only when the block ends without an exception. Call `check_pairs` first.
 
     Raises
     ------
     CommandError
-        It cannot be written.
+        The output cannot be written.
     """
     try:
         if path is None:
@@ -70,7 +69,7 @@ def open_pairs(path: str | None, text: bool = False) -> Iterator[Write]:
             writer.finish()
             sys.stdout.flush()
             return
-        kind, target = _format(path), Path(os.path.realpath(path))  # a link stays, its target is replaced
+        kind, target = _format(path), Path(os.path.realpath(path))  # keeps a link, and replaces its target
         with _replacing(target) as draft, _writer(draft, kind, text) as write:
             yield write
     except BrokenPipeError:
@@ -113,7 +112,7 @@ def _text(draft: Path, kind: str, text: bool) -> Iterator[Write]:
 
 
 class _TextWriter:
-    """Writes lines; the header comes with the first pairs, or at the end when there are none."""
+    """Writes lines; the header comes with the first pairs, or at the end if there are none."""
 
     def __init__(self, stream: TextIO, kind: str, text: bool) -> None:
         self._stream, self._kind, self._text = stream, kind, text
@@ -126,7 +125,7 @@ class _TextWriter:
             self._stream.write(self._named(part) if self._text else self._numbered(part))
 
     def _numbered(self, part: AnyArray) -> str:
-        # One format for all of them: several times as fast as a call per line.
+        # One format for all pairs: several times as fast as a call per line.
         lines: str = _LINES[self._kind] * part.shape[1] % tuple(part.T.ravel().tolist())
         return lines
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rtfilter.events.schema import Schema
 
 LONGEST = 60.0
-"""Seconds after which the same is tried again, even where the server asks for more."""
+"""Longest wait in seconds before a refused frame is sent again, whatever the server asks for."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _schema(arguments: argparse.Namespace) -> Schema | None:
-    """The types of the attributes; None where nothing tells them and the file has types of its own."""
+    """Return the schema; None if neither flags nor the server give one and the file has its own types."""
     found = _types(arguments)
     return strict(found) if arguments.strict and found is not None else found
 
@@ -89,7 +89,7 @@ def _types(arguments: argparse.Namespace) -> Schema | None:
     except CommandError:
         if form == "csv":
             raise
-        return None  # the session says what is wrong, if anything is
+        return None  # the session reports the error, if there is one
 
 
 def _publish(client: PlainClient, frame: Frame, filter: str, key: str) -> None:
@@ -103,6 +103,6 @@ def _publish(client: PlainClient, frame: Frame, filter: str, key: str) -> None:
         except RefusedError as error:
             if error.retry_after is None:
                 raise
-            sleep(min(max(error.retry_after, 0.01), LONGEST))  # too fast, or too much waits
+            sleep(min(max(error.retry_after, 0.01), LONGEST))  # beyond a limit of the server
         else:
             return

@@ -38,7 +38,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the arguments."""
+    """Declare the arguments of the command."""
     parser.description = (
         "Replay bursts of events against subscriptions that come and go, and report mean response times.\n"
         f"Workloads of random subscriptions: {', '.join(RANDOM)},\n{', '.join(OTHERS)};\n"
@@ -118,7 +118,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay; an interrupted one writes the results of the bursts that were complete."""
+    """Run the command; after an interrupt, write the results of the complete bursts."""
     from rtfilter import EventFilter, replay
     from rtfilter.extras import needed
     from rtfilter.predicates.boxes import MAX_UNBOUNDED
@@ -149,7 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
             count = most if arguments.subscriptions is None else arguments.subscriptions
         capacity = tuple(arguments.capacity) if arguments.capacity else None
         observed = arguments.metrics_port is not None or arguments.push is not None
-        # Plans are about the levels of a tree.
+        # Plans are about levels of a tree.
         matcher = "rtree" if arguments.matcher is None else arguments.matcher
         filter = EventFilter(source.schema, capacity, metrics=observed, matcher=matcher, max_unbounded=most)
         if arguments.rtree_every and filter.stats()["matcher"]["name"] != "rtree":
@@ -191,7 +191,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _take_definition(arguments: argparse.Namespace) -> Definition:
-    """Take from a definition what no flag says, and return it."""
+    """Return the definition, and set the arguments from it that no flag sets."""
     definition = read_definition(arguments.schema)
     if arguments.matcher is None and arguments.capacity is None:
         arguments.matcher = definition.matcher
@@ -285,7 +285,7 @@ def _from_files(arguments: argparse.Namespace) -> tuple[Workload, int]:
     )
     predicates = []
     for id in known.ids().tolist():
-        with contextlib.suppress(UnknownSubscriptionError):  # its time to live may end just now
+        with contextlib.suppress(UnknownSubscriptionError):  # its time to live may end meanwhile
             predicates.append(known[id].predicate)
     rows = []
     for batch in batches:

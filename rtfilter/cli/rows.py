@@ -1,4 +1,4 @@
-"""Rows of a file of subscriptions that cannot be used: an error, or told and left out."""
+"""Unusable rows of a file of subscriptions: each is an error, or is reported and left out."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from rtfilter.reading import files
 
 
 class Rows:
-    """The rows of a file, by line or, of Parquet, by number.
+    """The rows of a file, by line or, for Parquet, by number.
 
     Attributes
     ----------
     refused : int
-        Those that were left out.
+        Number of rows that were left out.
     """
 
     def __init__(self, path: str, skip: bool = False) -> None:
@@ -25,11 +25,11 @@ class Rows:
         return files.row_place(self._path, at) if parquet else files.place(self._path, at)
 
     def refuse(self, at: int, reason: object) -> None:
-        """Leave out a row and tell why. Raises `CommandError` where none is left out."""
+        """Report an unusable row and leave it out. Raises `CommandError` unless such rows are skipped."""
         self.tell(f"{self.place(at)}: {reason}")
 
     def tell(self, message: str) -> None:
-        """As `refuse`, with a message that has the place."""
+        """Do the same as `refuse`, with a message that already has the place."""
         if not self._skip:
             raise CommandError(message)
         self.refused += 1

@@ -1,4 +1,4 @@
-"""The schema of a command, or the whole definition of a filter: JSON, or a file of it.
+"""The schema of a command, or the whole definition of a filter: JSON, or a file with it.
 
 The JSON is what `rtfilter.definition.Definition.from_json` reads, such as ``{"price": "float", "size":
 {"type": "int", "low": 0, "high": 65535}}``, or ``{"schema": {"price": "float"}, "matcher": "counting"}``.
@@ -35,8 +35,8 @@ A definition is an object with the attributes as "schema", and with any of
 
 
 def read_schema(given: str) -> Schema:
-    """Return the schema of `read_definition`, for what makes no filter. Raises as that."""
-    from rtfilter.events.schema import Schema  # the imports of a definition take as long again
+    """Return the schema of `read_definition`, for commands without a filter. Raises the same errors."""
+    from rtfilter.events.schema import Schema  # importing `definition` takes as long again
 
     data, name = _data(given)
     with suppress(ValueError):
@@ -45,7 +45,7 @@ def read_schema(given: str) -> Schema:
 
 
 def read_definition(given: str, **default: Any) -> Definition:
-    """Return the definition that an argument is, where it is JSON; else that of the file which it names.
+    """Return the definition in an argument, if that is JSON; else the definition in the file of this name.
 
     Parameters
     ----------
@@ -58,13 +58,13 @@ def read_definition(given: str, **default: Any) -> Definition:
     OSError
         The file cannot be read.
     CommandError
-        There is no definition in it; names the attribute, option or key.
+        The data are no definition; the message names the attribute, option or key.
     """
     return _definition(*_data(given), default)
 
 
 def read_named(given: str) -> Named:
-    """Return what an argument names: an object with options, where it is JSON, or a name."""
+    """Return an object with options, if the argument is JSON; else the argument, as a name."""
     if not given.lstrip().startswith("{"):
         return given
     found: dict[str, Any] = parse_json(os.fsencode(given), shown(given))
@@ -72,7 +72,7 @@ def read_named(given: str) -> Named:
 
 
 def _data(given: str) -> tuple[Any, str]:
-    """Return the JSON of an argument, or of the file that it names, and what messages call it."""
+    """Return the JSON of an argument, or of the file of this name, and its name for messages."""
     if given.lstrip().startswith(("{", "[")):
         text, name = os.fsencode(given), "--schema"
     else:

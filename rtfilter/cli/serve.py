@@ -114,7 +114,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; returns 0, or 1 where the server had to end."""
+    """Run the command; returns 0, or 1 if the server ended with an error."""
     from rtfilter.service import settings
     from rtfilter.service.settings import SettingsError
 
@@ -133,7 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
         made = settings.settings(file, **flags)
     except SettingsError as error:
         raise CommandError(str(error)) from None
-    from rtfilter.service.server import DataError, serve  # here, since it loads much
+    from rtfilter.service.server import DataError, serve  # imported here, because it is slow
 
     try:
         return serve(made, definition)

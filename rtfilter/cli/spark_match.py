@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 FORMATS = ("parquet", "json")
 OTHERS = (".csv", ".tsv")
-"""Endings of other formats; without one a path is taken for that of Parquet."""
+"""Endings of unsupported formats; a path without a known ending is read as Parquet."""
 BEGINNING = 2**20
-"""Characters of events in JSON that are read before Spark starts."""
+"""Characters of JSON events to read before Spark starts."""
 SETTINGS = ("SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "PYSPARK_GATEWAY_PORT")
-"""Variables with which paths may be of another file system; spark-submit sets the last."""
+"""Variables that may give paths another file system; spark-submit sets the last one."""
 
 _JAVA = re.compile(r"([\w$]+\.)+[\w$]+(Exception|Error): ")
 _SQLSTATE = re.compile(r" SQLSTATE: \w+$")
@@ -84,10 +84,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"{arguments.index}: is no saved index; make one with rtfilter index build")
     _refuse_missing(arguments)
     columns = _columns(arguments) if _local(arguments.events) else []
-    if columns:  # Spark reports differences in case later
+    if columns:  # Spark itself reports names that differ in case
         _require_id(arguments, columns)
     try:
-        from rtfilter.spark import match_frame  # first, because it says what is missing
+        from rtfilter.spark import match_frame  # first, because its error says what to install
     except ImportError as error:
         raise CommandError(str(error)) from None
     from py4j.protocol import Py4JError
@@ -137,7 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_missing(arguments: argparse.Namespace) -> None:
-    """Refuse local paths that Spark would refuse, before it starts, and events in CSV."""
+    """Refuse local paths that Spark would refuse, and events in CSV, before Spark starts."""
     if _local(arguments.events) and not os.path.exists(arguments.events):
         raise CommandError(f"{arguments.events}: there is no such file or directory")
     if arguments.format is None and _ending(arguments.events) in OTHERS:
@@ -150,21 +150,21 @@ def _refuse_missing(arguments: argparse.Namespace) -> None:
 
 
 def _require_id(arguments: argparse.Namespace, columns: list[str]) -> None:
-    """Refuse events that nothing names."""
+    """Refuse events without the column of ids."""
     if arguments.id.lower() not in {composed(name).lower() for name in columns}:
         raise CommandError(
-            f"{arguments.events}: events have no column {arguments.id!r} to name them, but "
-            f"{listed(columns)}; tell which by --id"
+            f"{arguments.events}: events have no column {arguments.id!r} with their ids; name another one "
+            f"by --id: {listed(columns)}"
         )
 
 
 def _columns(arguments: argparse.Namespace) -> list[str]:
-    """The columns of local events, as the beginning of a file has them; none where Spark has to say."""
+    """Return the columns of local events from the beginning of a file; none if only Spark can read them."""
     path = arguments.events
     if os.path.isdir(path):
         names = sorted(name for name in os.listdir(path) if name[0] not in "._")
         path = os.path.join(path, names[0]) if names else ""
-    if not os.path.isfile(path):  # such as a folder for each value of a column
+    if not os.path.isfile(path):  # for example a folder for each value of a column
         return []
     try:
         if (arguments.format or _format(arguments.events)) == "parquet":
@@ -176,12 +176,12 @@ def _columns(arguments: argparse.Namespace) -> list[str]:
         if not all(isinstance(event, dict) for event in events):
             return []
         return list(dict.fromkeys(name for event in events for name in event))
-    except (ImportError, OSError, ValueError):  # also of pyarrow
+    except (ImportError, OSError, ValueError):  # pyarrow raises these, too
         return []
 
 
 def _local(path: str) -> bool:
-    """Return whether Spark reads this as one local path, with no setting for another file system."""
+    """Return whether Spark reads a path as one local path, without settings for another file system."""
     return not (any(name in os.environ for name in SETTINGS) or any(sign in path for sign in ":*?{[,"))
 
 
@@ -205,7 +205,7 @@ def _ending(path: str) -> str:
 
 
 def _reason(text: str) -> str:
-    """Return the cause from Spark's long message: the error of rtfilter in a worker, if there is one."""
+    """Return the cause in Spark's long message: the error of rtfilter in a worker, if there is one."""
     from rtfilter.spark.failures import own_error
 
     own = own_error(text)

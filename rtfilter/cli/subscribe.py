@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_wish(parser: argparse.ArgumentParser) -> None:
-    """Declare what a subscription is asked for with."""
+    """Declare the arguments that describe a subscription."""
     parser.add_argument(
         "where",
         type=_condition,
@@ -62,7 +62,7 @@ def _condition(text: str) -> str | dict[str, Any]:
 
 
 def wish_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return what `add_wish` has declared, as parameters of the client."""
+    """Return the arguments of `add_wish` as parameters of the client."""
     return {
         "where": arguments.where,
         "metadata": arguments.metadata,

@@ -3,8 +3,8 @@
 JSON lines hold conditions: a JSON string is SQL, an object has "where" (SQL) or "pattern" (an event pattern)
 and optionally "id". Tables hold conditions in the column ``where``, or closed bounds in the columns
 ``low.<attribute>`` and ``high.<attribute>``, where an empty cell is no bound; and optionally ids in ``id``.
-Without ids, a subscription's id is its row, from 0. Ids: `rtfilter.cli.ids`. Times to live and metadata:
-`rtfilter.cli.labels`.
+Without ids, the id of a subscription is its row, from 0. See `rtfilter.cli.ids` for ids, and
+`rtfilter.cli.labels` for times to live and metadata.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 
 class Condition(NamedTuple):
-    """A subscription in a file, given as a condition."""
+    """A condition in a file of subscriptions."""
 
     at: int
     """Its line, or row of a Parquet file."""
     source: Any = None
-    """SQL or an event pattern; None where the row cannot be used, which was told."""
+    """SQL or an event pattern; None if the row cannot be used, which was reported."""
     id: object = None
     labels: Cells = NONE
 
 
 def is_index(path: str) -> bool:
-    """Return whether a path is a saved index rather than a file of subscriptions."""
+    """Return whether a path is a saved index, not a file of subscriptions."""
     return os.path.isdir(path)
 
 
@@ -51,12 +51,12 @@ def open_index(path: str) -> EventFilter:
     Raises
     ------
     OSError, CommandError
-        It is missing or damaged.
+        The index is missing or damaged.
     """
     from rtfilter.errors import SnapshotError
     from rtfilter.filter import EventFilter
 
-    os.stat(path)  # a missing path is not a damaged index
+    os.stat(path)  # raises for a missing path, which is not a damaged index
     try:
         return EventFilter.load(path)
     except SnapshotError as error:
@@ -78,16 +78,16 @@ def build_filter(
     path : str
     definition : Definition
     progress : bool
-        Show progress even where standard error is no terminal.
+        Show progress even if standard error is no terminal.
     only : str, optional
         Read only the subscription with this id.
     skip : bool
-        Leave out conditions that cannot be used, and tell each on standard error.
+        Leave out conditions that cannot be used, and report each on standard error.
 
     Raises
     ------
     OSError, CommandError
-        The file cannot be read, or a subscription in it is unusable; with its place.
+        The file cannot be read, or a subscription in it is unusable; the message has the place.
     """
     target = definition.filter()
     rows = Rows(path, skip)
@@ -95,7 +95,7 @@ def build_filter(
     if isinstance(found, Bounds):
         if skip:
             raise CommandError(
-                f"{files.place(path)}: --on-error skip is for conditions; of bounds all are taken, or none"
+                f"{files.place(path)}: --on-error skip is for conditions; of bounds all are added, or none"
             )
         _subscribe_bounds(path, target, found, only)
     else:

@@ -98,7 +98,7 @@ def _match(client: PlainClient, file: str, filter: str, schema: Schema | None) -
 
 
 def _answers(ask: Callable[[Frame], list[list[int]]], frame: Frame) -> list[list[int]]:
-    """Ask for a frame, in halves where its answer is too long for a message."""
+    """Ask for a frame; if its answer is too long for a message, ask for its halves."""
     from rtfilter.cli.frames import Frame
     from rtfilter.client import RefusedError
 

@@ -1,4 +1,4 @@
-"""Messages of the command line: on standard error, so that standard output holds results only."""
+"""Messages of the command line: on standard error, so that standard output has only results."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ _CONTROLS = dict.fromkeys({*range(32), *range(127, 160)} - {*b"\t\n"}, "?")
 
 
 class CommandError(Exception):
-    """An expected failure: the text says what is wrong, where, and what to do; no traceback is shown."""
+    """An expected failure: the text says what is wrong, where, and what to do. Users see no traceback."""
 
 
 def say(message: str) -> None:
-    """Print a message on standard error. What a server has said in it does not drive the terminal."""
+    """Print a message on standard error, without control characters, which a server may have sent."""
     print(f"rtfilter: {message.translate(_CONTROLS)}", file=sys.stderr, flush=True)
 
 
 def show(text: str) -> None:
-    """Print a result on standard output; what it cannot encode, such as lone surrogates, is escaped."""
+    """Print a result on standard output; escape characters that it cannot encode, such as lone surrogates."""
     encoding = sys.stdout.encoding or "utf-8"
     print(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 class _Lines:
-    """Counts in lines on standard error, a few seconds apart, where `tqdm` is missing."""
+    """A counter without `tqdm`: it prints a line on standard error every few seconds."""
 
     EVERY = 5.0
 
@@ -42,7 +42,7 @@ class _Lines:
         pass
 
     def update(self, more: int = 1) -> None:
-        """Count so many more."""
+        """Add to the count."""
         self._count += more
         if not self._hidden and monotonic() >= self._said + self.EVERY:
             self._said = monotonic()
@@ -50,9 +50,9 @@ class _Lines:
 
 
 def progress_bar(unit: str, always: bool) -> Any:
-    """Return a `tqdm` that counts on standard error, and shows only on a terminal unless `always`.
+    """Return a `tqdm` that counts on standard error; it shows only on a terminal, unless `always`.
 
-    Without the package, which the extra `progress` has, plain lines tell the count.
+    Without the package, which the extra `progress` installs, lines show the count.
     """
     hidden = not (always or sys.stderr.isatty())
     try:

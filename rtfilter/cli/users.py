@@ -1,4 +1,4 @@
-"""``rtfilter users``: who may use a server, with passwords and tokens."""
+"""``rtfilter users``: the users of a server, with passwords and tokens."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _password(arguments: argparse.Namespace) -> str:
     except EOFError:
         raise CommandError("no password was given") from None
     if password != again:
-        raise CommandError("these are two passwords; nothing was changed")
+        raise CommandError("the two passwords differ; nothing was changed")
     return password
 
 

@@ -1,4 +1,4 @@
-"""``rtfilter warm``: compile all kernels, so that no later process must."""
+"""``rtfilter warm``: compile all kernels, so that later processes need not."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     begun = perf_counter()
     with warnings.catch_warnings(record=True) as complaints, _progress():
         warnings.simplefilter("always")
-        cache_of(Kernel.known[0].py_func)  # warns where nothing can be kept, before it takes a minute
+        cache_of(Kernel.known[0].py_func)  # warns early if nothing can be cached
         if not complaints:
             compile_tree()
             compile_matchers()
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _progress() -> Iterator[None]:
-    """Say how many kernels are ready, every few seconds while some are compiled."""
+    """Report the number of ready kernels every few seconds, if some are compiled."""
     compiled, done, said = counts.compiled, 0, perf_counter()
 
     def watch() -> None:
@@ -66,7 +66,7 @@ def _progress() -> Iterator[None]:
             said = perf_counter()
             say(f"{done} of {KERNELS} kernels")
 
-    log, quiet = logging.getLogger("rtfilter"), logging.NullHandler()  # else the log would say so, too
+    log, quiet = logging.getLogger("rtfilter"), logging.NullHandler()  # `say` reports instead
     log.addHandler(quiet)
     counts.watchers.append(watch)
     try:
@@ -77,15 +77,15 @@ def _progress() -> Iterator[None]:
 
 
 def compile_tree() -> None:
-    """Compile what every filter with an R*-tree uses."""
-    import rtfilter.filter  # noqa: F401  # names the kernels
+    """Compile the kernels of every filter with an R*-tree."""
+    import rtfilter.filter  # noqa: F401  # imports all kernels
     from rtfilter.index import ready
 
     ready.load()
 
 
 def compile_matchers() -> None:
-    """Match with those that have kernels of their own, and change them."""
+    """Compile the kernels of the other matchers by matching and changing with each."""
     from rtfilter import EventFilter, RStarTree, Schema
     from rtfilter.adaptive import FixedPlan
     from rtfilter.matchers.equal_sides import EqualSides
@@ -96,7 +96,7 @@ def compile_matchers() -> None:
     for matcher in ("split", "masks", "counting", "rein", "hem", "tama", "be-tree"):
         filter = EventFilter(Schema({"x": float, "s": str}), matcher=matcher)
         filter.subscribe_many(rules)
-        for group in (None, 1):  # an adaptive controller tries one of them first, by chance
+        for group in (None, 1):  # an adaptive controller tries one of them first, at random
             filter.controller = FixedPlan(0, group)
             list(filter.stream(events))
         filter.workload(events)
@@ -106,5 +106,5 @@ def compile_matchers() -> None:
     RStarTree.bulk_load([[0.0]], [[1.0]]).check()
     filter = EventFilter(Schema({"s": str}), matcher="rtree")
     filter.subscribe_many(["s LIKE 'long-prefix-%'"] * COMPILED)
-    filter.match({"s": "long-prefix-1"})  # many exact checks at once
+    filter.match({"s": "long-prefix-1"})  # causes many exact checks
     filter.unsubscribe(0)

@@ -1,4 +1,4 @@
-"""Programs that subscribe to, publish to and hear from a server: ``rtfilter serve``.
+"""Clients of a server, ``rtfilter serve``: they subscribe, publish, and receive deliveries.
 
 >>> import rtfilter.client
 >>> async def main():
@@ -7,8 +7,8 @@
 ...         async for delivery in client:
 ...             print(delivery.event)
 
-`connect` is for programs with asyncio, `connect_plain` for those without, and `get_client` returns futures.
-All come back by themselves when the connection is lost.
+`connect` is for programs with asyncio, `connect_plain` for programs without, and `get_client` returns
+futures. All of them reconnect when the connection is lost.
 """
 
 from rtfilter.extras import needed

@@ -14,7 +14,7 @@ _SCHEMES = {"ws": "ws", "wss": "wss", "http": "ws", "https": "wss"}
 
 @dataclass(frozen=True)
 class Address:
-    """A server and a user of it.
+    """A server and one of its users.
 
     Parameters
     ----------
@@ -23,14 +23,14 @@ class Address:
         server's ``/session``.
     user, password : str, optional
     token : str, optional
-        In their place.
+        A token, instead of user and password.
     ssl : ssl.SSLContext, optional
-        For ``wss``; by default what this machine trusts, or the file that ``SSL_CERT_FILE`` names.
+        For ``wss``; by default the certificates that this machine trusts, or the file in ``SSL_CERT_FILE``.
 
     Raises
     ------
     ClientError
-        The URL is none, nobody is named, or `ssl` is given for ``ws``.
+        The URL is wrong, there is no user or token, or `ssl` is given for ``ws``.
     """
 
     url: str

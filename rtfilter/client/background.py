@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for programs without one."""
+"""An event loop in its own thread, for programs without one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Background:
-    """Runs coroutines in another thread. The thread does not keep the program from ending."""
+    """Runs coroutines in another thread. The thread does not prevent the end of the program."""
 
     def __init__(self) -> None:
         self._made: Future[asyncio.AbstractEventLoop] = Future()
@@ -23,16 +23,16 @@ class Background:
         try:
             self._thread.start()
             self._made.result()
-        except BaseException:  # interrupted, or too many files are open
+        except BaseException:  # an interrupt, or too many open files
             self.close()
             raise
 
     def _run(self) -> None:
         with self._lock:
-            if self._closed:  # whoever asked for it was interrupted
+            if self._closed:  # the caller of the constructor was interrupted
                 return
             try:
-                loop = asyncio.new_event_loop()  # here, where no interrupt leaves half of it open
+                loop = asyncio.new_event_loop()  # in the thread, because no interrupt comes here
             except BaseException as error:
                 self._made.set_exception(error)
                 return
@@ -41,15 +41,15 @@ class Background:
         try:
             loop.run_forever()
         finally:
-            while left := asyncio.all_tasks(loop):  # some begin others when they are cancelled
+            while left := asyncio.all_tasks(loop):  # cancelled tasks may start others
                 for task in left:
                     task.cancel()
                 loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-            loop.run_until_complete(asyncio.sleep(0))  # connections that were given up close their sockets
+            loop.run_until_complete(asyncio.sleep(0))  # cancelled connections close their sockets
             loop.close()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run it there.
+        """Run a coroutine in the thread, and return its future.
 
         Raises
         ------
@@ -63,7 +63,7 @@ class Background:
         raise ClosedError("the client is disconnected")
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run it there, and wait for it. Who is interrupted meanwhile cancels it.
+        """Run a coroutine in the thread, and wait for its result. An interrupt cancels it.
 
         Raises
         ------
@@ -73,14 +73,14 @@ class Background:
         future = self.submit(work)
         try:
             return future.result()
-        except CancelledError:  # by `close`
+        except CancelledError:  # cancelled by `close`
             raise ClosedError("the client is disconnected") from None
         except BaseException:
             future.cancel()
             raise
 
     def close(self) -> None:
-        """End the thread, with what it does."""
+        """End the thread, and cancel its coroutines."""
         with self._lock:
             if not self._closed:
                 self._closed = True

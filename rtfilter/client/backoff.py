@@ -1,4 +1,4 @@
-"""The delay before the next try to connect."""
+"""The delay before the next attempt to connect."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import random
 from typing import Final
 
 FIRST: Final = 0.1
-"""Seconds before the second try, at most."""
+"""Longest delay before the second attempt, in seconds."""
 MOST: Final = 5.0
-"""Seconds between two tries, at most."""
+"""Longest delay between two attempts, in seconds."""
 
 
 def delay(tries: int) -> float:
-    """Return seconds, drawn at random, so that clients which lost their server together come back one by one.
+    """Return a random delay in seconds, so that clients of a lost server do not all reconnect at once.
 
     Parameters
     ----------
     tries : int
-        That failed, from 0. After the first loss there is little to wait.
+        Number of failed attempts, from 0: the first delay is short.
     """
     return random.uniform(0.5, 1.0) * float(min(MOST, FIRST * 2 ** min(tries, 20)))

@@ -16,11 +16,11 @@ from rtfilter.client.subscriptions import Reasons, Subscription
 from rtfilter.session import Directive
 
 WINDOW: Final = 256
-"""Deliveries that may wait in memory, by default."""
+"""Default number of deliveries that may wait in memory."""
 HINTS: Final = 100
-"""Most hints that a client logs."""
+"""Most hints in the log of a client."""
 PATIENCE: Final = 60.0
-"""Seconds for which a client tries to come back, by default."""
+"""Default seconds for which a client tries to reconnect."""
 Acknowledge = Literal["automatic", "manual"]
 
 T = TypeVar("T")
@@ -28,17 +28,17 @@ _log = logging.getLogger(__name__)
 
 
 class Client:
-    """A client for programs with asyncio, made by `connect`. It is used within one event loop.
+    """A client for programs with asyncio, made by `connect`. Use it within one event loop.
 
     Parameters
     ----------
     address : Address
     window : int
-        Deliveries that may wait in memory, at least 1. The server sends no more before some are taken.
+        Deliveries that may wait in memory, at least 1. The server sends no more until the program takes some.
     acknowledge : {"automatic", "manual"}
-        Automatic: when the loop comes back for the next delivery.
+        Automatic: a delivery is acknowledged when the loop asks for the next one.
     patience : float
-        Seconds after the loss of a connection until it gives up.
+        Seconds from the loss of a connection until the client stops to reconnect.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Client:
         self._hinted: set[str] = set()
 
     async def open(self) -> Self:
-        """Connect, once; for programs that cannot use ``async with``. They call `disconnect` in the end.
+        """Connect, for programs that cannot use ``async with``. Call it once, and `disconnect` at the end.
 
         Raises
         ------
@@ -75,7 +75,7 @@ class Client:
 
     @property
     def user(self) -> str:
-        """The user of this client, as the server knows it."""
+        """The user name of this client at the server."""
         return self.session.user
 
     @property
@@ -94,7 +94,7 @@ class Client:
         order: Literal["key"] | None = None,
         key: str | None = None,
     ) -> int:
-        """Subscribe to the events that match. It also works while deliveries come; none is lost.
+        """Subscribe to the events that match, also during deliveries; no delivery is lost.
 
         Parameters
         ----------
@@ -103,16 +103,16 @@ class Client:
         filter : str
             Name of the filter on the server.
         metadata : dict, optional
-            Kept with the subscription.
+            Data to keep with the subscription.
         ttl : float, optional
-            Seconds to live.
+            Seconds until the subscription expires.
         digest : float, optional
-            Seconds for which events are collected, to come as one delivery; by default each comes at once.
+            Seconds for which events are collected into one delivery; by default each event comes at once.
         order : {"key"}, optional
-            Events with the same value of the filter's key come in the order they were published in.
+            Events with the same value of the filter's key arrive in the order of their publication.
         key : str, optional
-            A name of yours for the subscription: under the same key the same request is one subscription, as
-            long as it is there. So a program may subscribe at each of its starts.
+            Your own name for the subscription. While it exists, the same request with the same key returns
+            its id instead of a second subscription. So a program may subscribe at each start.
 
         Returns
         -------
@@ -122,7 +122,7 @@ class Client:
         Raises
         ------
         RefusedError
-            Such as of kind ``predicate``, with the place in the condition.
+            For example of kind ``predicate``, with the place in the condition.
         UnreachableError, ClosedError
         """
         body = {"where": where, "filter": filter, "metadata": metadata, "ttl": ttl, "digest": digest}
@@ -139,20 +139,20 @@ class Client:
         digest: float | None = None,
         order: Literal["key"] | None = None,
     ) -> float | None:
-        """Replace a subscription as a whole: what is left out here, it has no more. The id stays.
+        """Replace a subscription completely, also with the defaults of omitted arguments; keep its id.
 
-        What it matched before is still delivered. Parameters and errors are those of `subscribe`.
+        Earlier matches are still delivered. Parameters and errors are those of `subscribe`.
 
         Returns
         -------
         float or None
-            When it ends by itself, in Unix seconds; None without `ttl`.
+            Time of expiry, in Unix seconds; None without `ttl`.
         """
         body = {"subscription": id, "where": where, "metadata": metadata, "ttl": ttl, "digest": digest}
         return (await self.session.request(Directive.REPLACE, **body, order=order)).expires
 
     async def unsubscribe(self, id: int) -> bool:
-        """Remove a subscription, with what waits for it. Raises as `subscribe`.
+        """Remove a subscription and its waiting deliveries. Raises as `subscribe`.
 
         Parameters
         ----------
@@ -172,7 +172,7 @@ class Client:
         Parameters
         ----------
         filter : str, optional
-            Name of a filter on the server; by default those of all filters.
+            Name of a filter on the server; by default all filters.
         """
         after: int | None = 0
         while after is not None:
@@ -181,12 +181,12 @@ class Client:
                 yield one
 
     async def page(self, filter: str | None, after: int) -> tuple[list[Subscription], int | None]:
-        """Return some of your subscriptions above an id, and the id to go on after; None at the end."""
+        """Return some of your subscriptions above an id, and the next `after`; None at the end."""
         answer = await self.session.request(Directive.LIST, filter=filter, after=after)
         return _told(answer.subscriptions), answer.next
 
     async def match(self, events: Any | Sequence[Any], filter: str = "default") -> list[list[int]]:
-        """Return the ids of your subscriptions that each event matches; nothing is published.
+        """Return the ids of your subscriptions that each event matches, without publishing it.
 
         Parameters and errors are those of `publish`.
         """
@@ -195,7 +195,7 @@ class Client:
         return _told(answer.matches)
 
     async def explain(self, id: int, event: Any) -> Reasons:
-        """Return why one of your subscriptions matches an event, or not. Raises as `subscribe`."""
+        """Return why one of your subscriptions matches an event or not. Raises as `subscribe`."""
         answer = await self.session.request(Directive.EXPLAIN, subscription=id, event=event)
         return Reasons(_told(answer.matched), answer.report)
 
@@ -207,36 +207,37 @@ class Client:
         Parameters
         ----------
         events : dict, or sequence of dict
-            What JSON can say: also dataclasses, times, `msgspec.Raw`.
+            Values that JSON can represent; also dataclasses, times and `msgspec.Raw`.
         filter : str
             Name of the filter on the server.
         key : str, optional
-            For whoever may publish the same again, say after a crash: under the same key it is one. When a
-            connection is lost, the client itself publishes again so that it is one.
+            For programs that may publish the same again, such as after a crash: the server stores only one
+            publication per key. After the loss of a connection, the client itself repeats its publication
+            with the same key.
 
         Returns
         -------
         list of int
             Positions in the server's log, once the events are durable. Misspelt attributes and values of
-            another type are taken, and logged once.
+            another type are accepted, and logged once.
 
         Raises
         ------
         RefusedError
-            Nothing was published. Of kind ``event``, it has the `row`; of kind ``limit``, `retry_after`.
+            Nothing was published. The kind ``event`` has the `row`; the kind ``limit`` has `retry_after`.
         UnreachableError, ClosedError
-            Whether it was published is not known; with a key it can be published again.
+            The event may or may not be published; with a key you can publish it again.
         """
         body = _one_or_several(events)
         answer = await self.session.request(Directive.PUBLISH, filter=filter, **body, key=_named(key))
         positions = _told(answer.positions)
         if len(positions) != (len(events) if "events" in body else 1):
-            raise ProtocolError("the server's answer has not as many positions as there are events")
+            raise ProtocolError("the server's answer has another number of positions than of events")
         self._warn(answer.hints)
         return positions
 
     def _warn(self, hints: Sequence[str]) -> None:
-        """Log misspelt attributes and values of another type, each once."""
+        """Log each misspelt attribute and each value of another type once."""
         for hint in hints:
             what = hint.partition(": ")[2] if hint.startswith("event ") else hint
             if what not in self._hinted and len(self._hinted) < HINTS:
@@ -244,24 +245,24 @@ class Client:
                 _log.warning("%s", hint)
 
     async def ready(self) -> bool:
-        """Let deliveries come. Iterating says this, and `get`, by itself."""
+        """Start deliveries. Iterating calls this and `get`."""
         return await self.session.ready()
 
     async def stop(self) -> bool:
-        """Let no more deliveries come; a loop ends when it has taken what is here already."""
+        """Stop deliveries; a loop ends after those that have arrived already."""
         return await self.session.stop()
 
     async def get(self) -> int:
-        """Ask for what was not acknowledged: returns the number of deliveries that will come."""
+        """Ask for deliveries without acknowledgement; return how many will come."""
         return await self.session.get()
 
     async def disconnect(self) -> bool:
-        """Tell the last acknowledgements, and leave. Subscriptions stay; they collect what matches.
+        """Send the last acknowledgements, and disconnect. Subscriptions stay, and collect matches.
 
         Returns
         -------
         bool
-            Whether the server has confirmed it.
+            True if the server has confirmed it.
         """
         return await self.session.disconnect()
 
@@ -269,12 +270,12 @@ class Client:
         return Deliveries(self)
 
     async def receive(self) -> Delivery | None:
-        """Return the next delivery, None after `stop` and `disconnect`. Nothing is said to the server.
+        """Return the next delivery; None after `stop` and `disconnect`. This sends nothing to the server.
 
         Raises
         ------
         UnreachableError, RefusedError
-            It has given up.
+            The client has stopped to reconnect.
         """
         item = await self.session.next_item()
         return None if item is None else Delivery(item, self.session.acknowledge)
@@ -286,13 +287,13 @@ def _one_or_several(events: Any) -> dict[str, Any]:
 
 
 def _named(key: str | None) -> str:
-    """The key, or a new one; an empty one is the server's to refuse."""
+    """Return the key, or a new one for None. The server itself refuses an empty key."""
     return uuid4().hex if key is None else key
 
 
 def _told(value: T | None) -> T:
     if value is None:
-        raise ProtocolError("the server's answer lacks what was asked for")
+        raise ProtocolError("the server's answer lacks the requested value")
     return value
 
 

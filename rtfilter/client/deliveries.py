@@ -14,35 +14,35 @@ class DeliveredEvent(NamedTuple):
     """An event of a delivery."""
 
     position: int
-    """In the server's log."""
+    """Its position in the server's log."""
     body: dict[str, Any]
     """The attributes."""
     at: float
-    """Unix seconds of its arrival at the server."""
+    """Unix seconds of the event's arrival at the server."""
     subscriptions: tuple[int, ...]
-    """Yours that match it."""
+    """Your subscriptions that match it."""
 
 
 class Arrived:
-    """A delivery, without the way to acknowledge it.
+    """A delivery, without a method to acknowledge it.
 
     Attributes
     ----------
     events : tuple of DeliveredEvent
-        One; several in a digest; none where a subscription ended.
+        One event; several in a digest; none if a subscription ended.
     position : int
-        Of the last event, or of the end, in the server's log.
+        Position of the last event, or of the end, in the server's log.
     subscriptions : tuple of int
-        Yours that it is for.
+        Your subscriptions that the delivery is for.
     filter : str
     response : float or None
-        Seconds from the arrival of the event at the server until it was known who gets it.
+        Seconds from the arrival of the event at the server until its recipients were known.
     redelivered : int
-        How often it was sent before, 0 for the first time: if not, you may have had it already.
+        Number of earlier deliveries of the same, 0 for the first: otherwise you may have had it already.
     dropped : int
-        How many of your deliveries the server has dropped before this one: they were too many, or too old.
+        Number of your deliveries that the server dropped before this one: they were too many, or too old.
     ended : str or None
-        Why the subscription in `subscriptions` ended; None if this is no such notice.
+        Reason for the end of the subscription in `subscriptions`; None for an event or a digest.
     """
 
     def __init__(self, item: Item) -> None:
@@ -76,12 +76,12 @@ class Arrived:
 
     @property
     def event(self) -> dict[str, Any]:
-        """The attributes of the one event.
+        """The attributes of the only event.
 
         Raises
         ------
         ClientError
-            It is a digest, or the news that a subscription ended.
+            The delivery is a digest, or reports the end of a subscription.
         """
         if self.ended is not None:
             raise ClientError(
@@ -104,8 +104,8 @@ class Delivery(Arrived):
         self._done = done
 
     async def acknowledge(self) -> None:
-        """Tell the server that this is done: it will not come again.
+        """Acknowledge this delivery: the server will not send it again.
 
-        It is told a moment later, and by `Client.disconnect` at the latest.
+        The acknowledgement is sent a moment later, and by `Client.disconnect` at the latest.
         """
         self._done(self._item)

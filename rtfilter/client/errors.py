@@ -1,4 +1,4 @@
-"""The errors that a client raises."""
+"""The errors of a client."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from rtfilter.errors import RTFilterError
 
 
 class ClientError(RTFilterError):
-    """Base class of what `rtfilter.client` raises."""
+    """Base class of the errors of `rtfilter.client`."""
 
 
 class RefusedError(ClientError):
-    """The server has answered with an error; nothing of the request was done.
+    """The server has answered with an error, and has done nothing of the request.
 
     Parameters
     ----------
     message : str
-        The server's.
+        The message of the server.
     kind : str
         A short name that programs can compare: ``predicate``, ``event``, ``unauthenticated``, ``forbidden``,
         ``unknown``, ``conflict``, ``limit``, ``busy`` ...
     retry_after : float, optional
         Seconds after which the same request may succeed.
     row : int, optional
-        Which of several events it is about, from 0.
+        Row of the event that it is about, among several, from 0.
     """
 
     def __init__(
@@ -41,13 +41,13 @@ class RefusedError(ClientError):
 
 
 class UnwritableError(ClientError):
-    """JSON cannot say what was to be sent; nothing was.
+    """JSON cannot represent a value; the client sent nothing.
 
     Parameters
     ----------
     message : str
     row : int, optional
-        Which of several events it is, from 0.
+        Row of the event among several, from 0.
     """
 
     def __init__(self, message: str, row: int | None = None) -> None:
@@ -56,12 +56,12 @@ class UnwritableError(ClientError):
 
 
 class UnreachableError(ClientError, ConnectionError):
-    """The server does not answer, or did not come back in time."""
+    """The server does not answer, or could not be reached again in time."""
 
 
 class ClosedError(ClientError):
-    """The client was disconnected before this could be done."""
+    """The client was disconnected before it could do this."""
 
 
 class ProtocolError(ClientError):
-    """The server says what this client does not understand: another version, or another program."""
+    """The server's message is not understood: it has another version, or is another program."""

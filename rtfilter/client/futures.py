@@ -1,4 +1,4 @@
-"""Operations that return futures, and events that go to a handler."""
+"""Operations that return futures, and a handler for events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ClientApi:
     """A session of a user with a server, with futures; made by `get_client`.
 
     A future completes when the message that confirms its operation was processed; it fails when the server
-    refuses, or cannot be reached any more.
+    refuses, or can no longer be reached.
     """
 
     def __init__(self, address: Address) -> None:
@@ -41,18 +41,18 @@ class ClientApi:
             raise
 
     def set_event_received_handler(self, handler: EventHandler) -> None:
-        """Set what is called with each delivery, one after the other, in a thread of its own.
+        """Set the function to call with each delivery, one after the other, in a thread of its own.
 
-        A delivery is acknowledged when the handler returns; if it raises, the delivery will come again.
+        The delivery is acknowledged when the handler returns; if the handler raises, it will come again.
         """
         self._handler = handler
 
     def set_server_response_exception_handler(self, handler: ErrorHandler) -> None:
-        """Set what is called with each error: of the server, of the connection, and of the other handler."""
+        """Set the function to call with each error of the server, the connection and the other handler."""
         self._on_error = handler
 
     def subscribe(self, where: str | Mapping[str, Any], filter: str = "default") -> Future[int]:
-        """Subscribe to the events that match; the future has the id."""
+        """Subscribe to the events that match; the result of the future is the id."""
         return self._submit(self._client.subscribe(where, filter=filter))
 
     def unsubscribe(self, id: int) -> Future[bool]:
@@ -60,7 +60,7 @@ class ClientApi:
         return self._submit(self._client.unsubscribe(id))
 
     def ready(self) -> Future[bool]:
-        """Let new events come to the handler.
+        """Start the delivery of new events to the handler.
 
         Raises
         ------
@@ -71,11 +71,11 @@ class ClientApi:
         return self._submit(self._client.ready())
 
     def stop_sending(self) -> Future[bool]:
-        """Let no more events come."""
+        """Stop deliveries."""
         return self._submit(self._client.stop())
 
     def get(self) -> Future[bool]:
-        """Let come what was not acknowledged, such as events of the time when nobody was connected.
+        """Start the delivery of all that is not acknowledged, such as events from before the connection.
 
         Raises
         ------
@@ -91,7 +91,7 @@ class ClientApi:
         return self._submit(get())
 
     def disconnect(self) -> Future[bool]:
-        """Leave; subscriptions stay. Nothing more is possible with this client."""
+        """Disconnect; subscriptions stay. The client cannot be used afterwards."""
         future = self._submit(self._client.disconnect())
         self._left = True
         future.add_done_callback(lambda _: threading.Thread(target=self._background.close).start())
@@ -117,13 +117,13 @@ class ClientApi:
 
     def _listen(self, operation: str) -> None:
         if self._handler is None:
-            raise ClientError(f"set_event_received_handler comes before {operation}: events need a handler")
+            raise ClientError(f"call set_event_received_handler before {operation}: events need a handler")
         if self._thread is None:
             self._thread = threading.Thread(target=self._hand_out, name="rtfilter events", daemon=True)
             self._thread.start()
 
     def _hand_out(self) -> None:
-        """Call the handler with what comes, until the end."""
+        """Call the handler with each delivery, until the client is closed."""
         while True:
             try:
                 item = self._background.call(self._client.session.next_item(endless=True))
@@ -139,7 +139,7 @@ class ClientApi:
             except Exception as error:
                 self._tell(error)
             else:
-                with suppress(ClosedError):  # then it will come again
+                with suppress(ClosedError):  # the server will send it again
                     self._background.submit(self._acknowledge(item))
 
     async def _acknowledge(self, item: Item) -> None:

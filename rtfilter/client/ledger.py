@@ -1,8 +1,8 @@
 """The states of deliveries: waiting, with the program, or acknowledged. No I/O, no clock.
 
-A delivery is known by its (position, subscription) pairs, because numbers are a connection's own: what comes
-again after a reconnect has another number. Up to `Ledger.upto` all is done; what is done beyond it, while the
-program still has an earlier one, is told by its number.
+A delivery is identified by its (position, subscription) pairs, because its number is only valid in one
+connection: after a reconnect, the same delivery has another number. All numbers up to `Ledger.upto` are
+acknowledged; a later number is acknowledged separately while the program still has an earlier delivery.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from rtfilter.client.messages import Arrival, Digest, Ended, Event
 from rtfilter.text import shown
 
 MOST_KEPT: Final = 10_000
-"""Acknowledgements of earlier connections that are remembered without the server's confirmation. It may have
-them, and then it never says so; or it was killed, and what they are about comes again at any later time."""
+"""Most acknowledgements of earlier connections to remember without the server's confirmation. If the server
+has them, it will not confirm them; if it was killed, it may send their deliveries again at any later time."""
 Pair = tuple[int, int]
 """Position and subscription."""
 
 
 def pairs_of(arrival: Arrival) -> frozenset[Pair]:
-    """Return the (position, subscription) pairs that a message delivers."""
+    """Return the (position, subscription) pairs of a delivery."""
     match arrival:
         case Event():
             return frozenset((arrival.position, id) for id in arrival.subscriptions or (-1,))
@@ -38,15 +38,15 @@ def pairs_of(arrival: Arrival) -> frozenset[Pair]:
 
 
 class Item:
-    """A delivery on its way to the program, or with it.
+    """A delivery that waits for the program, or that the program has.
 
     Attributes
     ----------
     arrival : Event, Digest or Ended
     again : bool
-        The program may have had it before.
+        True if the program may have had it before.
     done : bool
-        The program has acknowledged it.
+        True if the program has acknowledged it.
     """
 
     def __init__(self, arrival: Arrival) -> None:
@@ -60,25 +60,25 @@ class Ledger:
     Parameters
     ----------
     window : int
-        Deliveries that may wait here, at most, with those on their way.
+        Most deliveries that may wait here, including those on their way.
     """
 
     def __init__(self, window: int) -> None:
         self.window = window
         self._queue: deque[Item] = deque()
         self._waiting: dict[Pair, Item] = {}  # the items in the queue
-        self._given: set[Pair] = set()  # the program has them, and has not acknowledged them
-        self._done: dict[Pair, int] = {}  # acknowledged, with the number that tells it; 0: none yet
-        self._open: dict[int, set[Pair]] = {}  # numbers of this connection, with what is not acknowledged
-        self._numbers: dict[Pair, list[int]] = {}  # the other way round
-        self._apart: dict[int, set[int]] = {}  # numbers to tell beyond `upto`, with their positions
+        self._given: set[Pair] = set()  # the program has them, without acknowledgement
+        self._done: dict[Pair, int] = {}  # acknowledged, with the number to send; 0 for none
+        self._open: dict[int, set[Pair]] = {}  # unacknowledged pairs by number of this connection
+        self._numbers: dict[Pair, list[int]] = {}  # numbers by pair
+        self._apart: dict[int, set[int]] = {}  # numbers above `upto` to send, with their positions
         self._last = self._told = self._returned = 0
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def begin(self) -> int:
-        """Another connection: what waits will come again. Returns the credit to give."""
+        """Start a new connection, on which unacknowledged deliveries come again; return the first credit."""
         for left in (self._queue, self._waiting, self._open, self._numbers, self._apart):
             left.clear()
         self._done = dict.fromkeys(list(self._done)[-MOST_KEPT:], 0)
@@ -86,12 +86,12 @@ class Ledger:
         return self.window
 
     def arrive(self, arrival: Arrival) -> None:
-        """Take a delivery. What is acknowledged, or waits already, is not kept twice.
+        """Add a delivery, unless it is acknowledged or waits already.
 
         Raises
         ------
         ProtocolError
-            Its number is not the next one. Acknowledging it would acknowledge what did not come.
+            Its number is not the next one. Acknowledging it would acknowledge a delivery that did not come.
         """
         if arrival.number != self._last + 1:
             raise ProtocolError(f"the server sent delivery {shown(arrival.number)} after {self._last}")
@@ -112,7 +112,7 @@ class Ledger:
             self._waiting |= dict.fromkeys(item.pairs, item)
 
     def take(self) -> Item | None:
-        """Hand out the next delivery, None if there is none."""
+        """Remove and return the next delivery; None if there is none."""
         if not self._queue:
             return None
         item = self._queue[0]
@@ -122,7 +122,7 @@ class Ledger:
         return item
 
     def acknowledge(self, item: Item) -> None:
-        """The program has done with a delivery. If it waits a second time, it is not handed out again."""
+        """Acknowledge a delivery; if the same one waits again, remove it from the queue."""
         if item.done:
             return
         item.done = True
@@ -141,12 +141,12 @@ class Ledger:
                 self._leave(twin)
 
     def _close(self, number: int, item: Item) -> None:
-        """All of a number is acknowledged: it is told by itself while an earlier one is not."""
+        """Note that all pairs of a number are acknowledged, while an earlier number is not."""
         if next(iter(self._open), number) < number:
             self._apart[number] = {position for position, _ in item.pairs}
 
     def _leave(self, item: Item) -> None:
-        """It leaves the queue: another may come."""
+        """Remove a delivery from the queue, so that the server may send another one."""
         self._queue.remove(item)
         self._returned += 1
         for pair in item.pairs:
@@ -155,7 +155,7 @@ class Ledger:
 
     @property
     def upto(self) -> int:
-        """The number up to which all is acknowledged."""
+        """The number up to which all deliveries are acknowledged."""
         return next(iter(self._open), self._last + 1) - 1
 
     def due(self, least: int = 1) -> tuple[int, int]:
@@ -164,7 +164,7 @@ class Ledger:
         Parameters
         ----------
         least : int
-            Fewer than so many are not worth a message yet.
+            Fewest acknowledgements, and least credit, that are worth a message.
         """
         upto = self.upto if self.upto - self._told >= least else 0
         credit = self._returned if self._returned >= least else 0
@@ -175,7 +175,7 @@ class Ledger:
     def apart(self, least: int = 1) -> list[int]:
         """Return the numbers to acknowledge above `upto`, or none if they are fewer than `least`.
 
-        A delivery that came in several messages is told once all of them are acknowledged.
+        A delivery that came in several messages is included once all of them are acknowledged.
         """
         if len(self._apart) < least:
             return []
@@ -191,7 +191,7 @@ class Ledger:
         return self.upto > self._told or self._returned > 0 or bool(self._apart)
 
     def confirmed(self, upto: int, numbers: Collection[int] = ()) -> None:
-        """The server knows that all up to a number, and some beyond, is acknowledged: it comes no more."""
+        """Remove acknowledgements that the server has confirmed: up to a number, and some above it."""
         self._done = {
             pair: number
             for pair, number in self._done.items()

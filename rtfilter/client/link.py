@@ -27,22 +27,22 @@ from rtfilter.session import Directive
 from rtfilter.text import shown
 
 OPENING: Final = 10.0
-"""Seconds within which a connection and its session must be there."""
+"""Seconds within which a connection and its session must be open."""
 MOST_BYTES: Final = 64 * 2**20
-"""Of one message of the server."""
+"""Most bytes of a message of the server."""
 
 RUBBISH: Final = frozenset({CloseCode.PROTOCOL_ERROR, CloseCode.INVALID_DATA, CloseCode.MESSAGE_TOO_BIG})
-"""Codes with which this side closes because of what the other one has sent."""
+"""Codes with which this side closes because of an invalid message of the server."""
 
 
 class Link:
-    """A connection with its protocol. What is to be sent waits in a queue, so that saying is never waiting.
+    """A connection with its protocol. Outgoing messages wait in a queue, so that sending never blocks.
 
     Parameters
     ----------
     socket : websockets.asyncio.client.ClientConnection
     protocol : Protocol
-        Whose CONNECT is confirmed.
+        A protocol with a confirmed CONNECT.
     """
 
     def __init__(self, socket: ClientConnection, protocol: Protocol, connected: Connected) -> None:
@@ -53,16 +53,16 @@ class Link:
         """True if the connection was lost because a message was too large for the server."""
 
     def send(self, message: bytes) -> None:
-        """Send it, after what waits already."""
+        """Append a message to the queue of outgoing ones."""
         self._outgoing.put_nowait(message)
 
     async def run(self, hear: Callable[[Message], None]) -> str:
-        """Send and hear until the connection is lost; returns why. What `hear` raises goes on.
+        """Send and receive until the connection is lost; return the reason. Errors of `hear` are raised.
 
         Raises
         ------
         ProtocolError
-            The server says what is not understood. It would say the same on the next connection.
+            The server's message is not understood; the next connection would not help.
         """
         writer = asyncio.create_task(self._write())
         try:
@@ -72,7 +72,7 @@ class Link:
             self.too_large = closed.rcvd is not None and closed.rcvd.code == CloseCode.MESSAGE_TOO_BIG
             if closed.sent is not None and not closed.rcvd_then_sent and closed.sent.code in RUBBISH:
                 raise ProtocolError(
-                    f"the server sent what this client does not take: {closed.sent}"
+                    f"the server sent a message that this client does not accept: {closed.sent}"
                 ) from None
             return self._why or str(closed)
         finally:
@@ -87,7 +87,7 @@ class Link:
                 await self._socket.send((await self._outgoing.get()).decode())
 
     def drop(self, why: str) -> None:
-        """Lose the connection on purpose."""
+        """Close the connection from this side, with a reason."""
         self._why = why
         self._socket.transport.abort()
 
@@ -97,7 +97,7 @@ class Link:
 
 
 class _Opening(open_socket):
-    """Goes to the server that was named and to no other, because a password comes next."""
+    """A connection to the given server only, without redirects, because a password follows."""
 
     def process_redirect(self, exc: Exception) -> Exception:
         return exc
@@ -109,11 +109,11 @@ async def join(address: Address) -> Link:
     Raises
     ------
     UnreachableError
-        Nobody answers, or not as this protocol would.
+        The server does not answer, or speaks another protocol.
     RefusedError
-        The server does not let this user in.
+        The server refuses this user.
     ProtocolError
-        It is a server of another kind.
+        The server is of another kind.
     """
     try:
         async with asyncio.timeout(OPENING):
@@ -128,7 +128,7 @@ async def join(address: Address) -> Link:
             try:
                 return await _greet(socket, address)
             except BaseException:
-                socket.transport.abort()  # do not wait for a server that does not answer
+                socket.transport.abort()  # does not wait for a silent server
                 raise
     except TimeoutError:
         raise UnreachableError(f"{address.url} does not answer within {OPENING:g} s") from None
@@ -145,7 +145,7 @@ async def join(address: Address) -> Link:
         ) from None
     except SSLError as error:
         raise UnreachableError(
-            f"{address.url} does not speak TLS as it should: {error.reason or error}; without TLS it is ws://"
+            f"{address.url} failed to speak TLS: {error.reason or error}; the URL of a server without TLS has ws://"
         ) from None
     except OSError as error:
         reason = error.strerror or str(error)

@@ -10,11 +10,11 @@ from rtfilter.client.subscriptions import Subscription
 
 
 class _Message(msgspec.Struct, tag_field="directive", frozen=True):
-    """A JSON object whose ``directive`` tells which it is. Fields that are not known are left out."""
+    """A JSON object whose ``directive`` is its type. Unknown fields are ignored."""
 
 
 class Connected(_Message, tag="CONNECTED", frozen=True):
-    """Answers CONNECT."""
+    """The answer to CONNECT."""
 
     connection: str
     user: str = ""
@@ -23,7 +23,7 @@ class Connected(_Message, tag="CONNECTED", frozen=True):
 
 
 class Ack(_Message, tag="ACK", frozen=True):
-    """Confirms every other directive; what it tells depends on which."""
+    """The confirmation of any other directive; the directive decides which fields it has."""
 
     tag: int | None = None
     subscription: int | None = None
@@ -39,7 +39,7 @@ class Ack(_Message, tag="ACK", frozen=True):
 
 
 class Error(_Message, tag="ERROR", frozen=True):
-    """Nothing was done, and why."""
+    """The refusal of a request, with the reason."""
 
     error: str
     kind: str = "refused"
@@ -72,7 +72,7 @@ class DigestEvent(msgspec.Struct, frozen=True):
 
 
 class Digest(_Message, tag="DIGEST", frozen=True):
-    """A delivery of all events of some seconds."""
+    """A delivery of all events of a period."""
 
     number: int
     subscriptions: tuple[int, ...]
@@ -83,7 +83,7 @@ class Digest(_Message, tag="DIGEST", frozen=True):
 
 
 class Ended(_Message, tag="ENDED", frozen=True):
-    """A subscription is no more."""
+    """The notice that a subscription has ended."""
 
     number: int
     position: int
@@ -95,5 +95,5 @@ class Ended(_Message, tag="ENDED", frozen=True):
 
 
 Arrival = Event | Digest | Ended
-"""A message that has a number and is acknowledged."""
+"""A numbered message, which the client acknowledges."""
 Message = Connected | Ack | Error | Event | Digest | Ended

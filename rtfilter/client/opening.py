@@ -1,4 +1,4 @@
-"""The three ways to a client."""
+"""The three functions that open a client."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ def connect(
         ``ws://host:port``, or ``wss://`` with TLS; ``http`` and ``https`` mean the same.
     user, password : str, optional
     token : str, optional
-        In their place.
+        A token, instead of user and password.
     window : int
-        Deliveries that may wait in memory, at least 1: the server sends no more before some are taken.
+        Deliveries that may wait in memory, at least 1: the server sends no more until the program takes some.
     acknowledge : {"automatic", "manual"}
-        Automatic: a delivery is acknowledged when the loop comes back for the next one. Manual: by its
+        Automatic: a delivery is acknowledged when the loop asks for the next one. Manual: by its
         ``acknowledge()``.
     patience : float
-        Seconds for which a client that has lost its connection tries to come back. The first time it tries
-        once.
+        Seconds for which a client tries to reconnect after the loss of a connection. The first connection has
+        only one attempt.
     ssl : ssl.SSLContext, optional
-        For ``wss`` and ``https``; by default what this machine trusts, or the file that the variable
-        ``SSL_CERT_FILE`` names.
+        For ``wss`` and ``https``; by default the certificates that this machine trusts, or the file in the
+        variable ``SSL_CERT_FILE``.
 
     Raises
     ------
     ClientError
         An argument cannot be used.
     UnreachableError, RefusedError
-        When it is entered: nobody answers, or the server does not let this user in.
+        On entering: the server does not answer, or refuses this user.
     """
     address = Address(url, user, password, token, ssl)
     return Client(address, window=window, acknowledge=acknowledge, patience=patience)
@@ -70,22 +70,22 @@ def connect_plain(
 ) -> PlainClient:
     """Return a client for programs without asyncio: ``with connect_plain(...) as client``.
 
-    It is connected already, by a thread in the background. Parameters and errors are those of `connect`.
+    A background thread has connected it already. Parameters and errors are those of `connect`.
     """
     address = Address(url, user, password, token, ssl)
     return PlainClient(address, window=window, acknowledge=acknowledge, patience=patience)
 
 
 def get_client(login: str, passcode: str, url: str = URL) -> ClientApi:
-    """Return a client whose operations return futures, and which hands events to a handler.
+    """Return a client whose operations return futures, and which passes events to a handler.
 
-    It is connected already; errors are those of `connect`.
+    It is already connected; errors are those of `connect`.
 
     Parameters
     ----------
     login, passcode : str
         User and password.
     url : str
-        As of `connect`.
+        As for `connect`.
     """
     return ClientApi(Address(url, login, passcode))

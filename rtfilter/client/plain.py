@@ -1,4 +1,4 @@
-"""The client without asyncio: the same, run by a thread in the background."""
+"""The client without asyncio: it runs the other client in a background thread."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class PlainDelivery(Arrived):
         self._done = done
 
     def acknowledge(self) -> None:
-        """Tell the server that this is done: it will not come again.
+        """Acknowledge this delivery: the server will not send it again.
 
-        It is told a moment later, and by `PlainClient.disconnect` at the latest.
+        The acknowledgement is sent a moment later, and by `PlainClient.disconnect` at the latest.
         """
         self._done(self._item)
 
@@ -66,7 +66,7 @@ class PlainClient:
 
     @property
     def user(self) -> str:
-        """The user of this client, as the server knows it."""
+        """The user name of this client at the server."""
         return self._client.user
 
     @property
@@ -123,11 +123,11 @@ class PlainClient:
             yield from found
 
     def match(self, events: Any | Sequence[Any], filter: str = "default") -> list[list[int]]:
-        """Return which of your subscriptions match events; see `Client.match`."""
+        """Return the ids of your subscriptions that each event matches; see `Client.match`."""
         return self._background.call(self._client.match(events, filter))
 
     def explain(self, id: int, event: Any) -> Reasons:
-        """Return why one of your subscriptions matches an event, or not; see `Client.explain`."""
+        """Return why one of your subscriptions matches an event or not; see `Client.explain`."""
         return self._background.call(self._client.explain(id, event))
 
     def publish(
@@ -137,22 +137,22 @@ class PlainClient:
         return self._background.call(self._client.publish(events, filter, key))
 
     def ready(self) -> bool:
-        """Let deliveries come; see `Client.ready`."""
+        """Start deliveries; see `Client.ready`."""
         return self._background.call(self._client.ready())
 
     def stop(self) -> bool:
-        """Let no more deliveries come; see `Client.stop`."""
+        """Stop deliveries; see `Client.stop`."""
         return self._background.call(self._client.stop())
 
     def get(self) -> int:
-        """Ask for what was not acknowledged; see `Client.get`."""
+        """Ask for deliveries without acknowledgement; see `Client.get`."""
         return self._background.call(self._client.get())
 
     def disconnect(self) -> bool:
-        """Tell the last acknowledgements, leave, and end the thread; see `Client.disconnect`."""
+        """Send the last acknowledgements, disconnect, and end the thread; see `Client.disconnect`."""
         try:
             return self._background.call(self._client.disconnect())
-        except ClosedError:  # it has left already
+        except ClosedError:  # it is disconnected already
             return False
         finally:
             self._background.close()
@@ -161,12 +161,12 @@ class PlainClient:
         return self.deliveries()
 
     def deliveries(self, timeout: float | None = None) -> Iterator[PlainDelivery]:
-        """Yield deliveries as they come.
+        """Yield deliveries as they arrive.
 
         Parameters
         ----------
         timeout : float, optional
-            Seconds without a delivery after which it ends; by default it goes on until `stop` or
+            Seconds without a delivery after which the iteration ends; by default it ends at `stop` or
             `disconnect`.
         """
         self._background.call(self._client.session.begin())
@@ -191,5 +191,5 @@ class PlainClient:
         async def acknowledge() -> None:
             self._client.session.acknowledge(item)
 
-        with suppress(ClosedError):  # then it will come again
+        with suppress(ClosedError):  # the server will send it again
             self._background.submit(acknowledge())

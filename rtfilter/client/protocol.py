@@ -1,7 +1,7 @@
 """The directives, tags and states of a connection: no I/O, no clock.
 
-`Protocol.ask` makes a message, `Protocol.hear` understands one. The states are the server's; a directive is
-sent without waiting for the answer to the one before, because the server answers in order.
+`Protocol.ask` makes a message, `Protocol.hear` reads one. The states are those of the server; a directive
+need not wait for the answer to the one before, because the server answers in order.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def encoded(value: object, name: str = "") -> msgspec.Raw:
     Raises
     ------
     UnwritableError
-        JSON cannot say it; tells where in the value that is, and in which of several values.
+        JSON cannot represent the value; the error has the place in it, and the row among several values.
     """
     try:
         if not _is_plain(value):
-            from rtfilter.client.values import converted  # needs NumPy, and most programs need neither
+            from rtfilter.client.values import converted  # it imports NumPy; most programs need neither
 
             value = converted(value, name)
         return msgspec.Raw(_encode(value))
@@ -39,7 +39,7 @@ def encoded(value: object, name: str = "") -> msgspec.Raw:
 
 
 def _row(value: object) -> int | None:
-    """The first of several values that JSON cannot say; None for a single one."""
+    """Return the row of the first of several values that JSON cannot represent; None for a single value."""
     if not isinstance(value, list | tuple):
         return None
     return next((row for row, one in enumerate(value) if not _writable(one)), None)
@@ -72,8 +72,8 @@ def _is_plain(value: Any) -> bool:
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 _ATOMS: Final = frozenset((int, str, bool, type(None)))
 ENDED: Final = ("unauthenticated", "busy")
-"""Kinds of errors that answer nothing, but end the connection: who one is is to be proved anew, or the
-server ends."""
+"""Kinds of errors that end the connection instead of answering a request: the user must authenticate again,
+or the server ends."""
 _DECODER: Final = msgspec.json.Decoder(Message)
 
 
@@ -83,9 +83,9 @@ class Protocol:
     Attributes
     ----------
     state : State
-        By what is confirmed.
+        State after the answers so far.
     expected : State
-        Once all that was asked is confirmed.
+        State after the answers to all requests so far.
     """
 
     def __init__(self) -> None:
@@ -103,14 +103,14 @@ class Protocol:
         ----------
         directive : Directive
         tag : int
-            Comes back with the answer; another one for each message without an answer.
+            Number that comes back with the answer; unique among the messages without an answer.
         **body
-            What the directive needs; None is left out.
+            Fields of the directive; None is left out.
 
         Raises
         ------
         ClientError
-            Its state does not allow it.
+            The state does not allow the directive.
         """
         following = TABLE[self.expected].get(directive)
         if following is None:
@@ -122,12 +122,12 @@ class Protocol:
         return message
 
     def hear(self, text: str | bytes) -> Message:
-        """Return what the server says, and follow it.
+        """Decode a message of the server, and update the state.
 
         Raises
         ------
         ProtocolError
-            It is not understood, or answers what was not asked.
+            The message is not understood, or answers no request.
         """
         try:
             message: Message = _DECODER.decode(text)
@@ -146,7 +146,7 @@ class Protocol:
         if directive is None or isinstance(answer, Connected) != (
             directive is Directive.CONNECT and not isinstance(answer, Error)
         ):
-            raise ProtocolError(f"the server answered what was not asked: {shown(answer)}")
+            raise ProtocolError(f"the server sent an answer without a request: {shown(answer)}")
         if isinstance(answer, Error):
             self.expected = self.state
             for other in self._asked.values():

@@ -1,8 +1,8 @@
-"""A user's session, over as many connections as it takes.
+"""A user's session, over any number of connections.
 
-`Session` keeps a connection, and makes another when it is lost. It knows what was asked and not answered,
-what the program wants (the backlog, new deliveries), and which deliveries are where; on each new connection
-it says what follows from these.
+`Session` keeps a connection, and makes another one when it is lost. It stores the requests without an answer,
+the wishes of the program (the backlog, new deliveries), and the state of each delivery; on a new connection
+it sends the messages that follow from these.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from rtfilter.client.protocol import encoded
 from rtfilter.session import Directive, State
 
 SOON: Final = 0.02
-"""Seconds within which acknowledgements are told."""
+"""Longest delay of an acknowledgement in seconds."""
 LEAVING: Final = 5.0
-"""Seconds within which the server should confirm DISCONNECT."""
+"""Seconds to wait for the confirmation of DISCONNECT."""
 STEADY: Final = 5.0
-"""Seconds after which a connection counts as a good one."""
+"""Seconds after which a connection counts as stable."""
 PAUSING: Final = frozenset({Directive.SUBSCRIBE, Directive.UNSUBSCRIBE, Directive.GET})
 """The directives that need a pause of deliveries; the client stops and resumes them."""
 OF_CONNECTION: Final = frozenset(
@@ -44,7 +44,7 @@ OF_CONNECTION: Final = frozenset(
 
 
 class _Request:
-    """Something asked, until it is answered. `own`: by the client itself, nobody waits for the answer."""
+    """A request without an answer. `own`: made by the client itself, so that nobody waits for the answer."""
 
     def __init__(self, directive: Directive, body: dict[str, Any], own: bool = False) -> None:
         self.directive, self.body, self.own = directive, body, own
@@ -63,7 +63,7 @@ def _fail(request: _Request, error: ClientError) -> None:
 
 
 class Session:
-    """A session. It is used within one event loop.
+    """A session. Use it within one event loop.
 
     Parameters
     ----------
@@ -71,18 +71,18 @@ class Session:
     window : int
         Deliveries that may wait in memory, at least 1.
     patience : float
-        Seconds after the loss of a connection until it gives up.
+        Seconds from the loss of a connection until the session stops to reconnect.
 
     Attributes
     ----------
     ledger : Ledger
     user, roles : str, tuple of str
-        Who the server takes this client for, and what it may do.
+        The name and the roles of the user at the server.
     """
 
     def __init__(self, address: Address, window: int, patience: float) -> None:
         if window < 1:
-            raise ClientError("a window has room for at least 1 delivery")
+            raise ClientError("window must be at least 1 delivery")
         self.address, self._patience, self.ledger = address, patience, Ledger(window)
         self.user, self.roles = "", tuple[str, ...]()
         self._link: Link | None = None
@@ -107,18 +107,18 @@ class Session:
         UnreachableError, RefusedError
         """
         if self._keeper is not None or self._error is not None:
-            raise ClientError("a client is opened once")
+            raise ClientError("this client was opened before; make a new one")
         link = await join(self.address)
         self._settle_in(link)
         self._keeper = asyncio.create_task(self._keep(link))
 
     async def disconnect(self) -> bool:
-        """Tell the last acknowledgements, and leave. Subscriptions stay; they collect what matches.
+        """Send the last acknowledgements, and disconnect. Subscriptions stay, and collect matches.
 
         Returns
         -------
         bool
-            Whether the server has confirmed it.
+            True if the server has confirmed it.
         """
         if self._leaving or self._keeper is None or self._keeper.done():
             self._leaving = True
@@ -144,7 +144,7 @@ class Session:
             self._end(ClosedError("the client is disconnected"))
 
     async def _keep(self, link: Link) -> None:
-        """Stay connected until told otherwise."""
+        """Receive, and reconnect after each loss, until `disconnect` or an error ends the session."""
         tries, good = 0, monotonic()
         try:
             while True:
@@ -171,7 +171,7 @@ class Session:
             self._link = None
 
     async def _again(self, reason: str, tries: int) -> tuple[Link, int]:
-        """Connect until it works, for as long as there is patience."""
+        """Connect again, with delays, until it works or `patience` seconds have passed."""
         end = monotonic() + self._patience
         wait = delay(tries)
         while True:
@@ -192,7 +192,7 @@ class Session:
                 reason, wait = str(error), max(delay(tries), error.retry_after or 0)
 
     def _give_up_some(self, link: Link) -> None:
-        """Fail what breaks each connection on which it is said, or might."""
+        """Fail the requests that are too large for the server, or that have ended several connections."""
         for tag, request in list(self._requests.items()):
             error: ClientError | None = None
             if link.too_large and request.directive in (Directive.PUBLISH, Directive.MATCH):
@@ -207,7 +207,7 @@ class Session:
                 _fail(request, error)
 
     def _settle_in(self, link: Link) -> None:
-        """On a new connection: what was not answered, and what the program wants."""
+        """Repeat unanswered requests, and the wishes of the program, on a new connection."""
         self._link, self._gotten = link, False
         self.user, self.roles = link.connected.user, link.connected.roles
         credit = self.ledger.begin()
@@ -229,7 +229,7 @@ class Session:
                 _answer(request, Ack(pending=0))
 
     def _end(self, error: ClientError) -> None:
-        """Nothing more will come: everybody who waits is told."""
+        """End the session: fail all requests with the error."""
         self._error = self._error or error
         self._link = None
         if self._telling is not None:
@@ -242,7 +242,7 @@ class Session:
     # -- asking and hearing ------------------------------------------------------------------------------
 
     def _ask(self, request: _Request) -> None:
-        """Say it now, or on the next connection."""
+        """Send a request now, or on the next connection."""
         if self._error is not None:
             raise self._error
         self._tag += 1
@@ -253,19 +253,19 @@ class Session:
         self._requests[self._tag] = request
 
     async def request(self, directive: Directive, **body: Any) -> Ack:
-        """Ask, and wait for the answer, over as many connections as it takes.
+        """Send a request, and wait for the answer, over any number of connections.
 
         Parameters
         ----------
         directive : Directive
         **body
-            What it needs; None is left out.
+            Fields of the directive; None is left out.
 
         Raises
         ------
         RefusedError, UnreachableError, ClosedError
         ClientError
-            JSON cannot say the body.
+            JSON cannot represent the body.
         """
         if self._leaving:
             raise ClosedError("the client is disconnected")
@@ -274,7 +274,7 @@ class Session:
         if directive in PAUSING and self._is_receiving:
             self._ask(_Request(Directive.STOP, {}, own=True))
             self._ask(request)
-            if not self._gotten:  # matches of the pause are in the backlog, which READY sends after GET
+            if not self._gotten:  # matches during the pause are in the backlog, which READY sends after GET
                 self._ask(_Request(Directive.GET, {}, own=True))
             self._ask(_Request(Directive.READY, {}, own=True))
         else:
@@ -317,24 +317,24 @@ class Session:
     def _refused(self, request: _Request, answer: Error) -> None:
         error = RefusedError(answer.error, answer.kind, answer.retry_after, answer.row)
         if request.directive is Directive.UNSUBSCRIBE and request.asked > 1 and answer.kind == "unknown":
-            _answer(request, Ack())  # the first time it was done, and the answer was lost
+            _answer(request, Ack())  # the earlier request was done, and only its answer was lost
         elif not request.own:
             _fail(request, error)
         elif not error.passing:
             raise error
         elif self._link is not None:
-            self._link.drop(str(error))  # and begin again, after a while
+            self._link.drop(str(error))  # to connect again after a delay
 
-    # -- what the program wants ------------------------------------------------------------------------------
+    # -- wishes of the program -------------------------------------------------------------------------------
 
     async def ready(self) -> bool:
-        """Let deliveries come. Iterating says this, and `get`, by itself."""
+        """Start deliveries. Iterating calls this and `get`."""
         if not self._receiving:
             self._receiving, self._stopped = True, False
             try:
                 if self._backlog and not self._gotten:
                     await self.request(Directive.GET)
-                if not self._is_receiving:  # it may be so already on a new connection
+                if not self._is_receiving:  # a new connection may have started them already
                     await self.request(Directive.READY)
             except RefusedError:
                 self._receiving = False
@@ -342,17 +342,17 @@ class Session:
         return True
 
     async def stop(self) -> bool:
-        """Let no more deliveries come; a loop ends when it has taken what is here already."""
+        """Stop deliveries; a loop ends after those that have arrived already."""
         self._receiving = False
         if self._is_receiving:
             await self.request(Directive.STOP)
-        if not self._receiving:  # else another task has asked for more meanwhile
+        if not self._receiving:  # otherwise another task has started them again
             self._stopped = True
             self._news.set()
         return True
 
     async def get(self) -> int:
-        """Ask for what was not acknowledged: returns the number of deliveries that will come."""
+        """Ask for deliveries without acknowledgement; return how many will come."""
         self._backlog, self._stopped = True, False
         try:
             return (await self.request(Directive.GET)).pending or 0
@@ -361,9 +361,10 @@ class Session:
             raise
 
     async def begin(self) -> None:
-        """Let the backlog and new deliveries come, unless they do already.
+        """Start the deliveries of the backlog and of new events, unless they have started.
 
-        A disconnect meanwhile ends it without an error: the loop over deliveries then ends as well.
+        If the client disconnects meanwhile, this returns without an error: the loop over deliveries ends,
+        too.
         """
         if not self._receiving:
             with nullcontext() if self._leaving else suppress(ClosedError):
@@ -373,12 +374,12 @@ class Session:
     # -- deliveries ------------------------------------------------------------------------------------------
 
     async def next_item(self, endless: bool = False) -> Item | None:
-        """Return the next delivery, None after `disconnect`, and after `stop` unless endless.
+        """Return the next delivery; None after `disconnect`, and after `stop` unless endless.
 
         Raises
         ------
         UnreachableError, RefusedError
-            It has given up.
+            The session has stopped to reconnect.
         """
         while True:
             if isinstance(self._error, ClosedError):
@@ -395,12 +396,12 @@ class Session:
             await self._news.wait()
 
     def acknowledge(self, item: Item) -> None:
-        """Acknowledge what `next_item` returned."""
+        """Acknowledge an item from `next_item`."""
         self.ledger.acknowledge(item)
         self._tell_soon()
 
     def _tell_soon(self) -> None:
-        """Tell acknowledgements and credit: at once where there are many, otherwise a moment later."""
+        """Send acknowledgements and credit: at once if there are many, otherwise a moment later."""
         if self._link is not None and not self._leaving:
             self._say_due(max(1, self.ledger.window // 4))
             if self._telling is None and self.ledger.untold:

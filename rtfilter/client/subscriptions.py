@@ -8,7 +8,7 @@ import msgspec
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """A subscription that is there."""
+    """A subscription on the server."""
 
     id: int = msgspec.field(name="subscription")
     filter: str
@@ -17,13 +17,13 @@ class Subscription(msgspec.Struct, frozen=True):
     user: str = ""
     metadata: dict[str, Any] | None = None
     ttl: float | None = None
-    """Seconds that it was given to live."""
+    """Its time to live, in seconds."""
     digest: float | None = None
     order: str | None = None
     since: float = 0.0
-    """Unix seconds when it was made, or last replaced."""
+    """Unix seconds of its creation, or last replacement."""
     expires: float | None = None
-    """Unix seconds when it ends by itself."""
+    """Unix seconds of its expiry."""
 
 
 class Reasons(NamedTuple):

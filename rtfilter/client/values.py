@@ -1,4 +1,4 @@
-"""Values as JSON has them. A value that JSON would turn into another one is an error.
+"""Values as JSON has them. A value that JSON would change is an error.
 
 The table of values is in `docs/clients.md`.
 """
@@ -18,26 +18,26 @@ from rtfilter.client.errors import ClientError
 from rtfilter.events.encoding import Timestamp, boolean, is_missing, microseconds, number, string
 
 _KEPT: Final = (set, frozenset, bytes, bytearray, memoryview, Decimal, datetime, date, time, timedelta)
-"""Types that msgspec would write in a form of its own."""
+"""Types that msgspec would convert to its own form."""
 _NONE: Final = (set, frozenset, bytes, bytearray, memoryview, time, timedelta, np.generic)
-"""Types without a form in JSON, once those are read that have one."""
+"""Types without a form in JSON, after all types that have one."""
 
 
 def converted(value: Any, path: str) -> Any:
-    """Return a value with nothing but what JSON says without loss.
+    """Return a value in types that JSON represents without loss.
 
     Parameters
     ----------
     value : object
     path : str
-        Its place, for errors such as of ``events[3].blob``.
+        Its place for errors, such as ``events[3].blob``.
 
     Raises
     ------
     ClientError
-        NaN, infinity, or a value that JSON has no form for.
+        NaN, infinity, or a value that JSON cannot represent.
     TypeError, ValueError, OverflowError, RecursionError
-        Of msgspec, about a dataclass or another object.
+        From msgspec, for a dataclass or another object.
     """
     if isinstance(value, Mapping):
         return {key: converted(one, f"{path}.{key}") for key, one in value.items()}
@@ -55,15 +55,15 @@ def converted(value: Any, path: str) -> Any:
         found = read(value)
         if found is not None:
             return found
-    if isinstance(value, date | np.datetime64):  # datetime is a date
+    if isinstance(value, date | np.datetime64):  # includes datetime
         return _moment(value, path)
     if isinstance(value, _NONE):
         raise ClientError(
-            f"{path} is {_phrase(value)}, which JSON has no form for; write it as text, a number or a list"
+            f"{path} is {_phrase(value)}, which JSON cannot represent; write it as text, a number or a list"
         )
-    found = msgspec.to_builtins(value, builtin_types=_KEPT)  # of a dataclass, an enumeration, a UUID
+    found = msgspec.to_builtins(value, builtin_types=_KEPT)  # converts a dataclass, an enumeration, a UUID
     if type(found) is type(value):
-        raise ClientError(f"{path} is {_phrase(value)}, which JSON has no form for")
+        raise ClientError(f"{path} is {_phrase(value)}, which JSON cannot represent")
     return converted(found, path)
 
 
@@ -78,7 +78,7 @@ def _number(value: Any, path: str) -> int | float | Decimal:
         )
     if not isinstance(value, Decimal):
         return float(value)
-    whole = number(value)  # JSON reads digits after a point as a float
+    whole = number(value)  # JSON reads numbers with a decimal point as floats
     return whole if isinstance(whole, int) else value
 
 

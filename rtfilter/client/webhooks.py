@@ -1,4 +1,4 @@
-"""The check of a webhook request's signature, which proves that the server sent it. Needs no connection."""
+"""The check of a webhook request's signature, which proves that the server sent it, without a connection."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from collections.abc import Mapping
 from typing import Final
 
 TOLERANCE: Final = 300.0
-"""Seconds that the clocks, and the way, may take."""
+"""Most seconds between signature and check, for clock differences and transport."""
 
 
 class SignatureError(ValueError):
-    """A request that was not signed with the secret, or too long ago; do nothing of what it says."""
+    """A request was not signed with the secret, or too long ago; do not act on it."""
 
 
 def verify(headers: Mapping[str, str], body: bytes, secret: str, now: float | None = None) -> None:
-    """Return where a request is signed with the secret and is not older than five minutes.
+    """Return if a request is signed with the secret and not older than five minutes; raise otherwise.
 
     Parameters
     ----------
     headers : mapping of str to str
-        Of the request; in any case of letters.
+        Headers of the request; names in any case.
     body : bytes
-        As it came.
+        Body as received.
     secret : str
-        ``whsec_...``, as the server told it when the webhook was made.
+        ``whsec_...``, from the server's answer when the webhook was created.
     now : float, optional
         Seconds since 1970.
 

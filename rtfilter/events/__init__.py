@@ -1,1 +1,1 @@
-"""Events: their attributes, reading them in every form, and encoding them as points."""
+"""Events: their attributes, readers for every form, and their encoding as points."""

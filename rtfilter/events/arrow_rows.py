@@ -1,6 +1,6 @@
-"""Rows of Arrow tables as Python objects that JSON can say, for whatever sends events on.
+"""Rows of Arrow tables as Python objects that JSON can represent, for senders of events.
 
-pyarrow is not imported: who has a table has done so already.
+pyarrow is not imported here: a caller with a table has imported it already.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def arrow_rows(table: Any) -> list[dict[str, Any]]:
     Raises
     ------
     EventError
-        A column of a type that no event has, or a moment that Python cannot hold; its `row` and `attribute`
+        A column has a type that no event has, or a moment that Python cannot hold; `row` and `attribute`
         say where.
     """
     names = table.schema.names
@@ -32,7 +32,7 @@ def arrow_rows(table: Any) -> list[dict[str, Any]]:
 
 
 def require_meaning(schema: Any) -> None:
-    """Refuse columns of types that no event has. Raises `EventError` that names the first one."""
+    """Raise `EventError` for the first column of a type that no event has."""
     for field in schema:
         if _readable(field.type) is None and not is_uuid(field.type):
             raise meaningless(field.name, field.type)
@@ -45,7 +45,7 @@ def _values(field: Any, column: Any) -> list[Any]:
         column = _cast(column, wanted)
     try:
         values: list[Any] = column.to_pylist()
-    except (ValueError, OverflowError, LookupError):  # the last of time zones that there are not
+    except (ValueError, OverflowError, LookupError):  # LookupError: an unknown time zone
         for row in range(len(column)):
             try:
                 column[row].as_py()
@@ -59,17 +59,17 @@ def _cast(column: Any, wanted: Any) -> Any:
     pa = sys.modules["pyarrow"]
     if not pa.types.is_timestamp(column.type):
         return column.cast(wanted, safe=False)
-    counts = np.asarray(column.cast(pa.int64()).fill_null(0)) // 1000  # rounds down, which a cast does not
+    counts = np.asarray(column.cast(pa.int64()).fill_null(0)) // 1000  # rounds down, unlike a cast
     return pa.array(counts, wanted, mask=np.asarray(column.is_null()))
 
 
 def is_uuid(kind: Any) -> bool:
-    """Return whether an Arrow type is that of UUIDs, which are read as text."""
+    """Return whether an Arrow type is the type of UUIDs, which are read as text."""
     return getattr(kind, "extension_name", None) == "arrow.uuid"
 
 
 def _readable(kind: Any) -> Any | None:
-    """Return the Arrow type in which Python reads values of a type; None for one that no event has."""
+    """Return the Arrow type in which Python reads values of a type; None if no event has such values."""
     pa = sys.modules["pyarrow"]
     types = pa.types
     if types.is_timestamp(kind):

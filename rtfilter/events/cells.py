@@ -1,4 +1,4 @@
-"""Encoding single values as coordinates, and refusing those that have none."""
+"""Encoding single values as coordinates, and refusing values that have none."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NUMBERS = frozenset((int, float))
 _STRINGS = frozenset((str,))
 _NONE = type(None)
 _KNOWN = (str, int, float, np.number, np.bool_, Decimal, date, np.datetime64, UUID, *LISTS)
-"""Types of values; those of another type than the attribute satisfy nothing."""
+"""Types of values; a value of another type than the attribute satisfies nothing."""
 _NONE_HAS = "which no event has; leave it out, or convert it"
 """The end of the error message for all other types."""
 
@@ -57,7 +57,7 @@ def assemble(parts: Sequence[FloatArray], count: int) -> FloatArray:
 
 
 def encode_objects(field: Field, values: Sequence[Any], kinds: Set[type] | None = None) -> FloatArray:
-    """Encode n Python objects; returns float64 (n,), for strings (n, 3).
+    """Encode n Python objects; return float64 (n,), for strings (n, 3).
 
     `kinds` are their types, if they are known.
 
@@ -87,7 +87,7 @@ def encode_objects(field: Field, values: Sequence[Any], kinds: Set[type] | None 
 
 
 def _encode_plain(field: Field, values: Sequence[Any], kinds: Set[type]) -> FloatArray | None:
-    """Encode n numbers, or n strings, of these types; None for others, and where one may be refused."""
+    """Encode n numbers, or n strings, of these types; return None for others, and if one may be refused."""
     if field.family == "number" and kinds <= _NUMBERS and values and field.sharp:
         try:
             coordinates = np.fromiter(values, np.float64, len(values))
@@ -103,7 +103,7 @@ def _encode_plain(field: Field, values: Sequence[Any], kinds: Set[type]) -> Floa
 
 
 def encode_cell(field: Field, value: Any, row: int) -> tuple[float, ...]:
-    """Encode one value of any type; returns one coordinate, for a string three.
+    """Encode one value of any type; return one coordinate, for a string three.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def encode_cell(field: Field, value: Any, row: int) -> tuple[float, ...]:
     Raises
     ------
     EventError
-        NaN, infinity, a number beyond float64, a value outside the domain, or of a type that no event has.
+        The value is NaN, infinite, beyond float64, outside the domain, or of a type that no event has.
     """
     if is_missing(value):
         return (MISSING,) * field.width
@@ -135,14 +135,14 @@ def encode_cell(field: Field, value: Any, row: int) -> tuple[float, ...]:
 
 
 def require_usable(name: str, value: Any, row: int | None = None) -> None:
-    """Refuse NaN, infinity, and values of types that no event has. Raises `EventError`."""
+    """Raise `EventError` for NaN, infinity, and values of types that no event has."""
     if is_scalar(value):
         value = value[()]
     if isinstance(value, Decimal) and not value.is_finite():
         value = math.nan if value.is_nan() else math.inf
     if isinstance(value, float | np.floating) and not math.isfinite(value):
         raise EventError.about(name, _NAN if math.isnan(value) else _INFINITE, row)
-    if not isinstance(value, _KNOWN) or isinstance(value, np.timedelta64):  # an integer to NumPy
+    if not isinstance(value, _KNOWN) or isinstance(value, np.timedelta64):  # NumPy takes it for an integer
         raise EventError.about(name, f"is of the type {type(value).__name__}, {_NONE_HAS}", row)
 
 

@@ -31,7 +31,7 @@ _FAMILIES = {"i": "number", "u": "number", "f": "number", "b": "bool", "M": "tim
 _TEXT = frozenset(("str", "timestamp"))
 """The families that an array of text may have."""
 _NOT_HASHED = (TypeError, NotImplementedError)
-"""The errors that pandas raises for a list or a dict among the values."""
+"""The errors of pandas for a list or a dict among the values."""
 
 
 class Column(NamedTuple):
@@ -40,9 +40,9 @@ class Column(NamedTuple):
     coordinates: FloatArray
     """float64 (n,), for strings (n, 2)."""
     value: Callable[[int], object]
-    """The value in a row; None where missing."""
+    """Returns the value in a row; None if missing."""
     exact: AnyArray | None = None
-    """(n,), of integers or float64: the numbers exactly, of timestamps microseconds; None for objects."""
+    """(n,), integers or float64: the exact numbers, or the microseconds of timestamps; None for objects."""
 
 
 def read_columns(fields: Fields, events: Any) -> EventTable:
@@ -51,12 +51,12 @@ def read_columns(fields: Fields, events: Any) -> EventTable:
     Raises
     ------
     EventError
-        Another object, a wrong shape, a table without any of the attributes, or a value that
+        The object is no table, has a wrong shape or none of the attributes, or has a value that
         `rtfilter.events.schema.Schema.read` refuses.
     """
     if isinstance(events, np.ndarray):
         return _read_array(fields, events)
-    kinds = families(events)  # so that subclasses (geopandas) are read as well
+    kinds = families(events)  # includes subclasses (geopandas)
     if ("pandas", "DataFrame") in kinds:
         if fields.spelled:
             events = events.rename(columns=_spelling(fields, events.columns))
@@ -80,9 +80,9 @@ def read_columns(fields: Fields, events: Any) -> EventTable:
 
 
 def _require_known(fields: Fields, names: Iterable[str]) -> None:
-    """Refuse a table that has none of the attributes: it is another table, or its columns are misspelt.
+    """Raise `EventError` for a table without any attribute: it is another table, or its columns are misspelt.
 
-    A table that has some of them is read: attributes may be missing, and other columns are ignored.
+    A table with some attributes is read: attributes may be missing, and other columns are ignored.
     """
     given = list(names)
     # A dotted attribute may lie in a column of structs.
@@ -175,7 +175,7 @@ def _read_array(fields: Fields, events: AnyArray) -> EventTable:
             points = np.array(values, np.float64, order="C")  # never the caller's own memory
         if _within(fields, points, values):
             points += 0.0  # -0.0 and 0.0 become the same coordinate
-            # Large integers are exact in the rows only; floats are the same in both.
+            # Only the rows have large integers exactly; floats are exact in both.
             kept = values.copy() if values.dtype.kind != "f" else points
             return EventTable(points, _Numbers(fields.names, kept), fields)
     columns = [
@@ -193,7 +193,7 @@ def _read_array(fields: Fields, events: AnyArray) -> EventTable:
 
 
 def _require(fields: Fields, possible: Container[str | None], values: AnyArray) -> None:
-    """Refuse an array none of whose values can be of an attribute's type: it is a mistake."""
+    """Raise `EventError` for an array whose dtype fits no value of an attribute."""
     for field in fields:
         if field.family not in possible:
             raise EventError.about(
@@ -204,7 +204,7 @@ def _require(fields: Fields, possible: Container[str | None], values: AnyArray) 
 
 
 def _within(fields: Fields, points: FloatArray, values: AnyArray) -> bool:
-    """Return whether every number is finite and inside its domain; two passes, no temporary arrays."""
+    """Return whether every number is finite and in its domain; two passes, without temporary arrays."""
     if not len(points):
         return True
     if len(points) == 1 and not fields.bounded and math.isfinite(sum(points[0].tolist())):
@@ -219,12 +219,12 @@ def _within(fields: Fields, points: FloatArray, values: AnyArray) -> bool:
 
 
 def encode_array(field: Field, values: AnyArray, missing: BoolArray | None) -> Column:
-    """Encode a NumPy column (n,) of any dtype; values where `missing`, bool (n,), is true are ignored.
+    """Encode a NumPy column (n,) of any dtype; ignore values where `missing`, bool (n,), is true.
 
     Raises
     ------
     EventError
-        NaN, infinity, a value outside the domain, or a type that no event has, where not missing.
+        A value that is not missing is NaN, infinite, outside the domain, or of a type that no event has.
     """
     kind = values.dtype.kind
     if kind == "m":
@@ -268,7 +268,7 @@ def _refuse(field: Field, values: AnyArray, wrong: BoolArray) -> None:
 
 
 def encode_uniques(field: Field, codes: NDArray[np.signedinteger[Any]], uniques: list[Any]) -> Column:
-    """Encode a dictionary-coded column: row i holds ``uniques[codes[i]]``; code -1 is missing."""
+    """Encode a dictionary-encoded column: row i has the value ``uniques[codes[i]]``; code -1 is missing."""
     try:
         table = encode_objects(field, [*uniques, None])  # index -1 is the missing one
     except EventError as error:
@@ -303,7 +303,7 @@ def _absent(field: Field, count: int) -> Column:
 
 
 def _spelling(fields: Fields, names: Iterable[Any]) -> dict[Any, str]:
-    """The names of columns, each as the schema spells it."""
+    """Return the spelling in the schema of each column name that it knows."""
     known = {*fields.known, *inner_paths(fields.known)}
     spelled = {name: composed(name) for name in names if isinstance(name, str)}
     return {name: found for name, found in spelled.items() if found in known}
@@ -327,7 +327,7 @@ def _read_arrow(fields: Fields, table: Any) -> EventTable:
 
 
 def _arrow_paths(columns: Iterable[Any], known: Container[str], prefix: str) -> Iterator[str]:
-    """The names of Arrow fields, joined with dots where objects hold attributes."""
+    """Yield the names of Arrow fields, joined with dots if a struct contains attributes."""
     types = sys.modules["pyarrow"].types
     for column in columns:
         path, kind = f"{prefix}{column.name}", column.type
@@ -340,12 +340,12 @@ def _arrow_paths(columns: Iterable[Any], known: Container[str], prefix: str) -> 
 
 
 def _read_arrow_numbers(fields: Fields, table: Any) -> EventTable | None:
-    """Read all attributes at once; None where one is missing, no plain number or outside its domain."""
+    """Read all attributes at once; return None if one is missing, no plain number or outside its domain."""
     types = sys.modules["pyarrow"].types
     arrays: dict[str, AnyArray] = {}
     points = np.empty((table.num_rows, len(fields)))
     for place, name in enumerate(fields.names):
-        at = table.schema.get_field_index(name)  # -1 also where there are several
+        at = table.schema.get_field_index(name)  # also -1 for several fields of the name
         if at < 0:
             return None
         column = table.column(at)
@@ -375,9 +375,9 @@ def _read_any_arrow(fields: Fields, table: Any) -> EventTable:
 
 
 def _pandas_lists(table: EventTable, frame: Any) -> dict[int, dict[str, Any]]:
-    """The lists in the cells of a frame, by row and path; those of attributes are read as another type.
+    """Return the lists in the cells of a frame, by row and path; attributes with lists were read as `ALIEN`.
 
-    An object in a cell is a list of one.
+    An object in a cell is a list of one element.
     """
     lists: dict[int, dict[str, Any]] = {}
     alien = (table.points == ALIEN).any(axis=0)

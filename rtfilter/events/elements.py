@@ -1,7 +1,7 @@
 """Lists in events: an event with lists stands for one event for each choice of their elements.
 
-Of each list one element is chosen, and what lies below it is that element's: attributes of one object of a
-list come together. The normative text is `docs/predicates.md`.
+One element is chosen from each list, with all its attributes: attributes of one object of a list stay
+together. The normative text is `docs/predicates.md`.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ MAX_CHOICES: Final = 1000
 """Most choices of one event."""
 
 _UNREAD: Final = 0.0
-"""Coordinate of an attribute that was not read as no subscription asks for it: neither missing nor odd."""
+"""Coordinate of an attribute that was not read, because no subscription uses it."""
 
 Lists = Mapping[str, Sequence[Any]]
 """Lists of an event by their paths."""
 ListKey = tuple[Any, ...]
-"""Tells one list of an event from others: indexes and paths from the outermost one."""
+"""Identifies a list of an event: indexes and paths from the outermost list to it."""
 
 
 class Choice(NamedTuple):
-    """A choice of elements."""
+    """A choice of one element from each list."""
 
     values: dict[str, object]
-    """By flattened name; those that are there."""
+    """The present values, by flattened name."""
     places: dict[ListKey, int]
-    """The index of the element that was chosen, by list."""
+    """The index of the chosen element, by list."""
 
 
 class Chosen(dict[str, object]):
-    """The values of one choice, by flattened name, which also knows those that were not chosen.
+    """The values of one choice, by flattened name, with access to those of other choices.
 
     Attributes
     ----------
     every : callable
-        Gives the values that an attribute has in all of the event, each different one at least once.
+        Returns all values of an attribute in the event, each different one at least once.
     """
 
     __slots__ = ("every",)
@@ -60,7 +60,7 @@ class Chosen(dict[str, object]):
 
 
 def every_value(row: Mapping[str, object], name: str) -> Sequence[object]:
-    """Return all values that an attribute has in an event, of which `row` is a choice, or which is flat."""
+    """Return all values of an attribute in an event; `row` is a choice of it, or a flat event."""
     if isinstance(row, Chosen):
         return row.every(name)
     value = row.get(name)
@@ -79,13 +79,13 @@ class Choices(NamedTuple):
     """The choices of n events with lists: m >= n."""
 
     table: EventTable
-    """Of the m choices."""
+    """The table of the m choices."""
     offsets: IntArray
     """int64 (n + 1,): event i has the choices ``offsets[i]:offsets[i + 1]``, at least one."""
     lists: Sequence[Lists | None]
     """The lists of each event; None for an event without."""
     partial: BoolArray | None
-    """bool (m,): whether the choice lacks an attribute that another one of its event has; None: none does."""
+    """bool (m,): True if the choice lacks an attribute of another choice of its event; None if none does."""
 
     def take(self, rows: IntArray) -> Choices:
         """Return the choices of some events, int64 (k,), in this order."""
@@ -94,7 +94,7 @@ class Choices(NamedTuple):
         return Choices(self.table.take(places), offsets, [self.lists[row] for row in rows.tolist()], partial)
 
     def sums(self, values: IntArray, rows: IntArray | None = None) -> IntArray:
-        """Sum up values of the choices of all events, or of some, one event after the other, int64 (k,)."""
+        """Return the sums of values over the choices of each event, or of events in `rows`, int64 (k,)."""
         counts = np.diff(self.offsets)
         ends = np.cumsum(counts if rows is None else counts[rows])
         totals = np.concatenate([[0], np.cumsum(values)])
@@ -118,26 +118,26 @@ def choices(
     ----------
     lists : mapping
     names : frozenset of str
-        Attributes of interest. A list that has none of them has no element.
+        Attributes to read. A list without any of them has no element.
     row : int
-        Of the event, for errors.
+        Row of the event, for errors.
     distinct : bool
-        Choices with equal values are one, the first.
+        Keep only the first of choices with equal values.
     placed : bool
-        Whether `Choice.places` is told.
+        True if to fill `Choice.places`.
 
     Raises
     ------
     EventError
-        There are more than `MAX_CHOICES`, they are nested too deep, or one name has two values.
+        There are more than `MAX_CHOICES`, lists are nested too deep, or a name has two values.
     """
     return _Reader(names, row, distinct, placed).of_lists((), lists, 1)
 
 
 def _columns(lists: Lists, names: frozenset[str], row: int) -> tuple[int, Mapping[str, list[object]]]:
-    """Return how many choices of elements there are, and the values of each attribute that lists may have.
+    """Return the number of choices of elements, and the values of each attribute that lists may have.
 
-    Names are attributes of interest; `row` and errors as of `choices`. Equal choices may be one.
+    See `choices` for `names`, `row` and errors. Equal choices may become one.
     """
     if len(lists) == 1:
         ((path, elements),) = lists.items()
@@ -151,7 +151,7 @@ def _columns(lists: Lists, names: frozenset[str], row: int) -> tuple[int, Mappin
 def _plain_columns(
     path: str, elements: Sequence[Any], names: frozenset[str]
 ) -> tuple[int, dict[str, list[object]]] | None:
-    """Return `_columns` of one list of values or of flat dicts, much sooner; None for others."""
+    """Return `_columns` of one list of values or of flat dicts, which is much faster; None for others."""
     keys, kinds = _keys_below(path, names), set(map(type, elements))
     if keys is None or len(elements) > MAX_CHOICES:
         return None
@@ -180,7 +180,7 @@ def _plain_columns(
 
 @lru_cache(maxsize=1024)
 def _keys_below(path: str, names: frozenset[str]) -> tuple[tuple[str, str], ...] | None:
-    """Return key and name of the attributes that objects at a path have; None where some lie deeper."""
+    """Return key and name of the attributes of objects at a path; None if some attributes are deeper."""
     start = f"{path}."
     keys = [(name.removeprefix(start), name) for name in names if name.startswith(start)]
     return None if any("." in key for key, _ in keys) else tuple(keys)
@@ -192,7 +192,7 @@ class _Reader:
         self._row, self._distinct, self._placed = row, distinct, placed
 
     def of_lists(self, parent: ListKey, lists: Lists, depth: int) -> list[Choice]:
-        """Choose from each of some lists."""
+        """Return the choices of one element from each list."""
         parts = [self._of_list((*parent, path), path, elements, depth) for path, elements in lists.items()]
         self._require_few(prod(map(len, parts)), list(lists))
         found = [Choice({}, {})]
@@ -219,7 +219,7 @@ class _Reader:
             else:
                 continue
             for values, places in inside:
-                if values:  # an element without these attributes gives no choice
+                if values:  # an element without these attributes is no choice
                     found.append(Choice(values, {**places, own: index} if self._placed else places))
         if self._distinct and len(found) > 1:
             found = _distinct(found)
@@ -265,17 +265,17 @@ def _distinct(found: list[Choice]) -> list[Choice]:
 
 
 class _Elements(NamedTuple):
-    """The values of choices."""
+    """The values of the choices of events."""
 
     source: Rows
     owner: IntArray
-    """int64 (m,): the row of each choice's event."""
+    """int64 (m,): the row of the event of each choice."""
     offsets: IntArray
-    """int64 (n + 1,): as of `Choices`."""
+    """int64 (n + 1,): as in `Choices`."""
     chosen: dict[str, dict[int, object]]
-    """By attribute, the values that come from lists, by choice; None where there is none."""
+    """By attribute and choice, the values from lists; None for a choice without one."""
     known: dict[tuple[int, str], list[object]]
-    """The values that were read so far, all of an attribute of an event."""
+    """Cache of `_every`: all values of an attribute of an event."""
 
     def row(self, index: int) -> dict[str, object]:
         event = int(self.owner[index])
@@ -295,7 +295,7 @@ class _Elements(NamedTuple):
             given = (
                 [own[at] for at in range(first, end)] if first in own else [self.source.row(event).get(name)]
             )
-            # By identity, since a value may have no hash: an element that was chosen often is one object.
+            # By identity, since a value may have no hash; an element in several choices is one object.
             found = list({id(value): value for value in given if value is not None}.values())
             self.known[event, name] = found
         return found
@@ -317,21 +317,21 @@ class _Elements(NamedTuple):
 def with_choices(
     table: EventTable, lists: Mapping[int, Lists], names: frozenset[str] | None = None
 ) -> EventTable:
-    """Return a table that knows the choices of its events, or that of the choices, if all have but one.
+    """Return a table with the choices of its events, or the table of the choices if each event has only one.
 
     Parameters
     ----------
     table : EventTable
-        Of n events, read as if lists were values of another type.
+        n events, in which lists were read as values of another type.
     lists : mapping
-        By row: the lists of events that have some, by path. A path is an attribute, or the beginning of some.
+        By row, the lists of events by path. A path is an attribute, or the beginning of one.
     names : frozenset of str, optional
-        Attributes of interest, by default all: others are not read of lists.
+        Attributes to read from lists, by default all.
 
     Raises
     ------
     EventError
-        As of `choices`, or an element is refused as a value would be.
+        As of `choices`, or an element would be refused as a value.
     """
     if not lists:
         return table
@@ -341,7 +341,7 @@ def with_choices(
 
 
 def _with_some(table: EventTable, lists: Mapping[int, Lists], names: frozenset[str]) -> EventTable:
-    """As `with_choices`, of some attributes."""
+    """Return `with_choices` for the attributes `names`; mark other attributes with lists as unread."""
     inner, kept = inner_paths(names), {}
     unread: dict[frozenset[str], list[int]] = {}
     for row, given in lists.items():
@@ -362,7 +362,7 @@ def _with_some(table: EventTable, lists: Mapping[int, Lists], names: frozenset[s
 
 @lru_cache(maxsize=1024)
 def _left_out(paths: frozenset[str], known: tuple[str, ...], names: frozenset[str]) -> frozenset[str]:
-    """Return those attributes, at or below some paths, that are not among some names."""
+    """Return those of the `known` names that are at or below some paths, but not in `names`."""
     return frozenset(below(paths, [name for name in known if name not in names]))
 
 
@@ -390,7 +390,7 @@ def _with_choices(table: EventTable, lists: Mapping[int, Lists], names: frozense
     points += 0.0  # -0.0 and 0.0 become the same coordinate
     rows = _Elements(table._rows, owner, offsets, chosen, {})
     made = EventTable(points, rows, table.fields)
-    if len(made) == count:  # events with one choice are that choice
+    if len(made) == count:  # each event has one choice
         return made
     kept = [lists.get(row) for row in range(count)]
     return EventTable(
@@ -402,12 +402,12 @@ def _with_choices(table: EventTable, lists: Mapping[int, Lists], names: frozense
 
 
 def below(lists: Iterable[str], names: Sequence[str]) -> list[str]:
-    """Return those of some names whose values come from lists."""
+    """Return the names whose values come from lists."""
     return [name for name in names if any(name == path or name.startswith(f"{path}.") for path in lists)]
 
 
 def _put(coordinates: FloatArray, field: Field, values: Mapping[int, object], owner: IntArray) -> None:
-    """Put the values of one attribute, by choice, into its coordinates, float64 (m, width)."""
+    """Write the values of one attribute, by choice, into its coordinates, float64 (m, width)."""
     places = np.fromiter(values, np.int64, len(values))
     try:
         encoded = encode_objects(field, list(values.values()))

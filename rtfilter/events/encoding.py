@@ -1,4 +1,4 @@
-"""From attribute values to coordinates: which values are comparable, and their coordinates.
+"""Coordinates of attribute values, and the types of values that can be compared.
 
 Every attribute takes one coordinate of a float64 point, a string attribute three. Besides ordinary values
 a coordinate can be `MISSING` (below every value) or `ALIEN` (above every value), so that one test of a
@@ -31,7 +31,7 @@ HIGHEST: Final = float(np.finfo(np.float64).max)
 LOWEST: Final = -HIGHEST
 _ATOMS: Final = frozenset((int, float, str, bool))
 _DIGITS: Final = 76
-"""Digits of a whole `Decimal` that is read exactly: those of Arrow's widest type."""
+"""Most digits of a whole `Decimal` that is read exactly, as many as Arrow's widest type has."""
 EXACT: Final = 2**53
 """Integers of at least this size may share a float64 with a neighbour: boxes there are supersets."""
 
@@ -46,7 +46,7 @@ IDENTITY_MAX: Final = 2 ** (_SHORT_BITS + 1) - 1
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
-_YEARS: Final = 290_000  # nearly the range of int64 microseconds
+_YEARS: Final = 290_000  # almost the range of int64 microseconds
 _YEAR: Final = re.compile(r"(-?[0-9]+)(-.*)")
 _FAR: Final = re.compile(
     r"([+-][0-9]{6})(-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)Z", re.ASCII
@@ -54,7 +54,7 @@ _FAR: Final = re.compile(
 
 
 class Timestamp(int):
-    """A canonical timestamp constant: microseconds since 1970-01-01T00:00:00Z. Prints as ISO 8601."""
+    """A canonical timestamp constant: microseconds since 1970-01-01T00:00:00Z; its text is ISO 8601."""
 
     __slots__ = ()
 
@@ -72,7 +72,7 @@ class Timestamp(int):
 
 
 Constant = bool | int | float | str | Timestamp
-"""A canonical constant. Its exact type decides how event values are read for the comparison."""
+"""A canonical constant. Its exact type decides how values of events are read for the comparison."""
 
 
 def is_missing(value: object) -> bool:
@@ -88,7 +88,7 @@ def is_missing(value: object) -> bool:
 
 
 def number(value: object) -> int | float | None:
-    """Read a number; None for any other type, and for NaN. A bool is not a number."""
+    """Return a value as a number; None for any other type, and for NaN. A bool is no number."""
     kind = type(value)
     if kind is float:
         return value if value == value else None  # type: ignore[return-value]
@@ -101,7 +101,7 @@ def number(value: object) -> int | float | None:
     if isinstance(value, Decimal) and value.is_finite() and value.adjusted() < _DIGITS:
         whole = int(value)
         if whole == value:
-            return whole  # exactly, as JSON has it
+            return whole  # exact, as in JSON
     if isinstance(value, float | np.floating | Decimal):
         try:
             result = float(value)
@@ -117,14 +117,14 @@ def is_scalar(value: object) -> TypeGuard[np.ndarray[Any, Any]]:
 
 
 def boolean(value: object) -> bool | None:
-    """Read a boolean; None for any other type, numbers included."""
+    """Return a value as a boolean; None for any other type, also for numbers."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
     return boolean(value[()]) if is_scalar(value) else None
 
 
 def string(value: object) -> str | None:
-    """Read a string, or a UUID as its text; None for any other type."""
+    """Return a string, or the text of a UUID; None for any other type."""
     if type(value) is str:
         return value
     if isinstance(value, str):
@@ -135,11 +135,11 @@ def string(value: object) -> str | None:
 
 
 def microseconds(value: object) -> int | None:
-    """Read a timestamp as whole microseconds since 1970-01-01T00:00:00Z, rounded down.
+    """Return a timestamp as whole microseconds since 1970-01-01T00:00:00Z, rounded down.
 
-    Accepts datetime (naive means UTC), date (midnight UTC), numpy.datetime64 and ISO 8601 text, with years
-    beyond 1 to 9999 as a sign and six digits; None for anything else, and for a moment that int64
-    microseconds do not hold.
+    Accepts datetime (naive means UTC), date (midnight UTC), numpy.datetime64 and ISO 8601 text; a year
+    outside 1 to 9999 has a sign and six digits. Returns None for other values, and for a moment outside int64
+    microseconds.
     """
     if isinstance(value, Timestamp):
         return int(value)
@@ -151,7 +151,7 @@ def microseconds(value: object) -> int | None:
     if isinstance(value, datetime):
         if is_missing(value):
             return None
-        # As Python has it, a zone that tells no offset is none.
+        # As in Python, a time zone without an offset counts as none.
         naive = value.tzinfo is None or value.utcoffset() is None
         aware = value.replace(tzinfo=UTC) if naive else value
         return int((aware - EPOCH) // MICROSECOND)
@@ -163,7 +163,7 @@ def microseconds(value: object) -> int | None:
 
 
 def _far_microseconds(text: str) -> int | None:
-    """Read a timestamp of a year that `datetime` does not have: ``+012345-01-31T12:00:00Z``."""
+    """Return a timestamp of a year that `datetime` does not have: ``+012345-01-31T12:00:00Z``."""
     found = _FAR.fullmatch(text)
     if found is None or abs(int(found[1])) > _YEARS:
         return None
@@ -184,7 +184,7 @@ READERS: Final[dict[type, Callable[[object], Constant | None]]] = {
 
 
 def canonical(value: object) -> Constant | None:
-    """Return the canonical form of a constant by its own type, or None when it has none.
+    """Return the canonical form of a constant by its own type, or None if it has none.
 
     Text stays text: only a schema knows that an attribute is a timestamp.
     """
@@ -217,11 +217,11 @@ _LEADS: Final[tuple[tuple[int, int, _Ranges], ...]] = (
     (0xF1, 0xF3, (_REST, _REST, _REST)),
     (0xF4, 0xF4, ((0x80, 0x8F), _REST, _REST)),
 )
-"""The first bytes of characters in UTF-8, and the bytes that come after them; lone surrogates too."""
+"""The possible first bytes of UTF-8 characters, with the possible bytes after each; lone surrogates too."""
 
 
 def order_gaps(low: float, high: float) -> tuple[float, float]:
-    """Return the widest ends, in `order`, between which lies no other string than in [low, high]."""
+    """Return the widest ends, in `order`, that contain no other string than those in [low, high]."""
     if 0 < low <= ORDER_MAX:
         below = _nearest_text(int(low) - 1, up=False)
         low = 0.0 if below is None else below + 1.0
@@ -232,13 +232,13 @@ def order_gaps(low: float, high: float) -> tuple[float, float]:
 
 
 def _nearest_text(code: int, up: bool) -> int | None:
-    """Return the least code of a string from `code` on, or the greatest up to it; None if there is none."""
+    """Return the least code of a string from `code` up, or the greatest from `code` down; None if none."""
     found = _nearest_bytes(code.to_bytes(STRING_BYTES, "big"), up, ())
     return None if found is None else int.from_bytes(found, "big")
 
 
 def _nearest_bytes(data: bytes, up: bool, pending: _Ranges) -> bytes | None:
-    """The same of bytes of which the first ones belong to a character: `pending` bytes."""
+    """Return the nearest bytes to `data` of a string; `pending` are the rest of its first character."""
     if not data:
         return b""
     first, rest = data[0], data[1:]
@@ -260,9 +260,9 @@ def _nearest_bytes(data: bytes, up: bool, pending: _Ranges) -> bytes | None:
 
 
 def ending_code(folded: str) -> int:
-    """Return the last 6 bytes of a text without case, from the last to the first, padded with zeros.
+    """Return the last 6 bytes of a case-folded text as an integer, in reverse order, padded with zeros.
 
-    An integer in [0, `ORDER_MAX`]. It is monotone in the reversed text, as `order_code` is in the text.
+    The result is in [0, `ORDER_MAX`]. It is monotone in the reversed text, as `order_code` is in the text.
     """
     return int.from_bytes(utf8(folded[-STRING_BYTES:])[-STRING_BYTES:].rjust(STRING_BYTES, b"\0"), "little")
 
@@ -271,16 +271,16 @@ def string_code(text: str) -> tuple[int, int, int]:
     """Return the three coordinates (order, identity, ending) of a string, the same in every process.
 
     `order` is monotone in the string. `identity` is injective on strings of at most 6 UTF-8 bytes and
-    spreads them over [0, 2**51); longer strings get a hash in [2**51, 2**52). `ending` is that of the string
-    without case, see `ending_code`.
+    spreads them over [0, 2**51); longer strings get a hash in [2**51, 2**52). `ending` is `ending_code` of
+    the case-folded string.
     """
-    # The cache is bounded by count; long texts would make it large, and they seldom repeat.
+    # The cache is bounded by count; long texts would make it large, and rarely occur again.
     return _cached_code(text) if len(text) <= 256 else _string_code(text)
 
 
 def _string_code(text: str) -> tuple[int, int, int]:
     data = utf8(text)
-    ending = ending_code(text[-STRING_BYTES:].casefold())  # each character has a fold of its own
+    ending = ending_code(text[-STRING_BYTES:].casefold())  # each character is folded independently
     if len(data) > STRING_BYTES:
         digest = int.from_bytes(blake2b(data, digest_size=8).digest(), "big")
         order = int.from_bytes(data[:STRING_BYTES], "big")

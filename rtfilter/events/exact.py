@@ -1,7 +1,7 @@
-"""Whole numbers exactly: what a coordinate of float64 leaves out of an integer, and datetime64 as integers.
+"""Exact whole numbers: the difference between an integer and its float64 coordinate.
 
-An integer of at least 2**53 may share its float64 with neighbours. With its *rest*, the integer less that
-float64, it is exact again: pairs of a coordinate and a rest are ordered as the integers are.
+An integer of at least 2**53 may share its float64 with neighbours. Its *rest*, the integer less that float64,
+makes it exact again: pairs of a coordinate and a rest have the order of the integers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 
 MOST_REST: Final = 2**63 - 1
-"""Largest rest that is kept; only integers of more than 115 bits have a larger one."""
+"""Largest rest; only integers of more than 115 bits have a larger one."""
 _MOST: Final = 2**63 - 1
 _DAY: Final = 86_400_000_000
 _UNITS: Final = {
@@ -23,7 +23,7 @@ _UNITS: Final = {
 }  # fmt: skip
 """Microseconds of a unit of datetime64, as a fraction."""
 _CALENDAR: Final = {"Y": 300_000, "M": 12 * 300_000}
-"""Units of no fixed length, and counts that are beyond int64 microseconds without doubt."""
+"""Units without a fixed length, with counts that are certainly outside int64 microseconds."""
 
 
 def rests(whole: AnyArray, coordinates: FloatArray) -> IntArray:
@@ -32,20 +32,20 @@ def rests(whole: AnyArray, coordinates: FloatArray) -> IntArray:
     Parameters
     ----------
     whole : (n,), of integers or float64
-        A float64 has no rest.
+        The numbers; a float64 has no rest.
     coordinates : float64 (n,)
-        Their nearest float64, finite.
+        Their nearest finite float64.
     """
     if whole.dtype.kind == "f":
         return np.zeros(len(whole), np.int64)
-    # Modulo 2**64: 2**63 and 2**64 are the float64 of some integers of 64 bits, and are none themselves.
+    # Modulo 2**64: the float64 of a large integer of 64 bits may be 2**63 or 2**64, which overflow int64.
     folded = np.where(coordinates >= 2.0**63, coordinates - 2.0**64, coordinates)
     found: IntArray = whole.astype(np.int64) - folded.astype(np.int64)
     return found
 
 
 def rest_of(number: float, coordinate: float) -> int:
-    """Return the rest of one number; beyond `MOST_REST` that, with its sign."""
+    """Return the rest of one number, limited to `MOST_REST` in size."""
     if isinstance(number, float):
         return 0
     return min(max(int(number) - int(coordinate), -MOST_REST), MOST_REST)
@@ -55,17 +55,17 @@ class Instants(NamedTuple):
     """Moments (n,) in whole microseconds since 1970-01-01T00:00:00Z."""
 
     microseconds: IntArray
-    """Rounded down; 0 where there are none."""
+    """The moments, rounded down; 0 for NaT and moments out of range."""
     cut: BoolArray
-    """True where a value lost a part because it was rounded down."""
+    """True if rounding down changed the value."""
     missing: BoolArray
-    """NaT."""
+    """True for NaT."""
     beyond: BoolArray
-    """Outside of what int64 microseconds hold."""
+    """True if the moment is outside int64 microseconds."""
 
 
 def instants(values: AnyArray) -> Instants:
-    """Return datetime64 of any unit, (n,), in microseconds."""
+    """Return datetime64 values of any unit, (n,), in microseconds."""
     counts, missing = values.astype(np.int64), np.isnat(values)
     unit, step = np.datetime_data(values.dtype)
     beyond = np.zeros(len(values), np.bool_)
@@ -87,7 +87,7 @@ def instants(values: AnyArray) -> Instants:
 
 
 def microseconds_of(value: np.datetime64) -> int | None:
-    """Return one datetime64 as `instants` does; None where it is NaT or beyond."""
+    """Return one datetime64 in microseconds; None for NaT and moments out of range."""
     if np.isnat(value):
         return None
     unit, step = np.datetime_data(value.dtype)

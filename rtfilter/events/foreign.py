@@ -1,7 +1,7 @@
 """Columns of pandas and Arrow as NumPy arrays.
 
-Neither is imported: who passes one has done so already. Only what hands out Arrow's columns without pyarrow,
-as Polars does, has it imported.
+Neither is imported here: a caller who passes one has imported it already. Only for Arrow columns from other
+libraries, such as Polars, pyarrow is imported.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from rtfilter.errors import EventError, PredicateError
 from rtfilter.extras import install
 
 PLAIN = "iufbmM"
-"""Kinds of NumPy's dtypes whose values need not be read one by one."""
+"""Kinds of NumPy's dtypes whose values need not be read singly."""
 
 
 class Values(NamedTuple):
     """A column of n values."""
 
     array: AnyArray
-    """(n,) of any dtype; anything where missing."""
+    """(n,) of any dtype; any value where missing."""
     missing: BoolArray
     """bool (n,)."""
 
 
 def families(given: object) -> set[tuple[str, str]]:
-    """Return package and name of the classes of an object; those that it is derived from count too."""
+    """Return package and name of the classes of an object, with its base classes."""
     return {(base.__module__.partition(".")[0], base.__name__) for base in type(given).__mro__}
 
 
 def pandas_values(series: Any) -> Values:
-    """Return a pandas Series as it is: NaN, NaT, None and NA are missing."""
+    """Return a pandas Series as NumPy values: NaN, NaT, None and NA are missing."""
     dtype, missing = series.dtype, series.isna().to_numpy(np.bool_)
     arrow = getattr(dtype, "pyarrow_dtype", None)
     if arrow is not None and _is_plain(arrow):
@@ -66,12 +66,12 @@ def arrow_values(column: Any) -> Values:
         column = column.cast(kind)
     missing = np.asarray(column.is_null())
     if not _is_plain(kind):
-        # Lists of one length are no matrix.
+        # Lists of equal length must not become a matrix.
         return Values(np.fromiter(column.to_pylist(), object, len(column)), missing)
     if pa.types.is_float16(kind):
         column = column.cast(pa.float32())
     elif pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
-        # As their counts: pandas would turn some of them into objects.
+        # As integers: pandas would turn some of them into objects.
         unit = {pa.date32(): "D", pa.date64(): "ms"}.get(kind) or kind.unit
         letter = "m" if pa.types.is_duration(kind) else "M"
         width = pa.int32() if pa.types.is_date32(kind) else pa.int64()
@@ -81,9 +81,9 @@ def arrow_values(column: Any) -> Values:
 
 
 def streamed(given: Any, refusal: type[EventError | PredicateError]) -> Any:
-    """Return the Arrow table that Polars, and whatever else speaks Arrow's language for C, hands out.
+    """Return the Arrow table of an object with Arrow's C interface, such as a Polars DataFrame.
 
-    Raises `refusal` where there is no pyarrow, and for what has no named columns, such as a Series.
+    Raises `refusal` without pyarrow, and for an object without named columns, such as a Series.
     """
     kind = f"{type(given).__module__.partition('.')[0]}.{type(given).__name__}"
     try:
@@ -102,7 +102,7 @@ def streamed(given: Any, refusal: type[EventError | PredicateError]) -> Any:
 
 
 def _with_plain_text(pa: Any, column: Any) -> Any:
-    """The column with text in the form that all of pyarrow's functions take; Polars hands out another."""
+    """Return the column with text in a type that all functions of pyarrow accept; Polars uses another one."""
     if column.type == pa.string_view():
         return column.cast(pa.large_string())
     if pa.types.is_dictionary(column.type) and column.type.value_type == pa.string_view():

@@ -1,8 +1,8 @@
 """Events as JSON text: one object, a line for each, or an array.
 
-A filter reads of each event what its subscriptions ask for, by a decoder that is made for just that. It skips
-the rest, which must be JSON as well. An event that does not fit this decoder, because of a value of another
-type, is read as a dict.
+For each event, a filter reads the attributes that its subscriptions use, with a decoder for exactly these.
+The decoder skips the rest, which must also be JSON. If an event does not fit the decoder, because of a value
+of another type, it is read as a dict.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from rtfilter.events.table import EventTable, Field, Fields, rests_one_by_one
 from rtfilter.text import shown
 
 LOOKED_AT: Final = 100
-"""Events that a reader reads whole at first, to tell misspelt names."""
+"""Number of first events that a reader reads completely, to report misspelt names."""
 EVERY: Final = 64
-"""After these, it reads one of so many batches whole."""
+"""After these, one of this many batches is read completely."""
 
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _BOM: Final = b"\xef\xbb\xbf"
 _DEEPEST: Final = 4
-"""Most parts of a name that is read by a decoder of its own: it has a field for each spelling with dots."""
+"""Most parts of a name with its own decoder, which has a field for each spelling with dots."""
 _TYPES: Final[dict[str, Any]] = {
     "number": int | float | None,
     "str": str | None,
@@ -40,11 +40,11 @@ _TYPES: Final[dict[str, Any]] = {
     "bool": bool | None,
 }
 _NEVER: Final = Literal["\0 nothing is this \0"]
-"""The type of what must not be there: an event that has it does not fit."""
+"""The type of fields that must be absent: an event with one does not fit."""
 
 
 def read_json(fields: Fields, text: Any, lone: bool = False) -> EventTable:
-    """Read all of each event; `lone` says that the text is one object. Raises `EventError`."""
+    """Read all attributes of each event; `lone` means that the text is one object. Raises `EventError`."""
     if lone:
         return read_dict(fields, _object(_alone(text)))
     return read_list(fields, [_object(part, row) for row, part in enumerate(_parts(text))])
@@ -64,7 +64,7 @@ class JsonReader:
         self._unseen, self._left = LOOKED_AT, 0
 
     def read(self, text: Any, names: frozenset[str] | None, lone: bool) -> EventTable:
-        """Read some attributes of each event, or all (None); `lone` says that the text is one object.
+        """Read some attributes of each event, or all (None); `lone` means that the text is one object.
 
         Raises `EventError`.
         """
@@ -93,13 +93,13 @@ class JsonReader:
 
 
 class _Narrow:
-    """Reads some attributes.
+    """A reader of some attributes.
 
     Attributes
     ----------
     names : frozenset of str
     decoder : msgspec.json.Decoder or None
-        Of one event; None where these names need all of it.
+        Decoder of one event; None if these names need the whole event.
     """
 
     def __init__(self, fields: Fields, names: frozenset[str]) -> None:
@@ -144,7 +144,7 @@ class _Narrow:
                 else:
                     points[0, place] = encode_cell(field, value, 0)[0]
                 values[name] = (value,)
-        except (AttributeError, TypeError):  # of a list
+        except (AttributeError, TypeError):  # the value is a list
             return self._one_by_one([event])
         return EventTable(points, _Values(values), self._all)
 
@@ -159,7 +159,7 @@ class _Narrow:
         for field, place, get in self._plan:
             try:
                 column = values[field.name] = list(map(get, events))
-            except AttributeError:  # there is a list on the way
+            except AttributeError:  # a list contains the attribute
                 return self._one_by_one(events)
             kinds = set(map(type, column))
             if list in kinds:
@@ -221,7 +221,7 @@ class _Narrow:
 
 
 class _Values(NamedTuple):
-    """The values of those attributes that were read."""
+    """The values of the attributes that were read."""
 
     by_name: dict[str, Sequence[object]]
 
@@ -237,19 +237,19 @@ class _Values(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """A struct for the objects at one path of events.
+    """A struct type for the objects at one path of events.
 
-    An object inside, and a value, may be a list, which is decoded with all that it has.
+    An inner object, and a value, may be a list, which is decoded completely.
     """
 
     kind: Any
     values: Sequence[tuple[str, str]]
-    """Of each attribute at this path, its place in the struct and its name."""
+    """For each attribute at this path, the name of its field and its own name."""
     objects: Sequence[tuple[str, str, _Form]]
-    """Of each object at this path, its place in the struct, its path, and its form."""
+    """For each object at this path, the name of its field, its path, and its form."""
 
     def paths(self) -> Iterator[tuple[str, str]]:
-        """Yield each name, and its places in the structs, joined with dots."""
+        """Yield each name, with the path of its fields in the structs."""
         for place, name in self.values:
             yield name, place
         for place, _, form in self.objects:
@@ -272,7 +272,7 @@ class _Form(NamedTuple):
 
 
 def _form(types: dict[str, tuple[str, Any]], path: str = "") -> _Form:
-    """Return the form of events that have attributes of some names and types, by their paths here."""
+    """Return the form of events with attributes of these types, by their paths within this object."""
     inner: dict[str, dict[str, tuple[str, Any]]] = {}
     fields: list[Any] = []
     values: list[tuple[str, str]] = []
@@ -317,7 +317,7 @@ def _bytes(text: Any, row: int | None = None) -> bytes:
 
 
 def _alone(text: Any) -> bytes:
-    """The text of one event."""
+    """Return the text of the only event as bytes."""
     if isinstance(text, list | tuple):
         if len(text) != 1:
             raise EventError(f"match takes one event, not {len(text)}; match_batch takes several")
@@ -326,7 +326,7 @@ def _alone(text: Any) -> bytes:
 
 
 def _parts(text: Any) -> list[bytes]:
-    """The text of each event."""
+    """Return the text of each event as bytes."""
     if isinstance(text, list | tuple):
         return [_bytes(part, row) for row, part in enumerate(text)]
     data = _bytes(text)
@@ -340,7 +340,7 @@ def _parts(text: Any) -> list[bytes]:
 
 
 def _is_one(data: bytes) -> bool:
-    """Return whether a text is one JSON value, perhaps of many lines."""
+    """Return whether a text is one JSON value, possibly of several lines."""
     try:
         msgspec.json.decode(data, type=msgspec.Raw)
     except _UNREADABLE:
@@ -349,7 +349,7 @@ def _is_one(data: bytes) -> bool:
 
 
 def _require_utf8(data: bytes) -> None:
-    """Raise `UnicodeDecodeError`: a decoder skips text without a look."""
+    """Raise `UnicodeDecodeError` for invalid text: a decoder does not check text that it skips."""
     if not data.isascii():
         data.decode()
 

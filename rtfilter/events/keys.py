@@ -1,4 +1,4 @@
-"""Keys: what says which events belong together, such as those of one vehicle."""
+"""Keys: they say which events belong together, such as the events of one vehicle."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rtfilter.events.table import EventTable
 from rtfilter.text import listed, shown
 
 _SOUND = frozenset((str, int, bytes, bool, tuple, UUID))
-"""Types none of whose values stands for a missing one."""
+"""Types without a value that stands for a missing one."""
 _LISTS = ("to_pylist", "tolist", "to_list")
 """The methods of arrays of NumPy, pandas, Arrow and Polars that return a list."""
 
 
 def readable_twice(events: Any) -> Any:
-    """Return events so that they can be read more than once, which a stream of Arrow's cannot."""
+    """Return events in a form that can be read twice, which a stream of Arrow cannot."""
     once = hasattr(events, "__arrow_c_stream__") and not families(events) & {
         ("pandas", "DataFrame"),
         ("pyarrow", "Table"),
@@ -33,23 +33,23 @@ def readable_twice(events: Any) -> Any:
 
 
 def attribute_keys(name: str, apart: Schema | None, events: Any, table: EventTable) -> list[Any]:
-    """Return the values of an attribute, one for each of n events, None where missing.
+    """Return the values of an attribute, one for each of n events, None if missing.
 
     Parameters
     ----------
     name : str
-        Of the schema that read `table`, or another name that the events have.
+        An attribute of the schema that read `table`, or another name in the events.
     apart : Schema or None
-        With nothing but that name; None where the schema has it.
+        A schema with only this name; None if the schema of `table` has it.
     events : object
-        As they were given.
+        The events in their original form.
     table : EventTable
-        The same.
+        The same events.
 
     Raises
     ------
     EventError
-        The events are arrays or rows, which have no other attributes than those of the schema.
+        The events are arrays or rows, which have only the attributes of the schema.
     """
     if apart is None:
         return list(table.values(name))
@@ -69,7 +69,7 @@ def attribute_keys(name: str, apart: Schema | None, events: Any, table: EventTab
 
 
 def given_keys(keys: Any, count: int) -> list[Any]:
-    """Return n keys that were given beside n events. Raises `ValueError` for another number of them."""
+    """Return n keys for n events. Raises `ValueError` for another number of keys."""
     if isinstance(keys, str | bytes | Mapping):
         raise TypeError(f"keys are a sequence with one key for each event, not {shown(keys)}")
     way = next((name for name in _LISTS if hasattr(keys, name)), None)
@@ -81,12 +81,12 @@ def given_keys(keys: Any, count: int) -> list[Any]:
 
 
 def last_rows(keys: list[Any], name: str | None) -> dict[Hashable, int]:
-    """Return the distinct keys of a batch and the row of the last event of each, rows ascending.
+    """Return the distinct keys of a batch with the row of the last event of each, rows ascending.
 
     Raises
     ------
     EventError
-        An event has no key (None, NaN, NaT, NA), or one that has no hash.
+        The key of an event is missing (None, NaN, NaT, NA), or has no hash.
     """
     try:
         rows = dict(zip(keys, range(len(keys)), strict=True))
@@ -94,7 +94,7 @@ def last_rows(keys: list[Any], name: str | None) -> dict[Hashable, int]:
         raise _unusable(keys, name) from None
     if not _SOUND.issuperset(map(type, rows)) and any(map(_is_none, rows)):
         raise _unusable(keys, name)
-    # A dict has its keys in the order in which they came first.
+    # The order of a dict is that of the first occurrence of each key.
     return rows if len(rows) == len(keys) else dict(sorted(rows.items(), key=itemgetter(1)))
 
 
@@ -103,7 +103,7 @@ def _is_none(key: object) -> bool:
 
 
 def _unusable(keys: Iterable[object], name: str | None) -> EventError:
-    """The error of the first key that cannot be one."""
+    """Return the error of the first key that cannot be used."""
     what = "the key" if name is None else f"the key {name!r}"
     for row, key in enumerate(keys):
         try:
@@ -145,5 +145,5 @@ def from_text(text: bytes) -> list[Hashable]:
 
 
 def _hashable(key: Any) -> Hashable:
-    """A list of JSON was a tuple."""
+    """Return a key from JSON, with lists turned back into tuples."""
     return tuple(map(_hashable, key)) if isinstance(key, list) else key

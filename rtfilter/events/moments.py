@@ -1,4 +1,4 @@
-"""Timestamps as text: which text is one, and why another is none. `docs/predicates.md` has a table."""
+"""Timestamps as text: the accepted form, and the reasons for refusals. `docs/predicates.md` has a table."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _REASONS: Final = tuple(
         (rf"{_DATE}([Zz]|[-+][0-9]{{2}}:?[0-9]{{2}})", "it has an offset and no time"),
     )
 )
-"""Forms that look like a timestamp, and what is wrong with each; the first one that fits counts."""
+"""Forms that look like a timestamp, each with its mistake; the first one that fits counts."""
 _SEPARATED: Final = re.compile(rf"{_DATE}[^Tt ][0-9].*", re.ASCII | re.DOTALL)
 _TOLD: Final = re.compile(r"(year|month|day|hour|minute|second|Invalid week|Invalid day)\b")
 """The parts of Python's error messages that are useful to users."""
 
 
 def read_moment(text: str) -> datetime | None:
-    """Return the date or time that a text of the years 1 to 9999 is; None for none."""
+    """Return the date or time in a text, of the years 1 to 9999; None if it is none."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

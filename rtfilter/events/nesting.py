@@ -14,19 +14,19 @@ from rtfilter.text import composed
 MAX_NESTING: Final = 64
 """Deepest nesting of objects in one event, and of lists."""
 ATOMS: Final[frozenset[type]] = frozenset((int, float, str, bool, type(None)))
-"""Types none of whose values is an object or a list."""
+"""Types without a value that is an object or a list."""
 LISTS: Final = (list, tuple, np.ndarray)
 """Types whose values may be lists; see `is_list`."""
 
 
 def is_list(value: object) -> bool:
-    """Return whether a value is a list, a tuple or an array, and is read as any of its elements."""
+    """Return whether a value is a list, a tuple or an array, which stands for each of its elements."""
     return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 
 @lru_cache(maxsize=1024)
 def inner_paths(names: frozenset[str]) -> frozenset[str]:
-    """Return all paths under which some of the names lie: of ``a.b.c`` these are ``a`` and ``a.b``."""
+    """Return all paths that contain some of the names: for ``a.b.c`` these are ``a`` and ``a.b``."""
     parts = (name.split(".") for name in names)
     return frozenset(".".join(own[:end]) for own in parts for end in range(1, len(own)))
 
@@ -36,17 +36,17 @@ def flatten(
 ) -> tuple[dict[str, object], dict[str, Any] | None]:
     """Return the values of `event` whose path, joined with dots, is one of `names`, and its lists.
 
-    Lists are those at one of `names`, which are values as well, and those above some, by path; None if there
-    are none.
+    Lists by path are those at one of `names`, which are values as well, and those above some names; None if
+    there are no lists.
 
     Parameters
     ----------
     event : mapping
     names : frozenset of str
     row : int
-        Of the event, for errors.
+        Row of the event, for errors.
     prefix : str
-        The path of `event` with a dot at its end, if it lies in another one.
+        Path of `event` with a dot at its end, if it is inside another one.
 
     Raises
     ------
@@ -86,9 +86,9 @@ def flatten(
 def with_composed_names(
     event: Mapping[Any, object], names: frozenset[str], row: int = 0, prefix: str = "", depth: int = 1
 ) -> Mapping[Any, object]:
-    """Return an event in which some names, and the paths to them, are in Unicode's form NFC.
+    """Return an event in which the known names, and the paths to them, are in Unicode's form NFC.
 
-    It is the same object where all of them are. Parameters and errors are those of `flatten`.
+    It is the same object if all of them are. See `flatten` for parameters and errors.
     """
     if depth > MAX_NESTING:
         raise too_deep(row)
@@ -131,5 +131,5 @@ def too_deep(row: int) -> EventError:
 
 
 def twice(name: str, row: int) -> EventError:
-    """Return the error of a name that has two values."""
+    """Return the error about a name with two values."""
     return EventError.about(name, "occurs twice, nested and with dots", row)

@@ -25,11 +25,11 @@ _FORMS = (
     "expected a mapping of names to values; a list holds mappings, or nothing but lists or tuples of values "
     "in the order of the schema; an array has shape (n, number of attributes)"
 )
-"""The error message for a list of something else."""
+"""The error message for a list of other values."""
 
 
 class _Dicts:
-    """Events as the caller gave them, flattened where names have dots."""
+    """Events in their original form, flattened if names have dots."""
 
     __slots__ = ("events", "fields")
 
@@ -54,7 +54,7 @@ class _Dicts:
 
 
 def read_dict(fields: Fields, event: Mapping[Any, object], names: frozenset[str] | None = None) -> EventTable:
-    """Read one event, of its lists those that have some attributes, or all (None).
+    """Read one event; with `names`, only these attributes from its lists.
 
     Raises `EventError` as `rtfilter.events.schema.Schema.read`.
     """
@@ -77,7 +77,7 @@ def read_flat_dict(
     lists: dict[str, Any] | None,
     names: frozenset[str] | None,
 ) -> EventTable:
-    """Read an event that is flat already, with its lists; `given` has all the names that it had."""
+    """Read a flat event with its lists; `given` is the original event with all its names."""
     points = _plain_numbers(fields, event) if fields.numbers and type(event) is dict else None
     plain = points is not None
     if points is None:
@@ -94,7 +94,7 @@ def read_flat_dict(
 
 
 def _plain_numbers(fields: Fields, event: dict[Any, Any]) -> FloatArray | None:
-    """The point, float64 (1, D), of an event of floats and integers; None if anything is odd."""
+    """Return the point of an event of floats and integers, float64 (1, D); None if anything is special."""
     if fields.take is None:
         return None
     try:
@@ -114,7 +114,7 @@ def _plain_numbers(fields: Fields, event: dict[Any, Any]) -> FloatArray | None:
 
 
 def _point(fields: Fields, event: Mapping[Any, Any], lists: dict[str, Any]) -> list[float]:
-    """The point of an event; the lists among its values are put into `lists`."""
+    """Return the point of an event, and put the lists among its values into `lists`."""
     point: list[float] = []
     for field in fields:
         name, family, _, low, high, _ = field
@@ -134,7 +134,7 @@ def _point(fields: Fields, event: Mapping[Any, Any], lists: dict[str, Any]) -> l
 
 
 def read_list(fields: Fields, events: Sequence[Any], names: frozenset[str] | None = None) -> EventTable:
-    """Read n events, dicts or rows; otherwise as `read_dict`."""
+    """Read n events, dicts or rows; see `read_dict`."""
     kinds = set(map(type, events))
     if kinds and all(issubclass(kind, list | tuple) for kind in kinds):
         events, kinds = _named(fields, events), {dict}
@@ -169,7 +169,7 @@ def read_flat(
     lists: dict[int, dict[str, Any]],
     names: frozenset[str] | None,
 ) -> EventTable:
-    """Read n events that are flat already, with the lists of each; `given` has all the names that it had."""
+    """Read n flat events with the lists of each; `given` are the original events with all their names."""
     kinds = set(map(type, events))
     rows: list[tuple[Any, ...]] | None = None
     if fields.take is not None and kinds == {dict}:
@@ -199,7 +199,7 @@ def read_flat(
 
 
 def _named(fields: Fields, rows: Sequence[Sequence[object]]) -> list[dict[str, object]]:
-    """Rows of values in the order of the attributes, as dicts."""
+    """Return rows of values, in the order of the attributes, as dicts."""
     names, count = fields.names, len(fields)
     for place, row in enumerate(rows):
         if len(row) != count:
@@ -211,7 +211,7 @@ def _named(fields: Fields, rows: Sequence[Sequence[object]]) -> list[dict[str, o
 
 
 def _plain_rows(fields: Fields, rows: list[tuple[Any, ...]]) -> FloatArray | None:
-    """The points, float64 (n, D), of events of float64 and integers; None if anything is odd."""
+    """Return the points of events of float64 and integers, float64 (n, D); None if anything is special."""
     values = list(chain.from_iterable(rows))
     if not _PLAIN.issuperset(map(type, values)):
         return None

@@ -1,6 +1,6 @@
-"""Oddities of events, which no subscription can ask for: misspelt attributes, and values of another type.
+"""Oddities of events, which no subscription can match: misspelt attributes, and values of another type.
 
-Neither is an error unless the schema is strict. But a subscriber may wait for such an event, so both are
+They are errors only in a strict schema. But a subscriber may wait for such an event, so they are
 reported.
 """
 
@@ -21,7 +21,7 @@ from rtfilter.events.table import PHRASES, EventTable, Field, Fields
 from rtfilter.text import shown
 
 _Found = Mapping[str, Sequence[int]]
-"""Rows of events by a name that they have and the schema lacks, ascending."""
+"""Rows of events, ascending, by a name in the events that the schema does not have."""
 
 
 class Oddity(NamedTuple):
@@ -33,18 +33,18 @@ class Oddity(NamedTuple):
     """True if the name is unknown."""
     reason: str
     row: int
-    """The first event that has it."""
+    """The row of the first event with it."""
     events: int
-    """The number of events that have it."""
+    """The number of events with it."""
     told: bool = False
-    """True if it was reported already, by code that knows a better place."""
+    """True if it was reported already, by code that knows the place in a file."""
 
     def __str__(self) -> str:
         return self.reason if self.misspelt else f"attribute {shown(self.name)} {self.reason}"
 
 
 def look_at_objects(table: EventTable, events: Sequence[Mapping[Any, object]]) -> EventTable:
-    """Note in a table what is odd about its events; `events` are as they were given, with all their names.
+    """Add to a table the oddities of its events; `events` are the original events with all their names.
 
     Raises
     ------
@@ -57,9 +57,9 @@ def look_at_objects(table: EventTable, events: Sequence[Mapping[Any, object]]) -
 def look_at_columns(
     table: EventTable, names: Iterable[str], inside: Sequence[Mapping[str, object]] = ()
 ) -> EventTable:
-    """As `look_at_objects`, of columns.
+    """Add to a table the oddities of columns, as `look_at_objects` does.
 
-    `names` are theirs, with the paths of fields in columns of objects; `inside` are objects in cells, by row.
+    `names` are those of columns and of fields in struct columns; `inside` are objects in cells, by row.
     """
     settled, rows = table.fields.spelling.settled, range(len(table))
 
@@ -71,7 +71,7 @@ def look_at_columns(
 
 
 def look_at_header(fields: Fields, names: Sequence[str]) -> Iterator[str]:
-    """Yield a hint for each misspelt name among those of all columns, before any event is read.
+    """Yield a hint for each misspelt name in the header, before any event is read.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def _look(table: EventTable, unsettled: Callable[[], _Found]) -> EventTable:
     firsts = None if table.choices is None else table.choices.offsets[:-1]
     coordinates = searched.points[:, fields.starts]
     if fields.strict:
-        if names:  # the first one is enough for the error
+        if names:  # the first name is enough for the error
             name, rows = min(names.items(), key=lambda one: one[1][0])
             odd.append(Oddity(name, True, unknown(name, fields.names), rows[0], len(rows)))
     else:
@@ -122,7 +122,7 @@ def _has(table: EventTable, coordinate: float) -> bool:
 
 
 def _of_events(choices: BoolArray, firsts: IntArray | None) -> BoolArray:
-    """Return whether a flag holds for some choice of each event."""
+    """Return whether a flag is set for some choice of each event."""
     return choices if firsts is None else np.logical_or.reduceat(choices, firsts, axis=0)
 
 
@@ -137,7 +137,7 @@ def _unsettled(table: EventTable, events: Sequence[Mapping[Any, object]]) -> _Fo
 
 
 def _strange(event: Mapping[Any, Any], fields: Fields, prefix: str) -> list[str]:
-    """The names that are not settled, joined with dots where objects hold attributes."""
+    """Return the unsettled names of an event, joined with dots for attributes of inner objects."""
     found: list[str] = []
     spelling, strict = fields.spelling, fields.strict
     for key, value in event.items():
@@ -150,7 +150,7 @@ def _strange(event: Mapping[Any, Any], fields: Fields, prefix: str) -> list[str]
 
 
 def _below(path: str, value: Any, fields: Fields) -> list[str]:
-    """The same of what an event has at the path of an attribute, or of an object that holds some."""
+    """Return the unsettled names below an attribute, or below an object that contains attributes."""
     if is_list(value):
         return [name for element in value for name in _below(path, element, fields)]
     holds = path in fields.spelling.inner
@@ -162,7 +162,7 @@ def _below(path: str, value: Any, fields: Fields) -> list[str]:
 
 
 def _misspelt(table: EventTable, found: _Found, present: BoolArray) -> Iterator[Oddity]:
-    """The names that stand for an attribute which their event lacks."""
+    """Yield the names that are a misspelt attribute, if the event lacks that attribute."""
     for name, rows in found.items():
         meant = table.fields.spelling.meant(name) if isinstance(name, str) else None
         if meant is not None:

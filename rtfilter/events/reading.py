@@ -1,4 +1,4 @@
-"""Reading events of any accepted form. Neither pandas nor pyarrow is imported for a dict or an array."""
+"""Reading events of any accepted form. A dict or an array needs neither pandas nor pyarrow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MANY: Final = (list, tuple)
 
 
 def read_events(fields: Fields, events: object, names: frozenset[str] | None = None) -> EventTable:
-    """Read one event or many, those with lists perhaps for some attributes only.
+    """Read one event or many; with `names`, only these attributes from lists.
 
     See `rtfilter.events.schema.Schema.read`.
     """
@@ -48,7 +48,7 @@ def is_text(events: object) -> bool:
 
 
 def _own(fields: Fields, table: EventTable) -> EventTable:
-    """Return a table that was read already. Raises `EventError` where that was for other attributes."""
+    """Return a table of an earlier `read`. Raises `EventError` if another schema has read it."""
     if table.fields is fields or (table.fields == fields and table.fields.strict >= fields.strict):
         return table
     raise EventError(

@@ -1,4 +1,4 @@
-"""The attributes that events have and predicates may name, and how they become coordinates."""
+"""The attributes of events and predicates, and their coordinates."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _KIND_OF = {python_type: kind for kind, python_type in KINDS.items()}
 _READ_AS: dict[type, type] = {int: float, float: float, str: str, bool: bool, datetime: Timestamp}
 
 Type = type | str
-"""A type of Python, or a key of `KINDS`."""
+"""A Python type, or a key of `KINDS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +45,17 @@ class Attribute:
     Parameters
     ----------
     type : type or str
-        `int`, `float`, `str`, `bool` or `datetime.datetime`, or the name that JSON has for it, a key of
-        `KINDS`. `int` and `float` are both numbers: 1 equals 1.0, and an `int` attribute takes 5.5 as the
-        number it is.
+        `int`, `float`, `str`, `bool` or `datetime.datetime`, or its name in JSON, a key of `KINDS`. `int` and
+        `float` are both numbers: 1 equals 1.0, and an `int` attribute accepts 5.5.
     low, high : int, float or datetime, optional
         Closed ends of the domain; by default all of float64. An event with a value outside is refused
-        with an `EventError`. Whatever an event may have is read in the same way, and kept as int, float, or
-        datetime in UTC, which is what is saved.
+        with an `EventError`. An end may have any form that a value of an event may have; it is stored as int,
+        float, or datetime in UTC.
 
     Raises
     ------
     TypeError
-        Another type.
+        The type is none of these.
     ValueError
         A domain of strings or booleans, an empty one, or an end of another type, beyond float64, or a
         timestamp of a year before 1 or after 9999.
@@ -73,7 +72,7 @@ class Attribute:
     def __post_init__(self) -> None:
         if isinstance(self.type, str) and self.type in KINDS:
             object.__setattr__(self, "type", KINDS[self.type])
-        if self.type not in list(_KIND_OF):  # a list, because what is given may have no hash
+        if self.type not in list(_KIND_OF):  # `type` may have no hash
             known = ", ".join(kind.__name__ for kind in _KIND_OF)
             names = ", ".join(KINDS)
             raise TypeError(f"an attribute's type is one of {known}, or a name: {names}; got {self.type!r}")
@@ -109,13 +108,13 @@ class Attribute:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The closed domain, int or float, of timestamps in microseconds; else all of float64."""
+        """The closed domain, int or float, in microseconds for timestamps; else all of float64."""
         low = LOWEST if self.low is None else _coordinate(self.low)
         high = HIGHEST if self.high is None else _coordinate(self.high)
         return low, high
 
     def _end(self, given: object) -> int | float | datetime:
-        """Return an end of the domain as it is kept."""
+        """Return an end of the domain in the form in which it is stored."""
         value = microseconds(given) if self.type is datetime else number(given)
         if value is None or not LOWEST <= value <= HIGHEST:
             raise ValueError(f"the domain of a {self.kind} attribute cannot end at {shown(given)}")
@@ -146,12 +145,12 @@ class Attribute:
         Parameters
         ----------
         data : str or mapping
-            A key of `KINDS`, or an object with it as ``type``, and ``low`` and ``high`` for a domain.
+            A key of `KINDS`, or an object with such a key as ``type``, and ``low`` and ``high`` for a domain.
 
         Raises
         ------
         ValueError
-            Something else.
+            The data describe no attribute.
         """
         entry = {"type": data} if isinstance(data, str) else data
         known = ", ".join(KINDS)
@@ -166,7 +165,7 @@ class Attribute:
 
 
 def _attribute(name: str, given: Type | Mapping[str, Any] | Attribute) -> Attribute:
-    """Return the attribute that a value of a schema describes."""
+    """Return the attribute for a value in the arguments of a schema."""
     if isinstance(given, Attribute):
         return given
     return _from_json(name, given) if isinstance(given, str | Mapping) else Attribute(given)
@@ -184,7 +183,7 @@ def _coordinate(end: int | float | datetime) -> float:
 
 
 def require_name(name: object) -> None:
-    """Check the name of an attribute.
+    """Raise `ValueError` if `name` cannot be the name of an attribute.
 
     Raises
     ------
@@ -203,16 +202,16 @@ class Schema:
     attributes : mapping of str to type, str, mapping or Attribute
         For example ``{"price": float, "symbol": str, "size": Attribute(int, low=0, high=65535)}``, or as
         JSON has it, ``{"price": "float", "symbol": "str", "size": {"type": "int", "low": 0}}``.
-        A name with dots, such as ``"url.resource"``, is a value inside a nested object. Names are kept in
+        A name with dots, such as ``"url.resource"``, is a value inside a nested object. Names are stored in
         Unicode's form NFC, and found in every spelling.
     strict : bool
-        Refuse events with attributes that the schema lacks, and with values of another type. By default
-        both are taken, counted by a filter, and each name is logged once; see `docs/guide.md`.
+        Refuse events with unknown attributes, and with values of another type. By default both are accepted
+        and counted by a filter, and each name is logged once; see `docs/guide.md`.
 
     Raises
     ------
     TypeError, ValueError
-        No mapping, no attributes, an unusable name, type or domain.
+        `attributes` is no mapping or empty, or has an unusable name, type or domain.
 
     Notes
     -----
@@ -261,14 +260,14 @@ class Schema:
             )
             for name, attribute in self.attributes.items()
         )
-        """The attributes, laid out for reading events."""
+        """The attributes, prepared for reading events."""
         self.strict: bool = strict
         self.fields.strict = strict
 
     def extended(self, attributes: Mapping[str, Type | Mapping[str, Any] | Attribute]) -> Schema:
-        """Return a schema with further attributes behind these.
+        """Return a schema with further attributes after these.
 
-        Raises `ValueError` for an attribute that is there already.
+        Raises `ValueError` for an attribute that exists already.
         """
         more = Schema(attributes)
         known = [name for name in more.names if name in self.attributes]
@@ -283,7 +282,7 @@ class Schema:
 
     @cached_property
     def ordinal_offsets(self) -> dict[str, int]:
-        """The coordinate of each attribute whose values are points on a line: numbers and timestamps."""
+        """The coordinate of each attribute with values on a line: numbers and timestamps."""
         return {name: self.offsets[name] for name, attribute in self.attributes.items() if attribute.ordinal}
 
     def read(self, events: object) -> EventTable:
@@ -292,27 +291,27 @@ class Schema:
         Parameters
         ----------
         events : dict, list, str, bytes, ndarray, masked array, DataFrame, pyarrow.Table or EventTable
-            One event or n of them. A list holds dicts, or rows: lists or tuples of a value for each
-            attribute, in the order of `names`. Text is JSON: an object, objects in lines, or an array of
-            them; a list may hold such text, an object each. Nested objects are flattened with dots,
-            attributes outside the schema are ignored. An array has shape (n, number of attributes), in the
-            order of `names`; an array of numbers needs a schema of numbers only. A DataFrame is of pandas, or
-            of Polars or another library that hands out Arrow's stream of columns, for which pyarrow is
-            needed. Missing are: an absent key or None in a dict or row, a masked cell, NaT, NaN and None in
-            pandas, null in Arrow and Polars. A table that was read already is returned as it is.
+            One event or n of them. A list has dicts, or rows: lists or tuples of a value for each attribute,
+            in the order of `names`. Text is JSON: an object, objects in lines, or an array of them; a list
+            may have such texts, one object each. Nested objects are flattened with dots, attributes outside
+            the schema are ignored. An array has shape (n, number of attributes), in the order of `names`; an
+            array of numbers needs a schema of numbers only. A DataFrame is from pandas, or from Polars or
+            another library with Arrow's C stream, which needs pyarrow. Missing are: an absent key or None in
+            a dict or row, a masked cell, NaT, NaN and None in pandas, null in Arrow and Polars. A table of an
+            earlier call is returned unchanged.
 
         Returns
         -------
         EventTable
-            `points`, float64 (n, `dimensions`), and the rows for exact evaluation.
+            `points`, float64 (n, `dimensions`), and the values by row for exact evaluation.
 
         Raises
         ------
         EventError
             NaN (except in pandas), infinity, a value outside its domain or of a type that no event has, such
-            as bytes, an unexpected shape, or a table that another schema has read; its `row` and `attribute`
-            say where. A value of another type than its attribute is no error, unless the schema is strict: it
-            satisfies nothing. `EventTable.odd` has such values.
+            as bytes, an unexpected shape, or a table of another schema; its `row` and `attribute` say where.
+            A value of another type than its attribute is an error only in a strict schema: it satisfies
+            nothing. `EventTable.odd` has such values.
         """
         return read_events(self.fields, events)
 
@@ -321,12 +320,12 @@ class Schema:
         return self.read(events).points
 
     def attribute(self, name: str) -> Attribute:
-        """Return the attribute called `name`.
+        """Return the attribute with a name.
 
         Raises
         ------
         PredicateError
-            There is none; the message suggests the nearest name. Its `attribute` is `name`.
+            The name is unknown; the message suggests the nearest name. The error's `attribute` is `name`.
         """
         try:
             return self.attributes[name]
@@ -339,13 +338,13 @@ class Schema:
             ) from None
 
     def constant(self, name: str, value: object) -> Constant:
-        """Return `value` as a canonical constant of the attribute called `name`.
+        """Return `value` as a canonical constant of the attribute `name`.
 
         Raises
         ------
         PredicateError
-            The attribute is unknown, its values can never compare with `value`, or `value` is NaN,
-            infinite or beyond float64.
+            The attribute is unknown, its values cannot be compared with `value`, or `value` is NaN, infinite
+            or beyond float64.
         """
         attribute = self.attribute(name)
         found = READERS[_READ_AS[attribute.type]](value)
@@ -370,7 +369,7 @@ class Schema:
         return found
 
     def to_json(self) -> list[dict[str, object]] | dict[str, object]:
-        """Return a JSON array, of a strict schema an object, that `from_json` turns into an equal schema."""
+        """Return a JSON array, or an object for a strict schema, that `from_json` reads as an equal one."""
         entries = [{"name": name} | attribute.to_json() for name, attribute in self.attributes.items()]
         return {"strict": True, "attributes": entries} if self.strict else entries
 
@@ -382,13 +381,13 @@ class Schema:
         ----------
         data : mapping or list of mapping
             An object, attribute to type: ``{"price": "float", "size": {"type": "int", "low": 0}}``; or an
-            array of such entries with a ``name`` each, as of `to_json`. See `Attribute.from_json`. Either of
-            them may be the ``attributes`` of an object that has a boolean ``strict`` beside it.
+            array of such entries with a ``name`` each, as from `to_json`. See `Attribute.from_json`. Either
+            may also be the ``attributes`` of an object with a boolean ``strict``.
 
         Raises
         ------
         ValueError
-            Something else; names the attribute.
+            The data are no schema; the message names the attribute.
         """
         strict = data.get("strict") if isinstance(data, Mapping) else None
         if isinstance(strict, bool):

@@ -1,4 +1,4 @@
-"""Names that look like those of attributes."""
+"""Misspelt names of attributes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from rtfilter.events.nesting import inner_paths
 from rtfilter.text import listed, shown
 
 _LONG: Final = 100
-"""Characters of a name from which on no other one is proposed."""
+"""Length in characters from which a name gets no suggestion."""
 _SHORT: Final = 4
-"""Characters from which on a name may have another letter, and is still the same misspelt."""
+"""Length in characters from which a name with one other letter counts as misspelt."""
 _KEPT: Final = 10_000
-"""Most names whose meaning is kept: a publisher may send new ones without end."""
+"""Most names in the cache of `meant`: a publisher may send new names without end."""
 _SIGNS: Final = str.maketrans("", "", "_-. ")
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
-    """Return the known name that is most like another name; None where none is."""
+    """Return the most similar known name; None if none is similar."""
     if len(name) > _LONG:
         return None
     folded = {one.casefold(): one for one in known}
@@ -29,45 +29,46 @@ def nearest(name: str, known: Sequence[str]) -> str | None:
 
 
 def correction(name: str, known: Sequence[str]) -> str:
-    """Return what follows ``unknown attribute 'prise'`` in a message."""
+    """Return the text after ``unknown attribute 'prise'`` in a message."""
     found = nearest(name, known)
     return f"; the schema has {listed(known)}" if found is None else f"; did you mean {found!r}?"
 
 
 def unknown(name: object, known: Sequence[str]) -> str:
-    """Return the message about a name that no attribute has."""
+    """Return the message about an unknown name."""
     return f"unknown attribute {shown(name)}{correction(str(name), known)}"
 
 
 class Spelling:
-    """Tells misspelt names from those of other attributes.
+    """Distinguishes misspelt names from other names.
 
-    A name is misspelt if it differs from that of an attribute, or of an object that holds some, by capitals
-    and signs between words, or by one letter: another one, one more, one less, or two exchanged. Numbered
-    names such as ``x1`` and ``x2`` mean what they say. The time does not grow with the number of attributes.
+    A name is misspelt if it differs from an attribute, or from an object that contains attributes, by
+    capitals and signs between words, or by one letter: another one, one more, one less, or two exchanged.
+    Names with different numbers, such as ``x1`` and ``x2``, are different. The time does not grow with the
+    number of attributes.
 
     Parameters
     ----------
     names : sequence of str
-        Of all attributes of a schema.
+        Names of all attributes of a schema.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
         self._meant: dict[str, str] = {}
         self.inner: frozenset[str] = inner_paths(frozenset(names))
-        """Paths of objects that hold attributes."""
+        """Paths of objects that contain attributes."""
         self.settled: set[str] = {*names, *self.inner}
-        """Names that are no misspelt ones. Grows."""
+        """Names that are not misspelt. The set grows."""
 
     @cached_property
     def _whole(self) -> dict[str, str]:
-        """The known names by what counts of them."""
+        """The known names by their letters, without case and signs."""
         return {_letters(name): name for name in (*sorted(self.inner), *self._names)}
 
     @cached_property
     def _shortened(self) -> dict[str, str]:
-        """The same, without one letter."""
+        """The known names by their letters without one of them."""
         return {one: name for letters, name in self._whole.items() for one in _shorter(letters)}
 
     @cached_property
@@ -75,11 +76,11 @@ class Spelling:
         return max(map(len, self._whole))
 
     def settles(self, event: Mapping[Any, object]) -> bool:
-        """Return whether an event has only settled names, and no objects that hold attributes."""
+        """Return whether an event has only settled names, and the schema no attributes in inner objects."""
         return not self.inner and self.settled.issuperset(event)
 
     def meant(self, name: str) -> str | None:
-        """Return the attribute, or the path of an object, for which a name stands; None if for none."""
+        """Return the attribute, or the path of an object, that a misspelt name means, or None."""
         found = self._meant.get(name)
         if found is not None or name in self.settled or len(name) > 2 * self._longest + _SHORT:
             return found
@@ -106,7 +107,7 @@ def _letters(name: str) -> str:
 
 
 def _shorter(letters: str) -> Iterator[str]:
-    """Without one letter, where enough are left."""
+    """Yield the letters without one of them, if enough are left."""
     if len(letters) >= _SHORT - 1:
         yield from (letters[:at] + letters[at + 1 :] for at in range(len(letters)))
 

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from rtfilter.events.oddities import Oddity
 
 PHRASES: Final = {"number": "a number", "str": "a string", "bool": "a boolean", "timestamp": "a timestamp"}
-"""The phrase for an attribute in messages, by its family."""
+"""The type of an attribute in messages, by its family."""
 
 
 class _Key(str):
-    """A key of rows that no attribute has, whatever its name."""
+    """A key of rows that no attribute can have."""
 
     __slots__ = ()
     __hash__ = object.__hash__
@@ -36,23 +36,23 @@ class _Key(str):
 
 
 NOW: Final = _Key("NOW()")
-"""In rows of a batch, besides its attributes: its moment, in microseconds since 1970."""
+"""Key of the batch's moment in rows, in microseconds since 1970."""
 _LAST: Final = 8e12
 
 
 def microseconds_at(seconds: float) -> int:
-    """Return seconds since 1970 in microseconds; those beyond 250,000 years are as far."""
+    """Return seconds since 1970 in microseconds, limited to 250,000 years."""
     return int(max(min(seconds, _LAST), -_LAST) * 1_000_000)
 
 
 class Field(NamedTuple):
-    """An attribute, laid out for reading its values."""
+    """An attribute, prepared for reading its values."""
 
     name: str
     family: str
     """``number``, ``timestamp``, ``str`` or ``bool``."""
     read: Callable[[object], Any]
-    """Event value to canonical value; None for another type."""
+    """Converts the value of an event to a canonical one; None for another type."""
     low: float
     high: float
     """Closed ends of the domain, int or float, exactly as declared; strings ignore them."""
@@ -65,7 +65,7 @@ class Field(NamedTuple):
         return 3 if self.family == "str" else 1
 
     def outside(self, values: AnyArray) -> BoolArray:
-        """Return whether numbers, (n,) of exact integers or float64, lie outside; NaN does."""
+        """Return whether numbers, (n,) of exact integers or float64, are outside the domain; NaN is."""
         low, high = self.low, self.high
         if values.dtype.kind == "f":
             low, high = inward(low, high)
@@ -76,7 +76,7 @@ class Field(NamedTuple):
 
 
 class Fields(tuple[Field, ...]):
-    """The attributes of a schema, and what is known of all of them before any event is read."""
+    """The attributes of a schema, with everything that reading needs to know in advance."""
 
     strict = False
     """True if events with unknown names, or with values of another type, are refused."""
@@ -109,39 +109,39 @@ class Fields(tuple[Field, ...]):
 
     @cached_property
     def paths(self) -> frozenset[str] | None:
-        """The names, where an event must be flattened for them; else None."""
+        """The names, if an event must be flattened for them; else None."""
         return self.known if any("." in name for name in self.names) else None
 
     @cached_property
     def spelled(self) -> bool:
-        """True if some names are not ASCII, so that events may spell them otherwise: see `composed`."""
+        """True if some names are not ASCII, so that events may spell them differently: see `composed`."""
         return not all(name.isascii() for name in self.names)
 
     @cached_property
     def take(self) -> Callable[[Any], tuple[Any, ...]] | None:
-        """A function that takes all values out of a flat dict at once; None if there is none."""
+        """A function that returns all values of a flat dict at once; None if it is not possible."""
         return itemgetter(*self.names) if len(self) > 1 and self.paths is None else None
 
     @cached_property
     def family(self) -> str | None:
-        """The family of all attributes, if it is one."""
+        """The family of all attributes, if they have the same one; else None."""
         return self[0].family if len({field.family for field in self}) == 1 else None
 
     @cached_property
     def numbers(self) -> bool:
-        """True if all are numbers, with domains whose ends are plain float64."""
+        """True if all attributes are numbers, and the ends of all domains are plain float64."""
         return self.family == "number" and all(field.sharp for field in self)
 
     @cached_property
     def bounded(self) -> tuple[tuple[int, Field], ...]:
-        """Place and attribute of those with a domain."""
+        """Place and attribute of each one with a domain."""
         return tuple(
             (place, field) for place, field in enumerate(self) if field.low > LOWEST or field.high < HIGHEST
         )
 
 
 def inward(low: float, high: float) -> tuple[float, float]:
-    """Return the least and the greatest float64 of a closed range of numbers, whose ends may be integers."""
+    """Return the least and the greatest float64 in a closed range of numbers, whose ends may be integers."""
     a, b = float(low), float(high)
     return a if a >= low else nextafter(a, inf), b if b <= high else nextafter(b, -inf)
 
@@ -150,19 +150,19 @@ class Rows(Protocol):
     """The values of a table."""
 
     def row(self, index: int) -> dict[str, object]:
-        """The present attributes of one event, by flattened name."""
+        """Return the present attributes of one event, by flattened name."""
 
     def values(self, name: str, rows: Sequence[int]) -> Sequence[object]:
-        """The values of one attribute in some rows; None where missing."""
+        """Return the values of one attribute in some rows; None for missing ones."""
 
     def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
-        """The rests of an attribute's numbers in some rows (`rtfilter.events.exact`), int64 (k,)."""
+        """Return the rests of an attribute's numbers in some rows (`rtfilter.events.exact`), int64 (k,)."""
 
 
 def rests_one_by_one(
     values: Callable[[int], object], field: Field, rows: IntArray, coordinates: FloatArray
 ) -> IntArray:
-    """Return `Rows.rests` of values that are Python objects; `values` gives that of a row."""
+    """Return `Rows.rests` of Python objects; `values` returns the object of a row."""
     pairs = zip(rows.tolist(), coordinates.tolist(), strict=True)
     return np.array([rest_of(field.read(values(row)), at) for row, at in pairs], np.int64)
 
@@ -179,16 +179,16 @@ class EventTable:
     fields : Fields
         The attributes of the schema that read it.
     choices : Choices or None
-        What is matched instead where events have several elements to choose from; `points` then hold lists
-        for values of another type.
+        The choices to match instead, if events have lists; `points` then have lists as values of another
+        type.
     now : int or None
-        The moment of the batch, in microseconds since 1970, which rows have as `NOW`.
+        The moment of the batch, in microseconds since 1970; rows have it as `NOW`.
     odd : tuple of Oddity
-        Misspelt attributes and values of another type; none in a table that was cut from another one.
+        Misspelt attributes and values of another type; empty in a part of another table.
     read : frozenset of str or None
-        Names of the attributes that were read, where others were left out; None: all of them.
+        Names of the attributes that were read, if some were not; None: all.
     again : callable
-        Reads the same events once more, for the attributes that it is given; only where some were left out.
+        Reads the same events again, with the given attributes; only if some were not read.
     """
 
     __slots__ = ("_rows", "again", "choices", "fields", "now", "odd", "points", "read")
@@ -222,7 +222,7 @@ class EventTable:
         )
 
     def extended(self, fields: Fields) -> EventTable:
-        """Return the same events with further attributes, behind those that they have: they lack these."""
+        """Return the same events with further attributes, after the present ones; the events lack them."""
         width = sum(field.width for field in fields)
         points = np.full((len(self), width), MISSING)
         points[:, : self.points.shape[1]] = self.points
@@ -244,7 +244,7 @@ class EventTable:
 
     @property
     def searched(self) -> EventTable:
-        """The points to search: these events or, where some have lists, their choices."""
+        """The points to search: these events or, if some have lists, their choices."""
         if self.choices is None:
             return self
         table = self.choices.table
@@ -255,7 +255,7 @@ class EventTable:
     def row(self, index: int) -> dict[str, object]:
         """Return the present attributes of event `index`, 0 <= index < n, by flattened name.
 
-        A list at the place of an attribute is its value, where there are `choices`.
+        The value of an attribute with a list is the list, if there are `choices`.
         """
         row = self._rows.row(index)
         if self.now is not None:
@@ -263,17 +263,17 @@ class EventTable:
         return row
 
     def values(self, attribute: str, rows: Sequence[int] | None = None) -> Sequence[object]:
-        """Return the values of an attribute in some rows or all, as they were given; None where missing."""
+        """Return the original values of an attribute in some rows, or all; None for missing ones."""
         return self._rows.values(attribute, range(len(self)) if rows is None else rows)
 
     def rests(self, rows: IntArray, coordinates: IntArray) -> IntArray:
-        """Return what float64 leaves out of numbers and timestamps, int64 (k,): see `rtfilter.events.exact`.
+        """Return the rests of numbers and timestamps, int64 (k,): see `rtfilter.events.exact`.
 
         Parameters
         ----------
         rows : int64 (k,)
         coordinates : int64 (k,)
-            Columns of `points`, which have a value of the attribute's type there.
+            Columns of `points` that have a value of the attribute's type in these rows.
         """
         found = np.empty(len(rows), np.int64)
         for field in self.fields:

@@ -1,1 +1,1 @@
-"""The R*-tree of boxes. Knows nothing of schemas, predicates or batches."""
+"""The R*-tree of boxes. It does not know schemas, predicates or batches."""

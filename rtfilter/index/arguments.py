@@ -21,7 +21,7 @@ SELECTIONS = {
 
 
 def queries(given: ArrayLike | QueryBoxes, dimensions: int) -> tuple[FloatArray, int]:
-    """Return the rows that kernels search by, and their selection (a constant of `kernels.select_box`).
+    """Return the query rows for kernels, and their selection (a constant of `kernels.select_box`).
 
     A row is a point, float64 (d,), or the low ends of a box and then its high ends, float64 (2 d,).
     """
@@ -35,7 +35,7 @@ def queries(given: ArrayLike | QueryBoxes, dimensions: int) -> tuple[FloatArray,
 
 
 def points(given: ArrayLike, dimensions: int) -> FloatArray:
-    """Points as contiguous float64 (n, d), of which some may still be NaN."""
+    """Return points as contiguous float64 (n, d), of which some may still be NaN."""
     found = np.ascontiguousarray(given, np.float64)
     if found.ndim != 2 or found.shape[1] != dimensions:
         raise ValueError(f"points must have shape (n, {dimensions}), not {found.shape}")
@@ -50,7 +50,7 @@ def require_numbers(points: FloatArray) -> None:
 
 
 def boxes(low: ArrayLike, high: ArrayLike, dimensions: int | None = None) -> tuple[FloatArray, FloatArray]:
-    """Both ends as contiguous float64 (n, d)."""
+    """Return both ends as contiguous float64 (n, d). Raises `ValueError` for anything that is no box."""
     lower, upper = np.ascontiguousarray(low, np.float64), np.ascontiguousarray(high, np.float64)
     if lower.ndim != 2 or lower.shape != upper.shape:
         raise ValueError(f"low and high must both have shape (n, d), not {lower.shape} and {upper.shape}")
@@ -67,7 +67,7 @@ def boxes(low: ArrayLike, high: ArrayLike, dimensions: int | None = None) -> tup
 
 
 def ids(given: ArrayLike | None, count: int) -> IntArray:
-    """So many ids as int64; 0, 1, ... when none are given."""
+    """Return `count` ids as int64; 0, 1, ... if none are given."""
     if given is None:
         return np.arange(count)
     array = np.asarray(given)
@@ -79,10 +79,10 @@ def ids(given: ArrayLike | None, count: int) -> IntArray:
 
 
 def id(given: Integral | int) -> int:
-    """An id that fits int64."""
+    """Return an id as an int that fits int64."""
     key = index(given)
     if not is_id(key):
-        ids([key], 1)  # complains
+        ids([key], 1)  # raises
     return key
 
 
@@ -92,7 +92,7 @@ def is_id(id: Integral | int) -> bool:
 
 
 def flags(exact: ArrayLike | None, count: int) -> BoolArray:
-    """So many flags; all True when none are given."""
+    """Return `count` flags; all True if none are given."""
     array = np.ones(count, np.bool_) if exact is None else np.ascontiguousarray(exact, np.bool_)
     if array.shape != (count,):
         raise ValueError(f"exact must have shape ({count},), not {array.shape}")

@@ -1,4 +1,4 @@
-"""Packing a whole tree at once; many leaves on two threads where there are two cores."""
+"""Packing a whole tree; many leaves on two threads if there are two cores."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from rtfilter.index.kernels.array_types import Bool1, Float2, Float3, Int1
 from rtfilter.index.kernels.layout import Tree
 from rtfilter.index.kernels.pools import use_huge_pages
 
-#: How full bulk loading leaves its nodes: room for later insertions before the first split. Leaves of the
+#: Share of its capacity that bulk loading fills of a node, to leave room for later insertions. Leaves of the
 #: default capacity hold seven whole vectors of mask words.
 FILL = 7 / 8
-#: Boxes from which a second thread is worth its start.
+#: Number of boxes from which a second thread is worth its start.
 PARALLEL = 50_000
-#: Boxes a cut is chosen on.
+#: Number of boxes in the sample that a cut is chosen on.
 LEAST_SAMPLE, MOST_SAMPLE = 64, 512
-#: Entries of a node that their order is chosen on.
+#: Number of entries in the sample that the order of a node is chosen on.
 NODE_SAMPLE = 128
 
 
 def load(tree: Tree, ids: Int1, low: Float2, high: Float2, exact: Bool1) -> None:
-    """Fill an empty tree, which has room for n > 0 boxes and links, with them (`RStarTree.bulk_load`)."""
+    """Fill an empty tree, which has room for n > 0 boxes and links (see `RStarTree.bulk_load`)."""
     inner, leaf = (int(tree.state[c]) for c in (layout.INNER_CAPACITY, layout.LEAF_CAPACITY))
     table = np.full(tree.tables.shape[1], -1, np.int32)
     first = tables.distinct(low, high, table)
@@ -55,7 +55,7 @@ def load(tree: Tree, ids: Int1, low: Float2, high: Float2, exact: Bool1) -> None
 
 
 def grouped(boxes: Float3, rows: Int1, target: int, threads: int) -> Int1:
-    """Reorder `rows`, one for each framed box, into groups of at most `target`; their int64 bounds."""
+    """Reorder `rows`, one for each framed box, into groups of at most `target`; return their int64 bounds."""
     places = np.arange(len(rows))
     groups = -(-len(rows) // target)
     sample = min(max(target, LEAST_SAMPLE), MOST_SAMPLE)
@@ -76,7 +76,7 @@ def grouped(boxes: Float3, rows: Int1, target: int, threads: int) -> Int1:
 
 
 def _cut(boxes: Float3, places: Int1, groups: int, sample: int) -> int:
-    """Reorder the places for the best cut, and return how many groups stand before it."""
+    """Reorder the places for the best cut, and return the number of groups before it."""
     k, kind, parts = pack.choose_cut(boxes, places, groups, sample)
     order = np.argpartition(pack.keys_of(boxes, k, kind)[places], len(places) * parts // groups)
     places[:] = places[order]
@@ -84,7 +84,7 @@ def _cut(boxes: Float3, places: Int1, groups: int, sample: int) -> int:
 
 
 def _in_parallel(work: Callable[[int, int], None], parts: Sequence[tuple[int, int]]) -> None:
-    """Do all parts (first, last), each in a thread of its own; kernels do not hold the GIL."""
+    """Call `work` for each part (first, last), each in its own thread; kernels do not hold the GIL."""
     if len(parts) == 1:
         work(*parts[0])
         return

@@ -1,4 +1,4 @@
-"""Every invariant of an R*-tree, verified without its own kernels. Slow, for tests."""
+"""Verification of every invariant of an R*-tree, without its own kernels. Slow, for tests."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rtfilter.index.kernels.layout import CELLS, WORD, Tree
 
 
 def require(holds: Any, otherwise: str) -> None:
-    """Raise `AssertionError` unless something holds; also where Python skips its asserts."""
+    """Raise `AssertionError` unless `holds` is true, even if Python skips asserts."""
     if not holds:
         raise AssertionError(otherwise)
 
 
 def check_tree(tree: Tree) -> None:
-    """Raise `AssertionError` naming the first broken invariant of a tree."""
+    """Raise `AssertionError` with the first broken invariant of a tree."""
     state = tree.state
     require(state[layout.TODO] == 0, "entries are still waiting for their place")
     require(state[layout.STALE] == -1, "masks are still waiting to be drawn")
@@ -83,7 +83,7 @@ def _siblings_leave(tree: Tree, node: int) -> bool:
 
 
 def _check_masks(tree: Tree, node: int, boxes: Float3) -> None:
-    """Bit j of a cell is set exactly when entry j overlaps the cell, and no bit beyond the entries is."""
+    """Check that bit j of a cell is set if entry j overlaps the cell, and clear otherwise."""
     head = tree.nodes[node]
     dimensions = tree.frame.shape[1]
     capacity = int(tree.state[layout.LEAF_CAPACITY if head["level"] == 0 else layout.INNER_CAPACITY])
@@ -93,7 +93,7 @@ def _check_masks(tree: Tree, node: int, boxes: Float3) -> None:
         dimensions, CELLS, stride * WORD
     )
     low, scale = tree.grid[node]
-    with np.errstate(over="ignore"):  # open ends lie infinitely many cells away
+    with np.errstate(over="ignore"):  # open ends are infinitely many cells away
         inside = np.clip((boxes - low) * scale, 0, CELLS - 3)
     cells = inside.astype(int) + 1
     cells[boxes == -np.inf] = 0
@@ -118,7 +118,7 @@ def _check_masks(tree: Tree, node: int, boxes: Float3) -> None:
 
 
 def _check_pools(tree: Tree, seen: list[int]) -> None:
-    """Each node row is in the tree or in one free chain, and no two nodes share a block."""
+    """Check that each node row is in the tree or in one free chain, and that no two nodes share a block."""
     require(len(set(seen)) == len(seen), "a node has two parents")
     free = []
     for head in (layout.FREE_LEAF, layout.FREE_INNER):
@@ -139,7 +139,7 @@ def _check_pools(tree: Tree, seen: list[int]) -> None:
 
 
 def _check_rows(tree: Tree, boxes: Int1) -> None:
-    """Boxes, links and hash tables agree with each other."""
+    """Check that boxes, links and hash tables agree with each other."""
     state = tree.state
     slots = tree.slots[: state[layout.USED_BOX]]
     live = np.flatnonzero(slots["link"] >= 0)
@@ -184,7 +184,7 @@ def _check_rows(tree: Tree, boxes: Int1) -> None:
 
 
 def _entered(tree: Tree, which: int) -> Int32_1:
-    """The rows that are in a hash table, old and new."""
+    """Return the rows that are in a hash table, old or new."""
     both = np.concatenate([tree.old_tables[which], tree.tables[which]])
     rows: Int32_1 = ~both[both != 0]
     return rows

@@ -15,15 +15,15 @@ from rtfilter.index.kernels.select_box import POINT
 
 
 class Version(NamedTuple):
-    """The identity of one content of one tree; no other content has the same."""
+    """The identity of one content of one tree, which no other content has."""
 
-    state: IntArray  # compared by identity: repacking makes another
+    state: IntArray  # compared by identity: repacking makes another one
     updates: int
 
 
 @dataclass(frozen=True, eq=False)
 class Frontier:
-    """The places where the search paths of a batch stop at one level: pairs of a node and a point.
+    """The nodes at which the search paths of a batch stop at one level: pairs of a node and a point.
 
     Attributes
     ----------
@@ -32,19 +32,19 @@ class Frontier:
     level : int
         0 is the root, H - 1 the leaves.
     nodes : int64 (k,)
-        Nodes that points stopped at.
+        The nodes.
     cuts : int64 (k + 1,)
         Bounds of each node's points in `pairs`.
     pairs : int32 (workload.sum(),)
         Rows of `points`, node by node, ascending within a node.
     workload : int64 (n,)
-        Nodes at which each point's paths stop: the estimate of its remaining work.
+        Number of nodes at which the paths of each point stop: the estimate of its remaining work.
     visits : int
-        (node, point) pairs expanded above the frontier.
+        Number of (node, point) pairs expanded above the frontier.
     version : Version
-        Of the tree, which must not change before the search is finished.
+        Version of the tree, which must not change before the search is finished.
     selection : int
-        What the points, or query boxes, select: a constant of `kernels.select_box`.
+        The relation that points, or query boxes, select: a constant of `kernels.select_box`.
     """
 
     points: FloatArray
@@ -59,7 +59,7 @@ class Frontier:
 
     @unwrapped
     def split(self, order: IntArray, cuts: IntArray) -> Parts:
-        """Cut it into one frontier per group `order[cuts[g]:cuts[g + 1]]` of a permutation of the batch."""
+        """Return one frontier per group `order[cuts[g]:cuts[g + 1]]` of a permutation of the batch."""
         cuts = np.ascontiguousarray(cuts, np.int64)
         queries, part_cuts, nodes, starts, pairs, where = deal(
             self.points, self.nodes, self.cuts, self.pairs, order, cuts
@@ -79,7 +79,7 @@ class Parts(NamedTuple):
     version: Version
     selection: int
     arrays: Dealt
-    where: IntArray  # for kernels
+    where: IntArray  # addresses, for kernels
 
     def __len__(self) -> int:
         return len(self.arrays.cuts) - 1

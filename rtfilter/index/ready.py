@@ -1,7 +1,7 @@
 """Load the search code, or compile it, before a search needs it. Importing this imports no compiler.
 
-numba loads a kernel when the kernel is first called, and compiles it where no cache has it. `load` does this
-for all kernels of a filter at once. `load_in_background` does it beside other threads, which must not wait.
+numba loads a kernel at its first call, and compiles it if no cache has it. `load` does this for all kernels
+of a filter at once. `load_in_background` does it while other threads, which must not wait, go on.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Progress = Callable[[int, int], None]
 LOG_EVERY = 5.0
 """Seconds between two lines of progress in the log."""
 NICE = 10
-"""The amount by which a process that compiles beside others lowers its priority."""
+"""Addition to the niceness of a process that compiles for another one."""
 
 _log = logging.getLogger("rtfilter")
 _modules = {"rtfilter.index.warm": 21}
 _progress: list[Progress] = []
 _lock = threading.RLock()
-_wanted = threading.Event()  # a thread waits in `load`
+_wanted = threading.Event()  # set while a thread waits in `load`
 _ready = False
 
 
@@ -44,17 +44,17 @@ def ready() -> bool:
 
 
 def also(module: str, kernels: int) -> None:
-    """Let `load` import a module and call its ``exercise()``, which loads so many kernels."""
+    """Register a module, so that `load` calls its ``exercise()``, which loads a number of kernels."""
     _modules[module] = kernels
 
 
 def load(progress: Progress | None = None) -> None:
-    """Load the search code, or compile it. Of several threads one does so, and the others wait.
+    """Load the search code, or compile it. If several threads call this, one does so and the others wait.
 
     Parameters
     ----------
     progress : callable, optional
-        Called with the number of kernels that are ready and of all, by the thread that loads them.
+        Called by the loading thread with the number of ready kernels and of all kernels.
     """
     if progress is not None:
         _progress.append(progress)
@@ -98,7 +98,7 @@ def _load() -> None:
 
 @cache
 def _fork_between_kernels() -> None:
-    """Let a fork wait for a kernel that is being loaded: in the child, nobody would release numba's lock."""
+    """Make a fork wait while a kernel is loaded: in the child, no thread would release numba's lock."""
     from numba.core.compiler_lock import global_compiler_lock as lock
 
     if hasattr(os, "register_at_fork"):
@@ -108,8 +108,8 @@ def _fork_between_kernels() -> None:
 def load_in_background() -> None:
     """Load the search code in a background thread while other threads work.
 
-    Another process of low priority compiles what no cache has. If there can be none, or if a thread waits in
-    `load`, this process compiles.
+    Another process of low priority compiles the kernels that no cache has. If there can be no such process,
+    or if a thread waits in `load`, this process compiles.
     """
     folder = _load_cached()
     if folder is None:
@@ -123,7 +123,7 @@ def load_in_background() -> None:
 
 
 def _load_cached() -> Path | None:
-    """Load what the cache has. Return the folder of the cache if it lacks a kernel, else None."""
+    """Load the kernels of the cache. Return the folder of the cache if it lacks a kernel, else None."""
     from rtfilter.index.kernels.cache import NotCachedError, only_cached
 
     with _lock, only_cached(), _without_full_collections():
@@ -136,7 +136,7 @@ def _load_cached() -> Path | None:
 
 @contextmanager
 def _without_full_collections() -> Iterator[None]:
-    """Keep off full garbage collections, of some 0.1 s each: all threads wait for them."""
+    """Delay full garbage collections, of some 0.1 s each, because all threads wait for them."""
     if not gc.isenabled() or gc.get_freeze_count():
         yield
         return
@@ -144,7 +144,7 @@ def _without_full_collections() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.freeze()  # and back: what was loaded counts as old, so no full collection is due
+        gc.freeze()  # and back: loaded objects then count as old, so that no full collection is due
         gc.unfreeze()
         gc.enable()
 
@@ -172,7 +172,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _compile_in_child() -> None:
-    """Let another process compile, until it has done so or a thread waits in `load`."""
+    """Compile in another process; return when it has ended, or when a thread waits in `load`."""
     import numba
 
     if not Path(sys.executable or "").name.lower().startswith("python"):
@@ -207,7 +207,7 @@ def _compile_in_child() -> None:
 
 
 def compile_for() -> None:
-    """Compile for the process that the first argument names, with low priority, while it lives."""
+    """Compile with low priority, until the process with the id in the first argument ends."""
     parent = int(sys.argv[1])
     with suppress(OSError, AttributeError):
         os.nice(NICE)
@@ -227,7 +227,7 @@ def _end_with(parent: int) -> None:
 
 
 def _renew() -> None:
-    """Let a forked process load by itself: the thread that did so is not there."""
+    """Reset the state in a forked process, which does not have the thread that was loading."""
     global _lock
     _lock = threading.RLock()
     _progress.clear()

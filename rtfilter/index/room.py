@@ -1,7 +1,7 @@
-"""Memory for what searches find.
+"""Memory for the results of searches.
 
-The first touch of new memory takes longer than the search that fills it. So each thread keeps some from one
-search to the next, until all are told to `forget` it, and a large result grows in one array.
+The first write to new memory takes longer than the search that fills it. So each thread keeps some memory for
+its next search, until `forget` frees it, and a large result grows in one array.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from rtfilter.dtypes import AnyArray, IntArray
 from rtfilter.index.kernels.runs import RUNS_BY_ADDRESS, Runs, room_for
 
-#: Hits for which a thread keeps room; 9 bytes each.
+#: Most hits for which a thread keeps room; 9 bytes each.
 KEPT = 1 << 25
 
 
@@ -36,9 +36,9 @@ _scratch = _Scratch()
 
 
 def taken() -> tuple[Runs, IntArray]:
-    """The room that this thread keeps, and its addresses.
+    """Remove the room from this thread's store, or make some; return it with its addresses.
 
-    Nobody else has it before it is `returned`: a signal handler or a finalizer may search, too.
+    No other search has it before it is `returned`: a signal handler or a finalizer may search, too.
     """
     try:
         return _scratch.kept.rooms.pop()
@@ -47,13 +47,13 @@ def taken() -> tuple[Runs, IntArray]:
 
 
 def larger(room: Runs) -> tuple[Runs, IntArray]:
-    """More room than this."""
+    """Return new room that is larger than `room`, with its addresses."""
     size = len(room.ids)
     return _room(min(4 * size, KEPT) if size < KEPT else 2 * size)
 
 
 def returned(room: Runs, addresses: IntArray) -> None:
-    """Keep room for the next search, unless it is too much."""
+    """Store room for the next search of this thread, unless it is too large."""
     if len(room.ids) <= KEPT:
         _scratch.kept.rooms[:] = [(room, addresses)]
 
@@ -71,16 +71,16 @@ def _room(hits: int) -> tuple[Runs, IntArray]:
 
 
 class Growing:
-    """An array whose rows arrive part by part; about `times` as many as the first are expected."""
+    """An array whose rows arrive in parts; `times` is the expected size as a multiple of the first part."""
 
     def __init__(self, first: AnyArray, times: float) -> None:
-        # Room costs nothing before it is used, but the first part may have been an exception.
+        # Unused room costs nothing, but the first part may be untypical.
         self._array = np.empty(int(min(1.5 * times, 16.0) * len(first)) + KEPT, first.dtype)
         self._array[: len(first)] = first
         self.used = len(first)
 
     def room(self, rows: int) -> AnyArray:
-        """So many rows behind those used."""
+        """Return the next `rows` rows, for writing."""
         if self.used + rows > len(self._array):
             larger = np.empty(self.used + rows + len(self._array) // 2, self._array.dtype)
             larger[: self.used] = self._array[: self.used]
@@ -88,12 +88,12 @@ class Growing:
         return self._array[self.used : self.used + rows]
 
     def put(self, rows: AnyArray) -> None:
-        """Let rows arrive."""
+        """Append rows."""
         self.room(len(rows))[:] = rows
         self.used += len(rows)
 
     def closed(self) -> AnyArray:
-        """Return the rows that arrived. No more may arrive, and rows from `room` may no longer be read."""
-        # The system takes the rest back. To copy would be the first touch of as much memory again.
+        """Return the rows that arrived. Afterwards, add no rows, and do not read rows from `room`."""
+        # This returns the rest to the system. A copy would write as much new memory again.
         self._array.resize(self.used, refcheck=False)
         return self._array

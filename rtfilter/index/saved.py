@@ -1,4 +1,4 @@
-"""Arrays from outside: whether they can be those of a tree, before a kernel reads them without looking."""
+"""Checks of saved arrays before kernels, which do not check, read them as those of a tree."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from rtfilter.dtypes import AnyArray
 from rtfilter.index.kernels import layout
 
 NOT_KEPT: Final = ("tables", "old_tables", "todo")
-"""Arrays of a tree that are not saved as they are."""
+"""Arrays of a tree that are not saved unchanged."""
 TABLES: Final = ("box_table", "id_table")
 """Names under which the two rows of `tables` are saved."""
 FIELDS: Final = (*(name for name in layout.Tree._fields if name not in NOT_KEPT), *TABLES)
-"""Names of the arrays that are saved."""
+"""Names of the saved arrays."""
 OLD_STATE_SIZES: Final = 24, 32
-"""Lengths of the array `state` in earlier trees, whose `grid.code` was another; what they lack is 0."""
+"""Lengths of the array `state` in earlier versions, with another `grid.code`; missing entries are 0."""
 
 _ROWS: Final = {
     "bounds": layout.USED_BOX,
@@ -32,12 +32,12 @@ _ROWS: Final = {
 
 
 def require_form(arrays: Mapping[str, AnyArray]) -> None:
-    """Check names, types and shapes of the arrays of a tree; what they hold is for `check_tree`.
+    """Check names, types and shapes of the arrays of a tree; `check_tree` checks their content.
 
     Raises
     ------
     ValueError
-        One is missing, or of another form; names it.
+        An array is missing, or has another form; the message names it.
     """
     missing = set(FIELDS) - arrays.keys()
     if missing:
@@ -61,4 +61,4 @@ def require_form(arrays: Mapping[str, AnyArray]) -> None:
             raise ValueError(f"the array {name!r} has {sizes[name]} rows for {count} entries")
     capacities = state[[layout.INNER_CAPACITY, layout.LEAF_CAPACITY]]
     if not ((capacities >= 4) & (capacities <= 2**20)).all() or not 0 <= state[layout.ROOT] < sizes["nodes"]:
-        raise ValueError("the array 'state' has capacities or a root that cannot be")
+        raise ValueError("the array 'state' has impossible capacities, or an impossible root")

@@ -1,4 +1,4 @@
-"""Query boxes, and the relation to stored boxes that they select. Imports no compiler."""
+"""Query boxes, and their relation to the selected stored boxes. Imports no compiler."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class QueryBoxes:
     low, high : array_like of float64 (n, d)
         Closed ends, which may be infinite.
     how : {"intersect", "contain", "within"}
-        Which stored boxes are found: those that intersect the query box (to touch is enough), those that
-        contain it, or those that lie within it.
+        The stored boxes to find: those that intersect the query box (to touch is enough), those that contain
+        it, or those that lie within it.
     """
 
     low: ArrayLike

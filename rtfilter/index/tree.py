@@ -1,7 +1,7 @@
 """The subscription index: a dynamic R*-tree over closed boxes with bit-sliced nodes.
 
-Usable on its own, without schema or predicates. Reads may run in several threads at once; a change must
-run alone (`EventFilter` sees to that).
+You can use it alone, without schema or predicates. Reads may run in several threads at once; a change must
+run alone (`EventFilter` does this).
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ __all__ = [
 
 #: Entries of an inner node and of a leaf, chosen by `experiments`' capacity benchmark.
 DEFAULT_CAPACITY = (512, 4096)
-#: Most entries of a node: room for a node is made as a whole.
+#: Most entries of a node, because the room for all entries of a node is made at once.
 MOST_CAPACITY = 1 << 20
-#: Points searched together at most; more brings no further sharing and larger scratch arrays.
+#: Most points in one search; more points share no more work and need larger scratch arrays.
 CHUNK = 4096
 KIND = "rtfilter.tree"
-#: Places of hash tables that are moved to larger ones in one go.
+#: Number of places of hash tables that are moved to larger ones at once.
 MOVED_AT_ONCE = 1 << 12
 
 _NOTHING = changes.GIVEN_BY_ADDRESS.addresses(changes.NOTHING)
@@ -57,15 +57,15 @@ _NO_FRONTIER = _NOWHERE, _NOWHERE, np.empty(0, np.int32)
 
 
 class RStarTree:
-    """R*-tree of closed boxes [low, high], each tied to the ids that share it.
+    """R*-tree of closed boxes [low, high], each with one or more ids.
 
     Parameters
     ----------
     dimensions : int
         At least 1; 1 to 64 are tested.
     capacity : (int, int)
-        Most entries of an inner node and of a leaf, 4 to 2**20. Wide leaves keep the worst case, boxes
-        so large that no tree can prune, a streaming AND of masks; small ones, as the paper's (10, 20), prune
+        Most entries of an inner node and of a leaf, 4 to 2**20. With wide leaves, the worst case, boxes so
+        large that no tree can prune, is a streaming AND of masks; small ones, as the paper's (10, 20), prune
         more and cost more per visit. The default is measured.
 
     Sides may be infinite: [-inf, inf] is a don't-care side. NaN and low > high are refused.
@@ -73,7 +73,7 @@ class RStarTree:
 
     packed = 0
     """The number of times that this object was built as a whole: bulk loaded, packed, or replaced."""
-    _hits_per_point = 1.0  # of the last search
+    _hits_per_point = 1.0  # in the last search
     _former: layout.Tree | None = None
 
     def __init__(self, dimensions: int, capacity: tuple[int, int] = DEFAULT_CAPACITY) -> None:
@@ -108,16 +108,16 @@ class RStarTree:
         exact: ArrayLike | None = None,
         capacity: tuple[int, int] = DEFAULT_CAPACITY,
     ) -> RStarTree:
-        """A tree of n boxes packed at once, much faster than inserting them and better packed.
+        """Return a tree of n boxes packed at once: faster and better packed than by insertions.
 
         Parameters
         ----------
         low, high : array_like of float64 (n, d)
             Closed bounds.
         ids : array_like of int64 (n,), optional
-            0..n-1 by default. An id may own several boxes.
+            0..n-1 by default. An id may have several boxes.
         exact : array_like of bool (n,), optional
-            False where a box is only a superset of what it stands for. All True by default.
+            False if a box is only a superset of its predicate. All True by default.
         """
         lower, upper = arguments.boxes(low, high)
         tree = cls(lower.shape[1], capacity)
@@ -126,7 +126,7 @@ class RStarTree:
 
     @classmethod
     def from_rtree(cls, source: Any, capacity: tuple[int, int] = DEFAULT_CAPACITY) -> RStarTree:
-        """The content of an `rtree.index.Index`, ids and boxes, bulk-loaded."""
+        """Return a tree with the ids and boxes of an `rtree.index.Index`, bulk-loaded."""
         dimensions = source.properties.dimension
         items = list(source.intersection(source.bounds, objects=True)) if len(source) else []
         boxes = np.array([item.bbox for item in items]).reshape(len(items), 2, dimensions)
@@ -136,14 +136,14 @@ class RStarTree:
     # -- changing ------------------------------------------------------------------------------------
 
     def insert(self, id: int, low: ArrayLike, high: ArrayLike, *, exact: bool = True) -> None:
-        """Insert one box, low and high of shape (d,). An id may own several boxes."""
+        """Insert one box, low and high of shape (d,). An id may have several boxes."""
         lower, upper = np.ascontiguousarray(low, np.float64), np.ascontiguousarray(high, np.float64)
         key, shape = index(id), (self.dimensions,)
         inserted = -1
         if lower.shape == upper.shape == shape and arguments.is_id(key):
             self._box.low[:], self._box.high[:] = lower, upper
             inserted = changes.change(self._where, changes.INSERT_ONE, key, bool(exact), self._where_box)
-        if inserted < 0:  # because of what this complains about, or for want of room
+        if inserted < 0:  # `boxes` raises for a wrong box; otherwise there was no room
             self.insert_many([key], lower[np.newaxis], upper[np.newaxis], exact=[exact])
         elif self._arrays.old_tables.size:
             self._drop_old_tables()
@@ -165,7 +165,7 @@ class RStarTree:
     def extend(
         self, ids: ArrayLike, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None
     ) -> None:
-        """Add n boxes the faster way: insert them, or pack all anew when n is not small beside them."""
+        """Add n boxes the faster way: insert them, or pack all boxes again if n is not small beside them."""
         lower, upper = arguments.boxes(low, high, self.dimensions)
         identifiers, flags = arguments.ids(ids, len(lower)), arguments.flags(exact, len(lower))
         if len(lower) < max(64, int(self._tree.state[layout.LINKS]) // 4):
@@ -180,7 +180,7 @@ class RStarTree:
         )
 
     def delete(self, id: int) -> bool:
-        """Remove an id with all its boxes; False when it is unknown."""
+        """Remove an id with all its boxes; return False if it is unknown."""
         key = arguments.id(id)
         known = changes.change(self._where, changes.DELETE_ONE, key, False, _NOTHING)
         if known < 0:
@@ -191,7 +191,7 @@ class RStarTree:
         return bool(known)
 
     def delete_many(self, ids: ArrayLike) -> BoolArray:
-        """Remove ids with all their boxes; bool (n,): which were known."""
+        """Remove ids with all their boxes; return which were known, bool (n,)."""
         identifiers = arguments.ids(ids, np.size(ids))
         removed = np.zeros(len(identifiers), np.bool_)
         given = changes.NOTHING._replace(ids=identifiers, flags=removed.view(np.uint8))
@@ -203,9 +203,9 @@ class RStarTree:
         return removed
 
     def adopt(self, other: RStarTree) -> None:
-        """Take the content of another tree, which must not be used any more; a second time does nothing.
+        """Take the content of another tree, which must not be used afterwards; a second call changes nothing.
 
-        The other lacks some boxes of this one, or has more besides: those count as `updates`.
+        The difference in the number of links between the trees counts as `updates`.
         """
         if other._tree is self._tree:
             return
@@ -216,7 +216,7 @@ class RStarTree:
         self.packed += 1
 
     def replace(self, id: int, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None) -> bool:
-        """Give an id n other boxes instead of all that it has; False when it was unknown.
+        """Replace all boxes of an id by n others; return False if the id was unknown.
 
         Parameters
         ----------
@@ -237,16 +237,16 @@ class RStarTree:
         return bool(known)
 
     def _change(self, kind: int, given: changes.Given, identifier: int = 0) -> int:
-        # Arrays that are read-only are copied; `changes.DELETE` writes to flags of its own.
+        # Read-only arrays are copied; `changes.DELETE` writes to its own flags.
         arrays = changes.Given._make(np.require(array, requirements=["C", "W"]) for array in given)
         where = changes.GIVEN_BY_ADDRESS.addresses(arrays)
         return int(changes.change(self._where, kind, identifier, False, where))
 
     def repack(self) -> None:
-        """Pack all boxes anew, as `bulk_load` does: an index grown by insertions may answer twice as fast.
+        """Pack all boxes again, as `bulk_load` does. After many insertions, this may double the speed.
 
-        Takes about as long as `bulk_load`, and room for a second tree meanwhile. When it fails, the tree is
-        what it was.
+        Takes about as long as `bulk_load`, and memory for a second tree meanwhile. If it fails, the tree is
+        unchanged.
         """
         self._pack(*self.content())
 
@@ -256,10 +256,10 @@ class RStarTree:
             raise MemoryError("the index lost entries when memory ran out during a change; load a snapshot")
 
     def _make_room(self, count: int) -> None:
-        """Make room for so many more boxes and links, before a change: also what deletes may need new nodes.
+        """Make room for `count` more boxes and links before a change; deletions may need new nodes, too.
 
-        An interruption leaves the tree as it was: pools that are mapped from a file are not yet written to
-        when they are first moved.
+        An interrupt leaves the tree unchanged: pools that are mapped from a file are not written to before
+        they are moved.
         """
         self._tree = layout.with_room(self._tree, count, count)
         rows = int(self._tree.state[layout.LINKS]) + count
@@ -267,9 +267,9 @@ class RStarTree:
             self._grow_tables(2 * rows)
 
     def _grow_tables(self, least: int) -> None:
-        """Make larger hash tables; what is in large ones is moved there bit by bit, by insertions.
+        """Make larger hash tables; later insertions move the entries of large ones in small steps.
 
-        What has grown since the last time is now written, so that it may lie in huge pages.
+        The rows that were added since the last call are written now, so they may use huge pages.
         """
         layout.use_huge_pages_for_rows(self._tree)
         tables.move(self._tree, self._tree.old_tables.shape[1])
@@ -283,7 +283,7 @@ class RStarTree:
             self._drop_old_tables()
 
     def _drop_old_tables(self) -> None:
-        """Drop the old hash tables, if all in them is moved."""
+        """Drop the old hash tables, if all their entries are moved."""
         tree = self._arrays
         if tree.old_tables.size and tables.moved_all(tree):
             self._tree = tree._replace(old_tables=np.zeros((2, 0), np.int32))
@@ -302,27 +302,26 @@ class RStarTree:
     # -- searching -----------------------------------------------------------------------------------
 
     def search(self, points: ArrayLike | QueryBoxes) -> Matches:
-        """Ids whose boxes contain each point.
+        """Return the ids whose boxes contain each point.
 
         Parameters
         ----------
         points : array_like of float64 (n, d), or QueryBoxes
-            May be infinite, not NaN. Query boxes say themselves which boxes they ask for.
+            Points may be infinite, not NaN. Query boxes have their own relation, `QueryBoxes.how`.
         """
         hits = self.hits(points)
         return Matches(hits.offsets, hits.ids)
 
     def search_boxes(self, low: ArrayLike, high: ArrayLike, how: How) -> Matches:
-        """Ids with a box that intersects each query box, contains it, or lies within it.
+        """Return the ids with a box that intersects each query box, contains it, or lies within it.
 
         Parameters
         ----------
         low, high : array_like of float64 (n, d)
-            Closed ends of the query boxes: may be infinite, not NaN, and every low must be <= its high.
+            Closed ends of the query boxes: they may be infinite, not NaN, with every low <= its high.
         how : {"intersect", "contain", "within"}
-            Which stored boxes are selected: those that intersect the query box (to touch is enough), those
-            that contain it, or those that lie within it. Each is judged by itself: boxes of one id are not
-            joined.
+            The stored boxes to select: those that intersect the query box (to touch is enough), those that
+            contain it, or those that lie within it. Each box counts alone: boxes of one id are not joined.
 
         Raises
         ------
@@ -332,7 +331,7 @@ class RStarTree:
         return self.search(QueryBoxes(low, high, how))
 
     def count(self, points: ArrayLike | QueryBoxes) -> IntArray:
-        """Number of ids that `search` finds for each point, int64 (n,)."""
+        """Return the number of ids that `search` finds for each point, int64 (n,)."""
         return self.search(points).counts
 
     def any(self, points: ArrayLike | QueryBoxes) -> BoolArray:
@@ -341,7 +340,7 @@ class RStarTree:
 
     @unwrapped
     def hits(self, points: ArrayLike | QueryBoxes, *, first_only: bool = False) -> Hits:
-        """Return what `search` finds, with exactness and visits; `first_only` stops at an exact match."""
+        """Return the ids of `search` with exactness and visits; `first_only` stops at an exact match."""
         if isinstance(points, QueryBoxes):
             batch, selection = arguments.queries(points, self.dimensions)
         else:
@@ -355,7 +354,7 @@ class RStarTree:
             return self._hits(batch, selection, first_only, *descend.FROM_ROOT)
         parts = [self._hits(batch[:size], selection, first_only, *descend.FROM_ROOT)]
         start = size
-        # The parts of a large result lie in one array: new memory costs more than to search.
+        # All parts of a large result are in one array: new memory costs more than the search.
         ids = room.Growing(parts[0].ids, len(batch) / size)
         exact = None if parts[0].exact is None else room.Growing(parts[0].exact, len(batch) / size)
         while start < len(batch):
@@ -369,7 +368,7 @@ class RStarTree:
     def one(self, point: FloatArray, first_only: bool = False) -> tuple[IntArray, Flags | None, int]:
         """Return ids, exactness and visits of `hits` for one point, float64 (1, d), C-contiguous.
 
-        Its hits are together as they come, and most of the time is Python's.
+        The hits of one point need no reordering, and most of the time is Python's.
         """
         found, addresses = room.taken()
         visits = descend.search_one(self._where, point, first_only, addresses)
@@ -383,14 +382,14 @@ class RStarTree:
         ids = found.ids[:count].copy()
         exact = None if state.item(layout.INEXACT) == 0 else found.exact[:count].copy()
         room.returned(found, addresses)
-        if state.item(layout.LINKS) > state.item(layout.IDS):  # an id may be met twice
+        if state.item(layout.LINKS) > state.item(layout.IDS):  # an id may occur twice
             offsets, flags = np.array((0, count)), np.empty(0, np.uint8) if exact is None else exact
             runs.distinct(offsets, ids, flags)
             ids, exact = ids[: offsets[1]], None if exact is None else exact[: offsets[1]]
         return ids, exact, visits
 
     def _chunk(self, points: int) -> int:
-        """Return how many points to search at once, so that as many matches as lately fit the room."""
+        """Return the number of points per search, so that the expected matches fit the room."""
         most = room.KEPT / self._hits_per_point
         return min(CHUNK, points if points <= 0.9 * most else max(64, int(0.7 * most)))
 
@@ -400,7 +399,7 @@ class RStarTree:
         ids: room.Growing | None = None,
         exact: room.Growing | None = None,
     ) -> Hits:
-        """Search (`descend.search`) and put the hits in order, behind those that are there."""
+        """Search (`descend.search`) and write the hits in the order of the points, after those in `ids`."""
         search: Callable[..., tuple[bool, IntArray, IntArray]] = descend.search
         found, addresses = room.taken()
         complete, offsets, visits = search(self._where, *what, addresses)
@@ -408,7 +407,7 @@ class RStarTree:
             found, addresses = room.larger(found)
             complete, offsets, visits = search(self._where, *what, addresses)
         state, count = self._arrays.state, int(offsets[-1])
-        # Memory from NumPy, which asks for huge pages: with small ones, first touching it takes longest.
+        # Memory from NumPy, which asks for huge pages: with small ones, its first use is the slowest part.
         own_ids = np.empty(count, np.int64) if ids is None else ids.room(count)
         all_exact = state.item(layout.INEXACT) == 0
         flags = 0 if all_exact else count
@@ -416,7 +415,7 @@ class RStarTree:
         runs.gather(addresses, offsets, own_ids, own_exact)
         room.returned(found, addresses)
         self._hits_per_point = max(1.0, count / max(len(visits), 1))
-        if state.item(layout.LINKS) > state.item(layout.IDS):  # an id may be met twice
+        if state.item(layout.LINKS) > state.item(layout.IDS):  # an id may occur twice
             runs.distinct(offsets, own_ids, own_exact)
             own_ids, own_exact = own_ids[: offsets[-1]], own_exact[: offsets[-1]]
         for array, own in ((ids, own_ids), (exact, own_exact)):
@@ -426,7 +425,7 @@ class RStarTree:
 
     @unwrapped
     def frontier(self, points: ArrayLike | QueryBoxes, level: int) -> Frontier:
-        """Share one traversal down to `level` and keep where it stopped.
+        """Share one traversal down to `level`, and return the nodes where it stopped.
 
         Parameters
         ----------
@@ -434,7 +433,7 @@ class RStarTree:
         level : int
             0 (the root: every workload is 1) to H - 1 (the leaves); higher levels mean H - 1.
 
-        The frontier can be finished until the tree changes.
+        You can finish the frontier until the tree changes.
         """
         if level < 0:
             raise ValueError(f"level must be 0 (the root) or more, not {level}")
@@ -448,12 +447,12 @@ class RStarTree:
 
     @unwrapped
     def resume(self, frontier: Frontier) -> Hits:
-        """Finish the search of all points of a frontier from where they stopped.
+        """Finish the search of all points of a frontier.
 
         Raises
         ------
         ValueError
-            The frontier is of another tree, or the tree has changed since.
+            The frontier is from another tree, or the tree has changed since.
         """
         self._require(frontier.version)
         stopped = frontier.nodes, frontier.cuts, frontier.pairs
@@ -464,7 +463,7 @@ class RStarTree:
         """Finish the points of one group, in its order; see `resume`."""
         self._require(parts.version)
         if not 0 <= group < len(parts):
-            raise IndexError(f"group {group} of {len(parts)}")
+            raise IndexError(f"there is no group {group} among {len(parts)}")
         return self._hits(_NO_QUERIES, parts.selection, False, *_NO_FRONTIER, parts.where, group)
 
     @property
@@ -490,7 +489,7 @@ class RStarTree:
 
     @property
     def height(self) -> int:
-        """Levels H of the tree; 1 when the root is a leaf."""
+        """Levels H of the tree; 1 if the root is a leaf."""
         return int(self._tree.state[layout.HEIGHT])
 
     @property
@@ -500,28 +499,28 @@ class RStarTree:
 
     @property
     def nbytes(self) -> int:
-        """Memory that the rows in use take, in bytes."""
+        """Memory of the rows in use, in bytes."""
         return sum(array.nbytes for array in layout.trimmed(self._tree))
 
     def __len__(self) -> int:
-        """Number of ids."""
+        """Return the number of ids."""
         return int(self._tree.state[layout.IDS])
 
     def __contains__(self, id: int) -> bool:
-        known = type(id) is int or isinstance(id, Integral)  # the first takes a third of the time
+        known = type(id) is int or isinstance(id, Integral)  # the first comparison takes a third of the time
         return known and arguments.is_id(id) and bool(tables.look_up(self._where, int(id)) >= 0)
 
     def ids(self) -> IntArray:
-        """All ids, ascending, int64 (n,)."""
+        """Return all ids, ascending, int64 (n,)."""
         return np.unique(self._live_links()["id"])
 
     def boxes_of(self, id: int) -> tuple[FloatArray, FloatArray]:
-        """Low and high of the boxes of one id, each float64 (m, d); m is 0 when it is unknown."""
+        """Return low and high of the boxes of one id, each float64 (m, d); m is 0 if it is unknown."""
         low, high, _ = self.boxes_and_exactness_of(id)
         return low, high
 
     def boxes_and_exactness_of(self, id: int) -> tuple[FloatArray, FloatArray, BoolArray]:
-        """Like `boxes_of`, and which of the boxes are exact, bool (m,)."""
+        """Return low, high and exactness, bool (m,), of the boxes of one id; see `boxes_of`."""
         links: list[int] = []
         link = int(tables.look_up(self._where, int(id))) if id in self else -1
         while link >= 0:
@@ -531,7 +530,7 @@ class RStarTree:
         return self._tree.bounds[own["box"], 0], self._tree.bounds[own["box"], 1], own["exact"].astype(bool)
 
     def content_of(self, ids: IntArray) -> tuple[IntArray, FloatArray, FloatArray, BoolArray]:
-        """The (id, box) pairs of some ids, int64 (k,), known ones, in their order; see `content`."""
+        """Return the (id, box) pairs of known ids, int64 (k,), in their order; see `content`."""
         links = np.array([tables.look_up(self._where, id) for id in ids.tolist()], np.int64)
         rows = np.arange(len(ids))
         found: list[tuple[IntArray, IntArray]] = []
@@ -549,16 +548,16 @@ class RStarTree:
 
     @property
     def rows(self) -> int:
-        """Places for (id, box) pairs that were ever used; a pair stays in its place until it is deleted."""
+        """Number of places for (id, box) pairs so far; a pair keeps its place until it is deleted."""
         return int(self._arrays.state[layout.USED_LINK])
 
     @property
     def places(self) -> object:
-        """Another object when pairs have left their places, because all was packed anew."""
+        """An object that changes when pairs have left their places, because all were packed again."""
         return self._arrays.state
 
     def content(self, rows: range | None = None) -> tuple[IntArray, FloatArray, FloatArray, BoolArray]:
-        """All (id, box) pairs, or those in some places, in the order of their places.
+        """Return all (id, box) pairs, or those in some places, in the order of their places.
 
         Returns
         -------
@@ -576,7 +575,7 @@ class RStarTree:
         return links[links["box"] >= 0]
 
     def boxes_at_level(self, level: int) -> tuple[FloatArray, FloatArray]:
-        """Bounding rectangles of the nodes at a level, 0 the root, each float64 (k, d)."""
+        """Return the bounding rectangles of the nodes at a level, 0 is the root, each float64 (k, d)."""
         if not 0 <= level < self.height:
             raise ValueError(f"level must be in 0..{self.height - 1}, not {level}")
         used = self._tree.state[layout.USED_NODE]
@@ -584,7 +583,7 @@ class RStarTree:
         return self._tree.mbr[rows, 0], self._tree.mbr[rows, 1]
 
     def stats(self) -> dict[str, Any]:
-        """Size, shape, fill and memory of the tree, JSON-able."""
+        """Return size, shape, fill and memory of the tree, JSON-able."""
         state = self._tree.state
         nodes = self._tree.nodes[: state[layout.USED_NODE]]
         per_level = [nodes["count"][nodes["level"] == level] for level in range(self.height)][::-1]
@@ -603,7 +602,7 @@ class RStarTree:
         }
 
     def check(self) -> None:
-        """Verify every invariant; raises `AssertionError` that names the broken one. Slow, for tests."""
+        """Verify every invariant; raise `AssertionError` with the broken one. Slow, for tests."""
         from rtfilter.index.check import check_tree
 
         check_tree(self._tree)
@@ -611,7 +610,7 @@ class RStarTree:
     # -- keeping -------------------------------------------------------------------------------------
 
     def to_arrays(self) -> dict[str, AnyArray]:
-        """The arrays the tree consists of, by name, without spare rows."""
+        """Return the arrays of the tree by name, without spare rows."""
         self._require_whole()
         tree = self._arrays
         both = tree.tables
@@ -625,7 +624,7 @@ class RStarTree:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, AnyArray]) -> RStarTree:
-        """The tree of `to_arrays`; others are ignored. Raises `ValueError` for arrays of another form."""
+        """Return the tree of `to_arrays`. Raises `ValueError` if an array is missing or has another form."""
         require_form(arrays)
         tree = cls.__new__(cls)
         state = arrays["state"]
@@ -635,18 +634,18 @@ class RStarTree:
             name: (array if array.flags.writeable else array.copy()).view(records.get(name, array.dtype))
             for name, array in ((name, arrays[name]) for name in FIELDS)
         }
-        typed["nodes"] = typed["nodes"].copy()  # few bytes, of which not all are kept
+        typed["nodes"] = typed["nodes"].copy()  # few bytes, of which some are changed
         typed["state"] = np.concatenate([state, np.zeros(layout.STATE_SIZE - len(state), np.int64)])
         made["tables"] = ~np.stack([typed.pop("box_table"), typed.pop("id_table")])
         tree._tree = layout.Tree(**typed, **{name: made[name] for name in NOT_KEPT})
         nodes.find_leaving(tree._tree)
         if len(state) < layout.STATE_SIZE:
             grid.let_be_drawn(tree._tree)
-            tree.delete_many([])  # draws
+            tree.delete_many([])  # redraws the masks
         return tree
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write a snapshot: a directory of arrays with a manifest, replaced atomically if it exists."""
+        """Write a snapshot: a directory of arrays with a manifest; replace an older one atomically."""
         snapshot.write(path, KIND, {"dimensions": self.dimensions}, self.to_arrays())
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Use of a small tree in every way, which loads all kernels that a tree calls, or compiles them."""
+"""Use of a small tree in every way, which loads or compiles all kernels of a tree."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def exercise() -> None:
     tree.boxes_of(201)
     tree.repack()
     large = RStarTree.bulk_load(low[:4096], low[:4096] + 0.1)
-    large.insert(5000, low[4096], low[4096] + 0.1)  # hash tables grow, and are saved while both are there
+    large.insert(5000, low[4096], low[4096] + 0.1)  # hash tables grow, and are saved meanwhile
     RStarTree.from_arrays(large.to_arrays())
     boxes = np.stack([low, low + 0.1], axis=1)
     bulk.grouped(boxes, np.arange(len(boxes)), 100, threads=2)

@@ -1,8 +1,8 @@
-"""Matchers: what may stand behind an `EventFilter`, each in a file of its own.
+"""Matchers: the indexes that an `EventFilter` can use, each in a file of its own.
 
-`Matcher` is the port, `Resumable` what more the R*-tree can do; `check_matcher` tests one of your own. A
-matcher receives `Filters`, with `boxes()` and `constraints()`, and events as an `EventTable`, with `points`
-and `values(attribute)`. Those of papers, for comparison, are in `rtfilter.matchers.papers`.
+`Matcher` is the port, `Resumable` has the additional methods of the R*-tree; `check_matcher` tests a matcher
+of your own. A matcher receives `Filters`, with `boxes()` and `constraints()`, and events as an `EventTable`,
+with `points` and `values(attribute)`. Matchers of papers, for comparison, are in `rtfilter.matchers.papers`.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from rtfilter.matchers.registry import MATCHERS, Factory, make_matcher
 if TYPE_CHECKING:
     from rtfilter.matchers.check import check_matcher
 else:
-    # Programs that match events do without.
+    # Programs that match events do not need the check.
     __getattr__, __dir__ = at_first_use(globals(), {"check_matcher": "check"})
 
 __all__ = [

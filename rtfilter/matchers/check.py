@@ -1,4 +1,4 @@
-"""A check that a matcher keeps the promises of the port, for those who write one.
+"""A check that a matcher keeps the promises of the port, for authors of matchers.
 
 >>> from rtfilter.matchers import check_matcher
 >>> check_matcher("counting")
@@ -34,7 +34,7 @@ from rtfilter.predicates.model import (
 )
 from rtfilter.results import Hits
 
-#: Attributes of the world that matchers are checked in.
+#: Attributes of the random events and subscriptions that matchers are checked with.
 ATTRIBUTES: dict[str, type | Attribute] = {
     "x": float, "n": int, "d": Attribute(float, low=0, high=2), "s": str, "b": bool, "t": datetime,
 }  # fmt: skip
@@ -51,23 +51,23 @@ VALUES: dict[str, list[Any]] = {
 def check_matcher(matcher: Factory, seed: int = 0, rounds: int = 8) -> None:
     """Check a matcher on random subscriptions and events against brute force.
 
-    Checked are: matches, also after removals and additions; what it knows of ids and content; its estimate;
-    levels, if it is `Resumable`; arrays, if it is `Savable`; threads, if it takes them; and that the port
-    refuses what it does not take.
+    The check covers: matches, also after removals and additions; ids and content; the estimate; levels, if it
+    is `Resumable`; arrays, if it is `Savable`; threads, if it takes them; and the refusal of predicates that
+    it does not take.
 
     Parameters
     ----------
     matcher : str or callable
-        A name in `MATCHERS`, or what makes a matcher of a schema.
+        A name in `MATCHERS`, or a callable that makes a matcher for a schema.
     seed : int
-        Of the random world.
+        Seed of the random subscriptions and events.
     rounds : int
         Changes, with a batch of events after each.
 
     Raises
     ------
     AssertionError
-        It breaks a promise; the message says which.
+        The matcher breaks a promise; the message says which.
     """
     world = _World(matcher, np.random.default_rng(seed))
     world.compare("without subscriptions")
@@ -90,7 +90,7 @@ def _require(holds: bool, otherwise: str) -> None:
 
 
 class _World:
-    """A matcher, and what it must answer."""
+    """A matcher, and the correct answers to compare it with."""
 
     def __init__(self, matcher: Factory, rng: np.random.Generator) -> None:
         self.rng, self.name, self.factory = rng, name_of(matcher), factory_of(matcher)
@@ -108,7 +108,7 @@ class _World:
         return self.made.takes
 
     def constraint(self) -> Constraint | None:
-        """A random constraint that the matcher takes, if there is one for the attribute drawn."""
+        """Draw a constraint that the matcher takes; None if it takes none for the drawn attribute."""
         name = str(self.rng.choice(self.schema.names))
         values = VALUES[_family(name)]
         taken = [operator for operator in _operators(name) if operator in self.takes.operators]
@@ -119,7 +119,7 @@ class _World:
         return Constraint(name, operator, _constant(operator, chosen))
 
     def comparison(self) -> Comparison | None:
-        """A random comparison that the matcher takes, if there is one of the attributes drawn."""
+        """Draw a comparison that the matcher takes; None if it takes none for the drawn attributes."""
         left, right = (str(name) for name in self.rng.choice(self.schema.names, size=2))
         operator, family = str(self.rng.choice(list(RELATIONS))), _family(left)
         taken = operator in self.takes.operators and (self.takes.boxes or self.takes.comparisons)
@@ -131,14 +131,14 @@ class _World:
         return Comparison(left, operator, right, family)
 
     def quantified(self) -> Quantified | None:
-        """A random quantified constraint that the matcher takes, if the constraint drawn can be one."""
+        """Draw a quantified constraint that the matcher takes; None if the drawn constraint cannot be one."""
         inner = self.constraint()
         if inner is None or inner.operator in PRESENCE or not (self.takes.boxes or self.takes.comparisons):
             return None
         return Quantified(str(self.rng.choice(["any", "all"])), [inner])
 
     def predicate(self) -> Predicate:
-        """A random predicate; now and then one that all events satisfy, or none."""
+        """Draw a predicate; a few match all events, or none."""
         filters = []
         for _ in range(self.rng.choice([0, 1, 1, 1, 2, 3])):
             drawn: list[Test | None] = [self.constraint() for _ in range(self.rng.integers(0, 4))]
@@ -150,7 +150,10 @@ class _World:
         return Predicate(tuple(filters))
 
     def events(self, count: int) -> EventTable:
-        """Random events; some lack attributes or have values of another type, if the matcher takes such."""
+        """Draw events.
+
+        If the matcher takes such events, some lack attributes or have values of another type.
+        """
         found, values_of = [], {name: _values(name) for name in self.schema.names}
         for _ in range(count):
             event = {}
@@ -164,7 +167,7 @@ class _World:
         return self.schema.read(found)
 
     def add(self, count: int) -> None:
-        """Add subscriptions, some with predicates that are there already."""
+        """Add subscriptions, some with predicates that exist already."""
         drawn = [self.predicate() for _ in range(count)]
         known = list(self.predicates.values())
         drawn[: min(3, len(known))] = known[:3]
@@ -175,15 +178,15 @@ class _World:
         self.made.add(Filters.of_predicates(self.schema, []))
 
     def remove(self, count: int) -> None:
-        """Remove some that are known, one of them named twice, and one that is not."""
+        """Remove some known ids, one of them twice, and an unknown one."""
         held = [id for id in self.predicates if id in self.made]
         gone = self.rng.permutation(np.array(held, np.int64))[:count]
         for id in set(self.predicates) - set(held) if count >= len(self.predicates) else ():
-            del self.predicates[id]  # matches nothing, so the matcher need not know it
+            del self.predicates[id]  # matches nothing, so the matcher may have left it out
         named = np.concatenate([gone, gone[:1], [self.next_id]])
         known = self.made.remove(named)
         expected = [True] * len(gone) + [False] * (len(named) - len(gone))
-        _require(known.tolist() == expected, "remove() tells wrongly which ids were known")
+        _require(known.tolist() == expected, "remove() does not return which ids were known")
         for id in gone.tolist():
             del self.predicates[id]
             _require(id not in self.made, f"id {id} is still known after its removal")
@@ -205,7 +208,7 @@ class _World:
             own = set(some.ids[some.offsets[row] : some.offsets[row + 1]].tolist())
             _require(bool(own) >= bool(ids), f"{when}: first_only finds nothing for event {row}")
             if some.exact is None:
-                _require(own <= ids, f"{when}: first_only finds what does not match event {row}")
+                _require(own <= ids, f"{when}: first_only finds more than the matches of event {row}")
         if isinstance(made, Resumable):
             self._compare_levels(made, table, expected, when)
 
@@ -235,7 +238,7 @@ class _World:
         for event, ids in enumerate(expected):
             start, stop = hits.offsets[event], hits.offsets[event + 1]
             own = hits.ids[start:stop].tolist()
-            _require(len(set(own)) == len(own), f"{when}: an id comes twice for event {event}")
+            _require(len(set(own)) == len(own), f"{when}: an id occurs twice for event {event}")
             values = table.row(int(event if rows is None else rows[event]))
             kept = {
                 id
@@ -248,7 +251,7 @@ class _World:
             )
 
     def check_refusals(self) -> None:
-        """Check that the port refuses what the matcher does not take, and accepts what it takes."""
+        """Check that the port refuses exactly the predicates that the matcher does not take."""
         refuse_untaken(self.name, self.takes, self.predicates.values(), self.schema)
         everything = Schema(ATTRIBUTES)
         for name in ATTRIBUTES:
@@ -266,7 +269,7 @@ class _World:
     def check_content(self) -> None:
         """Check that another matcher, built from the content of this one, finds the same matches."""
         held = [id for id in self.predicates if id in self.made]
-        _require(self.made.ids().tolist() == sorted(held), "ids() are not the ids it knows, ascending")
+        _require(self.made.ids().tolist() == sorted(held), "ids() does not return the known ids, ascending")
         _require(len(self.made) == len(held), "len() is not the number of ids")
         json.dumps([self.made.stats(), dict(self.made.options)])
         _require({"bytes", "unit"} <= self.made.stats().keys(), "stats() has no bytes or no unit")
@@ -275,27 +278,27 @@ class _World:
         self.compare("built from content()", other)
         some = self.factory(self.schema, **self.made.options)
         some.add(self.made.content(held[:5]))
-        _require(some.ids().tolist() == sorted(held[:5]), "content(ids) is not that of these ids")
+        _require(some.ids().tolist() == sorted(held[:5]), "content(ids) is not the content of these ids")
 
     def check_arrays(self) -> None:
-        """Arrays make the same matcher again."""
+        """Check that the arrays of the matcher make an equal matcher."""
         if isinstance(self.made, Savable):
             arrays = {name: np.array(array) for name, array in self.made.to_arrays().items()}
             self.compare("from arrays", type(self.made).from_arrays(self.schema, arrays))
 
     def check_threads(self) -> None:
-        """Several threads get the same answers as one."""
+        """Check that several threads get the same answers as one."""
         batches = [self.events(30) for _ in range(16)]
         with ThreadPoolExecutor(4) as pool:
             answers = list(pool.map(self.made.match, batches))
         for batch, hits in zip(batches, answers, strict=True):
             alone = self.made.match(batch)
             same = (np.diff(alone.offsets) == np.diff(hits.offsets)).all()
-            _require(bool(same), "threads that match at once disturb each other")
+            _require(bool(same), "threads that match at the same time get other answers than one")
 
 
 def _constant(operator: str, values: list[Any]) -> Any:
-    """Return the constant for an operator, made of some values."""
+    """Return a constant for an operator, made from some values."""
     if operator in SETS:
         return values
     if "like" in operator:
@@ -308,7 +311,7 @@ def _operators(name: str) -> tuple[str, ...]:
 
 
 def _values(name: str) -> list[Any]:
-    """Values of an attribute within its domain."""
+    """Return the values of an attribute within its domain."""
     attribute = Schema(ATTRIBUTES).attributes[name]
     low, high = attribute.low, attribute.high
     return [one for one in VALUES[attribute.family] if low is None or low <= one <= high]

@@ -1,9 +1,9 @@
 """A lean counting matcher: count, per box, the constraints that an event satisfies (Novák 2013).
 
-Each side of a box that is not open at both ends is a constraint. Per attribute, half-open ones are sorted by
-their end, so that the satisfied ones are a prefix; closed ranges lie in an interval tree, which yields just
-those that hold a value. A box matches when its counter has reached its number of constraints. Counters are
-bytes, the tree is implicit and its lists are contiguous; nothing is hashed. Work is one increment per
+Each side of a box that is not open at both ends is a constraint. Per attribute, half-open sides are sorted by
+their end, so that the satisfied ones are a prefix; closed sides lie in an interval tree, which returns only
+the sides that contain a value. A box matches when its counter has reached its number of constraints. Counters
+are bytes, the tree is implicit and its lists are contiguous; nothing is hashed. Work is one increment per
 satisfied constraint, beside setting all counters to zero.
 """
 
@@ -25,10 +25,11 @@ RowArray = NDArray[np.int32]
 
 
 class Lists(NamedTuple):
-    """The constraints of all attributes; `..._cuts` int64 (d + 1,) tells where each attribute's begin.
+    """The constraints of all attributes; `..._cuts`, int64 (d + 1,), has the start of each attribute.
 
-    A range lies in the node of the interval tree, numbered in order, that is the number with most trailing
-    zeros among the places of its ends; an event meets the nodes on the way from the root to its own place.
+    Nodes of the interval tree are numbered in order. A range lies in the node whose number has the most
+    trailing zeros among the places of its ends. An event visits the nodes on the path from the root to its
+    own place.
     """
 
     upper: FloatArray  # highs of sides without a low, descending
@@ -39,7 +40,7 @@ class Lists(NamedTuple):
     lower_cuts: IntArray
     ends: FloatArray  # different ends of ranges, ascending
     end_cuts: IntArray
-    starts: IntArray  # first range of each node, and of the one after the last
+    starts: IntArray  # first range of each node, and of the end
     start_cuts: IntArray
     lows: FloatArray  # node by node, ascending within
     low_rows: RowArray
@@ -55,16 +56,16 @@ class CountingIndex:
         self.lists = _lists(low, high)
         needed = ((low > -np.inf) | (high < np.inf)).sum(axis=1)
         self._needed = needed.astype(np.uint8)
-        self._always = np.flatnonzero(needed == 0)  # no constraint: no counter ever moves
+        self._always = np.flatnonzero(needed == 0)  # boxes without constraints: their counters never change
         self._ends = [_Ends(*pair) for pair in zip(low.T, high.T, strict=True)]
 
     @unwrapped
     def search(self, points: FloatArray) -> Found:
-        """The boxes that contain each point; work is increments."""
+        """Return the boxes that contain each point; work is increments."""
         return Found(*_search(self.lists, self._needed, self._always, points))
 
     def estimate(self, points: FloatArray) -> IntArray:
-        """The increments, and one for each box that nothing constrains."""
+        """Return the increments per point, plus one for each box without constraints, int64 (n,)."""
         total = np.full(len(points), len(self._always))
         for ends, column in zip(self._ends, points.T, strict=True):
             total += ends.holding(column)
@@ -78,7 +79,7 @@ class CountingIndex:
 
 
 class _Ends:
-    """The ends of one attribute's constraints, sorted: enough to count those that hold a value."""
+    """The ends of one attribute's constraints, sorted: enough to count the constraints that hold a value."""
 
     def __init__(self, low: FloatArray, high: FloatArray) -> None:
         constrained = (low > -np.inf) | (high < np.inf)
@@ -119,7 +120,7 @@ def _lists(lows: FloatArray, highs: FloatArray) -> Lists:
 
 
 def _attribute(low: FloatArray, high: FloatArray) -> dict[str, AnyArray]:
-    """The lists of one attribute."""
+    """Build the lists of one attribute."""
     has_low, has_high = low > -np.inf, high < np.inf
     upper, lower = np.flatnonzero(~has_low & has_high), np.flatnonzero(has_low & ~has_high)
     upper = upper[np.argsort(-high[upper], kind="stable")]
@@ -127,7 +128,8 @@ def _attribute(low: FloatArray, high: FloatArray) -> dict[str, AnyArray]:
     both = np.flatnonzero(has_low & has_high)
     ends = np.unique(np.concatenate([low[both], high[both]]))
     first, last = (2 * np.searchsorted(ends, side[both]) + 2 for side in (low, high))
-    # Of the places first..last the one with most trailing zeros: the bits that both ends share, then a 1.
+    # Among the places first..last, the one with the most trailing zeros: the bits that both ends share, then
+    # a 1.
     node = last >> _bits((first - 1) ^ last) << _bits((first - 1) ^ last)
     by_low, by_high = np.lexsort((low[both], node)), np.lexsort((-high[both], node))
     return {
@@ -145,7 +147,7 @@ def _attribute(low: FloatArray, high: FloatArray) -> dict[str, AnyArray]:
 
 
 def _bits(numbers: IntArray) -> IntArray:
-    """Place of the highest bit that is set; of positive numbers below 2^52."""
+    """Return the place of the highest set bit of positive numbers below 2^52."""
     bits: IntArray = np.frexp(numbers.astype(float))[1].astype(np.int64) - 1
     return bits
 
@@ -154,7 +156,7 @@ def _bits(numbers: IntArray) -> IntArray:
 def _search(
     lists: Lists, needed: NDArray[np.uint8], always: IntArray, points: FloatArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Offsets and boxes per event, and its increments."""
+    """Return offsets and boxes per event, and its increments."""
     n, d = points.shape
     counters = np.zeros(len(needed), np.uint8)
     offsets = np.zeros(n + 1, np.int64)
@@ -212,7 +214,7 @@ def _search(
 
 @kernel
 def _hit(box: int, counters: NDArray[np.uint8], needed: NDArray[np.uint8], rows: IntArray, found: int) -> int:
-    """Count a satisfied constraint of a box; how many boxes have been found."""
+    """Count a satisfied constraint of a box; return how many boxes have been found."""
     counters[box] += 1
     if counters[box] == needed[box]:
         rows[found] = box

@@ -1,9 +1,9 @@
-"""Boxes with a side of a single value, in a hash table by that value: an event looks its values up.
+"""Boxes with a side of a single value, in a hash table by that value: an event looks up its values.
 
-A box waits under one of its equalities, the one under which the fewest wait so far (access predicates, Fabret
-et al.), as a node of a chain. A node has the sides that are not open at both ends, and nothing else: of many
-attributes, few are mostly constrained. The table grows by one bucket with each box (linear hashing, Litwin
-1980), so no change takes long.
+A box is stored under one of its equalities, the one with the fewest boxes so far (access predicates, Fabret
+et al.), as a node of a chain. A node has only the sides that are not open at both ends: with many attributes,
+most sides are open. The table grows by one bucket with each box (linear hashing, Litwin 1980), so no change
+takes long.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from rtfilter.index.kernels.pools import grown
 from rtfilter.matchers.rows import MOST
 
 CROWDED: Final = 512
-"""Boxes in a bucket from which no more are taken: each event that comes there would try them all."""
+"""Boxes in a bucket that take no further box: each event with this value would try them all."""
 
-# Nodes lie in a pool of float64: following and preceding node or -1, row, number of sides, then for each side
-# its coordinate, low and high end. The first side is the equality.
+# Nodes lie in a pool of float64: next and previous node or -1, row, number of sides, then coordinate, low and
+# high end of each side. The first side is the equality.
 NEXT, BEFORE, ROW, COUNT, SIDES = 0, 1, 2, 3, 4
-# The state: buckets when the last doubling ended, and split since then; nodes; length of the pool.
+# The state: buckets at the end of the last doubling, buckets split since then, nodes, length of the pool.
 BUCKETS, SPLIT, NODES, USED = 0, 1, 2, 3
 HEAD, LENGTH = 0, 1  # of a bucket
 
 
 class EqualSides:
-    """Boxes by row, 0 <= row < `rows`. Those that were removed leave room for others.
+    """Boxes by row, 0 <= row < `rows`. Rows of removed boxes are used again.
 
     Attributes
     ----------
     rows : int
-        Rows that were ever in use.
+        Number of rows that were ever in use.
     """
 
     def __init__(self, dimensions: int) -> None:
@@ -58,7 +58,7 @@ class EqualSides:
         return _crowded(self._state, self._heads, low + 0.0, high)
 
     def take_rows(self, count: int) -> IntArray:
-        """Rows that nothing lies in, int64 (count,); they are lost where nobody puts a box there."""
+        """Take and return free rows, int64 (count,); rows that get no box are lost."""
         free = [self._free_rows.pop() for _ in range(min(count, len(self._free_rows)))]
         first, rows = self.rows, self.rows + count - len(free)
         self._nodes = grown(self._nodes, rows, MOST)
@@ -68,7 +68,7 @@ class EqualSides:
 
     def put(self, rows: IntArray, low: FloatArray, high: FloatArray) -> None:
         """Put boxes, float64 (n, D) with an equality each, into rows of `take_rows`."""
-        low, high = low + 0.0, high + 0.0  # 0 and -0 are equal, and have the same bits then
+        low, high = low + 0.0, high + 0.0  # 0 and -0 are equal, but their bits differ before this
         sides = ((low > -np.inf) | (high < np.inf)).sum(axis=1)
         nodes, used = np.empty(len(rows), np.int64), int(self._state[USED])
         for at, count in enumerate(sides.tolist()):
@@ -84,18 +84,18 @@ class EqualSides:
         _put_all(self._state, self._heads, self._pool, self._nodes, self._waiting, nodes, rows, low, high)
 
     def pack(self) -> None:
-        """Let the boxes of a bucket lie side by side, so that trying them one after the other is fast."""
+        """Store the boxes of each bucket side by side, so that a search reads them in sequence."""
         buckets = int(self._state[BUCKETS] + self._state[SPLIT])
         heads, nodes = _copied(self._heads, buckets), _copied(self._nodes, self.rows)
         pool = grown(np.empty(0), max(int(self._state[USED]), 64), 8 * MOST)
         used = _pack(self._state, heads, self._pool, nodes, pool)
         state = self._state.copy()
         state[USED] = used
-        # At once: an interrupt finds all of the old, or of the new.
+        # In one step: an interrupt leaves all of the old arrays, or of the new ones.
         self.__dict__.update(_heads=heads, _nodes=nodes, _pool=pool, _state=state, _free_nodes={})
 
     def remove(self, row: int) -> None:
-        """Take the box out of a row, if there is one; the row is free when it is given back."""
+        """Remove the box of a row, if there is one; `give_back` frees the row."""
         node = int(self._nodes[row])
         if node >= 0:
             sides = int(self._pool[node + COUNT])
@@ -103,7 +103,7 @@ class EqualSides:
             self._free_nodes.setdefault(sides, []).append(node)
 
     def give_back(self, row: int) -> None:
-        """Let a row be taken again; once, when nobody has it any more."""
+        """Free a row, once, when no other data refers to it."""
         self._free_rows.append(row)
 
     def holds(self, rows: IntArray) -> BoolArray:
@@ -112,7 +112,7 @@ class EqualSides:
         return found
 
     def boxes(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
-        """The boxes in some rows, float64 (k, D) each."""
+        """Return the boxes in some rows, float64 (k, D) each."""
         low = np.full((len(rows), self._dimensions), -np.inf)
         high = np.full((len(rows), self._dimensions), np.inf)
         _boxes(self._pool, self._nodes, rows, low, high)
@@ -120,11 +120,11 @@ class EqualSides:
 
     @unwrapped
     def search(self, points: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Offsets and rows of the boxes that contain each point, and boxes that were tried for it."""
+        """Return offsets and rows of the boxes that contain each point, and how many boxes were tried."""
         return _search(self._state, self._heads, self._pool, np.flatnonzero(self._waiting), points + 0.0)
 
     def estimate(self, points: FloatArray) -> IntArray:
-        """Boxes that will be tried for each point, int64 (n,)."""
+        """Return how many boxes a search will try for each point, int64 (n,)."""
         return _estimate(self._state, self._heads, np.flatnonzero(self._waiting), points + 0.0)
 
     @property
@@ -135,7 +135,7 @@ class EqualSides:
 
 
 def _copied(pool: IntArray, rows: int) -> IntArray:
-    """A pool with the first rows of another: behind them may be much address space, which is no memory."""
+    """Copy the first rows of a pool. Its other rows may be address space that takes no memory."""
     copy = grown(pool[:0], max(rows, 16), MOST)
     copy[:rows] = pool[:rows]
     return copy
@@ -143,7 +143,7 @@ def _copied(pool: IntArray, rows: int) -> IntArray:
 
 @kernel
 def _bucket(state: IntArray, coordinate: int | np.int64, bits: np.uint64) -> int:
-    """Return the bucket of the boxes that have an equality to a float64 of these bits."""
+    """Return the bucket of boxes that have an equality to the float64 with these bits."""
     hashed = mix(bits * MULTIPLIER + np.uint64(coordinate))
     buckets = np.uint64(state[BUCKETS])
     place = hashed & (buckets + buckets - np.uint64(1))
@@ -154,7 +154,7 @@ def _bucket(state: IntArray, coordinate: int | np.int64, bits: np.uint64) -> int
 
 @kernel
 def _best(state: IntArray, heads: NDArray[np.int64], low: FloatArray, high: FloatArray) -> tuple[int, int]:
-    """The coordinate of the equality under which the fewest wait, -1 for none, and their number."""
+    """Return the coordinate of the equality with the fewest boxes, -1 for none, and their number."""
     best, fewest, bits = -1, 0, low.view(np.uint64)
     for j in range(len(low)):
         if low[j] == high[j] and np.isfinite(low[j]):
@@ -245,7 +245,7 @@ def _unlink(heads: NDArray[np.int64], pool: FloatArray, bucket: int, node: int) 
 
 @kernel
 def _split(state: IntArray, heads: NDArray[np.int64], pool: FloatArray) -> None:
-    """Share the content of one bucket with a new one."""
+    """Move part of one bucket to a new one."""
     old, new = state[SPLIT], state[BUCKETS] + state[SPLIT]
     heads[new, HEAD], heads[new, LENGTH] = -1, 0
     state[SPLIT] += 1
@@ -265,7 +265,7 @@ def _split(state: IntArray, heads: NDArray[np.int64], pool: FloatArray) -> None:
 def _pack(
     state: IntArray, heads: NDArray[np.int64], pool: FloatArray, nodes: IntArray, fresh: FloatArray
 ) -> int:
-    """Copy all nodes, bucket by bucket; how long the new pool is."""
+    """Copy all nodes, bucket by bucket; return the length of the new pool."""
     used = 0
     for bucket in range(state[BUCKETS] + state[SPLIT]):
         node, before = heads[bucket, HEAD], -1
@@ -333,9 +333,9 @@ def _search(
 
 @kernel
 def _try(pool: FloatArray, node: int, coordinate: int, point: FloatArray, rows: IntArray, found: int) -> int:
-    """Write the rows of a chain whose boxes contain a point, behind those found; how many there are then."""
+    """Write the rows of a chain whose boxes contain a point behind `found` rows; return their number."""
     while node >= 0:
-        # Another coordinate may have led to this bucket: its boxes are found, or not, from there.
+        # Another coordinate may lead to this bucket, too: its boxes are found from there.
         inside = pool[node + SIDES] == coordinate
         if inside:
             for at in range(node + SIDES, node + SIDES + 3 * np.int64(pool[node + COUNT]), 3):

@@ -1,4 +1,4 @@
-"""Filters of many subscriptions as columns: what a matcher is given to add, and what it gives back."""
+"""Filters of many subscriptions as columns: the input and the content of a matcher."""
 
 from __future__ import annotations
 
@@ -39,17 +39,23 @@ class ConstraintColumns(NamedTuple):
     ids: IntArray
     """int64 (f,): the subscription of each filter, which may have several or none."""
     filters: IntArray
-    """int64 (k,), ascending: the filter of each constraint. A filter without any matches every event."""
+    """int64 (k,), ascending: the filter of each constraint.
+
+    A filter without constraints matches every event.
+    """
     attributes: list[str]
     """Flattened name, for each constraint."""
     operators: list[str]
     """A key of `rtfilter.predicates.model.COMPARE`, or ``is null`` or ``exists``."""
     values: list[Any]
-    """Canonical constant; a frozenset of them for ``in`` and ``not in``; None for the last two."""
+    """The canonical constant.
+
+    For ``in`` and ``not in`` it is a frozenset of constants, for ``is null`` and ``exists`` it is None.
+    """
 
 
 class Filters:
-    """The conditions of n subscriptions, in the columns that a matcher works on.
+    """The predicates of n subscriptions, in the columns that a matcher works on.
 
     Attributes
     ----------
@@ -72,7 +78,7 @@ class Filters:
         self.schema, self.ids = schema, ids
         self._predicates = predicates
         self._boxes = boxes
-        self._rows = rows  # of `ids`, for each box; None: box i is that of ids[i]
+        self._rows = rows  # rows of `ids`, for each box; None: box i belongs to ids[i]
         self._ends = ends  # owned by rows of `ids`
         self._unbounded: IntArray | None = None
 
@@ -80,19 +86,19 @@ class Filters:
     def of_predicates(
         cls, schema: Schema, predicates: Sequence[Predicate], ids: IntArray | None = None
     ) -> Filters:
-        """Of predicates that were checked against `schema`; ids are 0..n - 1 by default."""
+        """Build filters of predicates that were checked against `schema`; ids are 0..n - 1 by default."""
         names = np.arange(len(predicates)) if ids is None else ids
         return cls(schema, names, predicates, None, None)
 
     @classmethod
     def of_compiled(cls, schema: Schema, compiled: Compiled) -> Filters:
-        """Of predicates that were compiled together; ids are 0..n - 1."""
+        """Build filters of predicates that were compiled together; ids are 0..n - 1."""
         names = np.arange(len(compiled.rows))
         return cls(schema, names, KeptPredicates(compiled.kept), compiled.boxes, compiled.owners)
 
     @classmethod
     def of_boxes(cls, schema: Schema, boxes: BoxColumns) -> Filters:
-        """Of encoded boxes; a subscription may have several."""
+        """Build filters of encoded boxes; a subscription may have several boxes."""
         if len(boxes.ids) < 2:
             return cls(schema, boxes.ids, None, Boxes(boxes.low, boxes.high, boxes.exact), None)
         ids, rows = np.unique(boxes.ids, return_inverse=True)
@@ -102,9 +108,12 @@ class Filters:
 
     @classmethod
     def of_bounds(cls, schema: Schema, bounds: Bounds) -> Filters:
-        """Of one box each; ids are 0..n - 1. A box is exact that has no ends besides its own."""
+        """Build filters of one box each; ids are 0..n - 1.
+
+        Boxes with exact ends beside them are not exact.
+        """
         exact = np.empty(len(bounds.low), np.bool_)
-        exact.fill(True)  # much sooner than np.ones, for one
+        exact.fill(True)  # for one element, much faster than np.ones
         if bounds.ends is not NO_ENDS:
             exact[bounds.ends.owners] = False
         boxes = Boxes(bounds.low, bounds.high, exact)
@@ -112,7 +121,7 @@ class Filters:
 
     @classmethod
     def joined(cls, schema: Schema, parts: Sequence[Filters], without: IntArray) -> Filters:
-        """Join several, all of boxes or all of predicates, without some ids.
+        """Join several filters, all of boxes or all of predicates, without some ids.
 
         The boxes of one subscription may lie in several parts.
         """
@@ -138,7 +147,7 @@ class Filters:
         return cls.of_boxes(schema, BoxColumns(*sorted_boxes)).with_ends(ends)
 
     def with_ends(self, ends: Ends) -> Filters:
-        """Boxes together with the exact ends of some of them, owned by `ids`, as `ends` gives them."""
+        """Return the boxes together with the exact ends of some of them, owned by `ids` as in `ends`."""
         if not len(ends.owners):
             return self
         order = np.argsort(self.ids)
@@ -147,9 +156,9 @@ class Filters:
         return Filters(self.schema, self.ids, self._predicates, self._boxes, self._rows, owned)
 
     def cuts(self, most: int) -> list[int]:
-        """Rows to cut at, from 0 to n, so that a piece has `most` boxes at most, or is one subscription.
+        """Return the rows to cut at, from 0 to n: a piece is one subscription, or has at most `most` boxes.
 
-        Without boxes, a subscription counts for one.
+        Without boxes, a subscription counts as one.
         """
         if self._rows is None:
             return [*range(0, len(self), most), len(self)]
@@ -173,7 +182,7 @@ class Filters:
             ends = ends.take(slice(*np.searchsorted(ends.owners, [first, last])))
             ends = ends._replace(owners=ends.owners - first)
         piece = Filters(self.schema, self.ids[first:last], predicates, boxes, rows, ends)
-        if boxes is not None:  # looked for in all pieces at once, which is much sooner
+        if boxes is not None:  # cut for all pieces at once, which is much faster
             unbounded = self.unbounded()
             piece._unbounded = unbounded[slice(*np.searchsorted(unbounded, [first, last]))] - first
         return piece
@@ -183,17 +192,17 @@ class Filters:
 
     @property
     def weight(self) -> int:
-        """Number of boxes if they are compiled, or of subscriptions where those are more."""
+        """Number of boxes if they are compiled, or of subscriptions if there are more of them."""
         return len(self) if self._boxes is None else max(len(self), len(self._boxes.low))
 
     def named(self, ids: IntArray) -> Filters:
-        """The same with other ids, int64 (n,), distinct."""
+        """Return the same filters with other ids, int64 (n,), distinct."""
         named = Filters(self.schema, ids, self._predicates, self._boxes, self._rows, self._ends)
         named._unbounded = self._unbounded
         return named
 
     def of(self, schema: Schema) -> Filters:
-        """Return the same for a schema that may have further attributes behind those of this one."""
+        """Return the same filters for a schema that may have further attributes behind those of this one."""
         more = schema.dimensions - self.schema.dimensions
         if not more:
             return self
@@ -208,13 +217,13 @@ class Filters:
 
     @property
     def ends(self) -> Ends:
-        """Exact ends of bounds that their boxes do not tell, owned by ids."""
+        """Exact ends of bounds that their boxes do not hold, owned by ids."""
         return self._ends.owned_by(self.ids[self._ends.owners]) if len(self._ends.owners) else self._ends
 
     def boxes(self) -> BoxColumns:
-        """The boxes; compiled when first asked for.
+        """Return the boxes; the first call compiles them.
 
-        Raises `PredicateError` where a predicate needs too many boxes; its `row` tells which.
+        Raises `PredicateError` if a predicate needs too many boxes; its `row` is that of the predicate.
         """
         low, high, exact = self._compiled()
         return BoxColumns(self.ids if self._rows is None else self.ids[self._rows], low, high, exact)
@@ -253,10 +262,10 @@ class Filters:
         return exact
 
     def unbounded(self) -> IntArray:
-        """Rows of the subscriptions with a box that bounds and decides nothing, ascending, int64 (k,)."""
+        """Return the rows of subscriptions with a box that bounds and decides nothing, int64 (k,)."""
         if self._unbounded is None:
             boxes = self._compiled()
-            # For the exact box of one subscription, NumPy takes longer than all else here.
+            # For the exact box of one subscription, NumPy would take longer than all the rest.
             if boxes.exact.item() if len(boxes.exact) == 1 else boxes.exact.all():
                 self._unbounded = _NO_ROWS
             else:
@@ -265,32 +274,32 @@ class Filters:
         return self._unbounded
 
     def impossible(self) -> IntArray:
-        """Rows of the subscriptions without a box, which no event satisfies, ascending, int64 (k,).
+        """Return the rows of subscriptions without a box, which no event satisfies, ascending, int64 (k,).
 
-        None where the boxes are not compiled, as for matchers that work without boxes.
+        The result is empty if the boxes are not compiled, as for matchers that work without boxes.
         """
         if self._boxes is None or self._rows is None:
             return _NO_ROWS
         return np.flatnonzero(np.bincount(self._rows, minlength=len(self)) == 0)
 
     def predicates(self) -> Sequence[Predicate]:
-        """The predicates, n of them.
+        """Return the n predicates.
 
-        Raises `ValueError` where only a box is known that does not tell it, or several of one subscription.
+        Raises `ValueError` if a subscription has only boxes, and these do not determine the predicate.
         """
         if self._predicates is not None:
             return self._predicates
         assert self._boxes is not None
         low, high, exact = self._boxes
         if self._rows is not None or not (exact | np.isin(np.arange(len(exact)), self._ends.owners)).all():
-            raise ValueError("these boxes do not tell the predicates they were compiled from")
+            raise ValueError("these boxes do not determine the predicates they were compiled from")
         sides = enumerate(zip(low, high, strict=True))
         return [bounds_predicate(*pair, self.schema, self._ends.of_row(row)) for row, pair in sides]
 
     def constraints(self) -> ConstraintColumns:
-        """The filters with their constraints; see `predicates`.
+        """Return the filters with their constraints; see `predicates`.
 
-        Raises `ValueError` for a comparison, which a matcher has to say that it takes; see `Takes`.
+        Raises `ValueError` for a comparison, which only a matcher with `Takes.comparisons` can get.
         """
         owners: list[int] = []
         filters: list[int] = []
@@ -299,7 +308,7 @@ class Filters:
             for conjunction in predicate.filters:
                 for constraint in conjunction.constraints:
                     if not isinstance(constraint, Constraint):
-                        raise ValueError(f"{constraint} is no constraint; read it in predicates()")
+                        raise ValueError(f"{constraint} is not of one attribute; read it in predicates()")
                     filters.append(len(owners))
                     for column, cell in zip(columns, constraint, strict=True):
                         column.append(cell)

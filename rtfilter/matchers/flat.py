@@ -1,4 +1,4 @@
-"""Flat matchers in batches: one level, the matcher's own estimate, each group matched by itself."""
+"""Batches for flat matchers: one level, the matcher's own estimate, each group matched by itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class FlatParts(NamedTuple):
 
 
 class FlatFrontier(NamedTuple):
-    """A batch of which nothing has been searched yet."""
+    """A batch that has not been searched yet."""
 
     events: EventTable
     workload: IntArray
@@ -31,7 +31,7 @@ class FlatFrontier(NamedTuple):
 
 
 class Flat:
-    """Lets a matcher without levels take part where a `Resumable` one is wanted."""
+    """Gives a matcher without levels the methods of a `Resumable` one."""
 
     height, packed = 1, 0
 
@@ -39,7 +39,7 @@ class Flat:
         self._matcher = matcher
 
     def frontier(self, events: EventTable, level: int) -> FlatFrontier:
-        """The events with their estimated workload, whatever the level."""
+        """Return the events with their estimated workload, at any level."""
         return FlatFrontier(events, self._matcher.workload(events))
 
     def resume_part(self, parts: FlatParts, group: int) -> Hits:
@@ -49,5 +49,5 @@ class Flat:
 
 
 def leveled(matcher: Matcher) -> Resumable | Flat:
-    """The matcher itself if it has levels, else what stands in for them."""
+    """Return the matcher itself if it has levels, else a `Flat` around it."""
     return matcher if isinstance(matcher, Resumable) else Flat(matcher)

@@ -1,8 +1,8 @@
-"""Changes for structures that can only be built whole: a few of them side by side, of doubling sizes.
+"""Changes for structures that can only be built as a whole: a few of them, of doubling sizes.
 
-New boxes become a layer of their own; layers of like size are joined and built anew, so that a box is built
-into log n structures at most (Bentley and Saxe: decomposable searching problems). Removed boxes are passed
-over until half of all are, then everything is built anew.
+New boxes become a layer of their own. Layers of similar size are joined and built again, so that a box is
+built into at most log n structures (Bentley and Saxe: decomposable searching problems). A search skips
+removed boxes; once half of all are removed, everything is built again.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from rtfilter.matchers.rows import BoxMatcher, Found, grouped
 from rtfilter.results import Hits
 
 PIECE: Final = 1 << 18
-"""Hits, about, of the events that are matched at once: so many stay in the cache until they are ids."""
+"""Hits, about, of the events that are matched at once: they stay in the cache until they are ids."""
 
 FIRST: Final = 64
-"""Events that are matched at once when nothing is known yet of how many hits they have."""
+"""Events that are matched at once before the number of their hits is known."""
 
 _NO_IDS: Final = np.empty(0, np.int64)
 
 
 class Structure(Protocol):
-    """The index of a layer, built of boxes; a search finds their rows."""
+    """The index of a layer, built from boxes; a search returns their rows."""
 
     def search(self, points: FloatArray) -> Found:
-        """The boxes that contain each point."""
+        """Return the boxes that contain each point."""
 
     def estimate(self, points: FloatArray) -> IntArray:
-        """Estimated operations per point, int64 (n,)."""
+        """Return the estimated operations per point, int64 (n,)."""
 
     @property
     def nbytes(self) -> int:
-        """Memory it takes."""
+        """Memory in bytes."""
 
 
 class _Layer(NamedTuple):
@@ -53,15 +53,15 @@ class _Layer(NamedTuple):
 
 
 class LayeredMatcher(BoxMatcher):
-    """A matcher of boxes over structures that are built whole. Subclasses say which, and its unit of work."""
+    """A matcher of boxes over structures that are built as a whole. Subclasses define these and the unit."""
 
     takes = Takes(gradual=False)
 
     def __init__(self, schema: Schema) -> None:
         super().__init__(schema)
-        self._used = self._live = 0  # rows, and those of them that are alive
+        self._used = self._live = 0  # rows, and rows that are alive
         self._layers: list[_Layer] = []
-        self._hits_per_event = PIECE / FIRST  # lately
+        self._hits_per_event = PIECE / FIRST  # in recent batches
 
     @abstractmethod
     def _build(self, low: FloatArray, high: FloatArray) -> Structure:
@@ -74,7 +74,7 @@ class LayeredMatcher(BoxMatcher):
             return
         first, last = self._used, self._used + len(boxes.ids)
         self._rows = rows = self._rows.grown(last)
-        # Not alive until everything is in its place: if this is interrupted, nothing of it is ever found.
+        # Not alive until everything is in its place: a search never finds the boxes of an interrupted call.
         rows.alive[first:last] = False
         self._used = last
         self._write(range(first, last), boxes)
@@ -105,11 +105,11 @@ class LayeredMatcher(BoxMatcher):
         return np.flatnonzero(self._rows.alive[: self._used])
 
     def _count_live(self) -> None:
-        # Counted anew and not added up: an interrupt may have come between a row and its count.
+        # Counted again instead of added up: an interrupt may have come between a row and its count.
         self._live = int(np.count_nonzero(self._rows.alive[: self._used]))
 
     def _rebuild(self) -> None:
-        """Leave the removed boxes out."""
+        """Build everything again without the removed boxes."""
         fresh = type(self)(self._schema)
         fresh.add(self.content())
         fresh._updates = self._updates
@@ -135,7 +135,7 @@ class LayeredMatcher(BoxMatcher):
         return Hits.joined(parts, ids.closed(), exact)
 
     def _affordable(self, events: int) -> int:
-        """Return the number of events, of so many, to match at once."""
+        """Return how many of the events to match at once."""
         return min(events, max(1, int(PIECE / self._hits_per_event)))
 
     def _match(self, points: FloatArray) -> Hits:
@@ -157,7 +157,7 @@ class LayeredMatcher(BoxMatcher):
         return sum(parts, np.zeros(len(events), np.int64))
 
     def stats(self) -> dict[str, Any]:
-        """Boxes, layers and memory."""
+        """Return the numbers of boxes and layers, and the memory."""
         structures = sum(layer.structure.nbytes for layer in self._layers)
         return {
             "boxes": self._live,
@@ -175,7 +175,7 @@ def _flags(hits: Hits) -> NDArray[np.uint8]:
 
 
 def _merged(found: list[Found], firsts: list[int], count: int) -> tuple[IntArray, IntArray]:
-    """Offsets and rows of all layers, event by event."""
+    """Return offsets and rows of all layers, event by event."""
     empty = np.empty(0, np.int64)
     events = [np.repeat(np.arange(count), np.diff(one.offsets)) for one in found]
     rows = [one.rows + first for one, first in zip(found, firsts, strict=True)]

@@ -1,7 +1,8 @@
-"""Plain bit masks without a tree: the idea inside our nodes, over all boxes at once.
+"""Plain bit masks without a tree: the method of our nodes, over all boxes at once.
 
-Each dimension is cut into cells at quantiles of the bounds. Each cell has one bit per box, set where the side
-overlaps the cell. An event ANDs the masks of its cells, one a dimension, and verifies what is left.
+Each dimension is cut into cells at quantiles of the bounds. Each cell has one bit per box, set if the side
+overlaps the cell. A search ANDs the masks of the event's cells, one a dimension, and compares the boxes that
+are left.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from rtfilter.matchers.rows import Found, grouped
 
 WordArray = NDArray[np.uint64]
 
-#: Words of the masks that all events are led through before the next: they stay in the cache.
+#: Words of the masks that are processed for all events before the next ones: they stay in the cache.
 BLOCK = 256
 
 
 class MaskIndex:
-    """Masks over n > 0 boxes: 64 cells a dimension; 256 in up to 4 dimensions, where there are few masks."""
+    """Masks over n > 0 boxes: 64 cells a dimension; 256 in up to 4 dimensions, which have few masks."""
 
     def __init__(self, low: FloatArray, high: FloatArray) -> None:
         count, dimensions = low.shape
@@ -48,14 +49,14 @@ class MaskIndex:
 
     @unwrapped
     def search(self, points: FloatArray) -> Found:
-        """The boxes that contain each point; work is words of masks."""
+        """Return the boxes that contain each point; work is words of masks."""
         events, rows = _search(self._masks, self._cells_of(points), self._low, self._high, points)
         words = self._masks.shape[0] * self._masks.shape[2]
         return Found(*grouped(events, rows, len(points)), np.full(len(points), words))
 
     @unwrapped
     def estimate(self, points: FloatArray) -> IntArray:
-        """Words of masks, and the most candidates that may be left."""
+        """Return the words of masks, plus the most boxes that may be left to compare, int64 (n,)."""
         cells = self._cells_of(points)
         left = self._bits[np.arange(cells.shape[1]), cells].min(axis=1)
         return np.asarray(left + self._masks.shape[0] * self._masks.shape[2], np.int64)
@@ -87,7 +88,7 @@ def _fill(masks: WordArray, first: IntArray, last: IntArray) -> None:
 
 @kernel
 def _bit_counts(masks: WordArray) -> IntArray:
-    """Bits set in each mask, int64 (dimensions, cells)."""
+    """Return the number of bits set in each mask, int64 (dimensions, cells)."""
     counts = np.zeros(masks.shape[:2], np.int64)
     for j in range(masks.shape[0]):
         for cell in range(masks.shape[1]):
@@ -100,7 +101,7 @@ def _bit_counts(masks: WordArray) -> IntArray:
 def _search(
     masks: WordArray, cells: IntArray, low: FloatArray, high: FloatArray, points: FloatArray
 ) -> tuple[IntArray, IntArray]:
-    """Pairs of a row of the points and a box that contains it, in no order."""
+    """Return pairs of a row of the points and a box that contains it, in no order."""
     events, rows, found = np.empty(1024, np.int64), np.empty(1024, np.int64), 0
     hits = np.empty(BLOCK * 64, np.int64)
     for start in range(0, masks.shape[2], BLOCK):
@@ -127,14 +128,14 @@ def _search_block(
     point: FloatArray,
     hits: IntArray,
 ) -> int:
-    """Write the boxes of words `start` to `stop` that contain a point; their number.
+    """Write the boxes of words `start` to `stop` that contain a point; return their number.
 
-    A function of its own because arrays that grow in the same loop made it ten times slower.
+    It is a separate function because arrays that grow in the same loop make it ten times slower.
     """
     left = masks[0, cells[0], start:stop].copy()
     for j in range(1, len(cells)):
         row = masks[j, cells[j], start:stop]
-        for word in range(len(left)):  # a loop that compiles to vector instructions; stopping early would not
+        for word in range(len(left)):  # compiles to vector instructions; a loop that stops early would not
             left[word] &= row[word]
     count = 0
     for word in range(len(left)):

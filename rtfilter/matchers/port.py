@@ -1,4 +1,4 @@
-"""The port for matchers: what one must do to stand behind an `EventFilter`, and what it may do besides."""
+"""The port for matchers: the methods that an `EventFilter` needs, and optional ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAMILIES: Final = frozenset(("number", "timestamp", "str", "bool"))
 
 
 class Takes(NamedTuple):
-    """The operators and types that a matcher takes, and its abilities; all other input is an error."""
+    """The operators and types that a matcher takes, and its abilities; other input is an error."""
 
     operators: frozenset[str] = OPERATORS
     families: frozenset[str] = FAMILIES
@@ -36,10 +36,12 @@ class Takes(NamedTuple):
     boxes: bool = True
     """True if it works on `Filters.boxes`; they are then compiled before the change begins."""
     comparisons: bool = False
-    """True if a matcher of predicates takes comparisons and quantified constraints as well; for one
-    of boxes they make no difference."""
+    """True if a matcher of predicates also takes comparisons and quantified constraints.
+
+    For a matcher of boxes they make no difference.
+    """
     gradual: bool = True
-    """True if a change of few subscriptions takes milliseconds at most, however many there are."""
+    """True if a change of few subscriptions takes at most milliseconds, with any number of subscriptions."""
     full: bool = False
     """True if it may refuse a subscription because it has too many."""
 
@@ -51,54 +53,57 @@ class Takes(NamedTuple):
 
 
 class Matcher(Protocol):
-    """Finds the subscriptions that match each of some events.
+    """The index of a filter: finds the subscriptions that match each of some events.
 
-    Its class is called with a `Schema`. Changes run alone, so nothing here needs a lock. A change that fails
-    half-way is undone by `remove`, which must work then.
+    Its class is called with a `Schema`. Changes run alone, so no method needs a lock. If a change fails
+    half-way, `remove` is called to undo it, and must work then.
     """
 
     takes: Takes
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The options that its class was called with besides the schema, JSON-able."""
+        """The options that its class was called with in addition to the schema, JSON-able."""
 
     def add(self, filters: Filters) -> None:
-        """Add n >= 0 subscriptions; their ids are new. Those that can match nothing may be left out."""
+        """Add n >= 0 subscriptions with new ids; subscriptions that can match nothing may be left out."""
 
     def remove(self, ids: IntArray) -> BoolArray:
-        """Remove subscriptions; bool (n,): which ids were known. A repeated one is known the first time."""
+        """Remove subscriptions, and return which ids were known, bool (n,).
+
+        If an id occurs twice, only the first occurrence was known.
+        """
 
     def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
         """Find the subscriptions that match each event.
 
-        Ids come once per event, in any order. Where `Hits.exact` is 0 the predicate is asked afterwards; None
-        means that all are exact. `Hits.visits` counts operations per event, in the unit of `stats`. With
-        `first_only`, one exact hit of an event is enough.
+        Each id occurs once per event, in any order. If `Hits.exact` is 0, the candidate is verified
+        afterwards; None means that all are exact. `Hits.visits` counts operations per event, in the unit of
+        `stats`. With `first_only`, one exact hit of an event suffices.
         """
 
     def workload(self, events: EventTable) -> IntArray:
         """Estimate the work of matching each event, int64 (n,), at least 1 unless nothing can match it."""
 
     def ids(self) -> IntArray:
-        """All ids, ascending, int64 (n,)."""
+        """Return all ids, ascending, int64 (n,)."""
 
     def __len__(self) -> int: ...
 
     def __contains__(self, id: int) -> bool: ...
 
     def content(self, ids: Iterable[int] | None = None) -> Filters:
-        """Return its content, of some known ids or of all, in a form that `add` takes.
+        """Return the content for some known ids, or for all, in a form that `add` takes.
 
         A matcher of constraints gives predicates, one of boxes gives boxes.
         """
 
     @property
     def updates(self) -> int:
-        """Boxes or filters that came and went since the matcher was made."""
+        """Number of boxes or filters added and removed since the matcher was made."""
 
     def stats(self) -> dict[str, Any]:
-        """Memory (``bytes``), the ``unit`` that `Hits.visits` counts, and more of its own, JSON-able."""
+        """Return the memory (``bytes``), the ``unit`` of `Hits.visits`, and more details, JSON-able."""
 
 
 class Stopped(Protocol):
@@ -110,26 +115,26 @@ class Stopped(Protocol):
 
     @property
     def visits(self) -> int:
-        """Operations that the estimate took."""
+        """Number of operations of the estimate."""
 
     def split(self, order: IntArray, cuts: IntArray) -> Any:
-        """Cut it into groups ``order[cuts[g]:cuts[g + 1]]``, as `Resumable.resume_part` takes them."""
+        """Cut it into groups ``order[cuts[g]:cuts[g + 1]]`` for `Resumable.resume_part`."""
 
 
 @runtime_checkable
 class Resumable(Matcher, Protocol):
-    """A matcher whose search can stop at a level and go on from there, group by group."""
+    """A matcher whose search can stop at a level and continue from there, group by group."""
 
     @property
     def height(self) -> int:
-        """Levels that a search can stop at, at least 1."""
+        """Number of levels that a search can stop at, at least 1."""
 
     @property
     def packed(self) -> int:
-        """The number of times it was built as a whole. Its levels change then, even if not their number."""
+        """The number of times it was built as a whole, which changes its levels, even at an equal height."""
 
     def frontier(self, events: EventTable, level: int) -> Stopped:
-        """Search down to a level, 0..height - 1; a higher one means the last."""
+        """Search down to a level, 0..height - 1; a higher level means the last."""
 
     def resume_part(self, parts: Any, group: int) -> Hits:
         """Finish the events of one group, in its order."""
@@ -137,46 +142,49 @@ class Resumable(Matcher, Protocol):
 
 @runtime_checkable
 class Scannable(Matcher, Protocol):
-    """A matcher that can be read in slices while it changes. Of others all ids are listed first."""
+    """A matcher that can be read in slices while it changes. For others, all ids are listed first."""
 
     @property
     def rows(self) -> int:
-        """Places that hold what was added."""
+        """Number of places for added boxes or filters."""
 
     def scan(self, rows: range) -> Filters:
         """Return the content of some places. A subscription stays there until it is removed or all move."""
 
     @property
     def places(self) -> object:
-        """The same object until all move, which they may when another is adopted or many boxes are added."""
+        """An object that stays the same until all subscriptions move.
+
+        They may move when another matcher is adopted or many boxes are added.
+        """
 
 
 @runtime_checkable
 class Replacing(Matcher, Protocol):
-    """A matcher that can give a subscription other filters at once. With others it is removed and added."""
+    """A matcher that can replace the filters of a subscription at once. Others remove and add it."""
 
     def replace(self, filters: Filters) -> None:
-        """Do so for one that it has. Where this fails, also by an interrupt, nothing or all has been done."""
+        """Replace the filters of a known id; an error or an interrupt leaves nothing or all of it done."""
 
 
 @runtime_checkable
 class Adopting(Matcher, Protocol):
-    """A matcher whose content another one can replace that was built aside. Others change bit by bit."""
+    """A matcher whose content a copy built elsewhere can replace. Others change in pieces."""
 
     @property
     def wasteful(self) -> bool:
-        """True if it would take much less memory if it were built anew; read after each removal."""
+        """True if it would take much less memory if built again; read after each removal."""
 
     def adopt(self, other: Matcher) -> None:
-        """Take the content of another one of its class, which is used no more; `updates` goes on from here.
+        """Take the content of another matcher of its class, which is not used any more; `updates` continues.
 
-        The other lacks some of what this one has, or has more besides. A second time does nothing.
+        The other one may lack some subscriptions and have further ones. A second call does nothing.
         """
 
 
 @runtime_checkable
 class Single(Protocol):
-    """A matcher that finds what one event matches at less cost than a batch of one."""
+    """A matcher that finds the matches of one event at less cost than those of a batch of one."""
 
     def match_one(self, point: FloatArray) -> tuple[IntArray, Flags | None]:
         """Return ids, int64 (k,), and `Hits.exact` for one point, float64 (1, D), C-contiguous."""
@@ -184,12 +192,12 @@ class Single(Protocol):
 
 @runtime_checkable
 class SearchingBoxes(Protocol):
-    """A matcher that can be searched by boxes in encoded coordinates."""
+    """A matcher that can search by boxes in encoded coordinates."""
 
     def search_boxes(self, low: FloatArray, high: FloatArray, how: How) -> Hits:
         """Find the subscriptions with a box that each query box selects; see `RStarTree.search_boxes`.
 
-        `Hits.exact` is 1 where a box that is selected is exact, and None only if no box at all is inexact.
+        `Hits.exact` is 1 if a selected box is exact, and None only if all boxes are exact.
         """
 
 
@@ -202,7 +210,7 @@ class Savable(Matcher, Protocol):
 
     @classmethod
     def from_arrays(cls, schema: Schema, arrays: Mapping[str, AnyArray]) -> Self:
-        """The matcher of `to_arrays`. Arrays may be mapped memory."""
+        """Return the matcher of `to_arrays`. Arrays may be mapped memory."""
 
 
 def refuse_untaken(name: str, takes: Takes, predicates: Iterable[Predicate], schema: Schema) -> None:
@@ -237,7 +245,7 @@ def refuse_untaken(name: str, takes: Takes, predicates: Iterable[Predicate], sch
 
 
 def refuse_missing(name: str, events: EventTable, schema: Schema) -> None:
-    """Raise `EventError` for an event without an attribute: for a matcher that needs all of them."""
+    """Raise `EventError` for an event without an attribute, for a matcher that needs all of them."""
     absent = events.searched.points == MISSING
     if absent.any():
         row, coordinate = (int(i) for i in np.argwhere(absent)[0])

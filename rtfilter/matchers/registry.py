@@ -1,4 +1,4 @@
-"""Every matcher by its name. A new one is a module beside this, or below `papers`, and a line here."""
+"""Every matcher by name. To add one, add a module here or below `papers`, and a line to this file."""
 
 from __future__ import annotations
 
@@ -36,18 +36,21 @@ MATCHERS: Final[Mapping[str, str]] = {
     "sgim": "rtfilter.matchers.papers.sgim:SgimMatcher",
     "naive": "rtfilter.matchers.papers.naive:NaiveMatcher",
 }
-"""Name to module and class, or what makes the matcher; imported only when wanted."""
+"""Name to module and class, or to a function that makes the matcher; imported only when needed."""
 
 Factory = Named | Callable[[Schema], Matcher]
-"""A name in `MATCHERS`; or an object with it and options, ``{"name": "filter-nodes", "bit_lists": 0.1}``;
-or what makes a matcher of a schema, as a class does."""
+"""The choice of a matcher: a name in `MATCHERS`, a mapping, or a callable.
+
+A mapping has the name and options, ``{"name": "filter-nodes", "bit_lists": 0.1}``. A callable makes a matcher
+for a schema, as a class does.
+"""
 
 
 def factory_of(matcher: Factory) -> Callable[..., Matcher]:
     """Return the function that makes a matcher.
 
     Raises `ValueError` for a name that is not in `MATCHERS`, or for options that the matcher does not have;
-    `TypeError` for what cannot be called.
+    `TypeError` for an object that is not callable.
     """
     if isinstance(matcher, Mapping):
         name, options = split("matcher", matcher, MATCHERS)
@@ -57,7 +60,7 @@ def factory_of(matcher: Factory) -> Callable[..., Matcher]:
     if isinstance(matcher, str):
         if matcher not in MATCHERS:
             known = ", ".join(MATCHERS)
-            raise ValueError(f"unknown matcher {matcher!r}; choose one of {known}, or in a filter auto")
+            raise ValueError(f"unknown matcher {matcher!r}; choose one of {known}, or auto for a filter")
         module, _, name = MATCHERS[matcher].partition(":")
         made: Callable[..., Matcher] = getattr(import_module(module), name)
         return made
@@ -74,5 +77,5 @@ def name_of(matcher: Factory) -> str:
 
 
 def make_matcher(matcher: Factory, schema: Schema, **options: Any) -> Matcher:
-    """An empty matcher over a schema; `options` are its own."""
+    """Make an empty matcher for a schema, with its options."""
     return factory_of(matcher)(schema, **options)

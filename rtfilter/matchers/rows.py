@@ -17,7 +17,7 @@ from rtfilter.matchers.port import Takes
 from rtfilter.results import Hits
 
 MOST: Final = 1 << 30
-"""Rows that a pool may have in address space that is reserved."""
+"""Most rows of a pool, for which it reserves address space."""
 
 
 class Found(NamedTuple):
@@ -43,27 +43,27 @@ class Rows(NamedTuple):
 
     @classmethod
     def room(cls, rows: int, dimensions: int) -> Rows:
-        """Room for so many."""
+        """Return empty columns for some rows."""
         low, high = np.empty((rows, dimensions)), np.empty((rows, dimensions))
         exact, alive = np.empty(rows, np.bool_), np.empty(rows, np.bool_)
         return cls(np.empty(rows, np.int64), low, high, exact, alive, np.empty(rows, np.int64))
 
     def grown(self, rows: int) -> Rows:
-        """With room for at least so many; large columns are not copied where the system allows it."""
+        """Return the columns with room for at least `rows` rows, without copying large ones if possible."""
         pools = (grown(column, rows, MOST) for column in self)
         return Rows(*pools)  # type: ignore[arg-type]
 
     def nbytes(self, rows: int) -> int:
-        """Memory of the first rows."""
+        """Return the memory of the first rows."""
         return sum(column[:rows].nbytes for column in self)
 
     def boxes(self, rows: IntArray) -> BoxColumns:
-        """Some of them."""
+        """Return some of the boxes."""
         return BoxColumns(self.ids[rows], self.low[rows], self.high[rows], self.exact[rows])
 
 
 class BoxMatcher(ABC):
-    """Keeps the boxes of all subscriptions. A subclass says how rows come, go and are found."""
+    """Stores the boxes of all subscriptions. A subclass adds, removes and finds rows."""
 
     takes = Takes()
     options: Mapping[str, Any] = MappingProxyType({})
@@ -79,10 +79,10 @@ class BoxMatcher(ABC):
 
     @abstractmethod
     def _alive(self) -> IntArray:
-        """The rows that are to be found."""
+        """Return the rows that a search may find."""
 
     def _write(self, rows: Sequence[int], boxes: BoxColumns) -> None:
-        """Write boxes into rows that are not alive, and let their ids know them."""
+        """Write boxes into rows that are not alive, and link them to their ids."""
         where = slice(rows.start, rows.stop) if isinstance(rows, range) else rows
         for column, given in zip(self._rows, boxes, strict=False):
             column[where] = given
@@ -109,7 +109,7 @@ class BoxMatcher(ABC):
         return id in self._first
 
     def content(self, ids: Iterable[int] | None = None) -> Filters:
-        """The boxes of some ids, or of all."""
+        """Return the boxes of some ids, or of all."""
         if ids is None:
             rows = self._alive()
         else:
@@ -117,7 +117,7 @@ class BoxMatcher(ABC):
         return Filters.of_boxes(self._schema, self._rows.boxes(rows))
 
     def _chain(self, id: int) -> Iterable[int]:
-        """The rows of an id."""
+        """Yield the rows of an id."""
         row = self._first.get(id, -1)
         while row >= 0:
             yield row
@@ -125,18 +125,18 @@ class BoxMatcher(ABC):
 
     @property
     def updates(self) -> int:
-        """Boxes added and removed."""
+        """Number of boxes added and removed."""
         return self._updates
 
 
 def grouped(events: IntArray, rows: IntArray, count: int) -> tuple[IntArray, IntArray]:
-    """Offsets, int64 (count + 1,), and rows by event, from pairs of an event and a row in any order."""
+    """Return offsets, int64 (count + 1,), and rows by event, of pairs of an event and a row in any order."""
     order = np.argsort(events, kind="stable")
     return np.searchsorted(events[order], np.arange(count + 1)), rows[order]
 
 
 def distinct(offsets: IntArray, ids: IntArray, exact: BoolArray) -> tuple[IntArray, IntArray, BoolArray]:
-    """Each id once per event, exact if any of its boxes was."""
+    """Return each id once per event; it is exact if any of its boxes was."""
     events = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     order = np.lexsort((~exact, ids, events))
     events, ids, exact = events[order], ids[order], exact[order]

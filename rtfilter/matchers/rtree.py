@@ -16,14 +16,14 @@ from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.port import Matcher, Takes
 from rtfilter.results import Hits
 
-#: Rows in use, and so many times the subscriptions, beyond which memory is given back.
+#: Rows in use, and how many times the subscriptions, above which memory is released.
 LEAST_ROWS, WASTED = 1 << 16, 8
-#: Ids from which one pass over all boxes may be faster than looking each up.
+#: Ids from which a pass over all boxes may be faster than a look-up of each.
 SCANNED = 64
 
 
 class RTreeMatcher:
-    """Matches with an `RStarTree`; `capacity` is that of its nodes.
+    """Matches with an `RStarTree`; `capacity` is the capacity of its nodes.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class RTreeMatcher:
         return {"capacity": self.tree.capacity}
 
     def add(self, filters: Filters) -> None:
-        """Insert the boxes, or pack all anew where they are many."""
+        """Insert the boxes, or pack the tree again if there are many."""
         ids, low, high, exact = filters.boxes()
         if len(ids) == 1:
             self.tree.insert(int(ids[0]), low[0], high[0], exact=bool(exact[0]))
@@ -85,17 +85,17 @@ class RTreeMatcher:
         return self.tree.hits(QueryBoxes(low, high, how))
 
     def workload(self, events: EventTable) -> IntArray:
-        """Leaves that matching each event will visit."""
+        """Return how many leaves matching will visit for each event, int64 (n,)."""
         return self.tree.frontier(events.points, self.tree.height - 1).workload
 
     @property
     def height(self) -> int:
-        """Levels of the tree."""
+        """Number of levels of the tree."""
         return self.tree.height
 
     @property
     def packed(self) -> int:
-        """Times that the tree was packed, or replaced by one that was built aside."""
+        """Number of times that the tree was packed, or replaced by a copy."""
         return self.tree.packed
 
     def frontier(self, events: EventTable, level: int) -> Frontier:
@@ -117,7 +117,7 @@ class RTreeMatcher:
         return id in self.tree
 
     def content(self, ids: Iterable[int] | None = None) -> Filters:
-        """The boxes of some ids, or of all."""
+        """Return the boxes of some ids, or of all."""
         if ids is None:
             return Filters.of_boxes(self._schema, BoxColumns(*self.tree.content()))
         names = list(ids)
@@ -143,25 +143,25 @@ class RTreeMatcher:
 
     @property
     def places(self) -> object:
-        """See `Scannable`: they move when all is packed."""
+        """See `Scannable`: places move when the tree is packed."""
         return self.tree.places
 
     @property
     def updates(self) -> int:
-        """Boxes inserted and deleted."""
+        """Number of boxes inserted and deleted."""
         return self.tree.updates
 
     def stats(self) -> dict[str, Any]:
-        """Size, shape, fill and memory of the tree."""
+        """Return the size, shape, fill and memory of the tree."""
         return {**self.tree.stats(), "unit": "nodes"}
 
     def to_arrays(self) -> dict[str, AnyArray]:
-        """The arrays of the tree; see `RStarTree.to_arrays`."""
+        """Return the arrays of the tree; see `RStarTree.to_arrays`."""
         return {f"tree_{name}": array for name, array in self.tree.to_arrays().items()}
 
     @classmethod
     def from_arrays(cls, schema: Schema, arrays: Mapping[str, AnyArray]) -> Self:
-        """The matcher of `to_arrays`, which may be among other arrays."""
+        """Return the matcher of `to_arrays`; other arrays are ignored."""
         own = {name: array for name, array in arrays.items() if name.startswith("tree_")}
         made = cls.__new__(cls)
         made._schema = schema

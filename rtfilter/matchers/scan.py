@@ -1,8 +1,8 @@
-"""A scan of all boxes in plain NumPy: nothing is compiled for it, so a filter can begin with it at once.
+"""A scan of all boxes in plain NumPy: it needs no compiled code, so a filter can begin with it at once.
 
-The ends of all boxes lie side by side, one row an end, the lower ones negated: a box contains a point where
-``(-point, point) <= ends`` holds in its whole column. One event is one comparison with all ends. A batch is
-compared end by end, until few pairs of an event and a box are left. Ends that no box has are left out.
+The ends of all boxes lie in columns, one row an end, the lower ends negated: a box contains a point if
+``(-point, point) <= ends`` holds in its whole column. One event needs one comparison with all ends. A batch
+is compared end by end, until few pairs of an event and a box are left. Ends that no box has are left out.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from rtfilter.results import Hits
 PAIRS: Final = 1 << 17
 """Pairs of an event and a box that are compared together: one byte each, so that they stay in the cache."""
 FEW: Final = 64
-"""Pairs per remaining pair from which on the other ends are compared for the remaining pairs alone."""
+"""Compared pairs for each remaining pair from which only the remaining pairs are compared further."""
 STEP: Final = 4
-"""Ends after which is counted what is left."""
+"""Ends after which the remaining pairs are counted."""
 BOXES: Final = 4096
-"""Boxes that are compared together, at most."""
+"""Most boxes that are compared together."""
 LITTLE: Final = 48
-"""Boxes that Python compares with one event: it takes 0.1 us for each, and NumPy's calls take 5 us."""
+"""Most boxes that Python compares with one event: it takes 0.1 us for each, and the calls of NumPy 5 us."""
 
 CALL: Final = 20_000
-"""Comparisons that take as long as a call of NumPy takes longer than one of compiled code, about."""
+"""Comparisons that take as long as a call of NumPy takes longer than a call of compiled code, about."""
 
 _FIRST: Final = 64  # columns of an empty scan
 _NONE: Final = np.empty(0, np.int64)
@@ -44,31 +44,31 @@ _NONE: Final = np.empty(0, np.int64)
 class ScanMatcher:
     """Compares each event with all boxes.
 
-    Boxes are appended. A removed one gets an end that no point satisfies; once half of all are such, the rest
-    is packed.
+    Boxes are appended. A removed box gets an end that no point satisfies; once half of all boxes are removed,
+    the others are packed.
     """
 
     takes = Takes(gradual=False)
     options: Mapping[str, Any] = MappingProxyType({})
 
     work = 0
-    """Comparisons of ends so far, about: a measure of what compiled code would save."""
+    """Comparisons of ends so far, about: a measure of the time that compiled code would save."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._updates = 0
         self._ends, self._ids, self._exact = self._room(_FIRST)
-        self._used = 0  # places that are filled
+        self._used = 0  # filled places
         self._places: dict[int, tuple[int, ...]] = {}
         self._bounding = np.zeros(len(self._ends), np.bool_)  # ends that some box has
         self._bounding[0] = True  # the end that marks removed boxes
         self._rows: IntArray | slice = np.flatnonzero(self._bounding)
         self._tests: list[tuple[int, list[tuple[int, float, float]]]] | None = None  # see `_few`
         self._several = False  # True if any id has several boxes
-        self._all_exact = True  # all boxes that were ever added
+        self._all_exact = True  # True if all boxes ever added are exact
 
     def _room(self, places: int) -> tuple[FloatArray, IntArray, BoolArray]:
-        """Room for the ends, ids and exactness of so many boxes."""
+        """Return empty arrays for the ends, ids and exactness of `places` boxes."""
         ends = np.empty((2 * self._schema.dimensions, places))
         return ends, np.empty(places, np.int64), np.empty(places, np.bool_)
 
@@ -79,7 +79,7 @@ class ScanMatcher:
         first, last = self._used, self._used + len(boxes.ids)
         if last > len(self._ids):
             self._grow(max(last, 2 * len(self._ids)))
-        # No search reads beyond `_used`, so values of an interrupted call do no harm.
+        # No search reads behind `_used`, so values of an interrupted call do no harm.
         np.negative(boxes.low.T, out=self._ends[: self._schema.dimensions, first:last])
         self._ends[self._schema.dimensions :, first:last] = boxes.high.T
         self._ids[first:last], self._exact[first:last] = boxes.ids, boxes.exact
@@ -98,7 +98,7 @@ class ScanMatcher:
         larger = self._room(places)
         for column, old in zip(larger, (self._ends, self._ids, self._exact), strict=True):
             column[..., : self._used] = old[..., : self._used]
-        # The ids come last: their length tells a change that it must grow.
+        # The ids come last: their length shows a later change that it must grow.
         self._ends, self._exact, self._ids = larger[0], larger[2], larger[1]
 
     def remove(self, ids: IntArray) -> BoolArray:
@@ -115,20 +115,20 @@ class ScanMatcher:
         return known
 
     def _alive(self) -> int:
-        """Boxes that are not removed."""
+        """Return the number of boxes that are not removed."""
         if not self._several:
             return len(self._places)
         return int(np.count_nonzero(self._ends[0, : self._used] == self._ends[0, : self._used]))
 
     def _pack(self) -> None:
-        """Leave out the boxes that are removed."""
+        """Pack the boxes that are not removed."""
         packed = ScanMatcher(self._schema)
         packed.add(self.content())
         packed._updates, packed.work = self._updates, self.work
         self.__dict__.update(packed.__dict__)
 
     def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
-        """See `Matcher`; visits are boxes, of which each is compared."""
+        """See `Matcher`; visits are boxes: each is compared."""
         points, rows = events.points, self._rows
         if len(points) == 1:
             return Hits.of_one(*self.match_one(points), self._used)
@@ -141,7 +141,7 @@ class ScanMatcher:
         return self._hits(np.concatenate([-points[rows[:first]], upper]), rows)
 
     def _count(self, points: int) -> None:
-        """Add the work of comparing so many points with all boxes."""
+        """Add the work of comparing `points` points with all boxes."""
         ends = len(self._ends) if isinstance(self._rows, slice) else len(self._rows)
         self.work += points * self._used * ends + CALL
 
@@ -156,7 +156,7 @@ class ScanMatcher:
         return self._at(inside.nonzero()[0])
 
     def _at(self, places: IntArray) -> tuple[IntArray, Flags | None]:
-        """Ids and exactness of the boxes at some places, which contain one point."""
+        """Return ids and exactness of the boxes at some places, which contain one point."""
         ids, exact = self._ids[places], None
         if not self._all_exact or self._several:
             flags = self._exact[places]
@@ -166,7 +166,7 @@ class ScanMatcher:
         return ids, exact
 
     def _few(self, point: list[float]) -> IntArray:
-        """The places of few boxes that contain a point: Python compares them sooner than it calls NumPy."""
+        """Return the places of boxes that contain a point; with few boxes, Python is faster than NumPy."""
         if self._tests is None:
             self._tests = self._read_tests()
         places = []
@@ -179,7 +179,7 @@ class ScanMatcher:
         return np.array(places) if places else _NONE
 
     def _read_tests(self) -> list[tuple[int, list[tuple[int, float, float]]]]:
-        """The places of all boxes that are not removed, with coordinate, low and high of what they bound."""
+        """Return the places of all boxes not removed, with coordinate, low and high of bounded sides."""
         found = []
         for place, ends in enumerate(self._ends[:, : self._used].T.tolist()):
             sides = zip(ends, ends[self._schema.dimensions :], strict=False)
@@ -194,7 +194,10 @@ class ScanMatcher:
         return self._hits(np.concatenate([-first.T, last.T]), slice(None), within=how == "within")
 
     def _hits(self, asked: FloatArray, rows: IntArray | slice, within: bool = False) -> Hits:
-        """Boxes whose ends in some rows are at least what is asked, float64 (r, n); or, `within`, at most."""
+        """Find the boxes whose ends in some rows are at least `asked`, float64 (r, n).
+
+        With `within`, the ends must be at most `asked`.
+        """
         count = asked.shape[1]
         queries, places = self._together(asked, rows, np.greater_equal if within else np.less_equal)
         offsets = np.searchsorted(queries, np.arange(count + 1))
@@ -205,7 +208,7 @@ class ScanMatcher:
         return Hits(offsets, ids, flags, np.full(count, self._used))
 
     def _together(self, asked: FloatArray, rows: IntArray | slice, compare: Any) -> tuple[IntArray, IntArray]:
-        """Pairs of a query and the place of a box; queries ascend."""
+        """Return pairs of a query and the place of a box; queries ascend."""
         count = asked.shape[1]
         width = min(max(self._used, 1), BOXES)
         height = max(1, PAIRS // width)
@@ -255,7 +258,7 @@ class ScanMatcher:
         return self._updates
 
     def stats(self) -> dict[str, Any]:
-        """Boxes and memory."""
+        """Return the number of boxes, and the memory."""
         columns = (self._ends, self._ids, self._exact)
         return {
             "ids": len(self._places),
@@ -271,7 +274,7 @@ class ScanMatcher:
 def _compared(
     asked: FloatArray, ends: FloatArray, compare: Any, left: BoolArray, room: BoolArray
 ) -> tuple[IntArray, IntArray]:
-    """Pairs of a query and a box that are found; `left` and `room` are memory for all pairs."""
+    """Return the pairs of a query and a box that are found; `left` and `room` are memory for all pairs."""
     shape = asked.shape[1], ends.shape[1]
     left, room = left[: shape[0], : shape[1]], room[: shape[0], : shape[1]]
     compare(asked[0][:, np.newaxis], ends[0], out=left)

@@ -1,9 +1,8 @@
-"""Subscriptions split by kind: those with an equality in a hash table, all others in an R*-tree.
+"""Subscriptions split by kind: some with equalities in a hash table, all others in an R*-tree.
 
-A tree packs boxes that are alike. One that fixes an attribute, and leaves most others open, is like no box of
-another kind: it makes every node larger that it lies in. Under its value in a hash table only events try it
-that have that value. A subscription goes there if each of its boxes has an equality under which not too many
-wait already (`rtfilter.matchers.equal_sides`).
+A tree packs similar boxes. A box that fixes an attribute, and leaves most others open, is similar to few
+others, and makes its nodes larger. In a hash table, only events with its value try it. A subscription goes
+there if each of its boxes has an equality with not too many boxes already (`rtfilter.matchers.equal_sides`).
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ PIECE: Final = 4096
 
 
 class SplitMatcher:
-    """Looks equalities up, and searches a tree for the rest; ahead where both kinds are many."""
+    """Looks up equalities, and searches a tree for the rest; fast if there are many of both kinds."""
 
     takes = Takes()
     options: Mapping[str, Any] = MappingProxyType({})
@@ -57,7 +56,7 @@ class SplitMatcher:
         order = np.argsort(boxes.ids, kind="stable")
         ids, other = boxes.ids[order], np.zeros(len(order), np.bool_)
         first = 0
-        while first < len(ids):  # in pieces, so that it is seen when a crowd gathers
+        while first < len(ids):  # in pieces, so that crowded buckets are noticed
             last = int(np.searchsorted(ids, ids[min(first + PIECE, len(ids)) - 1], "right"))
             rows = order[first:last]
             crowded = self._equal.crowded(boxes.low[rows], boxes.high[rows])
@@ -74,7 +73,7 @@ class SplitMatcher:
             self._tree.add(Filters.of_boxes(self._schema, BoxColumns(*in_tree)))
 
     def _put(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: BoolArray) -> None:
-        """Let boxes wait under their equalities."""
+        """Add boxes to the hash table."""
         rows = self._equal.take_rows(len(ids))
         self._ids = grown(self._ids, self._equal.rows, MOST)
         self._exact = grown(self._exact, self._equal.rows, MOST)
@@ -97,7 +96,7 @@ class SplitMatcher:
                 continue
             known[at] = True
             while rows:
-                self._equal.remove(rows[-1])  # before it is forgotten: an interrupt may come in between
+                self._equal.remove(rows[-1])  # before its id is forgotten: an interrupt may come in between
                 self._equal.give_back(rows.pop())
                 self._updates += 1
             del self._rows[id]
@@ -107,7 +106,7 @@ class SplitMatcher:
 
     @unwrapped
     def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
-        """See `Matcher`; visits are nodes of the tree, and boxes that are tried besides."""
+        """See `Matcher`; visits are nodes of the tree, and boxes of the hash table that are tried."""
         if not self._rows:
             return self._tree.match(events, first_only=first_only)
         offsets, rows, tried = self._equal.search(events.points)
@@ -127,7 +126,7 @@ class SplitMatcher:
         return Hits(offsets, ids, flags if len(flags) else None, hits.visits + tried)
 
     def workload(self, events: EventTable) -> IntArray:
-        """Leaves of the tree, and boxes that are tried besides."""
+        """Return the leaves of the tree, plus the boxes of the hash table, that matching will try."""
         found = self._equal.estimate(events.points)
         return found + self._tree.workload(events) if len(self._tree) else found
 
@@ -143,7 +142,7 @@ class SplitMatcher:
         return id in self._rows or id in self._tree
 
     def content(self, ids: Iterable[int] | None = None) -> Filters:
-        """The boxes of some ids, or of all."""
+        """Return the boxes of some ids, or of all."""
         wanted = None if ids is None else list(ids)
         own = list(self._rows) if wanted is None else [id for id in wanted if id in self._rows]
         rest = None if wanted is None else [id for id in wanted if id not in self._rows]
@@ -158,7 +157,7 @@ class SplitMatcher:
 
     @property
     def rows(self) -> int:
-        """See `Scannable`: each is a row of the tree and one of the table."""
+        """See `Scannable`: each is a row of the tree and a row of the table."""
         return max(self._tree.rows, self._equal.rows)
 
     def scan(self, rows: range) -> Filters:
@@ -192,14 +191,14 @@ class SplitMatcher:
 
     @property
     def updates(self) -> int:
-        """Boxes that came and went."""
+        """Number of boxes added and removed."""
         return self._updates + self._tree.updates
 
     def stats(self) -> dict[str, Any]:
-        """Boxes of both kinds, and memory."""
+        """Return the numbers of boxes of both kinds, and the memory."""
         tree = self._tree.stats()
         del tree["capacity"], tree["unit"]
-        rows = 100 * len(self._rows) + self._ids.itemsize * self._equal.rows  # about what a dict takes
+        rows = 100 * len(self._rows) + self._ids.itemsize * self._equal.rows  # about the memory of a dict
         return {
             **tree,
             "boxes": tree["boxes"] + len(self._equal),
@@ -219,7 +218,7 @@ def _merged(
     other_ids: IntArray,
     other_exact: Flags,
 ) -> tuple[IntArray, IntArray, Flags]:
-    """Offsets, ids and flags of both, event by event; no flags where both have none."""
+    """Return offsets, ids and flags of both results, event by event; no flags if both have none."""
     offsets, total = first + second, len(ids) + len(other_ids)
     both, flags = np.empty(total, np.int64), np.empty(total if len(exact) + len(other_exact) else 0, np.uint8)
     for event in range(len(first) - 1):

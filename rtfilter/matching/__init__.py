@@ -1,1 +1,1 @@
-"""A batch on its way: from its plan to the release of its last event."""
+"""The matching of a batch: from its plan to the release of its last event."""

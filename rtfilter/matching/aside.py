@@ -1,9 +1,9 @@
-"""Copies made aside: what takes long is done on a copy, while others match and change.
+"""Copies of all subscriptions at one version, built while others match and change.
 
-All subscriptions are read in slices of a few milliseconds each. Changes made meanwhile are logged; what they
-changed is read again, in rounds, each with less to do. The last few are read in the turn that ends the copy.
-So nobody waits for longer than for a slice, and the copy is of one version. It has to begin anew where all
-that was not yet read has moved: an index built aside has taken the place of the one that is read.
+A copy reads all subscriptions in slices of a few milliseconds each. A log notes the subscriptions that change
+meanwhile; the copy reads these again in rounds, each with fewer of them. The last few are read while changes
+wait, which completes the copy. So nobody waits longer than for one slice. A copy has to begin again if
+another copy replaced the index that it reads.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from rtfilter.subscriptions.ids import NO_IDS
 from rtfilter.subscriptions.slices import Part, places_of, read, renew, slices_of, take
 
 FEW = 128
-"""Subscriptions that are read again in one turn."""
+"""Most subscriptions that the last step of a copy reads again."""
 ROUNDS = 16
-"""Rounds after which the last turn takes all that is left, where changes are as fast as the copy."""
+"""Rounds after which the last step reads all that is left: changes are then as fast as the copy."""
 
 
 class MovedError(Exception):
-    """Subscriptions moved while slices of them were read: more slices would lack some and repeat others."""
+    """Raised if the index was replaced while slices of it were read: further slices would not fit."""
 
 
 class Copy:
-    """A copy of all subscriptions but some, newly built, by another matcher or of a larger schema if named.
+    """A copy of all subscriptions but some, newly built, with another matcher or a larger schema if given.
 
     Raises `MovedError`.
 
     Attributes
     ----------
     content : Subscriptions
-        Nobody else uses them.
+        The copied subscriptions. Only the maker of the copy uses them.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Copy:
             return read(self._source, part)
 
     def catch_up(self) -> None:
-        """Read again what was changed, until that is little."""
+        """Read changed subscriptions again, in rounds, until few are left."""
         while len(self._left) > FEW and self._rounds < ROUNDS:
             self._rounds += 1
             for first in range(0, len(self._left), FEW):
@@ -76,7 +76,10 @@ class Copy:
             self._left = _changed(self._changes)
 
     def complete(self) -> bool:
-        """In a turn at the gate: be of the version of the source. False if for that too much has changed."""
+        """Read the last changed subscriptions; the caller holds the gate, so that nothing else changes.
+
+        Returns False, and the copy is not complete, if too many have changed.
+        """
         self._left = np.union1d(self._left, _changed(self._changes))
         if len(self._left) > FEW and self._rounds < ROUNDS:
             return False
@@ -86,7 +89,7 @@ class Copy:
 
 
 def copied(gate: Gate, source: Subscriptions, of: Factory | None = None) -> Subscriptions:
-    """A copy of all subscriptions at one version, newly built; see `Copy`. Raises `MovedError`."""
+    """Return a newly built copy of all subscriptions at one version; see `Copy`. Raises `MovedError`."""
     copy = Copy(gate, source, of=of)
     while True:
         copy.catch_up()
@@ -96,7 +99,7 @@ def copied(gate: Gate, source: Subscriptions, of: Factory | None = None) -> Subs
 
 
 def _changed(changes: Changes) -> IntArray:
-    """Ids that were added or removed since this was last asked, ascending."""
+    """Return the handles that were added or removed since the last call, ascending."""
     lately = list(changes)
     none = np.empty(0, np.int64)
     handles = ((c.added.ids, c.removed) if c.handles is None else (c.handles,) for c in lately)

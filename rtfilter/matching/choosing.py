@@ -1,9 +1,9 @@
-"""The matcher that is chosen while a filter is used: what a `MatcherChooser` decides is done here.
+"""The choice of the matcher while a filter is used.
 
-Some batches are timed, so few that it takes a thousandth of the time or two, and their points are kept. When
-the chooser wants something, a thread of its own does it beside batches and changes: it builds a candidate of
-a sample, or of all by a copy made aside, and matches what was kept with both. If it is to be moved, the copy
-takes the place of the index, as one does that was packed anew.
+This module does the work that a `MatcherChooser` asks for. Some batches are timed, in at most two thousandths
+of the time, and their points are kept. If the chooser wants a trial, a thread does it while batches and
+changes go on: it builds a candidate from a sample, or from a copy of all subscriptions, and matches the kept
+points with both matchers. To move to the candidate, the filter adopts the copy.
 """
 
 from __future__ import annotations
@@ -40,23 +40,25 @@ if TYPE_CHECKING:
     from rtfilter.matching.road import Road
 
 FIRST, PERIOD = 0.0005, 0.1
-"""Seconds of matching, about, from one batch that is timed to the next: at first, and later. One costs up to
-0.2 ms."""
+"""Seconds of matching, about, from one timed batch to the next: at first, and later.
+
+Timing costs up to 0.2 ms.
+"""
 EVENTS, BATCHES, FEW = 1024, 4, 16
-"""Events of a batch that are kept, batches of a class that are, and how many of less events than that."""
+"""Kept: events of a batch, batches of a class, and batches of a class with fewer events than this."""
 BLOCK, AT_ONCE = 64, 2048
-"""Subscriptions of a sample that lie together, and that are read in one turn."""
+"""Subscriptions of a sample that lie together, and subscriptions that one step reads."""
 LOOKED_AT = 1024
-"""Subscriptions whose kind is looked at."""
+"""Subscriptions whose kind is examined."""
 
 AUTO: Final = "auto"
 """The name for a `MatcherChooser` with its defaults."""
 
 
 def resolved(matcher: Factory | MatcherChooser) -> tuple[Factory, MatcherChooser | None]:
-    """Return the matcher to begin with, and the chooser of others, if there is one.
+    """Return the matcher to begin with, and the chooser, if there is one.
 
-    Raises `ValueError` for a candidate that cannot be one.
+    Raises `ValueError` for a matcher that cannot be a candidate.
     """
     if matcher == AUTO:
         matcher = MatcherChooser()
@@ -70,8 +72,8 @@ def resolved(matcher: Factory | MatcherChooser) -> tuple[Factory, MatcherChooser
         takes = make_matcher(name, _ANY).takes
         if not (takes.boxes and takes.everything and takes.missing and takes.threads):
             raise ValueError(
-                f"the matcher {name!r} cannot be a candidate: those take all subscriptions, as boxes, and "
-                "may be used by several threads; such are rtree, split, hem, masks and counting"
+                f"the matcher {name!r} cannot be a candidate: a candidate takes all subscriptions, works on "
+                "boxes and allows several threads; choose from rtree, split, hem, masks and counting"
             )
     return matcher.matcher, matcher
 
@@ -99,7 +101,10 @@ class Choosing:
             chooser.begin(subscriptions.name)
 
     def observe(self, searched: EventTable, seconds: float, streamed: bool = False) -> None:
-        """Take a batch of at least one event with the seconds that it took; not while the index is held."""
+        """Take a timed batch of at least one event with its seconds, and begin a trial if one is due.
+
+        Do not call it while the thread holds the index.
+        """
         try:
             with self._turns.writing():
                 batches = self._skipped + 1
@@ -110,10 +115,10 @@ class Choosing:
                 self._keep(searched, streamed)
                 if not self.chooser.observe(len(searched), seconds, batches, streamed) or self.busy:
                     return
-                # A daemon thread: the program does not wait for a trial at its end.
+                # A daemon thread: the program ends without waiting for a trial.
                 self._thread = threading.Thread(target=self.run, name="rtfilter matcher", daemon=True)
                 self._thread.start()
-        except RuntimeError:  # a signal handler that came in between, or no more threads
+        except RuntimeError:  # from within a signal handler, or no more threads
             self._rest(self._skipped)
 
     @property
@@ -122,34 +127,34 @@ class Choosing:
         return self._thread is not None and self._thread.is_alive()
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait for what is under way."""
+        """Wait for the thread that tries or moves to a matcher, at most `timeout` seconds."""
         if self._thread is not None:
             self._thread.join(timeout)
 
     def snapshot(self) -> dict[str, Any]:
-        """The state of the chooser, JSON-able."""
+        """Return the state of the chooser, JSON-able."""
         with self._turns.writing():
             return self.chooser.snapshot()
 
     def _rest(self, batches: int) -> None:
-        """Let so many pass."""
+        """Leave the next `batches` batches untimed."""
         self._skipped, self._road.untimed = batches, repeat(None, batches)
 
     def _pause(self, seconds: float) -> int:
-        """Batches to let pass. Their number is random, so that it follows no rhythm of theirs."""
+        """Return the number of batches to leave untimed; it is random, to follow no rhythm of the batches."""
         period, self._period = self._period, min(2 * self._period, PERIOD)
         return int(self._random.uniform(0.5, 1.5) * period / max(seconds, 1e-7))
 
     def _keep(self, searched: EventTable, streamed: bool) -> None:
         label = powers_of_two(len(searched))
         kept = self._kept.setdefault((label, streamed), deque(maxlen=FEW if label < FEW else BATCHES))
-        points = searched.points[:EVENTS].copy()  # the caller may change his own
+        points = searched.points[:EVENTS].copy()  # the caller may change the array
         kept.append(EventTable(points, _NO_ROWS, searched.fields))
 
     # -- in a thread of its own ------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Do what the chooser wants, until it wants nothing."""
+        """Do what the chooser asks for, until it asks for nothing more."""
         wanted = self._ask(self._content())
         while wanted is not None:
             name, begun = wanted.matcher, clock()
@@ -191,7 +196,7 @@ class Choosing:
             return self._moved(wanted.matcher, begun)
 
     def _move(self, wanted: Move) -> Try | Move | None:
-        """Move by another copy, where that of the trial is gone."""
+        """Move to a matcher by another copy, if the copy of the trial is gone."""
         begun = clock()
         self._updates.repack(wanted.matcher)
         return self._moved(wanted.matcher, begun)
@@ -205,10 +210,10 @@ class Choosing:
     def _tell(
         self, wanted: Try, of: int, whole: bool, begun: float, build: float, other: Matcher, own: Costs
     ) -> None:
-        """Match with both, and tell what came of it."""
+        """Match the kept batches with both matchers, and report the costs to the chooser."""
         taken = int(other.stats()["bytes"])
         if wanted.most_bytes is not None and taken > wanted.most_bytes:
-            raise MemoryError(f"it takes {taken:,} bytes, of {wanted.most_bytes:,} that it may take")
+            raise MemoryError(f"it takes {taken:,} bytes, and at most {wanted.most_bytes:,} are allowed")
         costs = self._costs(other)
         found = [pair for label, some in self._batches().items() for pair in pairs(*label, some, own, costs)]
         gradual = other.takes.gradual
@@ -221,7 +226,7 @@ class Choosing:
         return Costs(matcher, self._road.policy)
 
     def _load(self, matcher: str) -> None:
-        """Load the kernels of a matcher, which is no part of a trial: it is done once in a process."""
+        """Load the kernels of a matcher before its trial: a process loads them once."""
         if matcher not in self._warm:
             self._built(matcher, self._sample(BLOCK))
             self._warm.add(matcher)
@@ -263,7 +268,7 @@ class Choosing:
         )
 
     def _sample(self, of: int) -> Filters:
-        """About so many of the subscriptions, in blocks at random places, or all."""
+        """Return about `of` subscriptions, in blocks at random places, or all."""
         parts: list[Filters] = []
         with self._gate.reading():
             scannable = self._held.scannable
@@ -277,7 +282,7 @@ class Choosing:
                 for block in chosen[first : first + at_once]:
                     own = places[block * BLOCK : (block + 1) * BLOCK]
                     if isinstance(own, range) and self._held.scannable is not None:
-                        rows = self._held.scannable.rows  # fewer, where all was packed anew
+                        rows = self._held.scannable.rows  # fewer if the index was packed meanwhile
                         own = range(min(own.start, rows), min(own.stop, rows))
                         parts.append(self._held.scannable.scan(own))
                     elif not isinstance(own, range):
@@ -287,7 +292,7 @@ class Choosing:
 
 
 class _NoRows:
-    """Of batches of which only points are kept: matchers of boxes ask for no more."""
+    """Rows of batches of which only points are kept: matchers of boxes need no more."""
 
     def row(self, index: int) -> dict[str, object]:
         raise NotImplementedError

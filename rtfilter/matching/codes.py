@@ -1,4 +1,4 @@
-"""Integers in the place of ids that are text or UUIDs: lists of integers are compared much faster."""
+"""Codes for ids that are text or UUIDs: lists of integers are compared much faster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from rtfilter.dtypes import AnyArray, IntArray
 
 SPARE = 1000
-"""Names that may be there for nothing, besides as many as were needed."""
+"""Unused names that may be stored, in addition to as many as were needed."""
 
 
 class Codes:
@@ -19,7 +19,7 @@ class Codes:
     Parameters
     ----------
     names : iterable of hashable, distinct
-        Those with the first codes.
+        The names with the first codes.
     """
 
     def __init__(self, names: Iterable[Hashable] = ()) -> None:
@@ -32,7 +32,7 @@ class Codes:
 
     @property
     def many(self) -> bool:
-        """True if there are so many codes that it is worth while to look for unused ones."""
+        """True if a search for unused codes pays, because there are many."""
         return len(self) > self._enough
 
     def of(self, names: AnyArray) -> IntArray:
@@ -41,7 +41,7 @@ class Codes:
         return np.array([codes.setdefault(name, len(codes)) for name in names.tolist()], np.int64)
 
     def known(self, names: Iterable[Hashable]) -> IntArray:
-        """Return the codes of those of the names that have one, int64 (k,)."""
+        """Return the codes of the names that have one, int64 (k,)."""
         found = list(map(self._code_of.get, names))
         return np.array([code for code in found if code is not None], np.int64)
 

@@ -1,4 +1,4 @@
-"""A controller that several threads may ask: controllers themselves know no locks."""
+"""A lock around a controller, for several threads: controllers have no locks."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ METHODS = ("plan", "report", "drop", "on_update", "snapshot")
 
 
 class Control:
-    """A controller that is asked by one thread at a time.
+    """A controller that one thread at a time calls.
 
     Attributes
     ----------
     controller : Controller
-        May be replaced between batches, also by its name. Without one, the first batch of a stream makes a
+        May be replaced between batches, also by a name. If there is none, the first streamed batch makes a
         `CostController`.
     named : str, mapping or None
-        What was given, where that was a name.
+        The name or mapping that was passed, if any.
     updates : int
-        Boxes that came and went before.
+        Boxes that were added or removed before.
     """
 
     def __init__(self, controller: Controller | Named | None = None, updates: int = 0) -> None:
@@ -38,12 +38,12 @@ class Control:
 
     @property
     def controller(self) -> Controller:
-        """The controller, which is made where it is first needed."""
+        """The controller; the first access makes it."""
         if self._controller is not None:
             return self._controller
         from rtfilter.adaptive import CostController
 
-        with _MAKING:  # so that two threads get the same one
+        with _MAKING:  # so that two threads get the same controller
             if self._controller is None:
                 self._controller = CostController()
             return self._controller
@@ -58,31 +58,37 @@ class Control:
             self._controller, self.named = controller, named
 
     def plan(self, size: int, shape: Shape, updates: int) -> Ticket:
-        """The plan for a batch of `size` > 0 events; `updates`: boxes that came and went so far."""
+        """Return the plan for a batch of `size` > 0 events.
+
+        `updates` counts the boxes added and removed so far.
+        """
         with self._turns.writing():
             self._tell(updates)
             return self.controller.plan(size, shape)
 
     def report(self, ticket: Ticket, report: Report) -> None:
-        """Tell what became of a batch; times are in seconds."""
+        """Report the times of a batch, in seconds."""
         with self._turns.writing():
             self.controller.report(ticket, report)
 
     def drop(self, ticket: Ticket) -> None:
-        """Tell that a batch says nothing of its plan."""
+        """Report that a batch gives no information about its plan."""
         with self._turns.writing():
             self.controller.drop(ticket)
 
     def snapshot(self, updates: int) -> dict[str, Any]:
-        """The state of the controller, JSON-able."""
+        """Return the state of the controller, JSON-able."""
         with self._turns.writing():
             self._tell(updates)
             return self.controller.snapshot()
 
     def _tell(self, updates: int) -> None:
-        """Tell what came and went since the last time: a controller can spoil a plan, never a change."""
+        """Report the boxes added and removed since the last report.
+
+        An error of the controller then ends the plan of a batch, and never a change.
+        """
         count = updates - self._updates
-        if count > 0:  # else another thread was first, and told of this too
+        if count > 0:  # else another thread has reported these
             self._updates = updates
             self.controller.on_update(count)
 
@@ -97,6 +103,6 @@ def _require(controller: Controller) -> None:
     for method in METHODS:
         if not callable(getattr(controller, method, None)):
             raise TypeError(
-                "a controller is a name, or has the methods of those in `rtfilter.adaptive`; "
+                "a controller is a name, or an object with the methods of those in `rtfilter.adaptive`; "
                 f"{controller!r} has no {method}"
             )

@@ -1,7 +1,7 @@
-"""The costs of recent batches with one matcher and with another; both match each batch.
+"""The costs of recent batches with two matchers; both match each batch.
 
-A batch that is matched as a whole costs its time. One that is streamed costs the mean response of its events,
-by the best of some plans.
+The cost of a batch that is matched as a whole is its time. The cost of a streamed batch is the mean response
+of its events, by the best of some plans.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from rtfilter.matchers.port import Matcher
 from rtfilter.scheduler import Order, schedule
 
 MOST_PASSES, SPENT = 25, 0.02
-"""The largest number of passes over the batches, and the seconds after which they are enough."""
+"""Most passes over the batches, and the seconds after which no further pass begins."""
 SLOW = 8.0
-"""A candidate that takes so many times as long at first is matched once only."""
+"""A candidate whose first pass takes this many times as long is matched only once."""
 PART = 0.05
-"""Seconds, about, of batches that are timed together."""
+"""Seconds of batches that are timed together, about."""
 RUNS, WARM = 3, 0.05
-"""Runs for one time, which is the least but the first; and the seconds from which one run is enough."""
+"""Runs for one time: the least run counts, without the first. From `WARM` seconds on, one run is enough."""
 GROUPS: Final = (16, 64, 256)
-"""Sizes of groups of the plans that are tried."""
+"""Group sizes of the plans that are tried."""
 
-# Of the thread's own time, where that is fine enough: others have the core meanwhile.
+# The time of the thread, if the clock is fine enough: other threads use the core meanwhile.
 clock = thread_time if get_clock_info("thread_time").resolution < 1e-5 else perf_counter
 
 
@@ -43,9 +43,9 @@ class Costs:
     ----------
     matcher : Matcher
     policy : Order
-        Of the events of a batch that is streamed.
+        The order of the events of a streamed batch.
     reading : callable
-        Gives what is held during each batch.
+        Returns a context manager that is entered during each batch.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Costs:
         self._policy, self._reading = policy, reading
 
     def of(self, events: EventTable, plan: Plan | None) -> float:
-        """Seconds that a batch takes, or with a plan the mean response of its events."""
+        """Return the seconds of a batch, or with a plan the mean response of its events."""
         with self._reading():
             begun = clock()
             if plan is None or plan.group is None:
@@ -73,7 +73,7 @@ class Costs:
             return waited / len(events)
 
     def plan(self, events: EventTable) -> Plan:
-        """The plan with the least mean response."""
+        """Return the plan with the least mean response."""
         plans = plans_of(len(events), self._levels.height, GROUPS)
         return min(plans, key=lambda plan: self.of(events, plan))
 
@@ -81,7 +81,7 @@ class Costs:
 def pairs(
     size_class: int, streamed: bool, batches: Sequence[EventTable], own: Costs, other: Costs
 ) -> list[Pair]:
-    """Match batches of one class by both in turns."""
+    """Match batches of one class with both matchers, alternately."""
     begun, loads = clock(), counts.loads
     whole = WHOLE if streamed else None
     first = Pair(
@@ -105,7 +105,10 @@ def pairs(
 
 
 def _seconds(one: Costs, part: Sequence[EventTable], plan: Plan | None) -> float:
-    """The least of some times: while others have the core, what they use takes the place in its caches."""
+    """Return the least time of some runs over batches.
+
+    The first run counts only if it is long: the other matcher has used the caches.
+    """
     first = math.fsum(one.of(batch, plan) for batch in part)
     if first >= WARM:
         return first

@@ -1,11 +1,11 @@
 """Subscriptions that cover a predicate, are covered by it, or mean the same.
 
-The index finds candidates; some of them are certain by their boxes, and the others are decided one by one
-(`rtfilter.predicates.covering`). An event that shows that one is not related may show it of many others.
+The index finds candidates. The boxes of some make them certain; the others are decided one by one
+(`rtfilter.predicates.covering`). An event that rules out one candidate often rules out many others.
 
-A subscription that covers a predicate matches every event that satisfies it. So the candidates match a few
-such events, which lie in opposite corners. A box that contains a box of the predicate makes it certain. A
-covered subscription has its boxes among those of the predicate, or boxes that are only supersets.
+A subscription that covers a predicate matches every event that satisfies it. So candidates are found by a few
+such events, in opposite corners of the predicate. A box that contains a box of the predicate makes it
+certain. A covered subscription has its boxes among those of the predicate, or boxes that are only supersets.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from rtfilter.subscriptions.content import Subscriptions
 
 How = Literal["covering", "covered", "equal"]
 MAX_DECIDED: Final = 10_000
-"""Most subscriptions that are decided one by one for one question; of others it is not known."""
+"""Most subscriptions that one call decides one by one; the others are reported as unknown."""
 FIRST_ROUND, LAST_ROUND = 4, 64
-"""Subscriptions that are decided before the events that showed a no are held against the others."""
+"""Subscriptions decided before their counterexamples are tried on the others: at first, at last."""
 _NONE: Final = np.empty(0, np.int64)
 
 
 class _Candidates(NamedTuple):
-    """Keys of subscriptions, each in one of the arrays at most."""
+    """Keys of subscriptions, each in at most one of the arrays."""
 
     certain: IntArray
     doubtful: IntArray
 
 
 def related(road: Road, predicate: Predicate, how: How, moment: float) -> Related:
-    """Return the subscriptions that are related to a predicate which was checked against the schema."""
+    """Return the subscriptions that are related to a predicate, which was checked against the schema."""
     held = road.subscriptions
     search = _Search(held, predicate, moment)
     with road.gate.reading(), road.turn:
@@ -61,7 +61,7 @@ def related(road: Road, predicate: Predicate, how: How, moment: float) -> Relate
 
 
 class _Search:
-    """The candidates for one predicate, and what becomes of them. Only while the index is held.
+    """The search for subscriptions that are related to one predicate. The caller holds the index.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class _Search:
     def __init__(self, held: Subscriptions, predicate: Predicate, moment: float) -> None:
         self._held, self._moment, self.visits = held, moment, 0
         self._boxes = compile_predicate(predicate, held.schema)
-        if asks_for_every(predicate):  # boxes are exact for events without lists only
+        if asks_for_every(predicate):  # boxes are exact only for events without lists
             self._boxes = self._boxes._replace(exact=np.zeros_like(self._boxes.exact))
         self._index = held.matcher if isinstance(held.matcher, SearchingBoxes) else None
         self._question = Question(predicate, held.schema)
@@ -83,7 +83,7 @@ class _Search:
         events = self._question.events
         if self._empty:
             return _Candidates(self._all(), _NONE)
-        if not events and self._question.listed:  # of events with lists, boxes need not have one in common
+        if not events and self._question.listed:  # boxes for events with lists need not share an event
             return _Candidates(_NONE, self._all())
         if not events or not self._held.matcher.takes.missing:
             if self._index is None:
@@ -100,7 +100,7 @@ class _Search:
         return _Candidates(certain, np.setdiff1d(matching, certain))
 
     def covered(self) -> _Candidates:
-        """Return the subscriptions that the predicate may cover, and those that it covers by their boxes."""
+        """Return the subscriptions that the predicate may cover, and those that it certainly covers."""
         if self._index is None:
             return _Candidates(_NONE, self._all())
         impossible = self._visible(np.array(sorted(self._held.unmatchable), np.int64))
@@ -109,7 +109,7 @@ class _Search:
         wide = _widened(self._boxes, self._held.schema)
         within = self._by_boxes(_hull(wide), "within")
         keys = np.unique(within.ids)
-        if within.exact is not None:  # there are boxes that are supersets
+        if within.exact is not None:  # some boxes are supersets
             touched = self._by_boxes(wide, "intersect")
             assert touched.exact is not None
             keys = np.union1d(keys, touched.ids[touched.exact == 0])
@@ -118,14 +118,14 @@ class _Search:
         return _Candidates(np.union1d(keys[inside], impossible), keys[~inside])
 
     def equal(self) -> _Candidates:
-        """Return the subscriptions that may mean the same, and those that do by their boxes."""
+        """Return the subscriptions that may be equal, and those that certainly are by their boxes."""
         if self._empty:
             return self.covered()
         found = self.covering()
         keys = np.union1d(*found)
         if self._index is None or not len(keys):
             return _Candidates(_NONE, keys)
-        # Few subscriptions cover it: a look at their boxes is faster than a search for covered ones.
+        # Few subscriptions cover it: to examine their boxes is faster than to search for covered ones.
         content, hull = self._content(keys), _hull(_widened(self._boxes, self._held.schema))
         within = ((hull.low <= content.low) & (content.high <= hull.high)).all(axis=1)
         keys = np.setdiff1d(keys, content.ids[content.exact & ~within])
@@ -133,7 +133,7 @@ class _Search:
         return _Candidates(certain, np.setdiff1d(keys, certain))
 
     def _content(self, keys: IntArray) -> BoxColumns:
-        """The boxes of some subscriptions."""
+        """Return the boxes of some subscriptions."""
         return self._held.matcher.content(keys.tolist()).boxes()
 
     def _lie_inside(self, content: BoxColumns, keys: IntArray) -> BoolArray:
@@ -145,9 +145,9 @@ class _Search:
         return ~np.isin(keys, content.ids[~inside])
 
     def decide(self, found: _Candidates, how: How) -> tuple[IntArray, IntArray]:
-        """Return who is related for certain, and of whom it is not known.
+        """Decide the candidates; return the related subscriptions, and those that remain unknown.
 
-        Who is not is shown by an event, which may show it of many others at once.
+        An event shows that a subscription is not related, and may show it for many others at once.
         """
         sure, unknown = [found.certain], [_NONE]
         if len(found.doubtful):
@@ -169,7 +169,7 @@ class _Search:
     def _ask(
         self, key: int, how: How, inside: list[dict[str, Any]], outside: list[dict[str, Any]]
     ) -> bool | None:
-        """Decide one; an event that shows a no goes to those inside of the predicate, or those outside."""
+        """Decide one candidate; add an event that rules it out to `inside` or `outside` of the predicate."""
         other = self._held.get(key)
         if other is None:
             return False
@@ -193,7 +193,7 @@ class _Search:
         return Matches(*refine(hits, table, self._held, None, self._moment))
 
     def _by_boxes(self, boxes: Boxes, how: Selection) -> Hits:
-        """Return whose boxes some boxes select."""
+        """Return the hits of some boxes in the matcher."""
         assert self._index is not None
         hits = self._index.search_boxes(boxes.low, boxes.high, how)
         self.visits += int(hits.visits.sum())
@@ -209,7 +209,7 @@ class _Search:
 
 
 class _Doubtful:
-    """Subscriptions that are left to be decided, with their boxes.
+    """Subscriptions that are still to be decided, with their boxes.
 
     Attributes
     ----------
@@ -224,13 +224,13 @@ class _Doubtful:
             self._boxes = boxes._replace(ids=np.searchsorted(keys, boxes.ids))  # rows of `keys`
 
     def take(self, count: int) -> IntArray:
-        """Return some of them, which are no longer left."""
+        """Remove and return the first `count` of them."""
         taken = self.keys[:count]
         self._keep(np.arange(len(self.keys)) >= count)
         return taken
 
     def agree(self, inside: list[dict[str, Any]], outside: list[dict[str, Any]]) -> None:
-        """Leave those that match all of some events, and none of others; where boxes tell which."""
+        """Keep those that match all of some events, and none of others, as far as boxes show it."""
         if self._boxes is None or not len(self.keys):
             return
         agrees = np.ones(len(self.keys), np.bool_)
@@ -264,7 +264,7 @@ class _Doubtful:
 
 
 def _in_all(ids: IntArray, count: int) -> IntArray:
-    """Return the ids that occur so many times, ascending."""
+    """Return the ids that occur `count` times, ascending."""
     if count == 1:
         return np.sort(ids)
     found, times = np.unique(ids, return_counts=True)
@@ -273,15 +273,15 @@ def _in_all(ids: IntArray, count: int) -> IntArray:
 
 
 def _hull(boxes: Boxes) -> Boxes:
-    """Return the smallest box around some."""
+    """Return the smallest box around some boxes."""
     return Boxes(boxes.low.min(axis=0)[np.newaxis], boxes.high.max(axis=0)[np.newaxis], boxes.exact[:1])
 
 
 def _widened(boxes: Boxes, schema: Schema) -> Boxes:
-    """Return boxes with sides as wide as they can be with no other event in them.
+    """Return boxes widened as far as no other event enters them.
 
-    Events have whole microseconds, and an open end of a box lies between two of them. Of text, UTF-8 leaves
-    gaps between the codes of what comes next; and holes cut out of all identities may leave all there are.
+    Times are whole microseconds, and an open end of a box lies between two of them. For text, UTF-8 leaves
+    gaps between the codes of successive texts, and holes in the range of identities may exclude no text.
     """
     low, high = boxes.low.copy(), boxes.high.copy()
     for name, attribute in schema.attributes.items():
@@ -293,7 +293,7 @@ def _widened(boxes: Boxes, schema: Schema) -> Boxes:
             for row in np.flatnonzero(low[:, at + 1] < high[:, at + 1]).tolist():
                 low[row, at], high[row, at] = order_gaps(low[row, at], high[row, at])
                 low[row, at + 1], high[row, at + 1] = -np.inf, np.inf
-            # Endings of what is exact are free, so that they tell nothing of what lies inside.
+            # If the text is exact, its endings are free: they restrict nothing.
             low[:, at + 2], high[:, at + 2] = -np.inf, np.inf
     return Boxes(np.minimum(low, boxes.low), np.maximum(high, boxes.high), boxes.exact)
 

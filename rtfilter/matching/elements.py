@@ -1,4 +1,4 @@
-"""From matches of choices to matches of events with lists: an event matches what one of its choices does."""
+"""Matches of events with lists: an event matches each subscription that one of its choices matches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Predicates(Protocol):
     """Predicates by id."""
 
     def get(self, id: int) -> Predicate | None:
-        """The predicate of a subscription, None if it is unknown."""
+        """Return the predicate of a subscription, None if it is unknown."""
 
 
 def united(
@@ -28,14 +28,14 @@ def united(
     rows: IntArray | None = None,
     now: float | None = None,
 ) -> tuple[IntArray, IntArray]:
-    """Unite the ids of each event's choices.
+    """Unite the matches of each event's choices.
 
     Parameters
     ----------
     offsets, ids : int64 (m + 1,), int64 (matches,)
-        Of all choices of the events, one event after the other.
+        The matches of all choices, one event after the other.
     events : EventTable
-        With choices.
+        Events with choices.
     predicates : Predicates
     rows : int64 (k,), optional
         The events whose choices these are; all by default.
@@ -62,7 +62,7 @@ def united(
         order = np.lexsort((ids, owner))
     else:
         unsure = np.repeat(choices.partial[places], counts)
-        order = np.lexsort((unsure, ids, owner))  # of equal hits the sure one comes first
+        order = np.lexsort((unsure, ids, owner))  # the certain one of equal hits comes first
     owner, ids = owner[order], ids[order]
     keep = np.ones(len(ids), np.bool_)
     keep[1:] = (owner[1:] != owner[:-1]) | (ids[1:] != ids[:-1])
@@ -77,7 +77,7 @@ def united(
 def _decide(
     ids: IntArray, rows: IntArray, events: EventTable, choices: Choices, predicates: Predicates
 ) -> list[bool]:
-    """Return whether events satisfy subscriptions that one of their choices matches, a row and an id each."""
+    """Return whether an event satisfies a subscription that one of its choices matches, for each pair."""
     asked: dict[int, Predicate | None] = {}
     event, found = Elements({}, {}), []
     seen = -1

@@ -1,19 +1,20 @@
 """The lock of the index: many batches together, or one change alone.
 
-Turns alternate. A change waits for the batches that run. Batches that arrive meanwhile wait for it, and for
-the changes behind it, but not for long: once the first of them has waited for `TURN`, the next change to end
-lets them in. So neither starves: a change waits for one turn of batches and for the changes before it, a
-batch for one turn of batches and for as many changes as fit into a turn.
+Batches and changes alternate. A change waits for the batches that run. Batches that arrive meanwhile wait for
+this change and for the changes behind it, but not for long: once the first batch has waited for `TURN`
+seconds, the next change that ends lets all waiting batches in. So neither starves: a change waits for one
+group of batches and for the changes before it. A batch waits for one group of batches and for the changes
+that fit into `TURN`.
 
-A stream of results is a batch that pauses whenever its consumer does. A change does not wait for a consumer
-(who may be the very thread that wants the change): it finishes the open streams itself, their remaining
-results being kept until they are asked for.
+A stream of results is a batch that pauses whenever its consumer does. A change does not wait for a consumer,
+which may be the very thread that wants the change: it finishes the open streams itself, and their remaining
+results are kept for the consumer.
 
 **Interrupts.** Ctrl-C, or an exception of a signal handler, may end a call between any two of its lines, also
-within what should clean up. So nobody here relies on another's cleaning up. All that is shared are a set, a
-dict and two deques, each changed by single operations that Python does not interrupt. Who waits looks whether
-those he waits for still run: each has left its frame, and a frame that has ended can be told from one that
-runs. A change that was cut short keeps its place until somebody has put in order what it left behind.
+within its cleanup. So no thread depends on another thread's cleanup. The shared state is a set, a dict and
+two deques, each changed by single operations that Python does not interrupt. A waiting thread checks that the
+threads it waits for still run: an interrupted call has left its frame, and a frame that has ended can be told
+from one that runs. An interrupted change keeps its place until another thread has recovered from it.
 """
 
 from __future__ import annotations
@@ -32,26 +33,26 @@ from weakref import ref
 Entry = TypeVar("Entry", bound="_Entry")
 
 TURN = 0.002
-"""Seconds that batches may wait while change follows change."""
+"""Seconds that batches may wait while changes follow one another."""
 LOOK = 0.005
-"""Seconds after which who waits looks whether those he waits for still run."""
+"""Seconds after which a waiting thread checks that the threads it waits for still run."""
 
 
 class Gate:
-    """A fair lock for many readers or one writer, with readers that can be told to finish.
+    """A fair lock for many readers or one writer, with readers that a writer can finish.
 
     Parameters
     ----------
     recover : callable
-        Puts in order what a change left that was cut short. It is called by whoever is next, alone with the
-        index; also after changes that ended well, so it must be quick then.
+        Undoes or completes an interrupted change. The next thread calls it alone with the index, also after a
+        change that ended well; then it must be quick.
     turn : float
         Seconds; see `TURN`.
     """
 
     def __init__(self, recover: Callable[[], None] = lambda: None, turn: float = TURN) -> None:
         self._recover, self._turn = recover, turn
-        self._held: set[Reading] = set()  # batches that hold the index, or look whether they may
+        self._held: set[Reading] = set()  # batches that hold the index, or check whether they may
         self._open: set[_Stream] = set()  # streams that hold the index
         self._changes: deque[Writing] = deque()  # the first one may run, all others wait
         self._waiting: deque[Reading] = deque()
@@ -59,13 +60,13 @@ class Gate:
 
     @property
     def readers(self) -> int:
-        """Batches that hold the index now."""
+        """Number of batches that hold the index now."""
         self._discard_dead()
         return len(self._held) + len(self._open)
 
     @property
     def changing(self) -> bool:
-        """True if a change runs, or waits."""
+        """True if a change runs or waits."""
         self._forget_other_process()
         return any(change.runs() for change in list(self._changes))
 
@@ -76,7 +77,7 @@ class Gate:
 
     @property
     def streams(self) -> int:
-        """Streams that hold the index now."""
+        """Number of streams that hold the index now."""
         return len(self._open)
 
     def _discard_dead(self) -> None:
@@ -86,18 +87,22 @@ class Gate:
                 reading.frame = None
 
     def reading(self) -> Reading:
-        """Hold the index unchanged. For a ``with`` in a function that is no generator."""
+        """Return a context manager that holds the index unchanged.
+
+        Use it in a ``with`` statement of a function that is no generator.
+        """
         return Reading(self)
 
     def writing(self) -> Writing:
-        """Have the index alone. For a ``with`` in a function that is no generator.
+        """Return a context manager that has the index alone.
 
-        `RuntimeError` where this thread holds the index already, and so would wait for itself.
+        Use it in a ``with`` statement of a function that is no generator. Entering raises `RuntimeError` if
+        this thread holds the index already, and so would wait for itself.
         """
         return Writing(self)
 
     def require_free(self, change: Writing | None = None) -> None:
-        """Raise `RuntimeError` where this thread is at the gate already, but for a change."""
+        """Raise `RuntimeError` if this thread runs a batch or a change other than `change`."""
         if _own([*self._held, *self._waiting, *self._changes], change) or self._steps():
             raise RuntimeError(
                 "this thread is matching or changing already: an order, a controller or a signal handler "
@@ -105,18 +110,19 @@ class Gate:
             )
 
     def open_stream(self, finish: Callable[[], None], steps: Gate) -> Hold:
-        """While `reading`: hold the index beyond it. A change may call `finish`, and then goes on.
+        """Hold the index for a stream, also after the `reading` in which this is called.
 
-        Who computes some of the stream, as `finish` does, is `writing` at the gate `steps` meanwhile.
+        A change may call `finish` and then proceed. A thread that computes part of the stream, as `finish`
+        does, is `writing` at the gate `steps` meanwhile.
         """
         hold = Hold(self, finish, steps)
         hold.stream = _Stream(hold, self._open.discard)
         self._open.add(hold.stream)
-        self._wake_change()  # it has one more stream to finish
+        self._wake_change()  # the change must finish this stream, too
         return hold
 
     def _steps(self) -> bool:
-        """Return whether this thread computes part of an open stream, for which a change waits."""
+        """Return whether this thread computes part of an open stream that a change waits for."""
         holds = (stream() for stream in list(self._open))
         return any(_own(hold.steps._changes) for hold in holds if hold is not None)
 
@@ -125,12 +131,12 @@ class Gate:
         self._wake_change()
 
     def _wake_change(self) -> None:
-        """Tell the first change that it may be alone now."""
+        """Wake the first change, which may be able to begin."""
         with contextlib.suppress(IndexError):
             self._changes[0].wake()
 
     def _forget_other_process(self) -> None:
-        """After a fork, nobody runs that is not of this thread."""
+        """Drop, after a fork, the entries of threads that only the parent process has."""
         if self._process != os.getpid():
             everybody = [*self._held, *self._waiting, *self._changes]
             own = _own(everybody)
@@ -142,13 +148,13 @@ class Gate:
     # -- batches ---------------------------------------------------------------------------------------
 
     def _wait_to_read(self, reading: Reading) -> None:
-        """Changes were there first: wait until one lets this batch in, or until there are none."""
+        """Wait until a change lets this batch in, or until there are no changes."""
         self._forget_other_process()
         for other in _own(self._held, reading):
             if other.inside:
                 reading.inside = True
-                return  # within a batch of this thread, which they wait for
-            self._held.discard(other)  # it only looked, and will look again
+                return  # inside a batch of this thread, which the changes wait for
+            self._held.discard(other)  # it only checked, and will check again
         if self._steps():
             reading.inside = True
             return
@@ -158,7 +164,7 @@ class Gate:
         reading.since, reading.bell = perf_counter(), SimpleQueue()
         try:
             self._waiting.append(reading)
-            self._wake_change()  # it may have seen this batch among those that hold the index
+            self._wake_change()  # the change may count this batch among the holders of the index
             while not self._let_in(reading):
                 if not reading.heard():
                     self._bury(reading)
@@ -171,7 +177,7 @@ class Gate:
         if reading in self._held:  # a change that ended let it in
             _remove(self._waiting, reading)
             return True
-        if any(other.inside for other in _own(self._held, reading)):  # let in after this began to wait
+        if any(other.inside for other in _own(self._held, reading)):  # let in after this call began to wait
             reading.inside = True
             self._held.add(reading)
             _remove(self._waiting, reading)
@@ -182,20 +188,20 @@ class Gate:
             if reading.inside:
                 _remove(self._waiting, reading)
                 return True
-            self._held.discard(reading)  # a change has come just now, and may not have seen it
+            self._held.discard(reading)  # a change has arrived just now, and may not have seen this batch
             self._wake_change()
         if reading not in self._waiting:
             self._waiting.append(reading)
         return False
 
     def _bury(self, reading: Reading) -> None:
-        """If no change is alive, be one for a moment: who is alone puts in order what the dead ones left."""
+        """Run an empty change if all changes were interrupted; it recovers from them."""
         if not any(change.runs() for change in list(self._changes)) and _remove(self._waiting, reading):
             with Writing(self):
                 pass
 
     def _admit(self) -> None:
-        """Let in all batches that wait."""
+        """Let all waiting batches in."""
         for reading in list(self._waiting):
             if _remove(self._waiting, reading):
                 reading.inside = True
@@ -214,7 +220,7 @@ class Gate:
             change.heard()
 
     def _alone(self, change: Writing) -> bool:
-        """Return whether a change may begin. First remove changes that were cut short, and finish streams."""
+        """Return whether a change may begin, after removing interrupted changes and finishing streams."""
         dead: list[Writing] = []
         for other in list(self._changes):
             if other is change:
@@ -225,7 +231,7 @@ class Gate:
         for stream in list(self._open):
             hold = stream()
             if hold is not None:
-                hold.finish()  # fails only if this thread is interrupted: the stream is open then as before
+                hold.finish()  # fails only if this thread is interrupted: the stream then stays open
             self._open.discard(stream)
         self._discard_dead()
         if self._held or self._open:
@@ -238,7 +244,7 @@ class Gate:
         return True
 
     def _end(self, change: Writing) -> None:
-        """A change is done, or was cut short."""
+        """End a change, completed or interrupted: recover, and let batches in that have waited for long."""
         self._recover()
         waiting = list(self._waiting)
         if waiting and (len(self._changes) == 1 or perf_counter() - waiting[0].since >= self._turn):
@@ -255,7 +261,10 @@ class Gate:
 
 
 class Hold:
-    """A stream's hold of the index, until it is closed or forgotten. No code of ours runs at its end."""
+    """A stream's hold of the index, until it is closed or garbage-collected.
+
+    Its collection runs no Python code.
+    """
 
     __slots__ = ("__weakref__", "_gate", "finish", "steps", "stream")
 
@@ -264,33 +273,33 @@ class Hold:
         self.stream: _Stream | None = None
 
     def close(self) -> None:
-        """Let the index go; a second call does nothing."""
+        """Release the index; a second call does nothing."""
         if self.stream is not None:
             self._gate._close(self.stream)
             self.stream = None
 
 
 class _Stream(ref[Hold]):
-    """An open stream, as the gate knows it: it goes with its `Hold`."""
+    """An open stream in the gate's set; it disappears with its `Hold`."""
 
     __slots__ = ()
 
-    # A `ref` has the hash of what it refers to, which is gone when the set is asked to discard it.
+    # A `ref` has the hash of its target, which no longer exists when the set discards the `ref`.
     __hash__ = object.__hash__
     __eq__ = object.__eq__
 
 
 class _Entry:
-    """Somebody at the gate."""
+    """A batch or a change at the gate."""
 
     __slots__ = ("_gate", "bell", "frame", "inside", "since")
 
     frame: FrameType | None
-    """The function with the ``with``; None once it has let the index go."""
+    """The function with the ``with`` statement; None once it has released the index."""
     inside: bool
-    """Of a batch: whether it holds the index, and does not only look whether it may."""
+    """For a batch: True if it holds the index, False if it only checks whether it may."""
     since: float
-    """The time when it began to wait."""
+    """The time at which it began to wait, in seconds of `perf_counter`."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -303,18 +312,18 @@ class _Entry:
         if frame is None:
             return False
         try:
-            frame.clear()  # refused for a frame that runs, wherever that is
+            frame.clear()  # raises for a frame that runs, in any thread
         except RuntimeError:
             return True
         return False
 
     def wake(self) -> None:
-        """Make it look again."""
+        """Wake the waiting thread, so that it checks again."""
         if self.bell is not None:
             self.bell.put(None)
 
     def heard(self) -> bool:
-        """Wait until woken, at most for `LOOK`; whether it was."""
+        """Wait to be woken, at most `LOOK` seconds; return whether it was."""
         assert self.bell is not None
         try:
             self.bell.get(timeout=LOOK)
@@ -324,7 +333,7 @@ class _Entry:
 
 
 class Reading(_Entry):
-    """Holds the index unchanged."""
+    """A context manager that holds the index unchanged."""
 
     __slots__ = ()
 
@@ -345,7 +354,7 @@ class Reading(_Entry):
 
 
 class Writing(_Entry):
-    """Has the index alone."""
+    """A context manager that has the index alone."""
 
     __slots__ = ()
 
@@ -367,7 +376,7 @@ class Writing(_Entry):
 
 
 def _own(entries: Iterable[Entry], but: _Entry | None = None) -> list[Entry]:
-    """Return this thread's entries besides one: their frames are on its stack. Keep no frame alive."""
+    """Return this thread's entries but one: their frames are on its stack. It keeps no frame alive."""
     frames = {other.frame: other for other in list(entries) if other is not but}
     found: list[Entry] = []
     frame = sys._getframe(1) if frames else None

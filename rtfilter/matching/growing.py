@@ -1,9 +1,9 @@
-"""A filter that begins with a scan and moves to the R*-tree when it has grown.
+"""A filter that begins with a scan and moves to the R*-tree once it is large.
 
 A scan needs no compiled code, so a small filter answers at once. A tree is faster, but its kernels take about
-a second to load, and more than that to compile. So they are loaded where that is likely to pay: where a
-filter is large, or where its scan has taken about as long. A thread does so, builds the tree aside, and puts
-it in place. Until then the scan answers.
+a second to load, and more than that to compile. So they are loaded when that is likely to pay: once a filter
+is large, or its scans have taken about as long. A thread loads them, builds the tree from a copy, and
+replaces the scan. Until then the scan answers.
 """
 
 from __future__ import annotations
@@ -20,25 +20,27 @@ if TYPE_CHECKING:
     from rtfilter.subscriptions.content import Subscriptions
 
 SMALL: Final = "scan"
-"""The matcher that a filter begins with."""
+"""The first matcher of a filter."""
 LARGE: Final = "rtree"
-"""The matcher that it moves to."""
+"""The matcher of a large filter."""
 MOVED: Final = 2_000
-"""Subscriptions from which on a filter moves; where the kernels are loaded already, `SOON` are enough."""
+"""Subscriptions from which a filter moves; if the kernels are loaded already, from `SOON`."""
 SOON: Final = 64
 WORK: Final = 1_000_000_000
-"""Comparisons of a scan after which it moves, whatever its size: they take half a second."""
+"""Comparisons of a scan after which a filter of any size moves: they take half a second."""
 VERIFIED: Final = 200_000
-"""Candidates of a scan, verified by Python, after which it moves: they take half a second, too."""
+"""Candidates of a scan, verified by Python, after which a filter moves: they take half a second, too."""
 BATCHES: Final = 64
-"""Batches after which is looked whether it should move, or so many candidates."""
+"""Batches, or candidates, after which the filter checks whether to move."""
 WAITED: Final = 30_000
-"""Subscriptions that are added at once, or loaded, from which on a filter waits for the kernels: a scan of so
-many takes longer than most who load them would bear."""
+"""Subscriptions, added at once or loaded, from which a filter waits for the kernels.
+
+A scan of more takes too long for most users.
+"""
 
 
 class Growing:
-    """Moves a filter to the R*-tree, once."""
+    """The move of a filter to the R*-tree, once."""
 
     def __init__(self, subscriptions: Subscriptions, updates: Updates) -> None:
         self._held, self._updates = subscriptions, updates
@@ -46,20 +48,23 @@ class Growing:
         self._given_up = False
 
     def look(self) -> None:
-        """After a change, or some batches: begin to move if that pays. Takes no time, and raises nothing."""
+        """Begin to move if that pays; called after a change, or after some batches.
+
+        It returns at once, and raises nothing.
+        """
         if self._given_up or self.moving or not self._pays():
             return
         try:
-            # The thread does not keep alive a filter that is no longer used.
+            # The thread does not keep alive a filter that is not used any more.
             thread = threading.Thread(target=_move, args=(ref(self),), name="rtfilter grows", daemon=True)
             thread.start()
             self._thread = thread
-        except RuntimeError:  # no more threads now; the next change looks again
+        except RuntimeError:  # no more threads now; the next change checks again
             self._thread = None
 
     def _pays(self) -> bool:
         scan = self._held.matcher
-        if not isinstance(scan, ScanMatcher):  # the tree has just been put in place
+        if not isinstance(scan, ScanMatcher):  # the tree has just replaced the scan
             return False
         least = SOON if ready.ready() else MOVED
         worked = scan.work >= WORK or self._held.verified.by_python >= VERIFIED
@@ -71,12 +76,12 @@ class Growing:
         return self._thread is not None and self._thread.is_alive()
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until a move that has begun is done; at most so many seconds."""
+        """Wait until a move that has begun is done, at most `timeout` seconds."""
         if self._thread is not None:
             self._thread.join(timeout)
 
     def moves_with(self, count: int) -> bool:
-        """Return whether a change that adds so many subscriptions builds the tree; may load its kernels."""
+        """Return whether a change that adds `count` subscriptions builds the tree; may load the kernels."""
         total = len(self._held) + count
         if total >= WAITED and not self._given_up:
             try:
@@ -86,12 +91,12 @@ class Growing:
         return total >= SOON and ready.ready()
 
     def move(self) -> None:
-        """Build the tree and put it in place; the kernels are loaded."""
+        """Build the tree and replace the scan by it; the kernels must be loaded."""
         self._updates.grow(LARGE)
 
     def give_up(self) -> None:
-        """Stay with the scan for good, and say so in the log."""
-        import logging  # takes longer than to make a filter
+        """Stay with the scan for good, and log a warning."""
+        import logging  # slow to import
 
         self._given_up = True
         logging.getLogger("rtfilter").warning(
@@ -102,7 +107,7 @@ class Growing:
 
 
 def _move(of: ref[Growing]) -> None:
-    """Load the kernels, then let a filter move, if it is still in use."""
+    """Load the kernels, then move the filter if it is still in use."""
     try:
         ready.load_in_background()
         growing = of()

@@ -1,4 +1,4 @@
-"""Counts of what is odd in the events of a filter; the log has each name once."""
+"""Counts of odd values in the events of a filter; the log gets each name once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 LOGGER: Final = "rtfilter.events"
 """The logger of the hints."""
 _MOST: Final = 100
-"""Most hints of one filter: a publisher may send new names without end."""
+"""Most hints of one filter: a publisher may send ever new names."""
 
 
 class OddValues:
@@ -21,7 +21,7 @@ class OddValues:
     Attributes
     ----------
     misspelt : int
-        Names of events that stand for an attribute which the event lacks.
+        Names in events that look like an attribute which the event lacks.
     ill_typed : int
         Values of another type than their attribute, at most one for each attribute of an event.
     """
@@ -32,7 +32,7 @@ class OddValues:
         self._lock = threading.Lock()
 
     def note(self, found: Sequence[Oddity]) -> None:
-        """Count what is odd in a batch."""
+        """Count the oddities of a batch, and log new ones."""
         with self._lock:
             self.misspelt += sum(one.events for one in found if one.misspelt)
             self.ill_typed += sum(one.events for one in found if not one.misspelt)
@@ -40,7 +40,7 @@ class OddValues:
             new = new[: _MOST - len(self._logged)]
             self._logged.update((one.name, one.misspelt) for one in new)
         if new:
-            import logging  # takes longer than to make a filter
+            import logging  # slow to import
 
             for one in new:
                 logging.getLogger(LOGGER).warning(

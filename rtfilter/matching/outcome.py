@@ -13,10 +13,10 @@ from rtfilter.results import Matches, StreamRecord
 
 
 class Group(NamedTuple):
-    """A group of k events that is done."""
+    """A finished group of k events."""
 
     rows: IntArray | None
-    """int64 (k,): rows of the batch; None for all of them, in their order."""
+    """int64 (k,): rows of the batch; None for all rows in their order."""
     offsets: IntArray
     """int64 (k + 1,): event i of the group has ``ids[offsets[i]:offsets[i + 1]]``."""
     ids: AnyArray
@@ -25,7 +25,7 @@ class Group(NamedTuple):
     ended: float
     """Seconds from the arrival of the batch to the end of the group."""
     busy: float
-    """The same without the time in which nobody stepped the batch."""
+    """The same without the time in which no thread computed the batch."""
 
     @property
     def places(self) -> IntArray | slice:
@@ -34,13 +34,13 @@ class Group(NamedTuple):
 
 
 class Outcome:
-    """The results of a batch of n events, as far as its groups are done.
+    """The results of a batch of n events, as far as its groups are finished.
 
     Attributes
     ----------
     groups : list of Group
-        Those that are done, in their order. All else here, but for `report`, is about a batch of which all
-        are.
+        The finished groups, in their order. All other methods but `report` need a batch whose groups are all
+        finished.
     """
 
     __slots__ = ("_kind", "groups", "size")
@@ -50,7 +50,7 @@ class Outcome:
         self.groups: list[Group] = []
 
     def matches(self) -> Matches:
-        """All matches, in the order of the rows."""
+        """Return all matches, in the order of the rows."""
         if len(self.groups) == 1 and self.groups[0].rows is None:
             return self._of(self.groups[0].offsets, self.groups[0].ids)
         counts = np.zeros(self.size, np.int64)
@@ -68,7 +68,7 @@ class Outcome:
 
     @property
     def match_count(self) -> int:
-        """Matches of all events."""
+        """Number of matches of all events."""
         return sum(len(group.ids) for group in self.groups)
 
     @property
@@ -88,9 +88,11 @@ class Outcome:
         return response
 
     def report(self, worked: float, estimation: float, estimation_visits: int) -> Report:
-        """Return the report for a controller: times without the consumer's own, which no plan can change.
+        """Return the report for a controller.
 
-        Events that are not done count with `worked`, the seconds that the batch has taken so far.
+        Its times exclude the consumer's own time, which no plan can change.
+
+        Unfinished events count with `worked`, the seconds that the batch has taken so far.
         """
         sizes = [len(group.offsets) - 1 for group in self.groups]
         unfinished = self.size - sum(sizes)

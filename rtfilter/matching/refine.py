@@ -1,10 +1,10 @@
-"""Refining: of the hits whose boxes are only supersets, those remain whose subscription is satisfied.
+"""Verification: candidates, whose boxes are only supersets, remain if the event satisfies the predicate.
 
-Ends of bounds that the box does not tell are compared for all hits at once. Coordinates and texts of other
-predicates are verified by compiled code (`rtfilter.subscriptions.checks`). What that leaves, comparisons of
-attributes and networks above all, is decided for all hits of a subscription at once, where these are many:
-each different test once, by the coordinates of the events, and where those do not tell, once for each
-different value. Few are decided one by one.
+Exact ends of bounds that the box does not hold are compared for all candidates at once. Compiled code
+verifies coordinates and texts of other predicates (`rtfilter.subscriptions.checks`). Python verifies the
+rest, mainly comparisons of attributes and networks. If a subscription has many candidates, it checks them
+together: each distinct constraint once, by the coordinates of the events, and if those are not enough, once
+for each distinct value. Few candidates are checked one by one.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from rtfilter.subscriptions.verified import Verified
 
 COMPILED: Final = 7
-"""Hits from which on compiled code is asked: a call takes as long as a few checks in Python."""
+"""Candidates from which compiled code is called: a call takes as long as a few checks in Python."""
 MANY: Final = 16
-"""Hits of one subscription from which on they are decided together."""
+"""Candidates of one subscription from which Python verifies them together."""
 
 
 class Predicates(Protocol):
@@ -46,7 +46,7 @@ class Predicates(Protocol):
         """Return which of some ids are visible at a moment, bool (n,); None for all."""
 
     def now(self, moment: float) -> float:
-        """The moment of a batch whose deadlines are held against `moment`."""
+        """Return the time of a batch in seconds since 1970; expiry is compared with `moment`."""
 
     @property
     def listed(self) -> Collection[int]:
@@ -58,13 +58,13 @@ class Predicates(Protocol):
 
     @property
     def checks(self) -> Checks | None:
-        """The compiled constraints of predicates; None if nothing is compiled."""
+        """The compiled constraints of predicates; None if no compiled code is loaded."""
 
     verified: Verified
-    """Counts what is verified."""
+    """Counts of verified candidates."""
 
     def get(self, id: int) -> Predicate | None:
-        """The predicate of a subscription, None if it is unknown."""
+        """Return the predicate of a subscription, None if it is unknown."""
 
 
 def refine(
@@ -75,21 +75,21 @@ def refine(
     moment: float = -inf,
     now: float | None = None,
 ) -> tuple[IntArray, IntArray]:
-    """Decide the hits that are not exact, and leave out those that nobody may see.
+    """Verify the hits that are not exact, and leave out hidden and expired subscriptions.
 
     Parameters
     ----------
     hits : Hits
-        Of n events.
+        The hits of n events.
     events : EventTable
     predicates : Predicates
-        Ends, or else a predicate, of all subscriptions with a hit that is not exact.
+        The exact ends or the predicate of each subscription with a hit that is not exact.
     rows : int64 (n,), optional
         Rows of `events` that the hits are about; all by default.
     moment : float
-        What is beyond its deadline then is left out.
+        Subscriptions that are expired then are left out.
     now : float, optional
-        The moment of the batch, in seconds since 1970; by default it is asked for where it is needed.
+        The moment of the batch, in seconds since 1970; by default `predicates` is asked for it if needed.
 
     Returns
     -------
@@ -148,7 +148,7 @@ def _decide_together(
     rows: IntArray | None,
     keep: BoolArray,
 ) -> IntArray:
-    """Decide, in `keep`, the doubtful hits of subscriptions that have many; returns the others."""
+    """Verify, in `keep`, the candidates of subscriptions that have many; return the other candidates."""
     order = np.argsort(ids[doubtful], kind="stable")
     ordered = doubtful[order]
     names, starts, counts = np.unique(ids[ordered], return_index=True, return_counts=True)
@@ -187,7 +187,7 @@ def _decide_together(
 
 
 class _Asked:
-    """The events of a batch, and what of them has been read."""
+    """The values that have been read from the events of a batch."""
 
     def __init__(self, events: EventTable) -> None:
         self._events, self._places = events, places_of(events.fields)
@@ -219,7 +219,7 @@ class _Asked:
         return found
 
     def _accepted(self, test: Constraint, rows: list[int]) -> list[bool]:
-        """Return whether a constraint accepts the values in some rows; check each different string once."""
+        """Return whether a constraint accepts the values in some rows; checks each distinct string once."""
         known: dict[object, bool] = {}
         found = []
         for value in self._events.values(test.attribute, rows):
@@ -247,9 +247,9 @@ def _compare_ends(
     rows: IntArray | None,
     keep: BoolArray,
 ) -> IntArray:
-    """Decide, in `keep`, the doubtful hits whose subscription has ends; returns the others.
+    """Verify, in `keep`, the candidates whose subscription has exact ends; return the other candidates.
 
-    The box has been tried already: only where a coordinate equals an end can a rest make a difference.
+    The box contains the event already, so rests matter only if a coordinate equals an end.
     """
     event = owner[doubtful] if rows is None else rows[owner[doubtful]]
     left = np.ones(len(doubtful), np.bool_)

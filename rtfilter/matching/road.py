@@ -1,10 +1,10 @@
-"""The road of a batch, from its plan to the release of its last event.
+"""The path of a batch, from its plan to the release of its last event.
 
     plan      the controller names a level and a group size          Road.stream
     frontier  one shared traversal to that level; workloads          Batch._estimate
     order     shortest job first, cut into groups                    Batch._estimate
     search    group by group, each from its frontier                 Batch.advance
-    refine    exact predicates of hits that are supersets            refine
+    refine    verification of candidates                             refine
     release   a group's events are known when the group has ended    Batch.step, read by `Stream`
     report    to the controller and the metrics, once                Road.report
 
@@ -51,21 +51,21 @@ class Road:
     ----------
     subscriptions : Subscriptions
     gate : Gate
-        Each batch passes it, so that it sees one version of the subscriptions.
+        The lock of the index: a batch sees one version of the subscriptions.
     policy : Order
     control : Control
     metrics : Metrics or None
     turn : context manager
-        Held while the matcher searches, where threads may not share it.
+        Entered during a search, if threads may not share the matcher.
     sweep : callable
-        Is called with its moment after a batch, to remove what is beyond its deadline.
+        Called with its moment after a batch, to remove expired subscriptions.
     choosing : Choosing or None
         Chooses the matcher, if it is not fixed.
     growing : Growing or None
         Moves the filter to the R*-tree, if it began with a scan.
     untimed : iterator
-        Each batch takes one; at its end a batch is timed, or the filter looks whether to move. A fixed
-        matcher has an endless one, so such a batch costs the same with all of them.
+        Each batch takes one item; once it is exhausted, a batch is timed, or the filter checks whether to
+        move. A fixed matcher has an endless one.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Road:
     def match(self, events: EventTable, arrival: float, moment: float) -> Matches:
         """Match a batch as a whole.
 
-        `arrival` is its `perf_counter`, and `moment` what deadlines are held against.
+        `arrival` is its arrival by `perf_counter`; subscriptions that are expired at `moment` are left out.
         """
         timed = next(self.untimed, True)
         with self.gate.reading():
@@ -97,7 +97,7 @@ class Road:
             searched = events.searched
             offsets, ids = self._found(events, moment)
             names = held.labels.names
-            if names is not None:  # before a change: then handles may stand for others
+            if names is not None:  # before the next change, which may reuse handles
                 matches = Matches.named(offsets, names.take(ids), names.kind)
             else:
                 matches = Matches(offsets, ids)
@@ -110,10 +110,13 @@ class Road:
         return matches
 
     def _found(self, events: EventTable, moment: float) -> tuple[IntArray, IntArray]:
-        """Search a batch, and decide what is found: offsets and handles. The index is held meanwhile."""
+        """Search a batch and verify the candidates; return offsets and handles.
+
+        The caller holds the index.
+        """
         held = self.subscriptions
         searched = asked = events.searched
-        now = None  # for a search of boxes, `refine` finds out whether it is needed
+        now = None  # boxes do not need it: `refine` reads the clock if it must
         if searched is not events or not held.matcher.takes.boxes:
             now = held.now(moment)
             asked = held.searched(events, now)
@@ -128,7 +131,7 @@ class Road:
         return offsets, ids
 
     def match_one(self, event: EventTable, arrival: float, moment: float) -> AnyArray:
-        """Match a batch of one event as `match` does, without the arrays that only many need.
+        """Match a batch of one event as `match` does, without the arrays for several events.
 
         Returns ids, int64 (k,) or object (k,).
         """
@@ -145,7 +148,7 @@ class Road:
                 if exact is not None or held.hides(moment):
                     _, ids = refine(Hits.of_one(ids, exact), event, held, None, moment)
             names = held.labels.names
-            if names is not None:  # before a change: then handles may stand for others
+            if names is not None:  # before the next change, which may reuse handles
                 ids = names.take(ids)
         if self._verified_much:
             self.look()
@@ -155,11 +158,11 @@ class Road:
 
     @property
     def _verified_much(self) -> bool:
-        """True if a growing filter has verified so many candidates in Python that it may move at once."""
+        """True if a growing filter may move at once, because Python has verified many candidates."""
         return self.growing is not None and self.subscriptions.verified.by_python >= VERIFIED
 
     def look(self) -> None:
-        """Let a filter that grows look whether it should move; it looks again after some batches."""
+        """Check whether a growing filter should move, and schedule the next check after some batches."""
         growing = self.growing
         if growing is not None:
             self.untimed = repeat(None, BATCHES)
@@ -168,12 +171,12 @@ class Road:
             self.untimed = repeat(None)
 
     def stream(self, events: EventTable, begun: float, arrival: float) -> tuple[Batch, Hold]:
-        """Begin a batch by the controller's plan; it may be computed while the index is held.
+        """Begin a batch by the controller's plan; return it with its hold of the index.
 
-        The work of the plan counts from `begun`, and the responses of the events from `arrival`, both
-        `perf_counter`: what they waited for before the batch began is not held against the plan.
+        The work of the plan counts from `begun`, and the responses of the events from `arrival`, both of
+        `perf_counter`: a wait before the batch began does not count against the plan.
         """
-        # Not while the index is held: a controller may use the filter.
+        # Before the index is held: a controller may use the filter.
         while self._forgotten:
             end = None
             with contextlib.suppress(IndexError):  # another thread may take the last one
@@ -192,14 +195,17 @@ class Road:
             return batch, self.gate.open_stream(batch.finish_for_change, batch.steps)
 
     def watch(self, stream: object, batch: Batch) -> None:
-        """Report a batch, as far as it came, when its stream is forgotten. That must not run code of ours."""
+        """Report a batch, as far as it got, once its stream is garbage-collected.
+
+        The collection itself must run no Python code of this package.
+        """
         if batch.account.ticket is not None:
             end = _End(stream, self._forgotten.append)
             self._ends.add(end)
             end.account, batch.end = batch.account, end
 
     def report(self, batch: Batch) -> None:
-        """Tell the controller and the metrics of a batch that is done, or was given up; once."""
+        """Report a finished or abandoned batch to the controller and the metrics, once."""
         if not len(batch) or not self._tell(batch.account):
             return
         if batch.end is not None:
@@ -221,10 +227,10 @@ class Road:
             )
 
     def _tell(self, account: Account) -> bool:
-        """Tell the controller of a batch; whether this was the first time."""
+        """Report a batch to the controller; return False if it was reported before."""
         if not account.reported.acquire(blocking=False):
             return False
-        # Loading a kernel takes longer than hundreds of batches: that would be held against the plan.
+        # Loading a kernel takes longer than hundreds of batches, and is not the fault of the plan.
         if account.ticket is not None and account.loads == counts.loads:
             self.control.report(account.ticket, account.report())
         elif account.ticket is not None:
@@ -233,26 +239,26 @@ class Road:
 
 
 def _nothing(moment: float) -> None:
-    """Until there are changes, there is nothing to remove."""
+    """Remove no expired subscriptions: the sweep of a filter that has had no change."""
 
 
 class Account:
     """The data of a batch that its controller receives.
 
-    It is apart from the batch, whose frames, where it was cut short, hold the stream.
+    It is separate from the batch: the frames of an interrupted batch keep its stream alive.
 
     Attributes
     ----------
     ticket : Ticket or None
-        The controller's; None for a batch that asked no controller.
+        The ticket of the controller; None for a batch without a controller.
     outcome : Outcome
-        What the groups that are done came to.
+        The results of the finished groups.
     loads : int
-        Kernels that were loaded before it.
+        Number of kernels loaded before the batch.
     reported : Lock
-        Taken for good by the first report.
+        Acquired by the first report, and never released.
     worked, estimation, estimation_visits : float, float, int
-        Seconds so far, those of frontier and order, and operations that the frontier took.
+        Seconds so far; seconds of frontier and order; operations of the frontier.
     """
 
     estimation, estimation_visits = 0.0, 0
@@ -262,32 +268,32 @@ class Account:
         self.loads, self.reported, self.worked = counts.loads, threading.Lock(), 0.0
 
     def report(self) -> Report:
-        """As the controller takes it."""
+        """Return the report for the controller."""
         return self.outcome.report(self.worked, self.estimation, self.estimation_visits)
 
 
 class Batch:
-    """A batch of n events on its road; any thread may step it.
+    """A batch of n events; any thread may compute its groups.
 
     Attributes
     ----------
     plan : Plan
     moment : float
-        What deadlines are held against, in seconds of their clock: when it arrived.
+        The arrival in seconds of the filter's clock: expired subscriptions are left out.
     account : Account
-        What the controller will be told of it.
+        The data for the controller.
     steps : Gate
-        One thread at a time computes.
+        The lock of the computation: one thread at a time.
     workload, order, cuts : int64 (n,), int64 (n,), int64 (g + 1,), or None
         Estimated work; rows in the order of their search; group k is ``order[cuts[k]:cuts[k + 1]]``. None for
         a batch that is searched as a whole.
     outcome : Outcome
-        What the groups that are done came to.
+        The results of the finished groups.
     end : weak reference or None
-        Of its stream, see `Road.watch`, until it is reported.
+        Refers to its stream until the batch is reported; see `Road.watch`.
     """
 
-    # The values of a batch that is searched as a whole; `_estimate` sets them for all others.
+    # The values of a batch that is searched as a whole; `_estimate` sets them for others.
     workload: IntArray | None = None
     order: IntArray | None = None
     cuts: IntArray | None = None
@@ -338,10 +344,10 @@ class Batch:
         self.account.estimation = perf_counter() - begun
 
     def step(self, group: int) -> Group:
-        """A group's result, computed with those before it if they are not yet."""
+        """Return the result of a group; compute it, and the groups before it, if that has not been done."""
         with self.steps.writing():
             while len(self.outcome.groups) <= group:
-                # Once the index was let go, the rest cannot be computed any more.
+                # After the index was released, the rest cannot be computed.
                 if self._error is not None:
                     raise self._error
                 if self._closed:
@@ -354,14 +360,17 @@ class Batch:
             return self.outcome.groups[group]
 
     def _try_again(self, error: Exception) -> None:
-        """Tell an error of the batch, which comes again, from one of a signal handler."""
+        """Compute the group again after an error.
+
+        An error of the batch occurs again, an error of a signal handler does not.
+        """
         try:
             self.advance()
         except Exception:
             self._error = error
 
     def advance(self) -> None:
-        """Compute the next group. Only for who is alone with the batch; others `step`."""
+        """Compute the next group. The caller must have the batch alone; other callers use `step`."""
         group, begun = len(self.outcome.groups), perf_counter()
         rows: IntArray | None = None
         places: IntArray | None = None
@@ -379,19 +388,22 @@ class Batch:
         if choices is not None:
             offsets, ids = united(offsets, ids, self._events, self._road.subscriptions, rows, self._now)
             visits = choices.sums(visits, rows)
-        if self._names is not None:  # while the index is held: then handles may stand for others
+        if self._names is not None:  # while the index is held: the next change may reuse handles
             ids = self._names.take(ids)
         now = perf_counter()
         worked = self.account.worked = self.account.worked + now - begun
         self.outcome.groups.append(Group(rows, offsets, ids, visits, now - self._arrival, worked))
 
     def finish(self) -> None:
-        """Compute what is left."""
+        """Compute the remaining groups."""
         if self.group_count:
             self.step(self.group_count - 1)
 
     def finish_for_change(self) -> None:
-        """`finish` for a thread that wants to change the index: errors are raised to the consumer only."""
+        """Compute the remaining groups for a thread that wants to change the index.
+
+        Errors are raised to the consumer of the stream only.
+        """
         try:
             self.finish()
         except Exception:
@@ -399,7 +411,7 @@ class Batch:
                 raise
 
     def close(self) -> None:
-        """Compute nothing any more; waits for a thread that computes."""
+        """Prevent any further computation; wait for a thread that computes."""
         with self.steps.writing():
             self._closed = True
 
@@ -407,22 +419,22 @@ class Batch:
         return len(self._events)
 
     def tell(self, choosing: Choosing) -> None:
-        """Tell what it took, unless kernels were loaded meanwhile."""
+        """Report the time of the batch to the chooser, unless kernels were loaded meanwhile."""
         if self.account.loads == counts.loads:
             choosing.observe(self._searched, self.account.worked, streamed=True)
 
     @property
     def done(self) -> bool:
-        """True if all groups are done."""
+        """True if all groups are finished."""
         return len(self.outcome.groups) == self.group_count
 
 
 class _End(ref[Any]):
-    """Tells that a stream was forgotten."""
+    """A weak reference whose callback notes that a stream was garbage-collected."""
 
     account: Account | None = None
-    """None if the call that began the stream was cut short."""
+    """None if the call that began the stream was interrupted."""
 
-    # A `ref` has the hash of what it refers to, which may be gone.
+    # A `ref` has the hash of its target, which may not exist any more.
     __hash__ = object.__hash__
     __eq__ = object.__eq__

@@ -1,4 +1,4 @@
-"""Iterating over the events of a batch as they are completed."""
+"""Iteration over the events of a batch as they are completed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rtfilter.results import Matches
 
 
 class Completion(NamedTuple):
-    """An event that is done.
+    """A completed event.
 
     Attributes
     ----------
     event : int
         Its row in the batch.
     ids : int64 (k,), or object (k,)
-        Subscriptions that match it; text or UUIDs where ids are such.
+        Subscriptions that match it; an object array if ids are text or UUIDs.
     response : float
         Seconds from the arrival of the batch until its group was done.
     """
@@ -34,7 +34,7 @@ class Completion(NamedTuple):
 
 
 class CompletedGroup(NamedTuple):
-    """Events that are done together.
+    """Events that are completed together.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class CompletedGroup(NamedTuple):
     offsets : int64 (k + 1,)
         ``ids[offsets[i]:offsets[i + 1]]`` match ``events[i]``.
     ids : int64 (m,), or object (m,)
-        As of `Completion`.
+        As in `Completion`.
     response : float
         As of `Completion`.
     """
@@ -60,15 +60,15 @@ class Stream:
     Attributes
     ----------
     plan : Plan
-        Level and group size the batch is run with. Without a group it is searched as a whole, with no
-        estimate before.
+        Level and group size of the batch. Without a group size, the batch is searched as a whole, without an
+        estimate.
     workload : int64 (n,)
-        Estimated work of each event: nodes at which its paths stopped at that level, or another matcher's
-        own unit; 1 where there is no estimate.
+        Estimated work of each event: nodes at which its paths stopped at that level, or another matcher's own
+        unit; 1 without an estimate.
     order : int64 (n,)
         Rows in the order of their search.
     estimation : float
-        Seconds that estimating and ordering took.
+        Seconds of the estimate and the ordering.
     estimation_visits : int
         Operations of the estimate: (node, event) pairs that it expanded, or another matcher's own unit.
     """
@@ -107,7 +107,10 @@ class Stream:
         return completion
 
     def groups(self) -> Iterator[CompletedGroup]:
-        """Iterate group by group instead, which costs less for each event; after those that were begun."""
+        """Return an iterator over completed groups, which costs less per event.
+
+        It goes on after the events that were returned already.
+        """
         with suppress(StopIteration):
             while True:
                 self._load_group()
@@ -126,17 +129,17 @@ class Stream:
             self._settle()
 
     def __len__(self) -> int:
-        """Number of events of the batch."""
+        """Return the number of events of the batch."""
         return len(self._batch)
 
     def close(self) -> None:
-        """Give up what has not been computed; later updates need not finish it."""
+        """Stop the computation of the remaining events; later changes then need not finish the stream."""
         self._batch.close()
         self._hold.close()
         self._road.report(self._batch)
 
     def matches(self) -> Matches:
-        """All matches of the batch in arrival order; the rest of the batch is computed now."""
+        """Return all matches of the batch in arrival order; computes the rest of the batch."""
         self._finish()
         return self._batch.outcome.matches()
 
@@ -162,7 +165,7 @@ class Stream:
         self._settle()
 
     def _settle(self) -> None:
-        """The index is needed no more."""
+        """Release the index, report a finished batch, and remove some expired subscriptions."""
         self._hold.close()
         if self._batch.done:
             self._road.report(self._batch)

@@ -1,4 +1,4 @@
-"""Enter and leave: what matched the last event of each key, and what changes with the next one."""
+"""Enter and leave: the matches of the last event of each key, and the changes with its next event."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 KIND = "rtfilter.tracker"
 MAX_KEYS, MAX_MATCHES = 1_000_000, 100_000_000
-"""The default limits of keys and matches that are kept: up to 1 GB."""
+"""The default limits of kept keys and matches: up to 1 GB."""
 
 Key = str | Callable[[Any], Hashable] | None
 """The source of the keys of events: the name of an attribute, a function of an event, or none."""
@@ -62,12 +62,12 @@ class _Undo(NamedTuple):
 
 
 class _State(NamedTuple):
-    """All that is kept."""
+    """All data that the tracker keeps."""
 
     keys: list[Hashable]
     lists: list[bytes]
     names: list[Hashable] | None
-    """Of ids that are no integers, by code."""
+    """Ids that are no integers, by code; None for integers."""
     batches: int
     dropped: int
 
@@ -75,42 +75,42 @@ class _State(NamedTuple):
 class Tracker:
     """The subscriptions that events enter, stay inside and leave, by key; `EventFilter.track` makes one.
 
-    Each event is compared with the one of the same key before it, in this batch or an earlier one. A
-    subscription is *entered* where it matches and did not match then, *inside* where it matched then, too,
-    and *left* where it no longer matches. All matches of the first event of a key are entered. So an
-    ``entered`` is followed by one ``left`` of the same key and subscription before it comes again.
+    Each event is compared with the previous event of its key, in this batch or an earlier one. A subscription
+    is *entered* if only this event matches it, *inside* if both do, and *left* if only the previous one did.
+    All matches of the first event of a key are entered. So a key enters a subscription again only after it
+    has left it.
 
-    Why a subscription no longer matches makes no difference: one that was updated or removed meanwhile is
-    left with the next event of each key that was inside it, and one that was added is entered then. One that
-    was removed and added again under the same id is the same one.
+    The reason makes no difference: a key also leaves a subscription that was replaced or removed, and enters
+    one that was added, with its next event. A subscription that is removed and added again under the same id
+    counts as the same.
 
-    What matched the last event is kept for each key that is inside anything, and for no other: about 200
-    bytes, the key, and 8 bytes for each match. After each batch, keys least recently seen are dropped until
-    no more than `max_keys` are left, with no more than `max_matches` in all. Nothing tells that they left
-    anything: a key that was dropped is new when it is seen again.
+    The tracker keeps the matches of the last event for each key that is inside a subscription: about 200
+    bytes, the key, and 8 bytes for each match. After each batch, it drops the keys least recently seen until
+    at most `max_keys` keys and `max_matches` matches are left. A dropped key reports no ``left``, and is new
+    when it is seen again.
 
-    Safe for threads. They match beside each other, and are compared one after the other; with several
-    threads, let all events of a key come from one. A call that fails changes nothing. One that is cut short
-    by an interrupt changes nothing or, at its very end, all: `batches` tells.
+    Safe for threads. Threads match in parallel, and compare one after the other; with several threads, send
+    all events of a key from one thread. A call that fails changes nothing. A call that is interrupted changes
+    nothing or, at its very end, everything: `batches` shows which.
 
     Parameters
     ----------
     filter : EventFilter
         Its subscriptions may change at any time.
     key : str, callable or None
-        Name of an attribute, of the schema or not; or a function of an event, as it is given in a list; or
-        None, where keys are given with each batch.
+        Name of an attribute, of the schema or not; or a function of an event of a list; or None if you pass
+        keys with each batch.
     max_keys : int
-        Most keys that are kept.
+        Most keys to keep.
     max_matches : int
-        Most matches that are kept, of all keys together.
+        Most matches to keep, of all keys together.
 
     Attributes
     ----------
     batches : int
         Number of batches so far; kept in snapshots.
     dropped : int
-        Number of keys that were dropped for lack of room; kept in snapshots.
+        Number of keys dropped because of the limits; kept in snapshots.
     """
 
     def __init__(
@@ -142,22 +142,22 @@ class Tracker:
     # -- events --------------------------------------------------------------------------------------
 
     def match_batch(self, events: object, keys: Any = None) -> Transitions:
-        """Match a batch as a whole, and compare each event with the one of the same key before it.
+        """Match a batch as a whole, and compare each event with the previous one of its key.
 
         Parameters
         ----------
         events : list of dict or of rows, ndarray, masked array, DataFrame or pyarrow.Table
-            Those of one key in their order. See `Schema.read`.
+            The events, those of a key in their order. See `Schema.read`.
         keys : sequence of hashable (n,), optional
-            The key of each event: a list, a column of pandas, Polars or Arrow, or an array. By default those
-            of the tracker's `key`. Keys that are equal are one: 1 and 1.0, but not "1".
+            The key of each event: a list, a column of pandas, Polars or Arrow, or an array. By default the
+            tracker's `key` gives them. Equal keys are the same key: 1 and 1.0, but not "1".
 
         Raises
         ------
         EventError
-            An event cannot be read, or has no key or one without a hash; nothing is changed.
+            An event cannot be read, has no key, or has a key that is not hashable; nothing is changed.
         TypeError, ValueError
-            Keys are needed and not given, or not one for each event.
+            Keys are missing, or their number differs from that of the events.
         """
         if keys is None and self._apart is not None:
             events = readable_twice(events)
@@ -169,13 +169,13 @@ class Tracker:
             return self._follow(found_keys, rows, found)
 
     def match(self, event: object, key: Hashable = None) -> Transition:
-        """Match one event, and compare it with the one of the same key before it.
+        """Match one event, and compare it with the previous one of its key.
 
         Parameters
         ----------
         event : dict, ndarray of shape (number of attributes,), or a batch of one
         key : hashable, optional
-            By default that of the tracker's `key`.
+            By default the tracker's `key` gives it.
         """
         batch: Any = event
         if isinstance(event, Mapping):
@@ -199,7 +199,7 @@ class Tracker:
         return list(map(self.key, events))
 
     def _follow(self, keys: list[Any], rows: dict[Hashable, int], found: Matches) -> Transitions:
-        """Compare the matches of events, whose keys have their last ones in these rows, and keep the last."""
+        """Compare the matches of events with the previous ones, and keep the last of each key."""
         now = self._coded(found)
         known = [self._lists.get(key, b"") for key in rows]
         if len(keys) == 1:
@@ -214,7 +214,7 @@ class Tracker:
         if self._codes is not None:
             names = self._codes.names(changes.ids)
             changes = Transitions(changes.offsets, names, changes.codes, found.kind)
-        elif not len(changes.ids):  # nothing tells the type of ids but that of the filter
+        elif not len(changes.ids):  # only the filter knows the type of its ids
             changes = Transitions(changes.offsets, found.ids, changes.codes, found.kind)
         self._put(list(rows), known, new)
         if self._codes is not None and self._codes.many:
@@ -224,7 +224,7 @@ class Tracker:
     # -- ids that are text or UUIDs ------------------------------------------------------------------
 
     def _coded(self, found: Matches) -> Matches:
-        """Matches with codes in the place of ids that are no integers."""
+        """Return matches with codes instead of ids that are no integers."""
         if not len(found.ids):
             return Matches(found.offsets, NO_IDS)
         if found.ids.dtype != object and self._codes is None:
@@ -232,11 +232,11 @@ class Tracker:
         if self._codes is None and not self._lists:
             self._codes = Codes()
         if found.ids.dtype != object or self._codes is None:
-            raise TypeError("what the tracker keeps is of a filter whose ids are of another type")
+            raise TypeError("the tracker has matches with ids of another type; make a new tracker")
         return Matches(found.offsets, self._codes.of(found.ids))
 
     def _forget_names(self, codes: Codes) -> None:
-        """Keep only names that a list has."""
+        """Keep only the names that occur in a list."""
         held = unpacked(list(self._lists.values()))
         needed, places = np.unique(held.ids, return_inverse=True)
         lists = packed(Matches(held.offsets, places), np.arange(len(held)))
@@ -244,24 +244,24 @@ class Tracker:
         self._lists, self._codes = kept, Codes(codes.names(needed).tolist())
 
     def _ids(self, matched: bytes) -> AnyArray:
-        """The ids of a list that is packed."""
+        """Return the ids of a packed list."""
         ids = np.frombuffer(matched, np.int64)
         return ids if self._codes is None else self._codes.names(ids)
 
     # -- keys ----------------------------------------------------------------------------------------
 
     def inside(self, key: Hashable) -> AnyArray:
-        """Subscriptions that matched the last event of a key, their ids (k,); none of an unknown one."""
+        """Return the ids of the subscriptions that matched the last event of a key, (k,); none if unknown."""
         with self._gate.writing():
             return self._ids(self._lists.get(key, b""))
 
     def keys(self) -> list[Hashable]:
-        """Keys that are inside anything, least recently seen first."""
+        """Return the keys that are inside a subscription, least recently seen first."""
         with self._gate.writing():
             return list(self._lists)
 
     def __len__(self) -> int:
-        """Number of keys that are inside anything."""
+        """Return the number of keys that are inside a subscription."""
         with self._gate.writing():
             return len(self._lists)
 
@@ -270,7 +270,7 @@ class Tracker:
             return key in self._lists
 
     def forget(self, key: Hashable) -> AnyArray:
-        """Forget a key, and return what it was inside, ids (k,): its next event is as the first one."""
+        """Drop a key, and return the ids that it was inside, (k,); its next event counts as the first."""
         with self._gate.writing():
             old = self._lists.get(key, b"")
             ids = self._ids(old)
@@ -278,10 +278,10 @@ class Tracker:
             return ids
 
     def forget_subscriptions(self, ids: Any) -> None:
-        """Forget that anything was inside some subscriptions, by id: nothing will tell that they were left.
+        """Drop some subscriptions, by id, from all kept matches; no ``left`` is reported for them.
 
-        Takes as long as looking at all keys. For subscriptions that are removed, where nobody is to hear of
-        it, or whose ids get another meaning.
+        It takes as long as a pass over all keys. Use it for removed subscriptions whose ``left`` nobody
+        needs, or whose ids get another meaning.
         """
         wanted = asked_ids(ids, self.filter.id_type)
         with self._gate.writing():
@@ -298,12 +298,12 @@ class Tracker:
             new = packed(Matches(ends, held.ids[kept]), rows)
             self._put([keys[row] for row in some], [lists[row] for row in some], new, seen=False)
 
-    # -- what is kept --------------------------------------------------------------------------------
+    # -- the kept matches ----------------------------------------------------------------------------
 
     def _put(
         self, keys: Sequence[Hashable], old: Sequence[bytes], new: Sequence[bytes], seen: bool = True
     ) -> None:
-        """Keep other lists of distinct keys, all or none; those `seen` come in the order of their events."""
+        """Keep other lists for distinct keys, all or none; keys of `seen` events become the most recent."""
         undo = self._undo = _Undo(keys, old, [], self.batches, self.dropped, self._held)
         lists = self._lists
         for key, ids in zip(keys, new, strict=True):
@@ -327,7 +327,7 @@ class Tracker:
         self._undo = None
 
     def _recover(self) -> None:
-        """Take back what was cut short. It may be cut short itself, and is then done again."""
+        """Undo an interrupted change. An interrupted undo can be repeated."""
         undo = self._undo
         if undo is None:
             return
@@ -348,13 +348,14 @@ class Tracker:
             names = None if codes is None else codes.names(np.arange(len(codes))).tolist()
             return _State(list(self._lists), list(self._lists.values()), names, self.batches, self.dropped)
 
-    # -- keeping -------------------------------------------------------------------------------------
+    # -- saving --------------------------------------------------------------------------------------
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write what is kept, so that a program that starts again does not enter everything once more.
+        """Write the kept matches, so that a program that restarts does not report everything as entered.
 
-        A directory, replaced at once, as by `EventFilter.save`; the filter is not in it. Keys must be text,
-        numbers, UUIDs, or tuples of these, else it is a `TypeError`; with other keys, pickle the tracker.
+        It writes a directory, replaced at once, as `EventFilter.save` does; the filter is not in it. Raises
+        `TypeError` for keys other than text, numbers, UUIDs and tuples of these; with other keys, pickle the
+        tracker.
         """
         state = self._state()
         held = unpacked(state.lists)
@@ -373,23 +374,23 @@ class Tracker:
         max_keys: int | None = None,
         max_matches: int | None = None,
     ) -> Self:
-        """Go on with what was saved, on the same filter or one with the same subscriptions.
+        """Return a tracker that continues from a saved one, on a filter with the same subscriptions.
 
         Parameters
         ----------
         path : path
-            Where `save` wrote.
+            The directory that `save` wrote.
         filter : EventFilter
         key : str or callable, optional
-            By default the name that was saved. A function is not saved: give it again.
+            By default the saved name. A function is not saved: pass it again.
         max_keys, max_matches : int, optional
-            By default as they were saved.
+            By default the saved limits.
 
         Raises
         ------
         SnapshotError
         """
-        # A wrong argument is no fault of the snapshot.
+        # A wrong argument is not an error of the snapshot.
         cls(
             filter,
             key,
@@ -442,7 +443,7 @@ def _as_array(keys: list[Hashable]) -> AnyArray:
 def _previous(keys: list[Any], rows: dict[Hashable, int]) -> IntArray:
     """Return the row of the list that each event is compared with, int64 (n,).
 
-    Rows are first those of what is known of the keys, in the order of `rows`, then those of the events.
+    The first rows are the kept lists of the keys, in the order of `rows`; the events follow.
     """
     latest = dict(zip(rows, range(len(rows)), strict=True))
     previous = []

@@ -1,4 +1,4 @@
-"""Changes from one event to the next: subscriptions that are entered, stay inside, or are left."""
+"""Changes from one event to the next: subscriptions that a key enters, stays inside, or leaves."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from rtfilter.results import Matches
 ENTERED, INSIDE, LEFT = 1, 0, -1
 """The codes of `Transitions`."""
 _BITS = 63
-"""Of an int64 that is not negative."""
+"""Bits of a non-negative int64."""
 
 
 class Transition(NamedTuple):
     """The changes with one event: subscription ids (k,) each, as in `Transitions`."""
 
     entered: AnyArray
-    """Match this event, and did not match the event of this key before it."""
+    """Subscriptions that match this event, but not the previous event of its key."""
     inside: AnyArray
-    """Match both."""
+    """Subscriptions that match both."""
     left: AnyArray
-    """Matched the event before, and do not match this one."""
+    """Subscriptions that match the previous event, but not this one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Transitions:
-    """The changes with each of n events, compared with the event of the same key before it.
+    """The changes with each of n events, compared with the previous event of its key.
 
-    Event `i` concerns the subscriptions `ids[offsets[i]:offsets[i + 1]]`, and `codes` says how.
+    Event `i` concerns the subscriptions `ids[offsets[i]:offsets[i + 1]]`, each with a code.
 
     Attributes
     ----------
     offsets : int64 (n + 1,)
-        Where each event's ids begin.
+        The start of each event's ids.
     ids : int64 or object (offsets[n],)
         Subscription ids, each at most once per event; integers ascend within an event.
     codes : int8 (offsets[n],)
         1: entered. 0: inside, as before. -1: left.
     kind : type
-        Of ids: int, str or uuid.UUID.
+        The type of the ids: int, str or uuid.UUID.
     """
 
     offsets: IntArray
@@ -55,7 +55,7 @@ class Transitions:
     kind: type = int
 
     def __len__(self) -> int:
-        """Number of events."""
+        """Return the number of events."""
         return len(self.offsets) - 1
 
     def __getitem__(self, event: int) -> Transition:
@@ -72,28 +72,28 @@ class Transitions:
 
     @cached_property
     def entered(self) -> Matches:
-        """Of each event, the subscriptions that match it and did not match the one before."""
+        """For each event, the subscriptions that match it, but not the previous one of its key."""
         return self._only(self.codes == ENTERED)
 
     @cached_property
     def inside(self) -> Matches:
-        """Of each event, the subscriptions that match it and matched the one before."""
+        """For each event, the subscriptions that match both it and the previous one of its key."""
         return self._only(self.codes == INSIDE)
 
     @cached_property
     def left(self) -> Matches:
-        """Of each event, the subscriptions that matched the one before and do not match it."""
+        """For each event, the subscriptions that match the previous one of its key, but not it."""
         return self._only(self.codes == LEFT)
 
     @property
     def changed(self) -> BoolArray:
-        """True for each event with which a subscription is entered or left, bool (n,)."""
+        """True for each event that enters or leaves a subscription, bool (n,)."""
         moved = np.concatenate([[0], np.cumsum(self.codes != INSIDE)])
         found: BoolArray = np.diff(moved[self.offsets]) > 0
         return found
 
     def matches(self) -> Matches:
-        """Of each event, the subscriptions that match it."""
+        """Return the subscriptions that match each event."""
         return self._only(self.codes >= INSIDE)
 
     def _only(self, wanted: BoolArray) -> Matches:
@@ -102,7 +102,10 @@ class Transitions:
         return Matches(offsets, ids) if self.kind is int else Matches.named(offsets, ids, self.kind)
 
     def to_arrow(self) -> Any:
-        """A `pyarrow.Table`, a row per event: lists `entered`, `inside`, `left`. Needs the extra `arrow`."""
+        """Return a `pyarrow.Table` with a row per event: lists `entered`, `inside`, `left`.
+
+        Needs extra `arrow`.
+        """
         with needed("arrow", "to_arrow()"):
             import pyarrow as pa
         lists = {"entered": self.entered, "inside": self.inside, "left": self.left}
@@ -135,7 +138,7 @@ def transitions(before: Matches, now: Matches) -> Transitions:
 
 
 def transitions_of_one(before: bytes, now: Matches) -> tuple[Transitions, bytes]:
-    """The same for one event and a list that is packed, and its own list, packed.
+    """Compare the packed list of one event with its new matches; return the changes and the new packed list.
 
     Most often nothing changes: the lists are equal, or one has nothing.
     """
@@ -149,7 +152,7 @@ def transitions_of_one(before: bytes, now: Matches) -> tuple[Transitions, bytes]
 
 
 def _coded(ids: AnyArray, room: int) -> tuple[IntArray, int, AnyArray | None]:
-    """Integers in the order of ids, their bits, and by integer the ids; None where they are the ids."""
+    """Return integers in the order of ids, their bits, and the ids by integer; None if the ids serve."""
     bits = int(ids.max()).bit_length()
     if bits <= room:
         return ids, bits, None
@@ -158,7 +161,7 @@ def _coded(ids: AnyArray, room: int) -> tuple[IntArray, int, AnyArray | None]:
 
 
 def rows_of(lists: Matches, rows: IntArray) -> Matches:
-    """Return some of the lists, int64 (k,), in this order; one may be taken several times."""
+    """Return some of the lists, int64 (k,), in this order; a list may occur several times."""
     counts = lists.counts[rows]
     offsets = np.concatenate([[0], np.cumsum(counts)])
     places = np.arange(offsets[-1]) + np.repeat(lists.offsets[rows] - offsets[:-1], counts)
@@ -172,7 +175,7 @@ def joined(first: Matches, second: Matches) -> Matches:
 
 
 def unpacked(lists: Sequence[bytes]) -> Matches:
-    """Return lists of ids that are kept as the bytes of int64 arrays."""
+    """Return lists of ids from the bytes of int64 arrays."""
     offsets = np.zeros(len(lists) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, lists), np.int64, len(lists)) >> 3, out=offsets[1:])
     return Matches(offsets, np.frombuffer(b"".join(lists), np.int64))

@@ -1,18 +1,18 @@
-"""Changes of subscriptions while others match: nobody waits for one for more than a few milliseconds.
+"""Changes of subscriptions while others match: nobody waits for a change for more than a few milliseconds.
 
-A small change has the index alone, once. A large one goes one of two ways, and is seen all at once on both:
+A small change has the index alone, once. A large change becomes visible at once, in one of two ways:
 
-- in bits, between which others match and change. What is being added is hidden from results until all of it
-  is there; what is removed is hidden from the first bit on.
-- aside, where it is a large part of what will be there: all is built anew, and takes the place of what was.
+- in pieces, between which others match and change. Added subscriptions stay hidden from results until all are
+  added; removed ones are hidden from the first piece on.
+- by a copy, if the change is a large part of the result: the copy is built, and then replaces the index.
 
-One large change is made at a time. Small ones go on beside it, but for those of its ids, which wait. A large
-one that is cut short changes nothing that can be seen, or all; what it left is hidden, and those who come
-later remove it, each a bit. And where nearly all subscriptions were removed one by one, the last to go builds
-the index anew aside, so that the system gets its memory back.
+There is one large change at a time. Small changes go on meanwhile; changes of its own ids wait. A large
+change that is interrupted is visible as a whole or not at all. It leaves only hidden subscriptions, which
+later changes remove in pieces. If nearly all subscriptions were removed one by one, the last removal builds
+the index again by a copy, which frees memory.
 
-What is beyond its deadline is removed by others: each change removes some before it begins, twice as many as
-it adds, so that they do not gather; and who has matched removes some, seldom, where nobody waits for it.
+Expired subscriptions are removed by other calls: each change first removes up to twice as many as it adds, so
+that they do not accumulate. A thread that has matched also removes some, rarely, if nobody waits.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ from rtfilter.subscriptions.labels import NO_LABELS, Beside
 T = TypeVar("T")
 
 AT_ONCE = 32
-"""Boxes, or ids that are removed, that one turn may change: a large box takes some 0.1 ms, others 0.01."""
+"""Boxes, or removed ids, that a small change may have: a large box takes about 0.1 ms, others 0.01."""
 BIT = 32
-"""The same of a large change, after which is looked whether the turn has lasted for `LONG`."""
+"""Boxes of a large change after which the time is compared with `LONG`."""
 EXPIRED = 8
-"""Expired subscriptions that a small change removes besides, at most."""
+"""Most expired subscriptions that a small change also removes."""
 LONG = 0.001
-"""Seconds."""
+"""Seconds that a large change has the index alone at a time."""
 KNOWN = 512
-"""Ids that are looked up in one turn."""
+"""Ids that one step looks up."""
 REST = 0.001
-"""Seconds of the clock of deadlines after which those who match remove some that are beyond theirs again."""
+"""Seconds of the filter's clock between two removals of expired subscriptions by threads that match."""
 OVERDUE = 1.0
-"""Seconds beyond a deadline after which who has matched removes some although others match."""
+"""Seconds after an expiry from which a thread that has matched removes it although others match."""
 ASIDE = 4
-"""A change is made aside where no more subscriptions are left than so many times those that it is about."""
+"""A change builds a copy if at most this many times the changed subscriptions are left."""
 
 
 class Updates:
-    """The changes of the subscriptions that batches are matched with. Any thread may call any of these."""
+    """The changes of the subscriptions that batches are matched with. All methods are safe for threads."""
 
     def __init__(self, road: Road) -> None:
         self._road, self._subscriptions = road, road.subscriptions
         self._large = Gate()  # one large change at a time
-        self._rested = -inf  # the last time that a match removed expired subscriptions
+        self._rested = -inf  # the last time that a thread that matched removed expired subscriptions
         road.sweep = self.sweep
 
     def add(self, draft: Draft, ids: IntArray | list[Name] | None = None) -> AnyArray:
@@ -119,9 +119,9 @@ class Updates:
                 self._replace_at_once(id, draft, labels)
 
     def sweep(self, moment: float) -> None:
-        """For who has matched: remove some that are beyond their deadlines, if that holds up nobody.
+        """Remove some expired subscriptions after a match, if that delays nobody.
 
-        It may hold up others once they are overdue, but no stream, and it is left out within a batch.
+        Once they are overdue it may delay other batches, but no stream. Within a batch it does nothing.
         """
         deadlines = self._subscriptions.labels.deadlines
         if deadlines is None or moment < deadlines.earliest or 0 <= moment - self._rested < REST:
@@ -138,42 +138,46 @@ class Updates:
             self._subscriptions.remove_passed(moment, EXPIRED)
 
     def repack(self, of: Factory | None = None) -> None:
-        """Build everything anew, aside, by another matcher if one is named: then the filter stays with it."""
+        """Build the index again by a copy; with `of`, by another matcher, which the filter then keeps."""
         with self.alone():
             self.put_in_place(Copy(self._road.gate, self._subscriptions, of=of))
             if of is not None:
                 self._road.growing = None
 
     def extend(self, attributes: Mapping[str, Any]) -> None:
-        """Build everything anew, aside, with further attributes; see `Schema.extended`."""
+        """Build the index again by a copy with further attributes; see `Schema.extended`."""
         with self.alone():
             schema = self._subscriptions.schema.extended(attributes)
             self.put_in_place(Copy(self._road.gate, self._subscriptions, schema=schema))
 
     def grow(self, of: Factory) -> None:
-        """Build everything anew, aside, by another matcher, unless another change has done so."""
+        """Build the index again by a copy with another matcher, unless another change has done so."""
         with self.alone():
             if self._road.growing is not None and self._subscriptions.factory != of:
                 self.put_in_place(Copy(self._road.gate, self._subscriptions, of=of))
 
     def copy(self, of: Factory | None = None) -> Subscriptions:
-        """A copy of all at one version, newly built, by another matcher if one is named."""
+        """Return a newly built copy of all subscriptions at one version; `of` names another matcher."""
         try:
             return copied(self._road.gate, self._subscriptions, of)
         except MovedError:
-            with self.alone():  # only large changes move all
+            with self.alone():  # only large changes move all subscriptions
                 return copied(self._road.gate, self._subscriptions, of)
 
     def _index_names(self) -> None:
-        """Before the first change of what was loaded: beside batches, as it takes long for many names."""
+        """Make the dict of names before the first change after a load, while batches go on.
+
+        It takes long for many names.
+        """
         names = self._subscriptions.labels.names
         if names is not None and not names.indexed:
             self._look(names.by_id)
 
     def alone(self) -> Writing:
-        """The turn to make a large change.
+        """Return a context manager that lets this thread alone make a large change.
 
-        `RuntimeError` where this thread is at the gate: another that has this turn may wait for it there.
+        Raises `RuntimeError` if this thread runs a batch or a change: the present large change may wait for
+        it.
         """
         self._road.gate.require_free()
         return self._large.writing()
@@ -204,7 +208,7 @@ class Updates:
             self._subscriptions.replace(id, draft, labels, self._make_room())
 
     def _make_room(self, most: int = EXPIRED) -> float:
-        """Before a change, remove some that are beyond their deadlines; returns its moment."""
+        """Remove some expired subscriptions before a change; return the moment of the change."""
         held = self._subscriptions
         if held.labels.deadlines is None:
             return -inf
@@ -212,12 +216,12 @@ class Updates:
         held.remove_passed(moment, max(EXPIRED, most))
         return moment
 
-    # -- large ones; only one thread at a time gets here -----------------------------------------------------
+    # -- large changes, by one thread at a time --------------------------------------------------------------
 
     def _add(self, draft: Draft, ids: IntArray | list[Name] | None, of: Factory | None) -> AnyArray:
-        """Add many; with `of`, build all anew with this matcher."""
+        """Add many subscriptions; with `of`, build the index again with this matcher."""
         count, labels, moment = len(draft.filters), draft.labels, self._subscriptions.moment()
-        # To find these takes long, and they are kept.
+        # Found before the change, because it takes long; the result is cached.
         counted = self._subscriptions.matcher.takes.boxes and len(draft.filters.unbounded()) > 0
         if ids is None:
             handles: IntArray = self._claim(draft, moment, self._subscriptions.claim_next, count)
@@ -236,7 +240,7 @@ class Updates:
         if counted:
             try:
                 self._turn(self._subscriptions.promise, filters, moment)
-            except PredicateError:  # others came meanwhile
+            except PredicateError:  # another change added some meanwhile
                 self._clear()
                 raise
         if of is not None or self._builds_anew(len(self._subscriptions) + count, count):
@@ -249,7 +253,7 @@ class Updates:
         return handles if labels.names is None else np.array(labels.names, object)
 
     def _claim(self, draft: Draft, moment: float, step: Callable[..., T], *arguments: Any) -> T:
-        """Claim something for new subscriptions; nothing, and no ids are lost, where they are too many."""
+        """Claim ids for new subscriptions, unless too many are unbounded: then nothing is claimed."""
 
         def claim() -> T:
             self._subscriptions.admit(draft.filters, moment)
@@ -258,7 +262,7 @@ class Updates:
         return self._turn(claim)
 
     def _remove(self, ids: IntArray | list[Name], moment: float = -inf, passed: bool = False) -> BoolArray:
-        """Remove those that are there at a moment; with `passed`, those that are beyond their deadlines."""
+        """Remove the subscriptions that exist at a moment; with `passed`, the expired ones."""
         held = self._subscriptions
         if isinstance(ids, list):
             self._turn(held.claim_names, frozenset(ids))
@@ -283,7 +287,7 @@ class Updates:
         return removed
 
     def _remove_passed(self, most: int) -> None:
-        """Remove some that are beyond their deadlines, before a large change."""
+        """Remove some expired subscriptions before a large change."""
         held, moment = self._subscriptions, self._subscriptions.moment()
         if held.labels.deadlines is None or moment < held.labels.deadlines.earliest:
             return
@@ -292,7 +296,7 @@ class Updates:
             self._remove(ids, moment, passed=True)
 
     def _renew(self, ids: IntArray | list[Name]) -> None:
-        """Remove those of new ids that are beyond their deadlines."""
+        """Remove the expired subscriptions among some new ids."""
         held, moment = self._subscriptions, self._subscriptions.moment()
         if held.labels.deadlines is None or moment < held.labels.deadlines.earliest:
             return
@@ -324,7 +328,10 @@ class Updates:
         self.put_in_place(copy, added, removed)
 
     def put_in_place(self, copy: Copy, added: Filters | None = None, removed: IntArray = NO_IDS) -> None:
-        """For who is `alone`: let a copy take the place of all. It has some more, and others no more."""
+        """Replace all subscriptions by a copy, which has `added` more and lacks `removed`.
+
+        The caller is `alone`.
+        """
         if copy.content.labels.names is not None:
             copy.content.labels.names.by_id()  # changes will need this dict: make it before they wait
         while True:
@@ -345,16 +352,16 @@ class Updates:
             raise
 
     def _turn(self, step: Callable[..., T], *arguments: Any) -> T:
-        """Take a step of a large change alone."""
+        """Run a step of a large change alone with the index."""
         with self._road.gate.writing():
             return step(*arguments)
 
     def _look(self, step: Callable[..., T], *arguments: Any) -> T:
-        """Ask something about ids, beside batches."""
+        """Run a look-up of ids while batches go on."""
         with self._road.gate.reading():
             return step(*arguments)
 
-    # -- bits ------------------------------------------------------------------------------------------------
+    # -- pieces ----------------------------------------------------------------------------------------------
 
     def _add_bits(
         self,
@@ -364,7 +371,7 @@ class Updates:
         cuts: Sequence[int],
         done: int,
     ) -> int:
-        """Add some pieces, of which so many are done; how many are done then."""
+        """Add some pieces, of which `done` are added already; return how many are added then."""
         with self._road.gate.writing():
             begun = perf_counter()
             while True:
@@ -377,7 +384,7 @@ class Updates:
                     return done
 
     def _clear(self) -> None:
-        """Remove what is hidden, and release what is claimed."""
+        """Remove all hidden subscriptions, and release all claims."""
         while len(self._subscriptions.claimed) or self._subscriptions.claimed_names:
             self._clear_bits()
 
@@ -391,7 +398,7 @@ class Updates:
             self._subscriptions.release()
 
     def _tidy(self, step: Callable[[], None]) -> None:
-        """Put in order what others left: what a change hid that was cut short, or memory."""
+        """Run a cleanup after an interrupted change or many removals, unless a large change runs."""
         if not self._large.changing:
             with self.alone():
                 step()

@@ -1,4 +1,4 @@
-"""Acknowledgements of events: a broker gives one when it has those of all to whom it sent the event."""
+"""Acknowledgements of events: a broker acknowledges an event when all receivers have acknowledged it."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from rtfilter.overlay.names import Connection, EventId, Kind, member
 from rtfilter.overlay.routing_messages import Acknowledge, Event
 
 SEEN: Final = 10_000
-"""Most events that are remembered, so that none is forwarded twice while the tree changes."""
+"""Most events to remember, so that none is forwarded twice while the tree changes."""
 EARLY: Final = 1_000
-"""Most events of which acknowledgements are kept that came before the event."""
+"""Most events with acknowledgements that came before the event."""
 
 Key = tuple[EventId, int, bool]
 """An attempt of an event, and whether it rises."""
 
 
 class _Passed:
-    """An event that was sent on.
+    """An event that this broker has sent on.
 
     Attributes
     ----------
     awaits : set of Connection
-        Who has not acknowledged it.
+        The receivers that have not acknowledged it.
     sources : list of Connection
-        Who waits for an acknowledgement.
+        The senders that wait for an acknowledgement.
     sure : bool
-        Whether all are known who must have it. Otherwise it is never acknowledged, but sent again.
+        True if all receivers were known. Otherwise it is never acknowledged, but sent again.
     rising : bool
-        Whether it rose on from here.
+        True if it was sent on towards the rendezvous.
     led : bool
-        Whether this was the designated broker then. A member waits for that one to answer for all, and not
-        for a fellow which answers for itself, and may take this for the designated one.
+        True if this broker was the designated one then. A member waits for that broker, which answers for
+        all, and not for another member, which answers only for itself and may not know the designated one.
     """
 
     __slots__ = ("awaits", "led", "rising", "sources", "sure")
@@ -45,7 +45,7 @@ class _Passed:
 
 
 class Acknowledging:
-    """Remembers which events have passed, and acknowledges them if that is asked for."""
+    """Records the events that have passed, and acknowledges them if the core requires it."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -53,7 +53,7 @@ class Acknowledging:
         self._early: dict[Key, set[Connection]] = {}
 
     def is_new(self, event: Event, source: Connection) -> bool:
-        """Return whether this attempt is new. If not, acknowledge it to `source` once all have it."""
+        """Return whether this attempt is new. If not, acknowledge it to `source` when possible."""
         key = event.id, event.attempt, event.rising
         if key not in self._passed:
             return True
@@ -66,7 +66,7 @@ class Acknowledging:
     def note(
         self, event: Event, source: Connection, awaits: Iterable[Connection], sure: bool, rising: bool
     ) -> None:
-        """Remember an event that was sent to some connections, rising or not."""
+        """Record an event that was sent to some connections, rising or not."""
         key = event.id, event.attempt, event.rising
         if self._core.grace is None:
             self._passed[key] = None
@@ -82,7 +82,7 @@ class Acknowledging:
             del self._passed[next(iter(self._passed))]
 
     def hear(self, message: Acknowledge, source: Connection) -> None:
-        """Take an acknowledgement."""
+        """Process an acknowledgement, and acknowledge the event to its sources if it was the last one."""
         found = False
         for rose in (False, True):
             key = message.id, message.attempt, rose
@@ -91,13 +91,13 @@ class Acknowledging:
                 found = True
                 passed.awaits.discard(source)
                 self._give(key, passed)
-        if not found and message.own:  # the source heard the multicast before this broker
+        if not found and message.own:  # the source received the multicast before this broker
             self._early.setdefault((message.id, message.attempt, message.rising), set()).add(source)
             if len(self._early) > EARLY:
                 del self._early[next(iter(self._early))]
 
     def waiting(self, event: Event) -> list[_Passed]:
-        """Of an attempt of an event: what clients of this broker wait for."""
+        """Return the records of an attempt of an event for which clients of this broker wait."""
         found = (self._passed.get((event.id, event.attempt, rising)) for rising in (False, True))
         return [one for one in found if one and any(to.kind is Kind.CLIENT for to in one.sources)]
 
@@ -106,7 +106,8 @@ class Acknowledging:
             return
         core = self._core
         for source in passed.sources:
-            # The designated broker answers for the whole cluster, even if a member has multicast the event.
+            # The designated broker answers for the whole cluster, even if a member sent the multicast of the
+            # event.
             fellow = source.kind is Kind.MEMBER and not core.at.leads
             to = member(core.at.designated) if fellow else source
             if to.kind is Kind.CLIENT or core.knows(to):

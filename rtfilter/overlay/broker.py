@@ -1,9 +1,9 @@
-"""A broker: routing and membership put together, still without sockets or a clock.
+"""A broker: routing and membership together, still without sockets or a clock.
 
-What routing sends to a cluster goes to the broker that stands for it at the time, and what it multicasts is
-numbered by membership, so that it arrives whole. Routing is told of a link only while there is a connection
-to that broker: what was on its way when a connection ends is lost, so the link is a new one afterwards, and
-both ends tell each other all that they want.
+Messages of routing to a cluster go to its present designated broker, and membership numbers the multicasts,
+so that they arrive completely. Routing knows a link only while there is a connection to that broker: messages
+on their way are lost when a connection ends, so the link is a new one afterwards, and both ends send each
+other all their subscriptions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rtfilter.overlay.routing_messages import Notify
 from rtfilter.overlay.sending import Message, Send
 
 Out = Dispatch | Send
-"""A message to send: to brokers, the cluster or the rendezvous point, or, as a `Send`, to a client."""
+"""An outgoing message: to brokers, the cluster or the rendezvous point, or, as a `Send`, to a client."""
 _log = logging.getLogger(__name__)
 _ROUTING: Final = "rtfilter.overlay.routing_messages"
 
@@ -34,12 +34,12 @@ class Broker:
     ----------
     router : Router
     membership : Membership
-        Of the same broker.
+        The membership of the same broker.
 
     Attributes
     ----------
     place : Place
-        As routing is told: without those to whom there is no connection.
+        The place as routing knows it: without brokers that have no connection.
     """
 
     def __init__(self, router: Router, membership: Membership) -> None:
@@ -73,29 +73,29 @@ class Broker:
     # -- brokers -------------------------------------------------------------------------------------
 
     def linked(self, broker: str, now: float) -> list[Out]:
-        """There is a connection to a broker from now on."""
+        """Note that there is a connection to a broker, and return the messages that follow."""
         self._up.add(broker)
         return self._moved(now)
 
     def lost(self, broker: str, now: float) -> list[Out]:
-        """There is none any more."""
+        """Note that the connection to a broker has ended, and return the messages that follow."""
         self._up.discard(broker)
         return self._moved(now)
 
     def receive(self, message: Message, broker: str, cluster: str, now: float) -> list[Out]:
-        """Take a message of a broker of a cluster; for the rendezvous point, both are empty.
+        """Process a message of a broker of a cluster; for the rendezvous point, both names are empty.
 
-        Raises `ValueError` where no broker would say it.
+        Raises `ValueError` for a message that brokers do not send each other.
         """
         if isinstance(message, MESSAGES):
             return self._taken(self.membership.receive(message, broker, now), now)
         if type(message).__module__ != _ROUTING or isinstance(message, Notify):
-            raise ValueError(f"no broker says {type(message).__name__} to another")
+            raise ValueError(f"brokers do not send each other {type(message).__name__}")
         source = self._source(broker, cluster)
         return [] if source is None else self._routed(self.router.receive(message, source, now), now)
 
     def tick(self, now: float) -> list[Out]:
-        """Do what is due."""
+        """Run the ticks of membership and routing."""
         out = self._taken(self.membership.tick(now), now)
         return out + self._routed(self.router.tick(now), now)
 
@@ -108,7 +108,7 @@ class Broker:
         return link(cluster) if self.place.links.get(cluster) == broker else None
 
     def _taken(self, dispatches: Sequence[Dispatch], now: float) -> list[Out]:
-        """Pass on what membership says, then tell routing of the place, if it is another one."""
+        """Pass on the messages of membership, then give routing the new place, if it has changed."""
         out: list[Out] = []
         for one in dispatches:
             if isinstance(one.message, Missed):
@@ -120,7 +120,7 @@ class Broker:
         return out + self._moved(now)
 
     def _multicast(self, message: Message, broker: str, now: float) -> list[Out]:
-        """Pass on what a member has multicast; drop what no router takes: others wait behind it."""
+        """Pass on a multicast of a member, or drop it if the router refuses it: others wait behind it."""
         try:
             return self._routed(self.router.receive(message, member(broker), now), now)
         except (RTFilterError, TypeError, ValueError) as error:
@@ -128,7 +128,7 @@ class Broker:
             return []
 
     def _missed(self, broker: str, now: float) -> list[Out]:
-        """Multicasts of a member are lost for good, as if its connection had been."""
+        """Treat lost multicasts of a member like a lost connection to it."""
         return self.lost(broker, now) + self.linked(broker, now) if broker in self._up else []
 
     def _moved(self, now: float) -> list[Out]:
@@ -139,7 +139,7 @@ class Broker:
         return self._routed(self.router.place(place, now), now)
 
     def _reached(self, place: Place) -> Place:
-        """A place without those to whom there is no connection."""
+        """Return a place without brokers that have no connection."""
         if not place.leads:
             return place if place.designated in self._up else place._replace(designated="")
         links = {cluster: broker for cluster, broker in place.links.items() if broker in self._up}
@@ -150,7 +150,7 @@ class Broker:
         )
 
     def _routed(self, sends: Iterable[Send], now: float) -> list[Out]:
-        """Find out who is meant."""
+        """Return the messages of routing with the brokers that receive them."""
         out: list[Out] = []
         contacts = self.membership.contacts
         for one in sends:

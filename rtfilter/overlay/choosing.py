@@ -8,24 +8,24 @@ from typing import Final, NamedTuple
 from rtfilter.overlay.names import Whole
 
 MATCH: Final = 0.25
-"""The cost to match an event against others' subscriptions, as a share of the cost to send a message."""
+"""The cost of matching an event against others' subscriptions, as a share of the cost of a message."""
 MARGIN: Final = 0.1
-"""Share of its cost that another strategy must save before it is chosen."""
+"""Share of the current cost that another strategy must save to be chosen."""
 
 
 class Load(NamedTuple):
-    """The load of a part of the network over some time.
+    """The load of a part of the network during some time.
 
     Attributes
     ----------
     sizes : tuple of int
         For each link below, and for the part itself, the number of clusters under it.
     events : int
-        Events that clients have published.
+        Number of events that clients have published.
     served : int
-        Clusters that events had to reach, over all events: how selective subscriptions are, all in all.
+        Sum over all events of the clusters that they had to reach: how selective subscriptions are.
     changes : int
-        Subscriptions that came and went.
+        Number of subscriptions that were added or removed.
     """
 
     sizes: tuple[Whole, ...] = ()
@@ -40,7 +40,7 @@ class Load(NamedTuple):
 
     @classmethod
     def of(cls, own: Load, below: Iterable[Load]) -> Load:
-        """The load of a cluster and all parts below it; of `own`, the sizes do not count."""
+        """Return the load of a cluster and all parts below it; the sizes in `own` do not count."""
         parts = list(below)
         size = 1 + sum(part.clusters for part in parts)
         return cls(
@@ -52,18 +52,18 @@ class Load(NamedTuple):
 
 
 def costs(load: Load) -> Mapping[str, float]:
-    """The cost of each event by strategy, in messages between clusters.
+    """Return the cost of an event by strategy, in messages between clusters.
 
-    The messages are those of Bittner's strategies in the tree at hand: all links; the smallest subtree with
-    the publisher and all who match; or the way to the root and the smallest subtree with it. Each cluster
-    is taken to publish as much as any other, and to want an event with the same probability. To that comes
-    `MATCH` wherever an event is matched against others' subscriptions, which event forwarding has none of,
-    and for each event its share of the messages that spread subscriptions.
+    The messages are those of Bittner's strategies in the present tree: all links; the smallest subtree with
+    the publisher and all matching clusters; or the way to the root and the smallest subtree with it. The
+    estimate assumes that all clusters publish equally, and want an event with the same probability. Two costs
+    are added: `MATCH` at each cluster that matches the event against others' subscriptions (none with event
+    forwarding), and the event's share of the messages that spread subscriptions.
 
     Parameters
     ----------
     load : Load
-        Of the whole network, with at least one event.
+        The load of the whole network, with at least one event.
     """
     total = load.clusters
     unserved = 1 - min(load.served / load.events / total, 1)
@@ -84,7 +84,7 @@ def costs(load: Load) -> Mapping[str, float]:
 
 
 def choose(load: Load, current: str) -> str:
-    """The strategy to use: the cheapest, if it saves at least `MARGIN` of what the current one costs."""
+    """Return the cheapest strategy if it saves `MARGIN` of the current cost, else the current one."""
     if not load.events:
         return current
     found = costs(load)

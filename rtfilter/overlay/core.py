@@ -21,31 +21,31 @@ NOWHERE: Final = Place("", "", "", frozenset())
 
 
 class Core:
-    """Shared by the parts of one router.
+    """The state that the parts of one router share.
 
     Attributes
     ----------
     name : str
-        Of the broker.
+        Name of the broker.
     incarnation : int
     types : mapping of str to Schema
     strategies : dict of int to Strategy
-        By epoch: one, or two while the strategy is changed.
+        Strategies by epoch: one, or two during a change of strategy.
     epoch : int
-        Of the one by which events are routed that clients publish here.
+        The epoch whose strategy routes new events of clients of this broker.
     assigned : dict of str to str
-        Rendezvous clusters of event types, for whenever the strategy is `Rendezvous`.
+        Rendezvous clusters of event types, for the strategy `Rendezvous`.
     load : Load
-        What this broker has seen, since it was asked last.
+        The load of this broker since it was last read.
     grace : float or None
-        Seconds that what was lost is waited for, before it is forgotten; None: none are, and nothing is
-        acknowledged.
+        Seconds to wait for lost subscriptions before they are removed; None: they are removed at once, and
+        nothing is acknowledged.
     longest : int
         Most bytes of a message.
     table : Table
     at : Place
     now : float
-        When the call that is being served came.
+        Time of the present call.
     out : list of Send
     counts : Counter
         Messages by kind, since the router was made.
@@ -75,23 +75,23 @@ class Core:
         self.counts: Counter[str] = Counter()
 
     def send(self, to: Connection, message: Message) -> None:
-        """Put a message on its way."""
+        """Append a message to the outgoing ones, and count it."""
         self.counts[type(message).__name__] += 1
         self.out.append(Send(to, message))
 
     def new_id(self) -> SubscriptionId:
-        """An id for a subscription of this broker's clients, or of its own."""
+        """Return a new id for a subscription of this broker or its clients."""
         self._subscriptions += 1
         return SubscriptionId(self.name, self.incarnation, self._subscriptions)
 
     def note(self, events: int = 0, served: int = 0, changes: int = 0) -> None:
-        """Count what this broker sees."""
+        """Add to the load of this broker."""
         sizes, *seen = self.load
         self.load = Load(sizes, seen[0] + events, seen[1] + served, seen[2] + changes)
 
     @property
     def strategy(self) -> Strategy:
-        """The strategy by which events are routed that clients publish here."""
+        """The strategy for new events of clients of this broker."""
         return self.strategies[self.epoch]
 
     @property
@@ -100,18 +100,18 @@ class Core:
         return any(strategy.shared for strategy in self.strategies.values())
 
     def made(self, name: str) -> Strategy:
-        """A strategy by its name, new."""
+        """Return a new strategy by its name."""
         return strategy_of(name, self.assigned)
 
     def adopt(self, epoch: int, name: str, in_use: bool) -> None:
-        """Know a strategy, and use it from now on."""
+        """Add a strategy, and with `in_use` route new events by it."""
         if epoch not in self.strategies:
             self.strategies[epoch] = self.made(name)
         if in_use:
             self.epoch = epoch
 
     def forget_others(self) -> None:
-        """Know no strategy but the one in use."""
+        """Remove all strategies except the one in use."""
         self.strategies = {self.epoch: self.strategy}
 
     @property
@@ -125,7 +125,7 @@ class Core:
         return frozenset(member(broker) for broker in self.at.members if broker != self.name)
 
     def is_whole(self, type: str) -> bool:
-        """Return whether a designated broker is still connected to the network, for events of a type."""
+        """Return whether a designated broker is connected to the network, for events of a type."""
         place = self.at
         risen = (one.ascent(place, type) for one in self.strategies.values() if one.rises)
         return (place.root or place.parent in place.links) and None not in risen

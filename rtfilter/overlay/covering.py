@@ -55,20 +55,20 @@ class CoveringForwarding(SubscriptionForwarding):
     """Forwards a subscription to a neighbour unless one that was sent before covers it (Bittner 2004).
 
     An event that satisfies the covered one satisfies the other, so the neighbour sends it anyway. Before the
-    covering one is removed, the ones that it alone suppressed are sent. Of equal subscriptions the first is
-    sent; of those that wait, the one with the lowest id is next. If it is not known whether one covers
-    another, both are sent.
+    covering one is removed, the subscriptions that only it suppressed are sent. Of equal subscriptions the
+    first is sent; of suppressed ones, the one with the lowest id is next. If it is unknown whether a
+    subscription covers another, both are sent.
 
     Parameters
     ----------
     read : callable
-        From a subscription to its predicate.
+        Returns the predicate of a subscription.
     """
 
     def __init__(self, read: Callable[[Subscription], Predicate]) -> None:
         super().__init__()
         self._read = read
-        self._indexes: dict[str, EventFilter] = {}  # of what was sent, by type
+        self._indexes: dict[str, EventFilter] = {}  # of sent subscriptions, by type
         self._numbers: dict[SubscriptionId, int] = {}
         self._ids: dict[tuple[str, int], SubscriptionId] = {}  # by type and number
         self._waiting: dict[SubscriptionId, tuple[Subscription, SubscriptionId]] = {}  # with the coverer

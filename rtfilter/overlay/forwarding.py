@@ -1,4 +1,4 @@
-"""Events on their way."""
+"""The forwarding of events."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rtfilter.overlay.uncertainty import LOST, Uncertainty
 
 
 class Forwarding:
-    """Sends each attempt of an event on once: to all who match, and to whom the strategy wants."""
+    """Sends each attempt of an event on once: to all matching connections, and to those of the strategy."""
 
     def __init__(self, core: Core, uncertainty: Uncertainty, acknowledging: Acknowledging) -> None:
         self._core, self._uncertainty, self._acknowledging = core, uncertainty, acknowledging
 
     def take(self, event: Event, source: Connection) -> None:
-        """Take an event of a client or a neighbour."""
+        """Process an event of a client or a neighbour."""
         if self._acknowledging.is_new(event, source):
             if source.kind is Kind.CLIENT:
                 self._core.note(events=1)
@@ -30,7 +30,7 @@ class Forwarding:
                 self._acknowledging.note(event, source, awaits, sure, False)
 
     def _rise(self, event: Event, source: Connection) -> None:
-        """Send an event on its way to the rendezvous, or back from there to all who match."""
+        """Send an event towards the rendezvous, or from there back to all matching connections."""
         core, note = self._core, self._acknowledging.note
         if not core.at.leads:
             up = {core.designated} if core.at.designated else set()
@@ -48,12 +48,12 @@ class Forwarding:
             note(event, source, (link(where),), True, True)
 
     def _spread(self, event: Event, source: Connection | None) -> tuple[set[Connection], bool]:
-        """Send an event to all who match, and to whom the strategy wants, but not back to its source.
+        """Send an event to all matching connections and to those of the strategy, but not back to its source.
 
         Returns
         -------
         set of Connection, bool
-            The brokers that must acknowledge it, and whether they are all that must have it.
+            The brokers that must acknowledge it, and whether these are all that must have it.
         """
         core = self._core
         matched = core.table.match(event.type, event.values)
@@ -80,12 +80,12 @@ class Forwarding:
         fellows -= {source}
         if not strategy.multicast:
             self._send(fellows, event)
-        elif fellows and came_from is not Kind.MEMBER:  # from a member, the cluster has it
+        elif fellows and came_from is not Kind.MEMBER:  # from a member, the whole cluster has it
             core.send(CLUSTER, event)
         return links | fellows, LOST not in matched and self._uncertainty.is_sure(event.type)
 
     def _strategy(self, event: Event) -> Strategy:
-        """The strategy that routes an event; where it is forgotten, the one in use."""
+        """Return the strategy of an event's epoch, or the one in use if that one is removed."""
         return self._core.strategies.get(event.epoch, self._core.strategy)
 
     def _send(self, connections: set[Connection], event: Event) -> None:

@@ -12,14 +12,14 @@ from rtfilter.overlay.uncertainty import LOST, Uncertainty
 
 
 class Hold(NamedTuple):
-    """Something that an event waits for.
+    """A reason why an event waits.
 
     Attributes
     ----------
     what : str
-        In words, to be read after "waits for".
+        The reason, as text after "waits for".
     seconds : float
-        For how long.
+        Seconds since the wait began.
     """
 
     what: str
@@ -27,19 +27,19 @@ class Hold(NamedTuple):
 
 
 class Holding:
-    """Tells what holds events up."""
+    """Finds the reasons why events wait."""
 
     def __init__(self, core: Core, uncertainty: Uncertainty, acknowledging: Acknowledging) -> None:
         self._core, self._uncertainty, self._acknowledging = core, uncertainty, acknowledging
 
     def of(self, event: Event, since: float) -> list[Hold]:
-        """Return what an attempt of an event waits for. When the list is empty, the next attempt may arrive.
+        """Return the reasons why an attempt of an event waits; without any, the next attempt may arrive.
 
         Parameters
         ----------
         event : Event
         since : float
-            When it was published: for how long one waits for whom it was sent to.
+            Time of its publication, from which on receivers may be late.
         """
         core, found = self._core, dict[str, float]()
         for passed in self._acknowledging.waiting(event):

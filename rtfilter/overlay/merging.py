@@ -1,4 +1,4 @@
-"""Boxes that merge several near ones: a neighbour stores fewer boxes, and gets some unwanted events."""
+"""Boxes that merge several near ones: a neighbour stores fewer boxes, and sends some unwanted events."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.names import written
 
 FAR: Final = 1e300
-"""An end from which on a side counts as open."""
+"""Size of an end from which a side counts as open."""
 
 
 class _Group(NamedTuple):
-    """The boxes that a sent box stands for.
+    """The boxes that a sent box covers.
 
     Attributes
     ----------
     names : tuple of str
-        The attributes that are bounded.
+        The attributes with bounds.
     low, high : tuple of float
-        Closed ends, of each of them.
+        Closed ends, one for each name.
     empty : float
-        At most this share of its volume is of no box that it was made for.
+        Upper bound of the share of its volume that is outside of all boxes that it was made for.
     made_for : frozenset of SubscriptionId
     """
 
@@ -43,12 +43,12 @@ class _Group(NamedTuple):
 class MergingForwarding(CoveringForwarding):
     """Forwards one box around several to a neighbour, if little of the box is empty.
 
-    The box is a subscription of this broker's own, which covers those that it was made for; they are
-    suppressed. The neighbour may send events that none of them wants, which this broker drops: with events
-    that lie anywhere in a box alike, at most the share `slack` of those that it sends for the box. If one
-    that the box was made for is removed, the others are sent again, unless a wider one takes its place: so a
-    neighbour whose box grows sends the wider one, then removes the former, and nothing is sent on. Only boxes
-    over numbers that are closed on all sides are merged, and of the same attributes.
+    The merged box is a subscription of this broker itself. It covers the subscriptions that it was made for,
+    which are suppressed. The neighbour may send events that match none of them, which this broker drops: if
+    events are uniform in a box, at most the share `slack` of the events for the box. If a subscription of the
+    box is removed, the others are sent again, unless a wider box replaces it: a growing box is sent first,
+    and then the former one is removed. Only boxes over the same number attributes, closed on all sides, are
+    merged.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class MergingForwarding(CoveringForwarding):
     slack : float
         Largest share of a box that may be empty, from 0 to below 1.
     new_id : callable
-        Gives an id of this broker.
+        Returns a new id of this broker.
     """
 
     def __init__(
@@ -88,13 +88,13 @@ class MergingForwarding(CoveringForwarding):
         self._made.update(dict.fromkeys(merged.made_for, wide.id))
         messages = super().add(wide) + super().remove(former)
         for covered in (subscription, *((old,) if alone else ())):
-            messages += super().add(covered)  # sends nothing: the wide box covers it
+            messages += super().add(covered)  # sends nothing, because the wide box covers it
         return messages
 
     def remove(self, id: SubscriptionId) -> list[Message]:
         """See `SubscriptionForwarding`."""
         if self._is_replaced(id):
-            return super().remove(id)  # sends nothing: the wide box covers it
+            return super().remove(id)  # sends nothing, because the wide box covers it
         self._groups.pop(id, None)
         wide = self._made.pop(id, None)
         messages = super().remove(id)
@@ -104,7 +104,7 @@ class MergingForwarding(CoveringForwarding):
         return messages
 
     def _is_replaced(self, id: SubscriptionId) -> bool:
-        """Put a suppressed subscription that covers this one in its place; return False if there is none."""
+        """Replace a subscription of a box by a suppressed one that covers it; return False without one."""
         wide = self._made.get(id)
         if wide is None or wide not in self._groups or id not in self._waiting:
             return False
@@ -123,11 +123,11 @@ class MergingForwarding(CoveringForwarding):
 
     @property
     def merged(self) -> int:
-        """Number of boxes sent that are around several."""
+        """Number of sent boxes that cover several subscriptions."""
         return sum(len(group.made_for) > 1 for group in self._groups.values())
 
     def _nearest(self, type: str, own: _Group) -> tuple[SubscriptionId, _Group] | None:
-        """Return the sent box to merge with that leaves the least empty space; None above the slack."""
+        """Return the sent box whose union with this one has the least empty space; None above the slack."""
         best, least = None, self._slack
         for id, other in self._groups.items():
             if other.names == own.names and self._sent[id].type == type:
@@ -155,8 +155,8 @@ class MergingForwarding(CoveringForwarding):
 
 
 def _empty(one: _Group, two: _Group) -> float:
-    """Return a bound of the share of the box around two that is of no box that they were made for."""
-    of_one = of_two = of_both = 1.0  # shares of the whole, on all sides that are not the same point
+    """Return an upper bound of the empty share of the box around two groups."""
+    of_one = of_two = of_both = 1.0  # shares of the whole, over all sides that are not a single point
     for a, b, c, d in zip(one.low, one.high, two.low, two.high, strict=True):
         width = max(b, d) - min(a, c)
         if width > 0:
@@ -167,7 +167,7 @@ def _empty(one: _Group, two: _Group) -> float:
 
 
 def _merge(one: _Group, two: _Group, empty: float) -> _Group:
-    """Return the box around two."""
+    """Return the group of the box around two groups."""
     low, high = tuple(map(min, one.low, two.low)), tuple(map(max, one.high, two.high))
     return _Group(one.names, low, high, empty, one.made_for | two.made_for)
 

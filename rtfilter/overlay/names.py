@@ -8,20 +8,20 @@ from typing import Annotated, Final, NamedTuple
 from msgspec import Meta
 
 Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-"""A number in a message: what a database takes, and one more is still a number on the wire."""
+"""A number in a message, small enough for databases; one more still fits a message."""
 
 
 class SubscriptionId(NamedTuple):
-    """A subscription, everywhere.
+    """The id of a subscription, unique in the network.
 
     Attributes
     ----------
     origin : str
-        The broker that took it from a client.
+        The broker whose client subscribed.
     incarnation : int
-        Of that broker; each start has a higher one.
+        Incarnation of that broker; each start has a higher one.
     number : int
-        Of that incarnation, from 1.
+        Number within that incarnation, from 1.
     """
 
     origin: str
@@ -30,12 +30,12 @@ class SubscriptionId(NamedTuple):
 
 
 class EventId(NamedTuple):
-    """An event, everywhere: the same for each time that it is sent, so receivers know what they have.
+    """The id of an event, unique in the network and the same at each attempt, so receivers detect repeats.
 
     Attributes
     ----------
     origin : str
-        The broker that took it from a client.
+        The broker whose client published it.
     incarnation, number : int
         See `SubscriptionId`.
     """
@@ -51,11 +51,11 @@ class Kind(StrEnum):
     CLIENT = "client"
     """A publisher or subscriber of this broker."""
     LINK = "link"
-    """Another cluster, by its name: whoever is its designated broker at the time."""
+    """Another cluster, by its name: its present designated broker."""
     MEMBER = "member"
     """Another broker of the own cluster."""
     CLUSTER = "cluster"
-    """All others of the own cluster, by multicast."""
+    """All other members of the own cluster, by multicast."""
 
 
 class Connection(NamedTuple):
@@ -69,15 +69,15 @@ CLUSTER: Final = Connection(Kind.CLUSTER)
 
 
 def client(name: str) -> Connection:
-    """The connection of a local client."""
+    """Return the connection of a local client."""
     return Connection(Kind.CLIENT, name)
 
 
 def link(cluster: str) -> Connection:
-    """The connection to another cluster."""
+    """Return the connection to another cluster."""
     return Connection(Kind.LINK, cluster)
 
 
 def member(broker: str) -> Connection:
-    """The connection to one broker of the own cluster."""
+    """Return the connection to one broker of the own cluster."""
     return Connection(Kind.MEMBER, broker)

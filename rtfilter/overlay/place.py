@@ -1,4 +1,4 @@
-"""The place of a broker in the network: all that routing knows about it, as one value."""
+"""The place of a broker in the network: everything that routing knows about it, as one value."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ class Place(NamedTuple):
     Attributes
     ----------
     cluster, broker : str
-        The names of its cluster and of itself. A broker alone is a cluster of one.
+        The names of its cluster and of the broker itself. A broker alone is a cluster of one.
     designated : str
-        The broker that stands for the cluster; empty while none is known.
+        The designated broker of the cluster; empty while none is known.
     members : frozenset of str
-        All live brokers of the cluster that are known, itself among them.
+        All live brokers of the cluster that are known, including itself.
     parent : str
         The cluster above; empty at the root, and while none is known.
     links : mapping of str to str
-        The clusters next to it in the tree, the parent among them, and their designated brokers. Only the
+        The neighbouring clusters in the tree, including the parent, with their designated brokers. Only the
         designated broker has links.
     root : bool
-        Whether this cluster is the root. One that is not, and has no parent, is cut off.
+        True if this cluster is the root. A cluster without a parent that is not the root is cut off.
     """
 
     cluster: str

@@ -41,51 +41,50 @@ from rtfilter.predicates.model import Predicate
 
 
 class Router:
-    """Routes for one broker.
+    """The router of one broker.
 
-    Every public method that can have something to say returns what to send, in order. Whatever comes from a
-    cluster that is not linked, or from a broker that is no member, is dropped: both ends of a new link tell
-    each other all that they want.
+    Public methods return the messages to send, in order. Messages from a cluster without a link, or from a
+    broker that is no member, are dropped: both ends of a new link send each other all their subscriptions.
 
-    A member that is not the designated broker keeps its own clients' subscriptions, and a replica of the
-    designated broker's table, which it does not route by. When it becomes the designated broker, the
+    A member that is not the designated broker has its own clients' subscriptions, and a replica of the
+    designated broker's table, which it does not use for routing. When it becomes the designated broker, the
     replica becomes part of its table.
 
-    With `grace`, clients are told when a subscription is known wherever it must be, and when an event is with
-    all who must have it. An event that was acknowledged has reached all whose subscriptions were confirmed
-    before it was published, if failures heal and messages arrive within that time. One that was not must be
-    sent again, under its id and as another attempt.
+    With `grace`, clients get a message when all necessary brokers know a subscription, and when all receivers
+    have an event. An acknowledged event has reached all subscriptions that were confirmed before it was
+    published, if failures heal and messages arrive within that time. An event without an acknowledgement must
+    be sent again, under its id and as another attempt.
 
     Parameters
     ----------
     name : str
-        Of the broker, unique in the network.
+        Name of the broker, unique in the network.
     incarnation : int
-        Higher with each start of the broker.
+        Increases with each start of the broker.
     types : mapping of str to Schema
         The event types, the same at all brokers.
     strategy : str or Strategy
         One of `rtfilter.overlay.strategies.STRATEGIES`, the same at all brokers.
     covering : bool
-        Whether neighbours are not told what others that they know cover.
+        True if neighbours do not get subscriptions that a known one covers.
     grace : float, optional
-        Seconds that what was lost is waited for. By default it is forgotten at once, and nothing is confirmed
-        or acknowledged.
+        Seconds to wait for lost subscriptions before they are removed. By default they are removed at once,
+        and nothing is confirmed or acknowledged.
     choose_every : float, optional
-        Seconds between measurements, after each of which the root chooses the strategy that costs least. By
-        default it stays as it is, unless `switch` is called.
+        Seconds between measurements, after each of which the root chooses the cheapest strategy. By default
+        only `switch` changes the strategy.
     slack : float, optional
-        With it neighbours are told one box for many near ones, of which at most this share is empty; see
-        `rtfilter.overlay.merging`. That is beyond `covering`.
+        Largest empty share of a box that is sent instead of many near ones; see `rtfilter.overlay.merging`.
+        It extends `covering`.
     longest : int
-        Most bytes of a message: what is longer goes in parts.
+        Most bytes of a message; a longer one is sent in parts.
     assigned : mapping of str to str, optional
-        The rendezvous cluster of an event type, for whenever the strategy is `Rendezvous`, the same at all
-        brokers. If `strategy` is an object of that, it has them itself.
+        The rendezvous cluster of event types, for the strategy `Rendezvous`, the same at all brokers. A
+        `strategy` that is an object of that class has its own.
     matchers : mapping of str to Factory, optional
-        What finds the subscriptions of an event, by event type, as of `EventFilter`. Each takes all
-        subscriptions, and brokers may have others than each other. What covers a subscription is found in an
-        index of its own, which they do not change.
+        The matcher that finds the subscriptions of an event, by event type; see `EventFilter`. Each must take
+        all subscriptions; brokers may have different ones. Covering uses an index of its own, which they do
+        not change.
     """
 
     def __init__(
@@ -132,16 +131,16 @@ class Router:
 
     @property
     def replica(self) -> Mapping[tuple[SubscriptionId, Connection], Entry]:
-        """At a member: the designated broker's table, as this broker would have it in its place."""
+        """At a member: the designated broker's table, as this broker would have it in that role."""
         return self._spreading.replica
 
     @property
     def switched(self) -> Switched:
-        """The progress of a change of strategy. Store it for `resume` whenever its `wave` changes."""
+        """The progress of a change of strategy. Store it for `resume` when its `wave` changes."""
         return self._switching.switched
 
     def resume(self, former: Switched) -> None:
-        """Go on where a former incarnation was, if this one is the root before it is anything else."""
+        """Continue a change of strategy of a former incarnation, if this one soon becomes the root."""
         self._switching.former = former
 
     @property
@@ -154,12 +153,12 @@ class Router:
     def subscribe(
         self, client_name: str, type: str, predicate: str | Mapping[str, Any] | Predicate, now: float
     ) -> tuple[SubscriptionId, list[Send]]:
-        """Take a subscription of a client.
+        """Add a subscription of a client; return its id and the messages to send.
 
         Raises
         ------
         ValueError, PredicateError
-            The type is not known, or the predicate cannot be used; nothing is changed.
+            The type is unknown, or the predicate cannot be used; nothing is changed.
         """
         condition = self.require_condition(type, predicate)
         self._core.now = now
@@ -191,19 +190,19 @@ class Router:
         id: EventId | None = None,
         attempt: int = 1,
     ) -> tuple[EventId, list[Send]]:
-        """Take an event of a client.
+        """Publish an event of a client; return its id and the messages to send.
 
         Parameters
         ----------
         id : EventId, optional
-            Where the client sends an event again: what this returned the first time, at whatever broker.
+            The id from the first attempt, at any broker, if the client sends an event again.
         attempt : int
-            How often it was sent, this time included.
+            Number of attempts to send it, including this one.
 
         Raises
         ------
         ValueError, EventError
-            The type is not known, or the event cannot be read.
+            The type is unknown, or the event cannot be read.
         """
         self.require_event(type, event)
         self._core.now = now
@@ -215,24 +214,24 @@ class Router:
         return id, self._flush()
 
     def holds(self, event: Event, since: float, now: float) -> list[Hold]:
-        """Return what an attempt of a client's event, published `since`, waits for; see `Holding`."""
+        """Return why an attempt of a client's event, published at `since`, waits; see `Holding`."""
         self._core.now = now
         return self._holding.of(event, since)
 
     def require_condition(self, type: str, predicate: str | Mapping[str, Any] | Predicate) -> str:
-        """A condition in SQL, if it can be subscribed to. Raises as `subscribe`."""
+        """Return a predicate as an SQL condition, if it can be subscribed to. Raises as `subscribe`."""
         self._require(type)
         condition = Predicate.parse(predicate, self._core.types[type]).to_sql()
         self._core.table.conditions[type].read(condition)
         return condition
 
     def require_event(self, type: str, event: Mapping[str, Any]) -> EventTable:
-        """An event as its type reads it, if it can be published. Raises as `publish`."""
+        """Return an event as a table of its type, if it can be published. Raises as `publish`."""
         self._require(type)
         return self._core.types[type].read([event])
 
     def schema(self, type: str) -> Schema:
-        """The schema of an event type. Raises `ValueError` where there is none."""
+        """Return the schema of an event type. Raises `ValueError` for an unknown type."""
         self._require(type)
         return self._core.types[type]
 
@@ -244,12 +243,12 @@ class Router:
     # -- brokers -------------------------------------------------------------------------------------
 
     def receive(self, message: Message, source: Connection, now: float) -> list[Send]:
-        """Take a message of another broker; `source` is a link or a member.
+        """Process a message of another broker; `source` is a link or a member.
 
         Raises
         ------
         TypeError
-            It is none that routers send to each other.
+            Routers do not send each other such a message.
         ValueError, PredicateError, EventError
             It names an unknown event type, or has a condition or an event that cannot be read.
         """
@@ -262,7 +261,7 @@ class Router:
         return self._flush()
 
     def place(self, new: Place, now: float) -> list[Send]:
-        """Take a new place in the network."""
+        """Set a new place in the network; return the messages to send."""
         core, spreading = self._core, self._spreading
         old, core.at, core.now = core.at, new, now
         if new == old:
@@ -279,7 +278,7 @@ class Router:
         return self._flush()
 
     def _lead(self, old: Place) -> None:
-        """Act on a new place at a designated broker."""
+        """Apply a new place as the designated broker."""
         core, spreading, uncertainty = self._core, self._spreading, self._uncertainty
         new, took_over = core.at, not old.leads
         links, members = ({}, frozenset()) if took_over else (old.links, old.members)
@@ -299,7 +298,7 @@ class Router:
             core.send(connection, Subscriptions(ask=True))
 
     def tick(self, now: float) -> list[Send]:
-        """Do what is due: forget what was waited for long enough, and confirm what can be."""
+        """Remove subscriptions whose grace is over, confirm others, and begin a due measurement."""
         self._core.now = now
         for id in self._uncertainty.due():
             self._spreading.leave(id, LOST)
@@ -310,14 +309,14 @@ class Router:
     def switch(self, strategy: str, now: float) -> list[Send]:
         """Change the strategy of the whole network; see `rtfilter.overlay.switching`.
 
-        Raises `ValueError` where it is not known, this is not the root, or another change is not done.
+        Raises `ValueError` if it is unknown, this is not the root, or another change is not complete.
         """
         self._core.now = now
         self._switching.switch(strategy)
         return self._flush()
 
     def stats(self) -> dict[str, Any]:
-        """Sizes of tables, messages sent by kind, and more, JSON-able."""
+        """Return sizes of tables, messages sent by kind, and more, JSON-able."""
         return {
             "strategy": self.strategy.name,
             "entries": len(self.table),

@@ -1,4 +1,4 @@
-"""The messages of routers to each other and to clients, with plain fields that go over a wire as they are."""
+"""The messages of routers to each other and to clients, with plain fields, which are sent unchanged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rtfilter.overlay.sending import Message
 
 
 class Subscription(NamedTuple):
-    """A subscription as brokers know it.
+    """A subscription, as brokers exchange it.
 
     Attributes
     ----------
@@ -34,29 +34,29 @@ class Entry(NamedTuple):
 
 
 class Subscribe(Message, frozen=True):
-    """A broker wants what satisfies a subscription. To say so again changes nothing."""
+    """A request for the events that satisfy a subscription. A repeated one changes nothing."""
 
     subscription: Subscription
 
 
 class Unsubscribe(Message, frozen=True):
-    """It no longer does."""
+    """The end of a request for events."""
 
     id: SubscriptionId
 
 
 class Subscriptions(Message, frozen=True):
-    """All that a broker wants of another one, in one or more parts: whatever is not among it is not wanted.
+    """All requests of a broker to another one, in one or more parts: absent subscriptions are not wanted.
 
     Attributes
     ----------
     subscriptions : tuple of Subscription
     first, last : bool
-        Whether this part begins, and ends, all of it.
+        True if this part is the first, and the last one.
     ask : bool
-        Whether the other one shall answer with all that it wants.
+        True if the receiver must answer with all its requests.
     certain : bool
-        Whether what is not among it is not wanted any longer. Otherwise it may have been lost.
+        True if absent subscriptions are certainly not wanted. Otherwise they may have been lost.
     """
 
     subscriptions: tuple[Subscription, ...] = ()
@@ -67,13 +67,13 @@ class Subscriptions(Message, frozen=True):
 
 
 class Replicate(Message, frozen=True):
-    """The designated broker has a new entry, which others of the cluster note in case they must take over."""
+    """A new entry of the designated broker, for other members of the cluster in case they take over."""
 
     entry: Entry
 
 
 class Unreplicate(Message, frozen=True):
-    """It has that entry no longer."""
+    """The removal of an entry of the designated broker."""
 
     id: SubscriptionId
     connection: Connection
@@ -97,9 +97,9 @@ class Event(Message, frozen=True):
     values : dict
         Attributes and their values.
     attempt : int
-        How often its publisher has sent it, from 1.
+        Number of times that its publisher has sent it, from 1.
     rising : bool
-        On its way to a rendezvous broker, with nobody served on the way.
+        True if it is on its way up to a rendezvous cluster, without deliveries on the way.
     epoch : int
         Number of the strategy that routes it; see `rtfilter.overlay.switching`.
     """
@@ -118,9 +118,9 @@ class Notify(Message, frozen=True):
     Attributes
     ----------
     id : EventId
-        The same each time the publisher sends it: a client that has it drops it.
+        The same at each attempt of the publisher: a client that has the event drops it.
     subscriptions : tuple of SubscriptionId
-        Those of the client that match.
+        Matching subscriptions of the client.
     """
 
     id: EventId
@@ -130,12 +130,12 @@ class Notify(Message, frozen=True):
 
 
 class Acknowledge(Message, frozen=True):
-    """All whom a broker sent an event to have it. A client that published it is told the same.
+    """The message that all receivers from this broker have an event. Its publisher gets it, too.
 
     Attributes
     ----------
     own : bool
-        From a member that has served its own clients, and answers for nobody else.
+        True if it is from a member that answers for its own clients only.
     """
 
     id: EventId
@@ -145,7 +145,7 @@ class Acknowledge(Message, frozen=True):
 
 
 class Confirm(Message, frozen=True):
-    """A subscription is known wherever it must be. A client that subscribed is told the same."""
+    """The message that all necessary brokers know a subscription. The client that subscribed gets it, too."""
 
     id: SubscriptionId
 
@@ -156,9 +156,9 @@ class Wave(Message, frozen=True):
     Attributes
     ----------
     number : int
-        Higher with each wave.
+        Increases with each wave.
     epoch : int
-        Of the strategy that is in use, or comes to be.
+        Epoch of the strategy that is in use, or will be.
     strategy : str
         Its name.
     stage : int
@@ -172,20 +172,20 @@ class Wave(Message, frozen=True):
 
 
 class Answer(Message, frozen=True):
-    """All below have heard a wave."""
+    """The message that all brokers below have received a wave."""
 
     number: Whole
     load: Load
 
 
 class Advertise(Message, frozen=True):
-    """The rendezvous cluster of an event type is the one that says so, or lies behind it; or the way is lost.
+    """An announcement that the way to a type's rendezvous cluster goes through the sender, or is lost.
 
     Attributes
     ----------
     type : str
     number : int
-        Even from the rendezvous cluster, which has a higher one after each loss; odd of a way that is lost.
+        Even from the rendezvous cluster, which increases it after each loss; odd for a lost way.
     """
 
     type: str

@@ -14,7 +14,7 @@ class Message(msgspec.Struct, frozen=True, tag=True, tag_field="message", gc=Fal
 
 
 class Send(NamedTuple):
-    """A message on its way out.
+    """An outgoing message.
 
     Attributes
     ----------

@@ -26,21 +26,21 @@ from rtfilter.overlay.uncertainty import LOST, Uncertainty
 PART: Final = 256
 """Most subscriptions in a message."""
 BESIDE: Final = 1000
-"""Most bytes of a subscription beside its condition: its id, and the names of its type and connection."""
+"""Most bytes of a subscription in addition to its condition: its id, and the names of type and connection."""
 
 T = TypeVar("T")
 
 
 class Spreading:
-    """Adds and removes entries, and tells whoever must know.
+    """Adds and removes entries, and sends them to the brokers that must know them.
 
-    A designated broker tells linked clusters, as its strategy says, and its own cluster, which keeps a
-    replica of the table. A member tells the designated broker.
+    A designated broker sends them to linked clusters, by its strategy, and to its own cluster, which has a
+    replica of the table. A member sends them to the designated broker.
 
     Attributes
     ----------
     replica : dict of (SubscriptionId, Connection) to Entry
-        At a member: the designated broker's table, as this broker would have it in its place.
+        At a member: the designated broker's table, as this broker would have it in that role.
     """
 
     def __init__(self, core: Core, uncertainty: Uncertainty, covering: bool, slack: float | None) -> None:
@@ -48,13 +48,13 @@ class Spreading:
         self.replica: dict[tuple[SubscriptionId, Connection], Entry] = {}
         self._forwardings: dict[str, SubscriptionForwarding] = {}
         self._learns: dict[str, frozenset[str]] = {}  # types whose subscriptions a linked cluster must know
-        self._named: dict[Connection, set[SubscriptionId]] = {}  # so far, in parts of `Subscriptions`
+        self._named: dict[Connection, set[SubscriptionId]] = {}  # so far, from parts of `Subscriptions`
         self._unconfirmed: dict[SubscriptionId, set[Connection]] = {}  # with the connections that wait for it
 
     # -- one subscription ----------------------------------------------------------------------------
 
     def enter(self, subscription: Subscription, connection: Connection) -> None:
-        """Add an entry, and tell whoever must know. Confirm it, also where it is there."""
+        """Add an entry, and send it to the brokers that must know it. Confirm it, also if it exists."""
         core, id = self._core, subscription.id
         if core.table.add(subscription, connection):
             core.note(changes=connection.kind is Kind.CLIENT)
@@ -72,7 +72,7 @@ class Spreading:
             self._confirm(subscription)
 
     def leave(self, id: SubscriptionId, connection: Connection) -> None:
-        """Remove an entry, and tell whoever knew."""
+        """Remove an entry, and send the removal to the brokers that knew it."""
         core = self._core
         if not core.table.remove(id, connection):
             return
@@ -103,22 +103,22 @@ class Spreading:
         else:
             self.leave(id, connection)
 
-    # -- what neighbours say -------------------------------------------------------------------------
+    # -- messages of neighbours ----------------------------------------------------------------------
 
     def take_subscribe(self, message: Subscribe, source: Connection) -> None:
-        """Take what a member or a linked cluster wants."""
+        """Add a subscription of a member or a linked cluster."""
         if self._core.at.leads:
             if source in self._named:
                 self._named[source].add(message.subscription.id)
             self.enter(message.subscription, source)
 
     def take_unsubscribe(self, message: Unsubscribe, source: Connection) -> None:
-        """Take what it wants no longer."""
+        """Remove a subscription of a member or a linked cluster."""
         if self._core.at.leads:
             self.leave(message.id, source)
 
     def take_subscriptions(self, message: Subscriptions, source: Connection) -> None:
-        """Take a part of all that a member or a linked cluster wants, and answer if it asks."""
+        """Process a part of all subscriptions of a member or a linked cluster, and answer if it asks."""
         core = self._core
         if not core.at.leads:
             if message.ask and source == member(core.at.designated):
@@ -148,14 +148,14 @@ class Spreading:
                 self._replicate_all()
 
     def announce(self, ask: bool = True, certain: bool = False) -> None:
-        """Tell the designated broker all that the clients of a member want."""
+        """Send the designated broker all subscriptions of a member's clients."""
         core = self._core
         own = [entry.subscription for entry in core.table] if core.shared else []
         for message in self._in_messages(own, ask, certain):
             core.send(CLUSTER, message)
 
     def take_confirm(self, message: Confirm, source: Connection) -> None:
-        """Hear that a subscription is known wherever it must be, as far as a neighbour knows."""
+        """Process a neighbour's confirmation that all necessary brokers behind it know a subscription."""
         core = self._core
         if not core.at.leads:
             if source == member(core.at.designated):
@@ -165,7 +165,7 @@ class Spreading:
                 self._confirm_one(id)
 
     def confirm_all(self) -> None:
-        """Confirm what can be confirmed now, after a change of the network."""
+        """Confirm the subscriptions that can be confirmed after a change of the network."""
         for id in list(self._unconfirmed):
             self._confirm_one(id)
 
@@ -174,7 +174,7 @@ class Spreading:
             self._confirm(entry.subscription)
 
     def _confirm(self, subscription: Subscription) -> None:
-        """Confirm a subscription to those who wait for it, if all neighbours have that it was sent to."""
+        """Confirm a subscription to the waiting connections, if all neighbours have confirmed it."""
         core, id = self._core, subscription.id
         if id not in self._unconfirmed:
             return
@@ -193,7 +193,7 @@ class Spreading:
     # -- links ---------------------------------------------------------------------------------------
 
     def forget_links(self) -> None:
-        """Forget clusters that are not linked; subscriptions of them and of lost members become uncertain."""
+        """Remove clusters without a link; their subscriptions and those of lost members become uncertain."""
         core = self._core
         for gone in self._forwardings.keys() - core.at.links.keys():
             del self._forwardings[gone], self._learns[gone]
@@ -205,10 +205,9 @@ class Spreading:
                     self.lose(subscription, connection)
 
     def refresh(self, before: Mapping[str, str], certain: bool = False) -> None:
-        """Tell linked clusters what they must know now and did not, because they are new or by the strategy.
+        """Send linked clusters what they must know now, because they are new or the strategy requires it.
 
-        `before` has the links that there were, and their designated brokers. If nothing was lost, that is
-        `certain`.
+        `before` has the earlier links, with their designated brokers. `certain` is True if nothing was lost.
         """
         core = self._core
         for cluster, broker in core.at.links.items():
@@ -236,7 +235,7 @@ class Spreading:
         return CoveringForwarding(core.table.predicate) if self._covering else SubscriptionForwarding()
 
     def hear(self, message: Message, source: Connection) -> None:
-        """Let the strategy hear what others tell it: that may change who must know subscriptions."""
+        """Pass a message to the strategy, which may change the clusters that must know subscriptions."""
         core = self._core
         if source.kind is Kind.LINK:
             for strategy in core.strategies.values():
@@ -246,7 +245,7 @@ class Spreading:
             self.confirm_all()
 
     def moved(self, anew: bool) -> None:
-        """Let the strategy know of a new place."""
+        """Pass a new place to the strategy, and send its messages."""
         for strategy in self._core.strategies.values():
             for cluster, message in strategy.moved(self._core.at, anew):
                 self._core.send(link(cluster), message)
@@ -277,7 +276,7 @@ class Spreading:
     # -- the cluster ---------------------------------------------------------------------------------
 
     def take_over(self) -> None:
-        """Become the designated broker: what was a replica is what to route by."""
+        """Become the designated broker, with the replica as routing table."""
         core = self._core
         replica, self.replica = self.replica, {}
         for subscription, connection in replica.values():
@@ -286,7 +285,7 @@ class Spreading:
         self._replicate_all()
 
     def step_down(self) -> None:
-        """Become a member among others, with the subscriptions of the own clients only."""
+        """Become an ordinary member, with the subscriptions of the own clients only."""
         core = self._core
         for subscription, connection in list(core.table):
             if connection.kind is not Kind.CLIENT:
@@ -296,18 +295,18 @@ class Spreading:
         self._unconfirmed = {id: waits for id, waits in self._unconfirmed.items() if _is_local(waits)}
 
     def take_replicate(self, message: Replicate, source: Connection) -> None:
-        """Note an entry of the designated broker."""
+        """Store an entry of the designated broker in the replica."""
         if self._is_designated(source):
             subscription, connection = message.entry
             self.replica[subscription.id, connection] = message.entry
 
     def take_unreplicate(self, message: Unreplicate, source: Connection) -> None:
-        """Note that it is gone."""
+        """Remove an entry of the designated broker from the replica."""
         if self._is_designated(source):
             self.replica.pop((message.id, message.connection), None)
 
     def take_replica(self, message: Replica, source: Connection) -> None:
-        """Note a part of all its entries."""
+        """Store a part of all entries of the designated broker in the replica."""
         if self._is_designated(source):
             if message.first:
                 self.replica = {}
@@ -319,7 +318,7 @@ class Spreading:
             self._core.send(CLUSTER, message)
 
     def _replicate_all(self) -> None:
-        """Tell the cluster the whole table. It goes by multicast, so that it keeps its order among others."""
+        """Send the cluster the whole table, by multicast, so that its order among other messages is kept."""
         entries = [
             Entry(subscription, self._seen_by_others(connection))
             for subscription, connection in self._core.table
@@ -331,7 +330,7 @@ class Spreading:
             self._replicate(Replica(tuple(part), first, last))
 
     def _seen_by_others(self, connection: Connection) -> Connection:
-        """Return a connection as another member sees it that takes over: clients are behind this broker."""
+        """Return a connection as a member that takes over would have it: clients are behind this broker."""
         return member(self._core.name) if connection.kind is Kind.CLIENT else connection
 
     def _is_designated(self, source: Connection) -> bool:
@@ -339,12 +338,12 @@ class Spreading:
 
     @property
     def suppressed(self) -> int:
-        """Number of subscriptions that were not sent to neighbours, because others cover them."""
+        """Number of subscriptions that neighbours did not get, because others cover them."""
         return sum(forwarding.suppressed for forwarding in self._forwardings.values())
 
     @property
     def unconfirmed(self) -> int:
-        """Number of subscriptions that somebody waits for to be confirmed."""
+        """Number of subscriptions whose confirmation a client or broker waits for."""
         return len(self._unconfirmed)
 
 
@@ -355,9 +354,9 @@ def _is_local(connections: Iterable[Connection]) -> bool:
 def _parts(
     content: Sequence[T], subscriptions: Sequence[Subscription], longest: int
 ) -> Iterator[tuple[Sequence[T], bool, bool]]:
-    """Cut content up for several messages: each part, and whether it is the first and the last one.
+    """Split content into several messages: yield each part, and whether it is the first and the last one.
 
-    `subscriptions` are those in the content, one each. A part is as long as a message may be, or one alone.
+    `subscriptions` has the subscription of each item. A part fits a message, or has only one item.
     """
     starts, size = [0], 0
     for number, one in enumerate(subscriptions):

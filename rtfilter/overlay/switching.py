@@ -1,18 +1,17 @@
-"""Another strategy for a running network, without loss or duplicate.
+"""A change of the strategy of a running network, without loss or duplicates.
 
 The root sends waves through the tree. Each broker passes a wave on to the clusters below and to its own
-members, and answers when all of those have answered; an answer overtakes nothing that was sent before it.
+members, and answers when all of those have answered; an answer never overtakes an earlier message.
 
-Each event says by which strategy it is routed, and all brokers route it by that one. First all brokers tell
-neighbours what the old and the new strategy want told (two waves: where the rendezvous is must be known
-before subscriptions find the way there). By the time that the next wave comes to a broker, its tables are
-whole for the new strategy, and events that clients publish there are routed by it from then on. The answers
-to that wave push before them what still rises by the old strategy. The last wave forgets it: what
-neighbours then take back comes behind that wave, and an event that still descends does so by the new
-strategy.
+Each event has the number of its strategy, and all brokers route it by that one. First, all brokers send
+neighbours the subscriptions for both strategies (in two waves, because subscriptions need the place of the
+rendezvous to find their way). When the next wave reaches a broker, its tables are complete for the new
+strategy, and it routes new events of clients by it. The answers to that wave follow all events that still
+rise by the old strategy. The last wave removes the old strategy: removals of subscriptions come behind that
+wave, and an event that still descends does so by the new strategy.
 
-A wave that meets a change of the tree goes to whoever is new, and one whose root died is begun again by the
-next root. With acknowledgements what is lost meanwhile is sent again, as always.
+During a wave, new neighbours after a change of the tree get it, too; after the death of the root, the next
+root begins it again. With acknowledgements, lost events are sent again, as always.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from rtfilter.overlay.spreading import Spreading
 from rtfilter.overlay.strategies import STRATEGIES
 
 UNKEPT: Final = 1000
-"""More waves than a broker may have begun since one was kept."""
+"""More than the number of waves that a broker can begin before one is stored."""
 
 
 class Stage(IntEnum):
@@ -40,11 +39,11 @@ class Stage(IntEnum):
     REST = 0
     """There is one strategy. The wave collects the load."""
     PREPARE = 1
-    """There are two, and events are routed by the old one."""
+    """There are two strategies; the old one routes events."""
     SETTLE = 2
-    """As before."""
+    """The same, in a second wave."""
     USE = 3
-    """From here on events are routed by the new one."""
+    """From here on the new one routes events."""
 
 
 class Switched(NamedTuple):
@@ -53,11 +52,11 @@ class Switched(NamedTuple):
     Attributes
     ----------
     first : str
-        The strategy by which the broker was started.
+        The strategy at the start of the broker.
     wave : Wave
-        The last one.
+        The last wave.
     used : str
-        The strategy by which events were routed that clients published.
+        The strategy for new events of clients.
     """
 
     first: str
@@ -66,12 +65,12 @@ class Switched(NamedTuple):
 
 
 class Switching:
-    """Passes waves on, and at the root begins them.
+    """Passes waves on; at the root it begins them.
 
     Parameters
     ----------
     every : float, optional
-        Seconds between waves that measure; after each, the cheapest strategy is chosen. By default never.
+        Seconds between measurements, after each of which the cheapest strategy is chosen. By default none.
     """
 
     def __init__(self, core: Core, spreading: Spreading, every: float | None) -> None:
@@ -93,18 +92,18 @@ class Switching:
     # -- at the root ---------------------------------------------------------------------------------
 
     def switch(self, name: str) -> None:
-        """Begin to change the strategy. Raises `ValueError`."""
+        """Begin a change of the strategy. Raises `ValueError` if it is impossible now."""
         if name not in STRATEGIES:
             raise ValueError(f"unknown strategy {name!r:.60}; choose one of {', '.join(STRATEGIES)}")
         if not self._core.at.root or not self._core.at.leads:
-            raise ValueError("only the root's designated broker can change the strategy; ask that one")
+            raise ValueError("only the root's designated broker can change the strategy; ask it")
         if self.wave.stage or not self._answered:
             raise ValueError("the strategy is being changed, or the load measured; try again soon")
         if name != self._core.strategy.name:
             self._begin(Stage.PREPARE, self.wave.epoch + 1, name)
 
     def tick(self) -> None:
-        """Begin to measure, if it is time to."""
+        """Begin a measurement, if it is due."""
         core = self._core
         if self._every is None or not (core.at.root and core.at.leads):
             return
@@ -116,7 +115,7 @@ class Switching:
         self._apply(Wave(self.wave.number + 1, epoch, name, stage))
 
     def _go_on(self, load: Load) -> None:
-        """Begin what comes after a wave that all have answered."""
+        """Begin the next wave, after all brokers have answered one."""
         wave = self.wave
         if wave.stage == Stage.REST:
             if self._every is not None and load.events:
@@ -129,7 +128,7 @@ class Switching:
     # -- everywhere ----------------------------------------------------------------------------------
 
     def take(self, wave: Wave, source: Connection) -> None:
-        """Take a wave from above; of one that was here the answer is repeated."""
+        """Process a wave from above; repeat the answer to a known one."""
         core = self._core
         above = link(core.at.parent) if core.at.leads else core.designated
         if source == above and wave.number > self.wave.number:
@@ -138,13 +137,13 @@ class Switching:
             self._answer()
 
     def hear(self, answer: Answer, source: Connection) -> None:
-        """Take an answer from below."""
+        """Process an answer from below."""
         if answer.number == self.wave.number:
             self._answers[source] = answer.load
             self._look()
 
     def moved(self, old: Place) -> None:
-        """Pass the wave on to whoever is new below, after a change of the place."""
+        """Pass the wave on to new brokers below, after a change of the place."""
         core, wave = self._core, self.wave
         if not core.at.leads:
             return
@@ -167,12 +166,12 @@ class Switching:
         self._look()
 
     def _resume(self, former: Switched) -> None:
-        """Go on as the root where a former incarnation was, in time before another one took its place.
+        """Continue as the root a change of a former incarnation, before another broker takes the role.
 
-        Whatever that has begun since it was kept has a lower number than what is begun now.
+        New numbers are above those of all waves that it can have begun since it stored one.
         """
         if former.first != self._first:
-            return  # all brokers were started with another strategy since
+            return  # the brokers were started with another strategy since
         core, wave = self._core, former.wave
         core.strategies, core.epoch = {wave.epoch: core.made(wave.strategy)}, wave.epoch
         if wave.stage in (Stage.PREPARE, Stage.SETTLE):
@@ -209,7 +208,7 @@ class Switching:
         return below - self._answers.keys()
 
     def _look(self) -> None:
-        """Answer, or at the root go on, once all have answered."""
+        """Answer, or at the root begin the next wave, once all have answered."""
         if self._answered or self._open() or not self.wave.number:
             return
         if self._core.at.leads and self._core.at.root:
@@ -226,7 +225,7 @@ class Switching:
         core.send(to, Answer(self.wave.number, load))
 
     def _sum(self) -> Load:
-        """The load of all below, and of this cluster."""
+        """Return the load of all clusters below, and of this one."""
         own = self._taken()
         for connection, load in self._answers.items():
             if connection.kind is Kind.MEMBER:

@@ -1,4 +1,4 @@
-"""The routing table of a broker: which connections an event goes to."""
+"""The routing table of a broker: the connections that an event goes to."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from rtfilter.overlay.routing_messages import Entry, Subscription
 from rtfilter.predicates.model import Predicate
 
 PARSED: Final = 10_000
-"""Most conditions that are remembered as predicates."""
+"""Most conditions that are cached as predicates."""
 NO_MATCHERS: Final[Mapping[str, Factory]] = MappingProxyType({})
-"""The default one for all event types."""
+"""The default matcher for all event types."""
 
 
 class Conditions:
-    """The conditions of an event type, each read once."""
+    """The conditions of an event type, with a cache of their predicates."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self._parsed: dict[str, Predicate] = {}
 
     def read(self, condition: str) -> Predicate:
-        """The predicate of an SQL condition. Raises `PredicateError`, also where it needs too many boxes."""
+        """Return the predicate of a condition. Raises `PredicateError`, also if it needs too many boxes."""
         predicate = self._parsed.get(condition)
         if predicate is None:
             predicate = Predicate.parse(condition, self.schema)
@@ -43,18 +43,18 @@ class Conditions:
 
 
 class Table:
-    """Entries of subscriptions and connections, and for each event type an index over them.
+    """Entries of subscriptions and connections, with an index over them for each event type.
 
-    One subscription may have several entries while the network changes, each of another connection. An
-    index knows entries by small numbers; which connection a number is of, an array tells. An index for each
-    connection could stop at its first hit, but each has to be searched: `python -m experiments tables`.
+    One subscription may have several entries while the network changes, each for another connection. An index
+    knows entries by small numbers, and an array has the connection of each number. An index per connection
+    could stop at its first match, but all of them must be searched: `python -m experiments tables`.
 
     Parameters
     ----------
     types : mapping of str to Schema
         Event types by name.
     matchers : mapping of str to Factory, optional
-        Of the indexes, by event type; see `EventFilter`.
+        Matchers of the indexes, by event type; see `EventFilter`.
     """
 
     def __init__(self, types: Mapping[str, Schema], matchers: Mapping[str, Factory] = NO_MATCHERS) -> None:
@@ -64,12 +64,12 @@ class Table:
         self._at: Counter[Connection] = Counter()
 
     def add(self, subscription: Subscription, connection: Connection) -> bool:
-        """Add an entry; False, and nothing is changed, where it is there.
+        """Add an entry; return False, and change nothing, if it exists.
 
         Raises
         ------
         ValueError, PredicateError
-            The type is not known, or the condition cannot be used.
+            The type is unknown, or the condition cannot be used.
         """
         entries = self._of.get(subscription.id, {})
         if connection in entries:
@@ -81,7 +81,7 @@ class Table:
         return True
 
     def remove(self, id: SubscriptionId, connection: Connection) -> bool:
-        """Remove an entry; False where there is none."""
+        """Remove an entry; return False if there is none."""
         entries = self._of.get(id, {})
         if connection not in entries:
             return False
@@ -95,12 +95,12 @@ class Table:
         return True
 
     def predicate(self, subscription: Subscription) -> Predicate:
-        """The condition of a subscription, read. Raises as `add`."""
+        """Return the predicate of a subscription. Raises as `add`."""
         self._index(subscription.type)
         return self.conditions[subscription.type].read(subscription.condition)
 
     def match(self, type: str, event: Mapping[str, Any]) -> dict[Connection, list[SubscriptionId]]:
-        """The connections that an event goes to; for clients, the subscriptions that match, ascending.
+        """Return the connections that an event goes to; for clients, with matching subscriptions, ascending.
 
         Raises `ValueError` and `EventError`.
         """
@@ -115,15 +115,15 @@ class Table:
         return [Entry(subscription, one) for one, (subscription, _) in self._of.get(id, {}).items()]
 
     def of(self, connection: Connection) -> list[Subscription]:
-        """The subscriptions with an entry of a connection, in the order in which they came."""
+        """Return the subscriptions with an entry for a connection, in the order in which they were added."""
         return [entries[connection][0] for entries in self._of.values() if connection in entries]
 
     def used(self) -> frozenset[Connection]:
-        """All connections with an entry."""
+        """Return all connections with an entry."""
         return frozenset(self._at)
 
     def count(self, connection: Connection) -> int:
-        """Number of entries of a connection."""
+        """Return the number of entries for a connection."""
         return self._at[connection]
 
     def __iter__(self) -> Iterator[Entry]:
@@ -139,7 +139,7 @@ class Table:
         return connection in self._of.get(id, ())
 
     def bytes(self) -> int:
-        """Memory of the indexes."""
+        """Return the memory of the indexes in bytes."""
         return sum(index.bytes() for index in self._indexes.values())
 
     def _index(self, type: str) -> _Index:
@@ -153,13 +153,13 @@ class Table:
 
 
 class _Index:
-    """The entries of one event type by number. Changes are made when somebody asks, all at once."""
+    """The entries of one event type by number. Changes are collected, and applied before the next use."""
 
     def __init__(self, schema: Schema, matcher: Factory | None) -> None:
         self._filter = EventFilter(schema, matcher=matcher, max_unbounded=None, ids=int)
         self._connections: list[Connection] = []
         self._places: dict[Connection, int] = {}
-        self._entries: list[int] = []  # of each place: without any, another connection may have it
+        self._entries: list[int] = []  # by place; a place without entries may get another connection
         self._vacant: list[int] = []
         self._place: AnyArray = np.zeros(64, np.int64)  # of each number, in `_connections`
         self._ids: dict[int, SubscriptionId] = {}  # of clients' entries
@@ -186,7 +186,7 @@ class _Index:
         return number
 
     def remove(self, number: int) -> None:
-        """Remove an entry, whose number others may have then."""
+        """Remove an entry, whose number may be used again."""
         if self._new.pop(number, None) is None:
             self._gone.append(number)
         self._free.append(number)
@@ -221,7 +221,7 @@ class _Index:
         return found
 
     def bytes(self) -> int:
-        """Memory of the index."""
+        """Return the memory of the index in bytes."""
         return int(self._settled().stats()["bytes"])
 
     def _settled(self) -> EventFilter:

@@ -8,15 +8,15 @@ from rtfilter.overlay.core import Core
 from rtfilter.overlay.names import Connection, Kind, SubscriptionId
 
 LOST: Final = Connection(Kind.LINK, "")
-"""In a table, the connection of uncertain subscriptions: nobody knows where they are."""
+"""In a table, the connection of uncertain subscriptions, whose place is unknown."""
 
 
 class Uncertainty:
     """Records what may be missing, so that no event is acknowledged that may have missed a subscriber.
 
-    A subscription whose connection was lost stays in the table for `Core.grace` seconds, by the connection
-    `LOST`, or until it comes back from where it was. That it comes from elsewhere settles nothing: what
-    others say may be older than the loss.
+    A subscription whose connection was lost stays in the table for `Core.grace` seconds, with the connection
+    `LOST`, or until it comes back from the same connection. If it comes from another one, it stays uncertain,
+    because that message may be older than the loss.
     """
 
     def __init__(self, core: Core) -> None:
@@ -31,7 +31,7 @@ class Uncertainty:
         self._until.setdefault(id, {})[connection] = self._core.now + self._core.grace
 
     def settle(self, id: SubscriptionId, connection: Connection) -> bool:
-        """Note that a subscription came back from there; return whether it is certain again by that."""
+        """Note that a subscription came back from a connection; return whether it is certain again."""
         lost = self._until.get(id, {})
         if lost.pop(connection, None) is None or lost:
             return False
@@ -39,7 +39,7 @@ class Uncertainty:
         return True
 
     def forget(self, id: SubscriptionId) -> None:
-        """Forget a subscription that is gone for good, or that another broker has now."""
+        """Remove a subscription that is certainly gone, or that another broker has now."""
         self._until.pop(id, None)
 
     def due(self) -> list[SubscriptionId]:
@@ -48,7 +48,7 @@ class Uncertainty:
         return [id for id, lost in self._until.items() if max(lost.values()) <= now]
 
     def lost(self) -> dict[Connection, float]:
-        """Return the connections whose loss made a subscription uncertain, and since when."""
+        """Return the connections whose loss made a subscription uncertain, each with the time."""
         found: dict[Connection, float] = {}
         for lost in self._until.values():
             for connection, until in lost.items():
@@ -57,26 +57,26 @@ class Uncertainty:
         return found
 
     def doubted(self) -> float | None:
-        """Return the time since when everything is doubted; None if it is not."""
+        """Return the time since when everything is uncertain; None if it is not."""
         if self._core.now >= self._doubtful_until:
             return None
         return self._doubtful_until - (self._core.grace or 0.0)
 
     def doubt(self) -> None:
-        """Be unsure of everything, for as long as is waited for what was lost.
+        """Make all knowledge uncertain for the grace.
 
-        Confirm nothing either: who had this place before may not have heard that it is another's now.
+        Also confirm nothing: the broker that had this place before may not know yet that it has lost it.
         """
         if self._core.grace is not None:
             self._doubtful_until = self._withheld_until = self._core.now + self._core.grace
 
     def part(self) -> None:
-        """Part with a linked cluster. Confirm nothing for that time, where it could stop events."""
+        """Note that a linked cluster is gone; if events could stop there, confirm nothing for the grace."""
         if self._core.grace is not None and any(one.stops for one in self._core.strategies.values()):
             self._withheld_until = self._core.now + self._core.grace
 
     def may_confirm(self, type: str) -> bool:
-        """Return whether all that must know the subscriptions to a type can be reached."""
+        """Return whether all brokers that must know the subscriptions to a type can be reached."""
         return self._core.now >= self._withheld_until and self._core.is_whole(type)
 
     def is_sure(self, type: str) -> bool:

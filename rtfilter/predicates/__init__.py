@@ -1,1 +1,1 @@
-"""Predicates: what they mean, how they are written, and the boxes that they compile to."""
+"""Predicates: their meaning, their notations, and the boxes that they compile to."""

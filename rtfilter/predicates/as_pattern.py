@@ -1,7 +1,7 @@
-"""Writing predicates as event patterns, which `rtfilter.predicates.pattern` reads as equal predicates.
+"""Event patterns from predicates: `rtfilter.predicates.pattern` reads the patterns as equal predicates.
 
-A mapping holds each attribute once, and its list alternatives. So a filter that tests one attribute several
-times goes on in a ``"$or"`` of one pattern, except where ``numeric`` holds several tests.
+A mapping has each attribute once, with a list of alternatives. So a filter with several constraints of one
+attribute continues in a ``"$or"`` of one pattern, unless ``numeric`` holds them all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def as_pattern(filters: Sequence[Filter]) -> dict[str, Any]:
     Raises
     ------
     PredicateError
-        A test has no form in patterns, or the pattern would be nested too deeply; names the test.
+        A constraint has no form in patterns, or the pattern would be nested too deeply; the message names it.
     """
     if len(filters) == 1:
         return _conjunction(filters[0].constraints, 1)
@@ -38,7 +38,7 @@ def _conjunction(tests: Sequence[Test], depth: int) -> dict[str, Any]:
     if not tests:
         raise PredicateError("TRUE has no form as an event pattern; use to_sql, or Predicate.everything()")
     found: dict[str, Any] = {}
-    last = None  # the attribute whose `numeric` may go on
+    last = None  # the attribute whose `numeric` may continue
     for at, test in enumerate(tests):
         numeric = isinstance(test, Constraint) and _is_numeric(test)
         name, entry = _entry(test)
@@ -56,14 +56,14 @@ def _conjunction(tests: Sequence[Test], depth: int) -> dict[str, Any]:
 
 
 def _entry(test: Test) -> tuple[str, Any]:
-    """Return the key and the value of a test in a pattern."""
+    """Return the key and the value of a constraint in a pattern."""
     if isinstance(test, Constraint):
         return test.attribute, _alternatives(test)
     if isinstance(test, Quantified):
         return test.attribute, _quantified(test)
     left, operator, right, _ = test
     if operator == "<>" and isinstance(left, str) and isinstance(right, Now):
-        raise _without_form(test, "patterns exclude constants alone")
+        raise _without_form(test, "patterns can only exclude constants")
     if isinstance(left, str) and isinstance(right, Now):
         return left, [{"numeric": [operator, {"now": right.duration()}]}]
     if operator != "<>" and isinstance(left, Distance) and isinstance(right, int | float):
@@ -78,14 +78,14 @@ def _is_numeric(test: Constraint) -> bool:
 
 
 def _quantified(test: Quantified) -> list[Any]:
-    """Return the list of one matcher that holds the alternatives for elements."""
+    """Return the list with one matcher that holds the alternatives for elements."""
     word, tests = test
     if word == "all" and len(tests) == 1 and is_negated(tests[0].operator):
         name, operator, value = tests[0]
         word, tests = "none", (Constraint(name, NEGATED[operator], value),)
     if word == "any" and len(tests) > 1:
         if not all(map(_is_numeric, tests)):
-            raise _without_form(test, "in patterns an element is held against one matcher")
+            raise _without_form(test, "in patterns an element has one matcher")
         return [{word: [{"numeric": [part for one in tests for part in (one.operator, _plain(one.value))]}]}]
     found: list[Any] = []
     for one in tests:
@@ -95,13 +95,13 @@ def _quantified(test: Quantified) -> list[Any]:
 
 
 def _alternatives(test: Constraint) -> list[Any]:
-    """Return the list of alternatives that a constraint is."""
+    """Return the list of alternatives for a constraint."""
     _, operator, value = test
     if _is_numeric(test):
         return [{"numeric": [operator, _plain(value)]}]
     if operator == "=":
         return [_plain(value)]
-    if operator == "in":  # one constant alone would be read as =
+    if operator == "in":  # a single constant would be read as =
         constants = [_plain(one) for one in sorted(value)]
         return constants * 2 if len(constants) == 1 else constants
     if operator == "not in" and value:
@@ -115,7 +115,7 @@ def _alternatives(test: Constraint) -> list[Any]:
 
 
 def _matcher(test: Constraint, operator: str) -> dict[str, Any]:
-    """Return the matcher of text for a constraint; of a negated one, that of its complement."""
+    """Return the matcher of text for a constraint; for a negated one, the matcher of its complement."""
     pattern = test.value
     if operator == "prefix":
         return {"prefix": pattern}
@@ -137,11 +137,11 @@ def _matcher(test: Constraint, operator: str) -> dict[str, Any]:
             return {"suffix": {_CASELESS: text}}
         raise _without_form(test, "in patterns only a beginning or an end is compared without case")
     reason = "in patterns this operator has no complement"
-    raise _without_form(test, reason if test.operator.startswith("not ") else "patterns order no text")
+    raise _without_form(test, reason if test.operator.startswith("not ") else "patterns do not order text")
 
 
 def _plain(value: Constant) -> Any:
-    """A constant as JSON has it."""
+    """Return a constant in the form of JSON."""
     return str(value) if isinstance(value, Timestamp) else value
 
 

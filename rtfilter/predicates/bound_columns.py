@@ -1,7 +1,7 @@
-"""Subscriptions in a table: conditions in one column, or closed bounds in several.
+"""Subscriptions in a table: `where` in one column, or closed bounds in several columns.
 
-Bounds are in columns ``low.<attribute>`` and ``high.<attribute>``. An empty cell means no bound on that
-side; where both are empty the attribute may be missing.
+Bounds are in columns ``low.<attribute>`` and ``high.<attribute>``. An empty cell means no bound on that side;
+if both are empty, the attribute may be missing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rtfilter.text import composed, listed
 SIDES = ("low", "high")
 """Prefixes of the columns."""
 Columns = dict[str, AnyArray]
-"""Ends of one side by attribute, masked where there is no bound."""
+"""Ends of one side by attribute, masked if there is no bound."""
 
 
 class BoundColumn(NamedTuple):
@@ -34,12 +34,12 @@ class BoundColumn(NamedTuple):
 
 
 def bounded_columns(header: Sequence[str], schema: Schema) -> list[BoundColumn]:
-    """Return the columns of bounds; none where the table holds conditions in a column ``where``.
+    """Return the columns of bounds; none if the table has a column ``where``.
 
     Raises
     ------
     PredicateError
-        Neither, both, or bounds of a string or of an attribute that the schema does not have.
+        The header has neither, both, or bounds of a string or of an attribute that the schema does not have.
     """
     columns: list[BoundColumn] = []
     for at, column in enumerate(header):
@@ -74,7 +74,7 @@ def bounded_columns(header: Sequence[str], schema: Schema) -> list[BoundColumn]:
 def bounds_of_arrow(table: Any, columns: list[BoundColumn], schema: Schema) -> tuple[Columns, Columns]:
     """Return low and high bounds from n rows of an Arrow table or batch, as `compile_bounds` takes them.
 
-    Columns hold numbers, booleans or moments; null is no bound.
+    Columns hold numbers, booleans or times; null is no bound.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def bounds_of_arrow(table: Any, columns: list[BoundColumn], schema: Schema) -> t
 
 
 def _values(table: Any, column: BoundColumn, schema: Schema) -> Values:
-    """The values of a column, which are of the attribute's type."""
+    """Return the values of a column, which must have the attribute's type."""
     import pyarrow
 
     values, family = table.column(column.at), schema.attributes[column.attribute].family

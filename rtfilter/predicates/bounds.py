@@ -21,14 +21,14 @@ _FLOAT: Final = np.dtype(np.float64)
 
 
 class Bounds(NamedTuple):
-    """n subscriptions, an encoded box each."""
+    """n subscriptions with an encoded box each."""
 
     low: FloatArray
     """float64 (n, D)."""
     high: FloatArray
     """float64 (n, D)."""
     ends: Ends
-    """Ends, by row, that may be passed by an event in the box; a box without any is exact."""
+    """Exact ends, by row, that an event in the box may violate; a box without such ends is exact."""
 
 
 def compile_bounds(low: Any, high: Any, schema: Schema) -> Bounds:
@@ -37,31 +37,31 @@ def compile_bounds(low: Any, high: Any, schema: Schema) -> Bounds:
     Parameters
     ----------
     low, high : array_like (n, number of attributes), or table of n rows
-        Closed ends. An array has them in the order of ``schema.names``. A table, which is a
-        DataFrame of pandas or of Polars (which needs pyarrow), an Arrow table or a mapping of names to
-        columns, has them by the names of attributes; an attribute without a column has no bound on that side.
+        Closed ends. The columns of an array are in the order of ``schema.names``. The columns of a table have
+        the names of attributes; an attribute without a column has no bound on that side. A table is a
+        DataFrame of pandas or of Polars (which needs pyarrow), an Arrow table, or a mapping of names to
+        columns.
 
-        Ends of numbers are numbers of any dtype; those of booleans are 0 and 1, or booleans. Those of
-        timestamps are datetime64 of any unit, what a constant may be, or numbers: microseconds since
-        1970-01-01T00:00:00Z. As events have whole microseconds, finer ends are rounded inwards.
+        Ends of numbers are numbers of any dtype; ends of booleans are 0 and 1, or booleans. Ends of
+        timestamps are datetime64 of any unit, constants of predicates, or numbers: microseconds since
+        1970-01-01T00:00:00Z. Events have whole microseconds, so finer ends are rounded inwards.
 
-        -inf and +inf together mean no constraint: the attribute may be missing. One infinite end alone
-        means no bound on that side: the attribute must be present. What is missing is an infinite end: a
-        masked cell, None, NaT, null in Arrow, and in pandas NaN. A string attribute must have no
-        constraint.
+        -inf and +inf together mean no constraint: the attribute may be missing. A single infinite end means
+        no bound on that side: the attribute must be present. A missing end counts as infinite: a masked cell,
+        None, NaT, null in Arrow, and in pandas NaN. A string attribute must have no constraint.
     schema : Schema
 
     Returns
     -------
     Bounds
-        All of int64 and uint64 compares exactly with numbers of every type.
+        The bounds compare exactly with all int64, uint64 and float64 values of events.
 
     Raises
     ------
     PredicateError
-        A wrong shape, a column that is no attribute, ends of another type than the attribute, NaN, an end
-        at the wrong infinity or beyond float64, low above high, or a bounded string attribute; its `row`
-        and `attribute` say where.
+        A wrong shape, a column that is no attribute, ends of another type than the attribute, NaN, an end at
+        the wrong infinity or beyond float64, low above high, or a bounded string attribute; its `row` and
+        `attribute` name the place.
     """
     one = _single(low, high, schema)
     if one is not None:
@@ -100,13 +100,13 @@ def compile_bounds(low: Any, high: Any, schema: Schema) -> Bounds:
 
 
 def _single(low: Any, high: Any, schema: Schema) -> Bounds | None:
-    """Return the bounds of one numeric subscription, the usual case; None if they need a closer look."""
+    """Return the bounds of one numeric subscription, the usual case; None if they need further checks."""
     if not (type(low) is type(high) is np.ndarray and low.dtype == high.dtype == _FLOAT and schema.plain):
         return None
     if not low.shape == high.shape == (1, len(schema.names)):
         return None
     (lows,), (highs,) = low.tolist(), high.tolist()
-    most = float(EXACT)  # a float is compared with a float in half the time
+    most = float(EXACT)  # a comparison of two floats takes half the time
     least = -most
     for a, b in zip(lows, highs, strict=True):
         if not (least < a <= b < most or (a == MISSING and b == ALIEN)):
@@ -115,9 +115,9 @@ def _single(low: Any, high: Any, schema: Schema) -> Bounds | None:
 
 
 def _check(lows: Side, highs: Side, schema: Schema) -> None:
-    """Refuse what is no interval."""
+    """Raise `PredicateError` for ends that form no interval."""
     a, b = lows.values, highs.values
-    # NaN makes the comparison false. Both ends at one infinity are the only other case that passes it.
+    # NaN makes the comparison false. Two ends at one infinity are the only other case that passes it.
     if (a <= b).all() and lows.rests is highs.rests is None and not (np.isinf(a) & (a == b)).any():
         return
     _refuse(np.isnan(a) | np.isnan(b), "NaN", lows, highs, schema)
@@ -126,11 +126,11 @@ def _check(lows: Side, highs: Side, schema: Schema) -> None:
         low_rests, high_rests = (0 if side.rests is None else side.rests for side in (lows, highs))
         above = above | ((a == b) & (np.asarray(low_rests) > high_rests))
     _refuse(above, "low above high", lows, highs, schema)
-    _refuse((a == inf) | (b == -inf), "an end at the wrong infinity", lows, highs, schema)
+    _refuse((a == inf) | (b == -inf), "low is inf or high is -inf", lows, highs, schema)
 
 
 def _check_booleans(lows: Side, highs: Side, schema: Schema) -> None:
-    """Refuse ends that no boolean has."""
+    """Raise `PredicateError` for ends that are no booleans."""
     flags = [at for at, attribute in enumerate(schema.attributes.values()) if attribute.type is bool]
     if not flags:
         return
@@ -138,11 +138,11 @@ def _check_booleans(lows: Side, highs: Side, schema: Schema) -> None:
     for side in (lows, highs):
         ends = side.values[:, flags]
         wrong[:, flags] |= ~(np.isinf(ends) | (ends == 0) | (ends == 1))
-    _refuse(wrong, "a boolean's end is 0 or 1 (infinite: no bound); not so", lows, highs, schema)
+    _refuse(wrong, "a boolean's bound is 0, 1 or infinite (no bound); not so", lows, highs, schema)
 
 
 def _ends(lows: Side, highs: Side, large: BoolArray, schema: Schema) -> Ends:
-    """The ends of numbers and timestamps among those that are `large`, bool (n, number of attributes, 2)."""
+    """Return the ends of numbers and timestamps that are `large`, bool (n, number of attributes, 2)."""
     if not large.any():
         return NO_ENDS
     ordinal = np.array([attribute.ordinal for attribute in schema.attributes.values()])
@@ -157,7 +157,7 @@ def _ends(lows: Side, highs: Side, large: BoolArray, schema: Schema) -> Ends:
 
 
 def bounds_predicate(low: FloatArray, high: FloatArray, schema: Schema, ends: Ends = NO_ENDS) -> Predicate:
-    """Return the predicate that one row of `compile_bounds` stands for.
+    """Return the predicate of one row of `compile_bounds`.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def bounds_predicate(low: FloatArray, high: FloatArray, schema: Schema, ends: En
         A closed box in encoded coordinates, without a constraint on strings.
     schema : Schema
     ends : Ends
-        Those of this row.
+        The exact ends of this row.
     """
     exact = {
         side: int(value) + rest if rest else value
@@ -182,7 +182,8 @@ def bounds_predicate(low: FloatArray, high: FloatArray, schema: Schema, ends: En
         elif a == b and (attribute.type is not datetime or a == floor(a)):
             constraints.append(Constraint(name, "=", _constant(a, attribute.type, ceil)))
         else:
-            # The attribute must be present. Any end says so; where both are open, the lowest number does.
+            # The attribute must be present. One end suffices for that; if both are open, the lowest number is
+            # used.
             if a != LOWEST or b == HIGHEST:
                 constraints.append(Constraint(name, ">=", _constant(a, attribute.type, ceil)))
             if b != HIGHEST:

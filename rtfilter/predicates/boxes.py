@@ -1,7 +1,7 @@
 """Compiling predicates to closed boxes in encoded coordinates.
 
-One filter becomes one box, or a few: a set has one per value, ``<>`` one on either side. Every event that
-satisfies the filter lies in one of its boxes. Where a box may hold other events too, its `exact` flag is
+One filter becomes one or several boxes: a set has a box per value, ``<>`` one on either side. Every event
+that satisfies the filter lies in one of its boxes. If a box may hold other events too, its `exact` flag is
 false, and `rtfilter.predicates.model.Predicate.matches` decides.
 """
 
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 MAX_BOXES: Final = 1024
 """Most boxes of one predicate."""
 MAX_UNBOUNDED: Final = 1000
-"""Most subscriptions, by default, with a box that bounds nothing and decides nothing; see `unbounded`."""
+"""Most subscriptions, by default, with a box that bounds and decides nothing; see `unbounded`."""
 MAX_SPLIT: Final = 16
-"""Most boxes of one filter: beyond, neighbouring values share a hull that is not exact."""
+"""Most boxes of one filter; if there were more, neighbouring values share a hull that is not exact."""
 
 ENDS: Final = frozenset(("=", "<", "<=", ">", ">="))
-"""Operators whose constant is an end of an interval, of numbers and timestamps."""
+"""Operators whose constant is an end of an interval of numbers or timestamps."""
 _STRICTEST: Final[dict[str, Callable[[Any, Any], Any]]] = {"<": min, "<=": min, ">": max, ">=": max}
 
 
@@ -62,7 +62,7 @@ _STARTS: Final[dict[str, Callable[[str], list[str]]]] = {
     "like ignore case": lambda pattern: caseless_starts(like_start(pattern), STRING_BYTES),
     "cidr": lambda network: network_starts(network, STRING_BYTES),
 }
-"""The possible beginnings of strings that satisfy an operator of `FORMS`; for complements, none are known."""
+"""The possible beginnings of strings that satisfy an operator of `FORMS`; unknown for complements."""
 ENDINGS: Final[dict[str, Callable[[str], tuple[float, float]]]] = {
     "like": lambda pattern: ending_range(fold(like_end(pattern))),
     "like ignore case": lambda pattern: ending_range(like_end(pattern)),
@@ -76,7 +76,7 @@ Ends = tuple[tuple[float, ...], tuple[float, ...]]
 Distinct = dict[Ends, bool]
 """Boxes of one predicate, and whether each is exact."""
 Distincts = list[tuple[Ends, bool]]
-"""The same of several predicates, of which some may be equal."""
+"""The same for several predicates, some of which may be equal."""
 
 
 class Boxes(NamedTuple):
@@ -87,8 +87,10 @@ class Boxes(NamedTuple):
     high: FloatArray
     """float64 (m, D), at least `low` everywhere."""
     exact: BoolArray
-    """bool (m,): whether every event inside satisfies the predicate; of quantified constraints, every event
-    without lists."""
+    """bool (m,): whether every event inside satisfies the predicate.
+
+    For quantified constraints, this holds for events without lists.
+    """
 
 
 class Piece(NamedTuple):
@@ -110,7 +112,7 @@ def compile_predicate(predicate: Predicate, schema: Schema) -> Boxes:
     Raises
     ------
     PredicateError
-        More than `MAX_BOXES` boxes, or an attribute that the schema does not have.
+        The predicate needs more than `MAX_BOXES` boxes, or names an attribute that the schema does not have.
     """
     box = _only_box(predicate, schema)
     if box is not None:
@@ -120,13 +122,13 @@ def compile_predicate(predicate: Predicate, schema: Schema) -> Boxes:
 
 
 def distinct_boxes(predicate: Predicate, schema: Schema) -> Distinct:
-    """Return what `compile_predicate` does, box by box; raises the same."""
+    """Return the boxes of `compile_predicate`, box by box. Raises the same errors."""
     box = _only_box(predicate, schema)
     return _all_boxes(predicate, schema) if box is None else {box: True}
 
 
 def _only_box(predicate: Predicate, schema: Schema) -> Ends | None:
-    """The box of a predicate that `_plain_box` compiles."""
+    """Return the box of a predicate that `_plain_box` can compile, else None."""
     filters = predicate.filters
     return _plain_box(filters[0].constraints, schema) if len(filters) == 1 else None
 
@@ -135,7 +137,7 @@ def _all_boxes(predicate: Predicate, schema: Schema) -> Distinct:
     found: Distinct = {}
     for conjunction in predicate.filters:
         for low, high, exact in _boxes_of(conjunction, schema):
-            # A box is exact if one of the filters it came from makes it so.
+            # A box is exact if one of its filters makes it exact.
             found[low, high] = exact or found.get((low, high), False)
         if len(found) > MAX_BOXES:
             raise PredicateError(
@@ -156,9 +158,9 @@ def boxes_of(found: Distinct | Distincts, schema: Schema) -> Boxes:
 
 
 def unbounded(boxes: Boxes, schema: Schema) -> BoolArray:
-    """Return which boxes bound nothing and decide nothing, bool (m,): nearly every event must be verified.
+    """Return which boxes bound and decide nothing, bool (m,): nearly every event must be verified.
 
-    A box that asks for nothing but the presence of attributes is one of them.
+    A box that only asks for the presence of attributes is one of them.
     """
     wide = [_WIDEST[attribute.family] for attribute in schema.attributes.values()]
     lows, highs = (np.concatenate([np.atleast_1d(one[side]) for one in wide]) for side in (0, 1))
@@ -176,10 +178,10 @@ _WIDEST: Final[dict[str, tuple[Any, Any]]] = {
 
 
 def _plain_box(constraints: Iterable[Test], schema: Schema) -> Ends | None:
-    """Compile a conjunction of comparisons of numbers and timestamps, which most filters are.
+    """Compile a conjunction of comparisons of numbers and timestamps, the usual case.
 
-    The box is the one that `_filter_boxes` finds, several times sooner. None where that has to look: for
-    other constraints, ends that are not sharp, and where nothing matches.
+    The box equals that of `_filter_boxes`, and takes a fraction of the time. The result is None for other
+    constraints, ends that are not sharp, and conjunctions that match nothing.
     """
     offsets = schema.ordinal_offsets
     lows, highs = [-inf] * schema.dimensions, [inf] * schema.dimensions
@@ -222,7 +224,7 @@ def _filter_boxes(constraints: Iterable[Test], schema: Schema) -> Iterable[Piece
     by_name: dict[str, list[Constraint]] = {}
     sharp = True
     for test in constraints:
-        # A comparison is decided afterwards: here it is what follows from it for each attribute.
+        # A comparison is verified later: its box has the constraints that follow from it for each attribute.
         if isinstance(test, Comparison):
             sharp, follow = False, implied(test)
         else:
@@ -254,14 +256,14 @@ def _filter_boxes(constraints: Iterable[Test], schema: Schema) -> Iterable[Piece
 
 
 def pieces_of(name: str, constraints: list[Constraint], schema: Schema) -> list[Piece]:
-    """Return the sides of boxes that tests of one attribute leave; none where they contradict each other."""
+    """Return the sides of boxes that constraints of one attribute leave; none if they contradict."""
     attribute = schema.attribute(name)
     pieces = _presence(constraints, attribute.width)
     return _VALUES[attribute.family](constraints) if pieces is None else pieces
 
 
 def _presence(constraints: list[Constraint], width: int) -> list[Piece] | None:
-    """Return the pieces where only presence matters; None where values do."""
+    """Return the pieces if only presence matters; None if values do."""
     operators = {constraint.operator for constraint in constraints}
     if "is null" in operators:
         return [Piece((MISSING,) * width, (MISSING,) * width, True)] if len(operators) == 1 else []
@@ -271,7 +273,7 @@ def _presence(constraints: list[Constraint], width: int) -> list[Piece] | None:
 
 
 def _chosen(constraints: list[Constraint]) -> list[Any] | None:
-    """Return the values that `=` and `in` leave, once the other constraints have been tried on them."""
+    """Return the values that `=` and `in` leave after all other constraints; None without such operators."""
     sets: list[frozenset[Any]] = []
     removed: set[Any] = set()
     tests: dict[str, Any] = {}
@@ -283,7 +285,7 @@ def _chosen(constraints: list[Constraint]) -> list[Any] | None:
             sets.append(value if operator == "in" else frozenset((value,)))
         elif operator in ("<>", "not in"):
             removed.update(value if operator == "not in" else (value,))
-        elif operator in _STRICTEST:  # one test per operator, so that the cost stays linear
+        elif operator in _STRICTEST:  # one constraint per operator, so that the cost stays linear
             tests[operator] = _STRICTEST[operator](tests.get(operator, value), value)
         elif operator == "prefix":
             starts.append(value)
@@ -291,7 +293,7 @@ def _chosen(constraints: list[Constraint]) -> list[Any] | None:
             unwanted.append(value)
         elif operator in FORMS:
             others.append((COMPARE[operator], value))
-        elif operator != "exists":  # a box without it could lose matches, or call itself exact
+        elif operator != "exists":  # a box that ignored an operator could lose matches, or call itself exact
             raise NotImplementedError(f"there are no boxes for the operator {operator!r}")
     if not sets:
         return None
@@ -308,7 +310,7 @@ def _chosen(constraints: list[Constraint]) -> list[Any] | None:
 
 
 def _ordinal(constraints: list[Constraint]) -> list[Piece]:
-    """Numbers, and timestamps in microseconds."""
+    """Return the pieces of numbers, and of timestamps in microseconds."""
     chosen = _chosen(constraints)
     if chosen is not None:
         points = {float(value) + 0.0: abs(value) < EXACT for value in chosen}
@@ -324,7 +326,7 @@ def _ordinal(constraints: list[Constraint]) -> list[Piece]:
             exact = exact and all(abs(v) < EXACT for v in values)
             continue
         end = float(value) + 0.0
-        # At 2**53 an integer may round onto its neighbour: the end stays closed, matches() decides.
+        # From 2**53 on, an integer may round to its neighbour: the end stays closed, and `matches` decides.
         sharp = abs(value) < EXACT
         exact = exact and sharp
         if operator in (">", ">="):
@@ -342,9 +344,10 @@ def _boolean(constraints: list[Constraint]) -> list[Piece]:
 
 
 def _text(constraints: list[Constraint]) -> list[Piece]:
-    """Strings: `order` serves ranges and prefixes, `identity` equality; both are exact up to 6 bytes.
+    """Return the pieces of strings: `order` serves ranges and prefixes, `identity` equality.
 
-    `ending` only narrows what has to be verified: patterns, and what leaves case aside.
+    Both are exact up to 6 bytes. `ending` only reduces the candidates of patterns and of constraints that
+    ignore case.
     """
     chosen = _chosen(constraints)
     if chosen is not None:
@@ -416,17 +419,17 @@ def text_range(start: bytes) -> tuple[int, int]:
 
 
 def ending_range(folded: str) -> tuple[float, float]:
-    """Return the first and the last `ending` coordinate of the strings that end with a text but for case."""
+    """Return the first and last `ending` coordinate of strings that end with a text, in any case."""
     return _longer(ending_code(folded), len(utf8(folded))) if folded else (-inf, inf)
 
 
 def _longer(code: int, size: int) -> tuple[int, int]:
-    """Return the first and the last code that has so many bytes of one first."""
+    """Return the first and the last code with the first `size` bytes of a code."""
     return code, code + 256 ** max(STRING_BYTES - size, 0) - 1
 
 
 def _common(one: list[tuple[float, float]], two: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return what two sorted lists of intervals, apart from each other in a list, have in common."""
+    """Return the intersection of two sorted lists of disjoint intervals."""
     found: list[tuple[float, float]] = []
     i = j = 0
     while i < len(one) and j < len(two):
@@ -441,7 +444,7 @@ def _common(one: list[tuple[float, float]], two: list[tuple[float, float]]) -> l
 
 
 def _gaps(low: float, high: float, cuts: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return what the sorted `cuts` leave of [low, high]; a cut (a, b) leaves up to a and from b on."""
+    """Return the parts of [low, high] that sorted `cuts` leave; a cut (a, b) leaves up to a and from b on."""
     gaps: list[tuple[float, float]] = []
     for before, after in cuts:
         if low <= min(before, high):
@@ -451,7 +454,7 @@ def _gaps(low: float, high: float, cuts: list[tuple[float, float]]) -> list[tupl
 
 
 def _limit(sides: list[list[Piece]]) -> None:
-    """Merge pieces, of the largest lists first, until a filter has at most `MAX_SPLIT` boxes."""
+    """Merge pieces, those of the largest lists first, until a filter has at most `MAX_SPLIT` boxes."""
     while (total := prod(map(len, sides))) > MAX_SPLIT:
         largest = max(range(len(sides)), key=lambda at: len(sides[at]))
         keep = MAX_SPLIT // (total // len(sides[largest]))
@@ -459,7 +462,7 @@ def _limit(sides: list[list[Piece]]) -> None:
 
 
 def _merge(pieces: list[Piece], keep: int) -> list[Piece]:
-    """Return at most `keep` pieces that cover the given ones, apart where the gaps are widest."""
+    """Return at most `keep` pieces that cover the given ones, separate at the widest gaps."""
     if len(pieces) <= keep:
         return pieces
     ordered = sorted(pieces)

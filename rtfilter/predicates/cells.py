@@ -1,10 +1,10 @@
-"""Filters as products of sets: of values for each attribute, and for each *aspect* that other tests have.
+"""Filters as products of sets: of values for each attribute, and of places for each *aspect*.
 
-An aspect is what a test looks at instead of an attribute's value: whether a text fits a pattern, what it is
-when case does not count, which address it is, how two expressions compare, what an expression gives. Every
-event has one place in each, so tests of one aspect are held against each other exactly; tests of different
-ones are taken to be independent, which they may not be. So what is disjoint or covered here is so in truth,
-and what is left here may be nothing in truth.
+An aspect is a property that a constraint tests instead of an attribute's value: whether a text fits a
+pattern, the text without case, its address, the order of two expressions, the result of an expression. Every
+event has one place in each aspect, so constraints of one aspect are compared exactly. Constraints of
+different aspects are treated as independent, although they may not be. So sets that are disjoint or covered
+here certainly are, and a remaining set may be empty in fact.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 _V4: Final = 2**32
 _ADDRESSES: Final = _V4 + 2**128
 _ENOUGH: Final = 64
-"""Characters of the beginning of a text that narrow an attribute."""
+"""Most characters of the beginning of a text that restrict an attribute."""
 MOMENT: Final = 1_700_000_000_000_000
-"""The moment of batches of events that are found, where one is asked for, in microseconds since 1970."""
+"""The time of batches of generated events, if one is needed, in microseconds since 1970."""
 MOST_POINTS: Final = 1000
-"""Most texts of one attribute that are held against the aspects one by one."""
+"""Most texts of one attribute that are tested on the aspects one by one."""
 
 _LINES_OF: Final[dict[str, Line]] = {
     "like": LINES["bool"],
@@ -51,10 +51,10 @@ _LINES_OF: Final[dict[str, Line]] = {
     "folded": LINES["str"],
     "folded end": LINES["str"],
     "folded like": LINES["bool"],
-    "address": Line(0, _ADDRESSES + 1, lambda place: place + 1),  # the last one: no address
+    "address": Line(0, _ADDRESSES + 1, lambda place: place + 1),  # the last place: no address
     "order": Line(-1, 2, lambda sign: sign + 1),
     "result": Line(-inf, TOP, next_number),
-    "age": Line(-(2**64), 2**64, lambda offset: int(offset) + 1),  # microseconds after the batch
+    "age": Line(-(2**64), 2**64, lambda offset: int(offset) + 1),  # microseconds after the time of the batch
 }
 _ENDS: Final = {"like": "end", "like ignore case": "folded end"}
 """The aspect of the end of texts, for each kind of pattern."""
@@ -75,12 +75,12 @@ _ALIEN_OF: Final[dict[str, Any]] = {"number": "", "timestamp": True, "bool": "",
 
 
 class Aspect(NamedTuple):
-    """A property that a constraint asks about instead of the value of an attribute."""
+    """A property that a constraint tests instead of the value of an attribute."""
 
     kind: str
     """A key of `_LINES_OF`."""
     subject: Operand
-    """The attribute; of a comparison its left side."""
+    """The attribute; for a comparison, its left side."""
     other: Any = None
     """A pattern, or the right side of a comparison."""
 
@@ -127,22 +127,22 @@ class Aspect(NamedTuple):
 
 Key = str | Aspect
 Cell = dict[Key, Values]
-"""The events whose attributes and aspects lie in all of these sets; those that it lacks may be anything."""
+"""The sets of an event's attributes and aspects; attributes and aspects without a set may be anything."""
 
 
 class MixedError(Exception):
-    """An attribute has constants of several types, and no schema says which is its own."""
+    """Raised if an attribute has constants of several types, and no schema gives its type."""
 
 
 class Space:
-    """The attributes and aspects that some predicates ask about.
+    """The attributes and aspects of some predicates.
 
     Parameters
     ----------
     schema : Schema or None
-        Without one, the constants tell the types of attributes, and their domains are unknown.
+        Without one, the constants determine the types of attributes, and their domains are unknown.
     predicates : iterable of Predicate
-        Checked against the schema if there is one.
+        Predicates that were checked against the schema, if there is one.
 
     Raises
     ------
@@ -153,15 +153,15 @@ class Space:
         self.schema = schema
         self._families: dict[str, str] = {}
         self._lines: dict[str, Line] = {}
-        self._aspects: dict[str, list[Aspect]] = {}  # of texts
+        self._aspects: dict[str, list[Aspect]] = {}  # the aspects of texts
         self._numbers: list[float] = [0, 1, -1]
         self._distances: dict[Distance, None] = {}
-        self._moment: dict[str, Any] = {}  # of the events that are found
+        self._moment: dict[str, Any] = {}  # the time of generated events
         for predicate in predicates:
             self.meet(predicate)
 
     def meet(self, predicate: Predicate) -> None:
-        """Get to know what another predicate asks about."""
+        """Add the attributes and aspects of another predicate."""
         for test in chain.from_iterable(conjunction.constraints for conjunction in predicate.filters):
             if type(test) is Constraint:
                 if self.schema is None:
@@ -187,13 +187,13 @@ class Space:
             raise MixedError
 
     def family(self, name: str) -> str:
-        """Return the family of an attribute; any where nothing but its presence is asked for."""
+        """Return the family of an attribute; any family if only its presence is tested."""
         if self.schema is not None:
             return self.schema.attribute(name).family
         return self._families.get(name, "number")
 
     def line(self, key: Key) -> Line:
-        """Return the line on which an attribute or an aspect has its values: of an attribute its domain."""
+        """Return the line with the values of an attribute, its domain, or with the places of an aspect."""
         if isinstance(key, Aspect):
             return _LINES_OF[key.kind]
         found = self._lines.get(key)
@@ -206,7 +206,7 @@ class Space:
         return found
 
     def anything(self, key: Key) -> Values:
-        """Return all that an attribute or an aspect may be."""
+        """Return all possible values of an attribute, or places of an aspect."""
         if isinstance(key, Aspect):  # an aspect of texts implies that the value is a text
             return Values(self.line(key).all, alien=key.is_partial)
         return Values(self.line(key).all, alien=True, missing=True)
@@ -214,7 +214,7 @@ class Space:
     # -- filters as cells ----------------------------------------------------------------------------
 
     def cells(self, predicate: Predicate) -> list[Cell]:
-        """Return the filters as cells; those that nothing satisfies are left out."""
+        """Return the filters as cells, without filters that nothing satisfies."""
         found = (self._cell(conjunction) for conjunction in predicate.filters)
         return [cell for cell in found if cell is not None]
 
@@ -229,7 +229,7 @@ class Space:
         return cell
 
     def _parts(self, test: Test) -> Iterator[tuple[Key, Values]]:
-        """Yield what a test asks of attributes and aspects: of those that are quantified, nothing."""
+        """Yield the sets that a constraint requires of attributes and aspects; none for quantified ones."""
         if isinstance(test, Quantified):
             return
         if isinstance(test, Comparison):
@@ -245,7 +245,7 @@ class Space:
             yield aspect, Values(self.line(aspect).without(spans) if is_negated(test.operator) else spans)
 
     def _accepted(self, test: Constraint) -> Values:
-        """Return the values that a constraint accepts; where it asks for an aspect besides, those it may."""
+        """Return the values that a constraint accepts; may accept, if it also tests an aspect."""
         line, operator, value = self.line(test.attribute), test.operator, test.value
         if operator == "is null":
             return Values((), missing=True)
@@ -272,7 +272,7 @@ class Space:
         return Values(line.without(spans) if is_negated(test.operator) else spans)
 
     def grounded(self, cell: Cell) -> list[Cell]:
-        """Split a cell where an attribute is one of a few texts: each has its place in each aspect."""
+        """Split a cell in which an attribute is one of a few texts, each with its place in each aspect."""
         followed = self._followed(cell)
         found = [] if followed is None else [followed]
         for name, aspects in self._aspects.items():
@@ -293,7 +293,7 @@ class Space:
         return found
 
     def _followed(self, cell: Cell) -> Cell | None:
-        """Return a cell with what follows for others from its patterns and distances; None for nothing."""
+        """Return a cell with the consequences of its patterns and distances; None if it is empty."""
         followed = self._far(cell)
         if followed is None:
             return None
@@ -302,7 +302,8 @@ class Space:
             for other in self._aspects[str(aspect.subject)]:
                 if other.kind != aspect.kind or other == aspect:
                     continue
-                # A text that fits a pattern fits a wider one; text outside the wider one fits none.
+                # A text that fits a pattern also fits a wider one; a text that does not fit the wider one
+                # fits neither.
                 wider, narrower = (other, aspect) if fits else (aspect, other)
                 if not is_wider(wider.other, narrower.other):
                     continue
@@ -313,7 +314,7 @@ class Space:
         return followed
 
     def _far(self, cell: Cell) -> Cell | None:
-        """Return a cell with what follows from its distances for those from other points."""
+        """Return a cell with the consequences of its distances for distances from other points."""
         found = cell
         for own in [key for key in cell if isinstance(key, Aspect) and isinstance(key.subject, Distance)]:
             for other in self._distances if cell[own].spans else ():
@@ -334,7 +335,10 @@ class Space:
     def _placed(
         self, cell: Cell, name: str, spans: Spans, aspects: list[Aspect], places: tuple[Any, ...]
     ) -> Cell | None:
-        """Return a cell with some texts of an attribute alone, which have these places; None for nothing."""
+        """Return a cell with only some texts of an attribute, which have these places.
+
+        Returns None if the cell is empty.
+        """
         placed: Cell = {**cell, name: Values(spans)}
         for aspect, place in zip(aspects, places, strict=True):
             own = Values(self.line(aspect).points((place,)))
@@ -346,7 +350,7 @@ class Space:
     # -- events in cells ---------------------------------------------------------------------------------
 
     def events(self, cell: Cell, most: int) -> Iterator[dict[str, Any]]:
-        """Yield some flat events that may lie in a cell, at most so many; its aspects are guessed."""
+        """Yield at most `most` flat events that may lie in a cell; their aspects are guessed."""
         names = [key for key in cell if isinstance(key, str)]
         choices = [self._samples(cell, name) for name in names]
         for chosen in islice(product(*choices), most):
@@ -354,7 +358,7 @@ class Space:
             yield event | self._moment
 
     def corners(self, cell: Cell) -> Iterator[dict[str, Any]]:
-        """Yield two flat events, or one, in opposite corners of a cell, if its aspects allow for them."""
+        """Yield one or two flat events in opposite corners of a cell, if its aspects allow it."""
         first, last = {**self._moment}, {**self._moment}
         for name in [key for key in cell if isinstance(key, str)]:
             spans, family = cell[name].spans, self.family(name)
@@ -369,7 +373,7 @@ class Space:
 
     @staticmethod
     def _near(far: Distance, spans: Spans, name: str) -> list[float]:
-        """Return latitudes or longitudes of a point, and of some that are about as far from it as asked."""
+        """Return latitudes or longitudes of a point, and of some points at about the wanted distance."""
         if name == far.longitude:
             return [far.east]
         if name != far.latitude:
@@ -378,7 +382,7 @@ class Space:
         return [far.north, *(own for end in ends for own in far.latitudes(end))]
 
     def _samples(self, cell: Cell, name: str) -> list[Any]:
-        """Return some values of an attribute in a cell; None stands for a missing one."""
+        """Return some values of an attribute in a cell; None stands for a missing value."""
         values, family = cell[name], self.family(name)
         asked = [key for key in cell if isinstance(key, Aspect)]
         found: list[Any] = []
@@ -419,7 +423,7 @@ def _is_in(value: Any, spans: Spans) -> bool:
 
 
 def _family_of(test: Constraint) -> str | None:
-    """The family of a constraint's constants; None if it has none."""
+    """Return the family of a constraint's constants; None if it has none."""
     if test.operator in PRESENCE:
         return None
     value = test.value
@@ -435,7 +439,7 @@ def _family_of(test: Constraint) -> str | None:
 
 
 def _joined(spans: Iterable[tuple[Any, Any]]) -> Spans:
-    """Return spans in order, those that touch as one."""
+    """Return spans in order, with touching ones joined."""
     found: list[tuple[Any, Any]] = []
     for low, end in sorted(spans, key=itemgetter(0)):
         if found and found[-1][1] >= low:
@@ -446,12 +450,12 @@ def _joined(spans: Iterable[tuple[Any, Any]]) -> Spans:
 
 
 def _ending(end: str) -> Spans:
-    """Return what ends so, letters from the last to the first."""
+    """Return the reversed texts with an end, as spans."""
     return ((end[::-1], behind(end[::-1])),)
 
 
 def _is_end(pattern: str) -> bool:
-    """Return whether a pattern asks for an end alone."""
+    """Return whether a pattern is % and an end."""
     return pattern == "%" + escaped(end_of(pattern))
 
 
@@ -490,11 +494,11 @@ _ASPECTS: Final[dict[str, Any]] = {
         "cidr": _of_network,
     }.items()
 }
-"""The aspect that a constraint asks about, and where in it the constraint, or its complement, holds."""
+"""The aspect that a constraint tests, and its places at which the constraint, or its complement, holds."""
 
 
 def asks_for_aspects(predicate: Predicate) -> bool:
-    """Return whether a constraint of a predicate asks about an aspect instead of an attribute's value."""
+    """Return whether a constraint of a predicate tests an aspect instead of an attribute's value."""
     return any(
         not isinstance(test, Constraint) or test.operator in _ASPECTS
         for conjunction in predicate.filters
@@ -503,7 +507,7 @@ def asks_for_aspects(predicate: Predicate) -> bool:
 
 
 def _compared(test: Comparison) -> tuple[Aspect, Values]:
-    """Return the aspect of a comparison, and the places in it where it holds."""
+    """Return the aspect of a comparison, and the places in it at which it holds."""
     left, operator, right, _ = test
     if isinstance(right, int | float | Now):
         kind = "age" if isinstance(right, Now) else "result"

@@ -1,4 +1,4 @@
-"""Putting filters together: one constraint, AND and OR, for all notations, and the limits of size."""
+"""Combinations of filters for all notations: one constraint, AND, OR, and the limits of size."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from rtfilter.predicates.intervals import Now
 MAX_FILTERS: Final = 256
 """Most filters that one predicate may expand to."""
 MAX_DEPTH: Final = 32
-"""Deepest nesting of parentheses, NOTs or objects in one condition."""
+"""Deepest nesting of parentheses, NOTs or objects in one `where`."""
 
 Filters = tuple[Filter, ...]
-"""A disjunction: an event satisfies it that satisfies one of them."""
+"""A disjunction: an event satisfies it if it satisfies one of the filters."""
 NOTHING: Final[Filters] = ()
 """The empty disjunction: FALSE."""
 ALWAYS: Final = (Filter(()),)
@@ -48,7 +48,7 @@ def one(schema: Schema, attribute: str, operator: str, value: Any = None) -> Fil
     Raises
     ------
     PredicateError
-        As `rtfilter.predicates.parse.parse`; without a place.
+        As `rtfilter.predicates.parse.parse`, without a position.
     """
     family = schema.attribute(attribute).family
     if isinstance(value, Now):
@@ -58,7 +58,7 @@ def one(schema: Schema, attribute: str, operator: str, value: Any = None) -> Fil
     if operator not in PRESENCE:
         if operator not in OPERATORS_OF[family]:
             if operator not in COMPARE:
-                Constraint(attribute, operator, value)  # names the operators there are
+                Constraint(attribute, operator, value)  # raises for unknown operators, with the known ones
             known = ", ".join(OPERATORS_OF[family])
             reason = (
                 f"is {PHRASES[family]}, which has no operator {operator!r}; use {known}, is null or exists"
@@ -74,12 +74,12 @@ def one(schema: Schema, attribute: str, operator: str, value: Any = None) -> Fil
                 return (Filter((_formed(attribute, operator, value),)),)
     else:
         value = None
-    # Everything is canonical by now: what Constraint.__new__ would check again is skipped.
+    # All parts are canonical already, so the checks of Constraint.__new__ are skipped.
     return (Filter((tuple.__new__(Constraint, (attribute, operator, value)),)),)
 
 
 def _formed(attribute: str, operator: str, value: Any) -> Constraint:
-    """Return a constraint whose constant has to be brought into its form; errors name the attribute."""
+    """Return a constraint after bringing its constant into canonical form; errors name the attribute."""
     try:
         return Constraint(attribute, operator, value)
     except PredicateError as error:
@@ -87,14 +87,14 @@ def _formed(attribute: str, operator: str, value: Any) -> Constraint:
 
 
 def compared(schema: Schema, left: Operand, operator: str, right: Operand) -> Filters:
-    """Return a test of two operands, checked against `schema`, as a disjunction.
+    """Return a comparison of two operands, checked against `schema`, as a disjunction.
 
-    An attribute and a constant make a constraint, whichever side they are on.
+    An attribute and a constant make a constraint, in any order.
 
     Raises
     ------
     PredicateError
-        As `one`, and for operands that have no order, or none with each other.
+        As `one`, and for operands that have no order, or cannot be compared.
     """
     if isinstance(left, str) and isinstance(right, Now):
         return one(schema, left, operator, right)
@@ -119,7 +119,7 @@ def _family(schema: Schema, given: Operand) -> str:
 
 
 def checked(schema: Schema, test: Test) -> Filters:
-    """Return a test, checked against `schema`; see `one` and `compared`."""
+    """Return a constraint of any kind, checked against `schema`; see `one` and `compared`."""
     if isinstance(test, Comparison):
         return compared(schema, *test[:3])
     if isinstance(test, Constraint):
@@ -133,34 +133,34 @@ def checked(schema: Schema, test: Test) -> Filters:
 
 
 def any_element(condition: Filters) -> Filters:
-    """Return the test that some element of a list satisfies a condition on it.
+    """Return the constraint that some element of a list satisfies a condition.
 
     Raises
     ------
     PredicateError
-        The condition is about anything but the values of one attribute.
+        The condition is not only about the values of one attribute.
     """
     _require_one(condition)
     return any_of([(Filter((Quantified("any", _own(one)),)),) for one in condition])
 
 
 def no_element(schema: Schema, condition: Filters) -> Filters:
-    """Return the test that all elements have the attribute's type, and none satisfies a condition.
+    """Return the constraint that all elements have the attribute's type, and none satisfies a condition.
 
-    That all satisfy a condition is the same of its complement. Raises as `any_element`.
+    To require that all elements satisfy a condition, pass its complement. Raises as `any_element`.
     """
     _require_one(condition)
     return all_of([_no_element(schema, _own(one)) for one in condition])
 
 
 def _no_element(schema: Schema, tests: Sequence[Constraint]) -> Filters:
-    """All elements satisfy the complement of one of some constraints."""
+    """Return the constraint that each element violates one of some constraints."""
     parts = any_of([_negated(schema, test) for test in tests])
     return (Filter((Quantified("all", [test for part in parts for test in _own(part)]),)),)
 
 
 def complement(schema: Schema, condition: Filters) -> Filters:
-    """Return what holds where a condition on values of one attribute does not. Raises as `any_element`."""
+    """Return the complement of a condition on values of one attribute. Raises as `any_element`."""
     _require_one(condition)
     return all_of([any_of([_negated(schema, test) for test in _own(one)]) for one in condition])
 
@@ -170,12 +170,12 @@ def _negated(schema: Schema, test: Constraint) -> Filters:
 
 
 def _own(conjunction: Filter) -> list[Constraint]:
-    """The tests of a condition of which `_require_one` knows what they are."""
+    """Return the constraints of a condition that `_require_one` has checked."""
     return [test for test in conjunction.constraints if isinstance(test, Constraint)]
 
 
 def _require_one(condition: Filters) -> None:
-    """Refuse a condition on elements that is not about the values of one attribute."""
+    """Raise `PredicateError` for a condition on elements that is not about the values of one attribute."""
     tests = [test for conjunction in condition for test in conjunction.constraints]
     names = list(dict.fromkeys(name for test in tests for name in test.attributes))
     plain = all(isinstance(test, Constraint) and test.operator not in PRESENCE for test in tests)
@@ -183,8 +183,8 @@ def _require_one(condition: Filters) -> None:
         return
     found = f"; this is about {' and '.join(map(repr, names))}" if len(names) > 1 else ""
     raise PredicateError(
-        f"any, all and none are followed by a test of one attribute with constants{found}; "
-        "arithmetic, NOW(), IS NULL and IS NOT NULL stand alone"
+        f"any, all and none need a constraint of one attribute with constants{found}; "
+        "arithmetic, NOW(), IS NULL and IS NOT NULL cannot follow them"
     )
 
 
@@ -198,16 +198,16 @@ _EVERY_VALUE: Final[dict[str, Callable[[str], Filters]]] = {
     "str": lambda name: (Filter((Constraint(name, "prefix", ""),)),),
     "bool": lambda name: (Filter((Constraint(name, "in", (False, True)),)),),
 }
-"""The conjunctions of ``NOT IN ()``, by family: every value of the attribute's type, and none of another."""
+"""The conjunctions of ``NOT IN ()``, by family: they accept every value of the type, and no other value."""
 
 
 def any_of(parts: Sequence[Filters]) -> Filters:
-    """Return the disjunction of disjunctions; equal filters are kept once.
+    """Return the disjunction of disjunctions; equal filters become one.
 
     Raises
     ------
     PredicateError
-        More than `MAX_FILTERS` filters or `MAX_TERMS` terms.
+        There are more than `MAX_FILTERS` filters or `MAX_TERMS` terms.
     """
     if len(parts) == 1:
         return parts[0]
@@ -216,12 +216,12 @@ def any_of(parts: Sequence[Filters]) -> Filters:
 
 
 def all_of(parts: Sequence[Filters]) -> Filters:
-    """Return the conjunction of disjunctions, as a disjunction; equal constraints and filters are kept once.
+    """Return the conjunction of disjunctions, as a disjunction; equal ones are merged.
 
     Raises
     ------
     PredicateError
-        As `any_of`; found by counting, before anything is expanded.
+        As `any_of`; the limits are checked before the expansion.
     """
     if len(parts) == 1:
         return parts[0]
@@ -240,9 +240,9 @@ def all_of(parts: Sequence[Filters]) -> Filters:
 
 
 def _terms(filters: Filters) -> int:
-    """Return the number of constants and operands, which is what parsing, compiling and storing costs."""
+    """Return the number of constants and operands, which determines the cost of parsing and storing."""
     count = 0
-    for conjunction in filters:  # several times sooner than sum(), where there are few
+    for conjunction in filters:  # several times faster than sum() for few filters
         for test in conjunction.constraints:
             if isinstance(test, Comparison):
                 count += test.size

@@ -1,6 +1,6 @@
-"""Comparisons: tests of expressions against each other, and of timestamps against the moment of the batch.
+"""Comparisons of expressions with each other, and of timestamps with the time of the batch.
 
-A constraint tests one attribute with a constant.
+A constraint compares one attribute with a constant.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RELATIONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 """The operators of comparisons."""
 EXCHANGED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""Each operator, and the same one with its sides exchanged."""
+"""Each operator, and the equivalent one after its sides are exchanged."""
 FAMILIES: Final[dict[str, Callable[[object], Any]]] = {
     "number": number,
     "timestamp": microseconds,
@@ -58,27 +58,27 @@ class Comparison(_Comparison):
     ----------
     left, right : str, number, Operation, Distance or Now
         A str is the name of an attribute; see `rtfilter.predicates.expressions`. At least one has an
-        attribute. Stored canonically: a constant alone, and `Now`, is on the right.
+        attribute. Stored canonically: a single constant, and `Now`, is on the right.
     operator : str
         A key of `RELATIONS`.
     family : str
-        What the attributes are: ``number``, ``timestamp``, ``str`` or ``bool``. Arithmetic and constants are
-        of numbers only, and booleans have no order.
+        The family of the attributes: ``number``, ``timestamp``, ``str`` or ``bool``. Arithmetic and constants
+        need numbers, and booleans have no order.
 
     Raises
     ------
     PredicateError
-        Anything else.
+        A part is none of these.
 
     Notes
     -----
-    It is false where an attribute is missing or has a value of another type, and where a side has no value.
+    It is false if an attribute is missing or has a value of another type, and if a side has no value.
     """
 
     __slots__ = ()
 
     def __new__(cls, left: Operand, operator: str, right: Operand, family: str = "number") -> Comparison:
-        """Check the parts, and bring them into their canonical form."""
+        """Check the parts, and bring them into canonical form."""
         if not isinstance(operator, str) or operator not in RELATIONS:
             known = ", ".join(RELATIONS)
             raise PredicateError(f"unknown operator {shown(operator)} of a comparison; use one of {known}")
@@ -91,9 +91,9 @@ class Comparison(_Comparison):
             raise PredicateError("a comparison of constants is TRUE or FALSE; write that")
         if isinstance(right, Now):
             if family != "timestamp" or not isinstance(left, str):
-                raise PredicateError("NOW() is compared with an attribute of timestamps")
+                raise PredicateError("NOW() can only be compared with an attribute of timestamps")
         elif family != "number" and not (isinstance(left, str) and isinstance(right, str)):
-            raise PredicateError(f"arithmetic and constants are of numbers; these attributes are a {family}")
+            raise PredicateError(f"arithmetic and constants need numbers; these attributes are a {family}")
         if family == "bool" and operator not in ("=", "<>"):
             raise PredicateError(f"booleans have no order; use = or <>, not {operator}")
         return tuple.__new__(cls, (left, operator, right, family))
@@ -105,11 +105,11 @@ class Comparison(_Comparison):
 
     @property
     def size(self) -> int:
-        """Number of operations and operands: what evaluating costs."""
+        """Number of operations and operands: the cost of evaluation."""
         return 2 * (operations(self.left) + operations(self.right)) + 2
 
     def sides(self, row: Mapping[str, object]) -> tuple[Any, Any]:
-        """Return the values of both sides in a flat event; None for one that has none."""
+        """Return the values of both sides in a flat event; None for a side without a value."""
         left, _, right, family = self
         if family == "number":
             return evaluate(left, row), evaluate(right, row)
@@ -118,18 +118,21 @@ class Comparison(_Comparison):
         return read(row.get(str(left))), other
 
     def matches(self, row: Mapping[str, object]) -> bool:
-        """Return whether a flat event satisfies the comparison. Never raises, whatever the values."""
+        """Return whether a flat event satisfies the comparison. Never raises, for any values."""
         left, right = self.sides(row)
         return left is not None and right is not None and RELATIONS[self.operator](left, right)
 
     def to_json(self) -> list[Any]:
-        """Return ``[left, operator, right]``, and the family where it is not ``number``."""
+        """Return ``[left, operator, right]``, with the family unless it is ``number``."""
         data = [to_json(self.left), self.operator, to_json(self.right)]
         return data if self.family == "number" else [*data, self.family]
 
     @classmethod
     def from_json(cls, left: Any, operator: str, right: Any, family: str = "number") -> Comparison:
-        """Return what `to_json` described. Raises `PredicateError`, `TypeError` or `ValueError`."""
+        """Return the comparison of a result of `to_json`.
+
+        Raises `PredicateError`, `TypeError` or `ValueError`.
+        """
         return cls(from_json(left), operator, from_json(right), family)
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""Constraints and filters, of which predicates consist, and their exact meaning (`docs/predicates.md`).
+"""Constraints and filters, the parts of predicates, and their exact meaning (`docs/predicates.md`).
 
-A constraint tests one value of an attribute: of a list any element, the same one for all constraints of a
-filter. A quantified constraint tests all elements, independently of all others.
+A constraint tests one value of an attribute: of a list one element, the same for all constraints of a filter.
+A quantified constraint tests all elements, independently of other constraints.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ NEGATED: Final = {
     "is null": "exists",
     "exists": "is null",
 }
-"""Each operator's complement among events that have the attribute, with a value of its type."""
+"""Each operator's complement among events that have the attribute with a value of its type."""
 
 SETS: Final = frozenset(("in", "not in"))
 """Operators with a set of constants."""
@@ -83,7 +83,7 @@ OPERATORS_OF: Final[dict[str, tuple[str, ...]]] = {
     "str": (*_ORDINAL, *(operator for operator in COMPARE if operator not in _ORDINAL)),
     "bool": ("=", "<>", "in", "not in"),
 }
-"""Operators with a constant that each family of attributes has."""
+"""The operators with a constant, for each family of attributes."""
 
 
 class _Constraint(NamedTuple):
@@ -102,23 +102,24 @@ class Constraint(_Constraint):
     operator : str
         A key of `COMPARE`, or ``is null`` or ``exists``, which take no value.
     value : constant or set of constants
-        bool, int, float, str, datetime; for ``in`` and ``not in`` an iterable of them, of one type.
-        Stored canonically: a datetime as `rtfilter.events.encoding.Timestamp`, a set as a frozenset. For
-        ``like`` a pattern (`rtfilter.predicates.like`), for ``cidr`` a network; ``ignore case`` stores what
-        `rtfilter.predicates.letters.fold` makes of the text.
+        bool, int, float, str, datetime; for ``in`` and ``not in`` an iterable of them, of one type. Stored
+        canonically: a datetime as `rtfilter.events.encoding.Timestamp`, a set as a frozenset. For ``like`` a
+        pattern (`rtfilter.predicates.like`), for ``cidr`` a network; ``ignore case`` stores the text folded
+        by `rtfilter.predicates.letters.fold`.
 
     Raises
     ------
     PredicateError
-        Unknown operator, no usable constant, constants of several types, or a name that is no string.
+        The operator is unknown, the constant is unusable, constants have several types, or the name is no
+        string.
 
     Notes
     -----
-    Without a schema the constant's type alone says what it compares with, so that text is text; `parse`
-    turns ISO 8601 text for a timestamp attribute into a timestamp.
+    Without a schema the constant's type determines the values that it compares with, so text stays text;
+    `parse` turns ISO 8601 text for a timestamp attribute into a timestamp.
 
-    Equal tests are equal constraints: ``like`` with ``%`` at the end alone becomes ``prefix``, and without
-    a wildcard ``=``.
+    Constraints with equal meaning are equal: ``like`` with one ``%``, at the end, becomes ``prefix``, and
+    without a wildcard ``=``.
     """
 
     __slots__ = ()
@@ -145,11 +146,11 @@ class Constraint(_Constraint):
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """The attribute alone, as a `Comparison` tells its own."""
+        """The attribute as a tuple, as in `Comparison`."""
         return (self.attribute,)
 
     def matches(self, row: Mapping[str, object]) -> bool:
-        """Return whether a flat event satisfies the constraint. Never raises, whatever the value."""
+        """Return whether a flat event satisfies the constraint. Never raises, for any value."""
         return self.accepts(row.get(self.attribute))
 
     def accepts(self, value: object) -> bool:
@@ -162,7 +163,7 @@ class Constraint(_Constraint):
         sample = constant
         if operator in SETS:
             if not constant:
-                return operator == "not in"  # of any type: only a schema tells which one compares
+                return operator == "not in"  # of any type: only a schema determines the right one
             sample = next(iter(constant))
         found = READERS[type(sample)](value)
         return found is not None and COMPARE[operator](found, constant)
@@ -186,22 +187,24 @@ class _Quantified(NamedTuple):
 
 
 class Quantified(_Quantified):
-    """A constraint of a list's elements; any other value counts as a list of one. Immutable, hashable.
+    """A constraint of a list's elements; any other value counts as a list of one.
+
+    Immutable, hashable, equal by value.
 
     Parameters
     ----------
     quantifier : str
-        ``any``: there is an element that satisfies all of the constraints. ``all``: there are elements, and
-        each satisfies one of the constraints. No element satisfies ``c``, but each has the type of the
-        attribute: that is ``all`` of the complement of ``c``.
+        ``any``: an element satisfies all of the constraints. ``all``: there are elements, and each satisfies
+        one of the constraints. ``all`` of the complement of ``c`` means: no element satisfies ``c``, and each
+        has the type of the attribute.
     tests : iterable of Constraint
-        Of one attribute, with constants. Stored canonically: each once and in order, and for ``all`` those
-        of equality as one set.
+        Constraints of one attribute, with constants. Stored canonically: each once and in order, and for
+        ``all`` equalities as one set.
 
     Raises
     ------
     PredicateError
-        Another quantifier, no constraint, or other ones.
+        The quantifier is unknown, or there is no constraint, or one of another kind.
     """
 
     __slots__ = ()
@@ -230,11 +233,11 @@ class Quantified(_Quantified):
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """The attribute alone, as a `Comparison` tells its own."""
+        """The attribute as a tuple, as in `Comparison`."""
         return (self.attribute,)
 
     def matches(self, row: Mapping[str, object]) -> bool:
-        """Return whether an event satisfies it: a flat event, or the event of a `Chosen` row."""
+        """Return whether an event, flat or the event of a `Chosen` row, satisfies it."""
         values = every_value(row, self.attribute)
         if self.quantifier == "any":
             return any(map(self.accepts, values))
@@ -242,7 +245,7 @@ class Quantified(_Quantified):
 
     def accepts(self, value: object) -> bool:
         """Return whether an element satisfies all constraints (for ``any``) or one of them (for ``all``)."""
-        if len(self.tests) == 1:  # as most have
+        if len(self.tests) == 1:  # the usual case
             return self.tests[0].accepts(value)
         accepted = (test.accepts(value) for test in self.tests)
         return all(accepted) if self.quantifier == "any" else any(accepted)
@@ -266,7 +269,7 @@ class Quantified(_Quantified):
 
 
 def _order(test: Any) -> tuple[bool, str]:
-    """Low ends before high ones."""
+    """Return the sort key of a constraint: low ends come before high ones."""
     return test.operator in ("<", "<="), str(test)
 
 
@@ -280,7 +283,7 @@ Test: TypeAlias = Constraint | Quantified | Comparison
 
 
 class Filter(NamedTuple):
-    """A conjunction of tests; an empty one is satisfied by every event."""
+    """A conjunction of constraints; every event satisfies an empty one."""
 
     constraints: tuple[Test, ...]
 
@@ -299,12 +302,12 @@ class Filter(NamedTuple):
 
 
 def constants(value: Any) -> Sequence[Any] | frozenset[Any]:
-    """Return the constants of a set, as they were given.
+    """Return the constants of a set, in the given order if they have one.
 
     Raises
     ------
     PredicateError
-        Not a collection, or more than `MAX_TERMS`.
+        The value is no collection, or has more than `MAX_TERMS` constants.
     """
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise PredicateError(f"in and not in need a collection of constants; got {shown(value)}")
@@ -330,7 +333,7 @@ _TEXT_FORMS: Final = FORMS | {"prefix", "not prefix"}
 
 
 def _text_form(operator: str, value: Constant) -> tuple[str, str]:
-    """Return an operator on strings and its constant in their canonical form."""
+    """Return an operator on strings and its constant in canonical form."""
     if not isinstance(value, str):
         raise PredicateError(f"{operator} needs a string; got {shown(value)}")
     if operator not in FORMS:
@@ -370,9 +373,10 @@ def _literal(value: Constant) -> str:
 
 
 def constraint_to_json(constraint: Test) -> list[Any]:
-    """Return ``[attribute, operator, value]``, or without the value where there is none.
+    """Return ``[attribute, operator, value]``, without the value if there is none.
 
-    A quantified one is ``[quantifier, constraints]``, a comparison what `Comparison.to_json` says.
+    A quantified constraint gives ``[quantifier, constraints]``, a comparison the result of
+    `Comparison.to_json`.
     """
     if isinstance(constraint, Comparison):
         return constraint.to_json()
@@ -391,7 +395,7 @@ def _constant_to_json(value: Constant) -> Any:
 
 
 def constraint_from_json(name: Any, operator: Any, value: Any = None, *family: Any) -> Test:
-    """Return what `constraint_to_json` described."""
+    """Return the constraint of a result of `constraint_to_json`."""
     if isinstance(operator, list):
         return Quantified(name, [constraint_from_json(*test) for test in operator])  # type: ignore[misc]
     if family or isinstance(name, dict | list | int | float):
@@ -402,7 +406,7 @@ def constraint_from_json(name: Any, operator: Any, value: Any = None, *family: A
 
 
 def _shared(given: Any) -> Any:
-    """Names and operators as one object each: many predicates have the same."""
+    """Return one shared object for equal names and operators, which many predicates have."""
     return intern(given) if type(given) is str else given
 
 

@@ -19,7 +19,10 @@ class Cost(NamedTuple):
     checked: bool
     """True if the index finds candidates for it that must be verified."""
     unbounded: bool
-    """True if nothing bounds it: nearly every event must be verified. A filter limits such subscriptions."""
+    """True if no constraint bounds it: nearly every event must be verified.
+
+    A filter limits such subscriptions.
+    """
 
 
 def cost_of(predicate: Predicate, schema: Schema) -> Cost:

@@ -1,13 +1,13 @@
 """Covering and intersection of two predicates (docs/covering.md).
 
 A predicate *covers* another one if every event that satisfies the other satisfies it too. Filters are
-products of sets (`rtfilter.predicates.cells`); of each filter of the inner predicate all filters of the outer
-one are cut out, one after the other. Where nothing is left, it is covered. Of what is left events are tried:
-one that satisfies the inner predicate alone, by `Predicate.matches`, shows that it is not covered. Else it is
-not known.
+products of sets (`rtfilter.predicates.cells`). All filters of the outer predicate are cut out of each filter
+of the inner one, one after the other. If nothing is left, the inner predicate is covered. Else events from
+the rest are tried: an event that satisfies only the inner predicate, by `Predicate.matches`, shows that it is
+not covered. Without such an event, the answer is unknown.
 
-Of an event without lists, a quantified constraint asks what its constraints ask. Where that makes a predicate
-cover another one, what it asks of lists must follow as well.
+For an event without lists, a quantified constraint means the same as its constraints. If a predicate covers
+another one for such events, its constraints on lists must follow as well.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ if TYPE_CHECKING:
     from rtfilter.predicates.model import Predicate
 
 MAX_WORK: Final = 20_000
-"""Most operations on sets for one question; one on a set of many values counts for several. Beyond that
-the answer is not known."""
+"""Most operations on sets for one question; an operation on a set of many values counts several times.
+
+If that is not enough, the answer is unknown.
+"""
 MOST_CELLS: Final = 8
-"""Of what is left, as many cells are tried for events."""
+"""Cells of the rest that are tried for events."""
 MOST_EVENTS: Final = 256
-"""Events that are tried of one cell."""
+"""Events that are tried for one cell."""
 _ASKED: Final = 4
-"""Cells of a predicate of which events are looked for in opposite corners."""
+"""Cells of a predicate in which events in opposite corners are searched."""
 _WIDE: Final = 8
 """Spans of a set that count for one operation."""
 
@@ -44,9 +46,9 @@ class Verdict(NamedTuple):
     """The answer to the question whether one predicate covers another one."""
 
     covers: bool | None
-    """None where it is not known."""
+    """None if it is not known."""
     event: dict[str, Any] | None = None
-    """If it does not, a flat event that satisfies the other predicate alone."""
+    """If False, a flat event that satisfies only the other predicate."""
 
 
 class Question:
@@ -55,18 +57,18 @@ class Question:
     Parameters
     ----------
     predicate : Predicate
-        Checked against `schema`.
+        A predicate that was checked against `schema`.
     schema : Schema
 
     Attributes
     ----------
     predicate : Predicate
     events : list of dict
-        A few flat events that satisfy it, as far apart as they are easily found; none where none is known.
+        A few flat events that satisfy it, far apart if such are easy to find; empty if none is known.
     empty : bool
-        Whether no event satisfies it, for certain.
+        Whether certainly no event satisfies it.
     listed : bool
-        Whether it has quantified constraints: events with lists may satisfy it where no others do.
+        Whether it has quantified constraints: maybe only events with lists satisfy it.
     """
 
     def __init__(self, predicate: Predicate, schema: Schema) -> None:
@@ -106,7 +108,7 @@ class Question:
 def judge(outer: Predicate, inner: Predicate, schema: Schema | None) -> Verdict:
     """Return whether every event that satisfies `inner` satisfies `outer`.
 
-    Both were checked against the schema, if there is one.
+    Both must have been checked against the schema, if there is one.
     """
     if not (asks_for_every(outer) or asks_for_every(inner)):
         return _judge(outer, inner, schema)
@@ -120,20 +122,20 @@ def judge(outer: Predicate, inner: Predicate, schema: Schema | None) -> Verdict:
 
 
 def _flat(predicate: Predicate) -> Predicate:
-    """Return what a predicate asks of events without lists."""
+    """Return the meaning of a predicate for events without lists."""
     parts = [all_of([_of_one(test) for test in own.constraints]) for own in predicate.filters]
     return replace(predicate, filters=any_of(parts))
 
 
 def _of_one(test: Test) -> Filters:
-    """Return what a test asks of an event without lists; of a quantified one, what it asks of an element."""
+    """Return the meaning of a constraint for events without lists: a quantified one applies to the value."""
     if not isinstance(test, Quantified):
         return (Filter((test,)),)
     return (Filter(test.tests),) if test.quantifier == "any" else tuple(Filter((own,)) for own in test.tests)
 
 
 def _covers_lists(outer: Predicate, own: Filter, schema: Schema | None) -> bool:
-    """Return whether a conjunction with quantified constraints implies a predicate, for certain."""
+    """Return whether a conjunction with quantified constraints certainly implies a predicate."""
     usable = []
     for conjunction in outer.filters:
         asked = [test for test in conjunction.constraints if isinstance(test, Quantified)]
@@ -144,14 +146,14 @@ def _covers_lists(outer: Predicate, own: Filter, schema: Schema | None) -> bool:
 
 
 def _follows(test: Quantified, own: Filter, of: Predicate, schema: Schema | None) -> bool:
-    """Return whether a conjunction implies a quantified constraint, for certain."""
+    """Return whether a conjunction certainly implies a quantified constraint."""
     given = [
         one for one in own.constraints if isinstance(one, Quantified) and one.attribute == test.attribute
     ]
     if test in given:
         return True
     every = [_of_one(one) for one in given if one.quantifier == "all"]
-    known = [all_of(every)] if every else []  # filters that some element satisfies; of `all`, each one
+    known = [all_of(every)] if every else []  # filters that some element satisfies; for `all`, each element
     if test.quantifier == "any":
         known += [all_of([_of_one(one), *every]) for one in given if one.quantifier == "any"]
         known.append(tuple(lowered(own).filters))
@@ -217,19 +219,19 @@ class _Both:
 
 
 class _Work:
-    """The work that is left for one question."""
+    """The remaining number of operations for one question."""
 
     def __init__(self) -> None:
         self._left = MAX_WORK
 
     def spend(self, cell: Cell) -> bool:
-        """Count an operation on a cell; False where there were too many."""
+        """Count an operation on a cell; return False if there were too many."""
         self._left -= sum([1 + len(values.spans) // _WIDE for values in cell.values()]) + 1
         return self._left >= 0
 
 
 def _remainder(space: Space, cell: Cell, cutters: Sequence[Cell], work: _Work) -> list[Cell] | None:
-    """Return what some cells leave of another one; None where that is too much work."""
+    """Return the rest of a cell after some cells are cut out; None if that is too much work."""
     left = [cell]
     for cutter in cutters:
         kept: list[Cell] = []
@@ -244,7 +246,7 @@ def _remainder(space: Space, cell: Cell, cutters: Sequence[Cell], work: _Work) -
 
 
 def _cut(space: Space, cell: Cell, cutter: Cell) -> list[Cell]:
-    """Return what one cell leaves of another one: at most one piece for each set of the cutter."""
+    """Return the rest of a cell after another is cut out: at most one piece for each set of the cutter."""
     inside, pieces = cell, []
     for key, values in cutter.items():
         own = cell.get(key) or space.anything(key)
@@ -259,7 +261,7 @@ def _cut(space: Space, cell: Cell, cutter: Cell) -> list[Cell]:
 
 
 def _common(one: Cell, two: Cell) -> Cell | None:
-    """Return what two cells have in common; None for nothing."""
+    """Return the intersection of two cells; None if it is empty."""
     both = dict(one)
     for key, values in two.items():
         if key in both:
@@ -273,7 +275,7 @@ def _common(one: Cell, two: Cell) -> Cell | None:
 def _event(
     space: Space, cells: Sequence[Cell], wanted: Predicate | _Both, unwanted: Predicate | None
 ) -> dict[str, Any] | None:
-    """Return an event in some cells that satisfies one predicate, and not another one; None: none found."""
+    """Return an event in some cells that satisfies `wanted` but not `unwanted`; None if none is found."""
     for cell in cells:
         for event in space.events(cell, MOST_EVENTS):
             if wanted.satisfied_by(event) and (unwanted is None or not unwanted.satisfied_by(event)):

@@ -1,4 +1,4 @@
-"""The place where a text differs from the wanted one, for explanations. Characters count from 1."""
+"""The first place where a text differs from the wanted one, for explanations. Characters count from 1."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from rtfilter.text import shown
 
 
 class Difference(NamedTuple):
-    """The first difference of a value from a text; ``str()`` makes a phrase of it."""
+    """The first difference of a value from a text; ``str()`` returns it as a phrase."""
 
     place: int
-    """Characters of the value before it."""
+    """Number of characters of the value before it."""
     found: str
-    """The character there; empty where the value has ended, or all of it where the text has ended."""
+    """The character of the value; empty if the value has ended, or its rest if the text has ended."""
     wanted: str
-    """The character of the text; all that is left of it where the value has ended, or nothing."""
+    """The character of the text; its rest if the value has ended, empty if the text has."""
 
     def __str__(self) -> str:
         if not self.wanted:
@@ -28,9 +28,9 @@ class Difference(NamedTuple):
 
 
 def difference(value: str, text: str, place: int = 0) -> Difference:
-    """Return where a value, from `place` on, first differs from a text that it does not begin with.
+    """Return the first difference of a value, from `place` on, and a text that it does not begin with.
 
-    The value may go on after the text; then this is the difference.
+    A value that continues after the text differs there.
     """
     common = 0
     while value[place + common : place + common + 1] == text[common : common + 1] != "":

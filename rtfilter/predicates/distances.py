@@ -1,7 +1,7 @@
-"""Great-circle distances: how far an event is from a point, and the boxes around it (`docs/predicates.md`).
+"""Great-circle distances: the distance of an event from a point, and boxes around it (`docs/predicates.md`).
 
-The Earth is a sphere, and a distance is that of the haversine formula. Latitudes reach from -90 to 90 and
-longitudes from -180 to 180 degrees; elsewhere there is no distance.
+The Earth is a sphere, and distances use the haversine formula. Latitudes reach from -90 to 90 and longitudes
+from -180 to 180 degrees; other coordinates have no distance.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from rtfilter.text import shown
 RADIUS: Final = 6371.0088
 """Kilometres: the mean radius of the Earth (IUGG)."""
 SLACK: Final = 0.001
-"""Kilometres that a computed distance is wrong by at most; most of it at the opposite of the point."""
+"""Most kilometres by which a computed distance is wrong; most errors are near the opposite point."""
 
 Interval = tuple[float, float]
-"""Closed, in degrees."""
+"""A closed interval, in degrees."""
 
 
 class _Distance(NamedTuple):
@@ -47,7 +47,7 @@ class Distance(_Distance):
     Raises
     ------
     PredicateError
-        A name that is no string, or another point.
+        A name is no string, or the point is out of range.
     """
 
     __slots__ = ()
@@ -65,14 +65,14 @@ class Distance(_Distance):
         return tuple.__new__(cls, (latitude, longitude, *point))
 
     def of(self, row: Mapping[str, object]) -> float | None:
-        """Return the distance of a flat event; None where it has none."""
+        """Return the distance of a flat event; None if it has none."""
         latitude, longitude = number(row.get(self.latitude)), number(row.get(self.longitude))
         if latitude is None or longitude is None or not (-90 <= latitude <= 90 and -180 <= longitude <= 180):
             return None
         return distance(latitude, longitude, self.north, self.east)
 
     def columns(self, latitude: FloatArray, longitude: FloatArray) -> tuple[FloatArray, BoolArray]:
-        """Return the distances of k events, up to `SLACK`, and which have none, from their coordinates."""
+        """Return the distances of k events, up to `SLACK`, from their coordinates; and which have none."""
         none = ~((np.abs(latitude) <= 90) & (np.abs(longitude) <= 180))
         own, other = np.radians(np.where(none, 0, latitude)), radians(self.north)
         east = np.radians(np.where(none, 0, longitude) - self.east)
@@ -80,15 +80,15 @@ class Distance(_Distance):
         return 2 * RADIUS * np.arcsin(np.sqrt(np.minimum(part, 1))), none
 
     def around(self, radius: float) -> tuple[Interval, list[Interval]]:
-        """Return the latitudes and the longitudes within a radius; none of those within is left out.
+        """Return intervals that contain all latitudes and longitudes within a radius.
 
-        Longitudes are one interval, across the 180th meridian two, and none where all are within.
+        Longitudes are one interval, or two across the 180th meridian; none if all longitudes are within.
         """
         if radius < 0:
             return (self.north, self.north), [(self.east, self.east)]
         angle = min((radius + SLACK) / RADIUS, pi)
         low, high = self.north - degrees(angle), self.north + degrees(angle)
-        if low <= -90 or high >= 90:  # a pole is within, where all meridians are
+        if low <= -90 or high >= 90:  # a pole is within, and so are all meridians
             return (max(low, -90.0), min(high, 90.0)), []
         wide = degrees(asin(min(sin(angle) / cos(radians(self.north)), 1.0)) + SLACK / RADIUS)
         west, east = self.east - wide, self.east + wide
@@ -109,7 +109,7 @@ class Distance(_Distance):
 
 
 def distance(latitude: float, longitude: float, north: float, east: float) -> float:
-    """Return the distance of two points, in kilometres, all given in degrees."""
+    """Return the distance of two points in kilometres; the coordinates are in degrees."""
     own, other = radians(latitude), radians(north)
     part = sin((own - other) / 2) ** 2 + cos(own) * cos(other) * sin(radians(longitude - east) / 2) ** 2
     return 2 * RADIUS * asin(sqrt(min(part, 1.0)))

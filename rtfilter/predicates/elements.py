@@ -1,8 +1,8 @@
-"""Predicates on events with lists: what one choice of elements does not tell.
+"""Predicates on events with lists: tests that need more than one choice of elements.
 
-A filter holds where it holds for one choice of elements, except that ``IS NULL`` looks further: no element
-may have the attribute that could be chosen together with those that the filter's other tests need. What is
-quantified is about all elements, and needs none.
+A filter holds if it holds for one choice of elements. ``IS NULL`` also requires that no element has the
+attribute that could be chosen together with the elements of the filter's other constraints. Quantified
+constraints are about all elements, and choose none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def asks_for_none(predicate: Predicate) -> bool:
-    """Return whether a predicate asks for an attribute to be missing."""
+    """Return whether a predicate requires an attribute to be missing."""
     return any(map(_is_null, (test for own in predicate.filters for test in own.constraints)))
 
 
@@ -32,17 +32,20 @@ def asks_for_every(predicate: Predicate) -> bool:
 
 
 class View(NamedTuple):
-    """A choice of elements, as a conjunction sees it."""
+    """A choice of elements, reduced to the attributes of a conjunction."""
 
     row: Chosen
-    """The values of the filter's attributes, by flattened name: all of its tests hold here, or the choice
-    does not satisfy it. Of one that must be missing, the value that an element has which forbids it."""
+    """The values of the filter's attributes, by flattened name.
+
+    All of its constraints hold here, or the choice does not satisfy it. An attribute that must be missing has
+    the value of an element that forbids it.
+    """
     chosen: Mapping[str, Choice]
-    """By attribute whose value comes from lists, the choice that it is of."""
+    """The choice of each attribute whose value comes from lists."""
     event: Elements
 
     def element(self, name: str) -> str:
-        """Return where in the event the value of an attribute is, as ``tags[2]``; empty where in no list."""
+        """Return the place of an attribute's value in the event, as ``tags[2]``; empty without a list."""
         return _element(self.chosen.get(name), name)
 
 
@@ -60,7 +63,7 @@ def _element(choice: Choice | None, name: str) -> str:
 
 
 def _next(places: Mapping[ListKey, int], element: ListKey, name: str) -> ListKey:
-    """Return the list in an element, of those chosen from, in which a value is; nothing if there is none."""
+    """Return the list in an element, of the chosen ones, that has a value; nothing if there is none."""
     if element in places:
         return element
     for own in places:
@@ -70,14 +73,14 @@ def _next(places: Mapping[ListKey, int], element: ListKey, name: str) -> ListKey
 
 
 class Elements:
-    """An event with lists, which predicates are held against.
+    """An event with lists, for tests of predicates.
 
     Parameters
     ----------
     row : mapping
         The event as `EventTable.row` gives it.
     lists : mapping
-        Its lists by path, as of `Choices.lists`.
+        Its lists by path, as in `Choices.lists`.
     """
 
     def __init__(self, row: Mapping[str, object], lists: Lists) -> None:
@@ -93,7 +96,7 @@ class Elements:
         return [value for value, _ in self.placed(name)]
 
     def placed(self, name: str) -> list[tuple[object, str]]:
-        """Return all values of an attribute, and where in the event each is, as `View.element` tells it."""
+        """Return all values of an attribute, with their places in the event as in `View.element`."""
         if not below(self._lists, (name,)):
             value = self._row.get(name)
             return [] if is_missing(value) else [(value, "")]
@@ -101,7 +104,7 @@ class Elements:
         return [(one.values[name], _element(one, name)) for one in found if one.values]
 
     def views(self, own: Filter) -> Iterator[View]:
-        """Yield the choices of elements as a filter sees them, at least one."""
+        """Yield the choices of elements for a filter, at least one."""
         tests = [test for test in own.constraints if not isinstance(test, Quantified)]
         names = list(dict.fromkeys(name for test in tests for name in test.attributes))
         nulls = {test.attributes[0] for test in tests if _is_null(test)}
@@ -124,7 +127,7 @@ class Elements:
             yield View(row, chosen, self)
 
     def _having(self, name: str) -> list[Choice]:
-        """The choices in which an attribute has a value."""
+        """Return the choices in which an attribute has a value."""
         return [one for one in self._choices(frozenset((name,))) if one.values]
 
     def _satisfy(self, own: Filter) -> bool:
@@ -148,7 +151,7 @@ class Elements:
         )
 
     def _choices(self, names: frozenset[str], distinct: bool = False) -> list[Choice]:
-        """All choices for some attributes; where it does not matter which element has a value, `distinct`."""
+        """Return all choices for some attributes; `distinct` merges choices with equal values."""
         found = self._known.get((names, distinct))
         if found is None:
             found = self._known[names, distinct] = choices(self._lists, names, distinct=distinct)
@@ -160,7 +163,7 @@ def _is_null(test: Test) -> bool:
 
 
 def _agree(one: Choice, other: Choice) -> bool:
-    """Return whether two choices agree: from a list that both choose from, they take the same element."""
+    """Return whether two choices take the same element of each list that both choose from."""
     return all(one.places.get(own, index) == index for own, index in other.places.items())
 
 
@@ -169,7 +172,7 @@ Event = Mapping[str, object] | Elements
 
 
 def events_of(table: EventTable) -> list[Event]:
-    """Return the events of a table one by one. Those with one choice are flat, and are that choice."""
+    """Return the events of a table one by one. An event with one choice is flat: it is that choice."""
     found = table.choices
     if found is None:
         return [table.row(row) for row in range(len(table))]
@@ -192,7 +195,7 @@ def names_of(predicate: Predicate) -> frozenset[str]:
 
 
 def event_of(event: Mapping[str, object], predicate: Predicate) -> Event:
-    """Return an event with objects and lists as a predicate sees it, flat if it has no lists."""
+    """Return an event with objects and lists for a predicate; it is flat if it has no lists."""
     values, lists = flatten(event, names_of(predicate))
     row = {name: value for name, value in values.items() if not is_missing(value)}
     if NOW in event:

@@ -1,7 +1,7 @@
-"""Ends of bounds beyond 2**53, which no box tells: kept in columns, and held against many hits at once.
+"""Exact ends of bounds from 2**53 on, which boxes cannot hold: columns for exact checks of many candidates.
 
-The box of such a bound ends at the nearest float64. As events are rounded in the same way it contains every
-event that matches, and only one whose coordinate equals the end can be outside: there the rests decide
+The box of such a bound ends at the nearest float64. Events are rounded in the same way, so it contains every
+event that matches. Only an event whose coordinate equals the end can be outside: there the rests decide
 (`rtfilter.events.exact`).
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 
 DENSE: Final = 4
-"""Numbers between the first and the last id, to an end, up to which a table is worth its memory."""
+"""Numbers between the first and the last id, for each end, up to which a table is worth its memory."""
 
 
 class Ends(NamedTuple):
@@ -28,15 +28,15 @@ class Ends(NamedTuple):
     values: FloatArray
     """float64 (k,): the end of the box."""
     rests: IntArray
-    """int64 (k,): the exact end less that of the box."""
+    """int64 (k,): the exact end minus the end of the box."""
 
     def take(self, places: IntArray | BoolArray | slice) -> Ends:
-        """Some of them, whose owners still ascend."""
+        """Return some of the ends; their owners must still ascend."""
         owners, sides, values, rests = self
         return Ends(owners[places], sides[places], values[places], rests[places])
 
     def owned_by(self, owners: IntArray) -> Ends:
-        """The same with other owners, int64 (k,), in any order."""
+        """Return the same ends with other owners, int64 (k,), in any order."""
         order = np.argsort(owners, kind="stable")
         return Ends(owners, *self[1:]).take(order)
 
@@ -60,7 +60,7 @@ class Found(NamedTuple):
 
 
 class _Run:
-    """Ends that came together, and whether their owners have been removed since."""
+    """Ends that were added together, and whether their owners have been removed since."""
 
     def __init__(self, ends: Ends) -> None:
         owners = ends.owners
@@ -88,9 +88,9 @@ class _Run:
 
 
 class EndStore:
-    """Ends by id of subscription: sorted runs, of which a younger one is smaller (Bentley and Saxe).
+    """Ends by id of subscription, in sorted runs; younger runs are smaller (Bentley and Saxe).
 
-    Many may look up at once; changes must run alone. One that was interrupted can be done again.
+    Threads may look up at the same time; a change must run alone. An interrupted change can be repeated.
     """
 
     def __init__(self, ends: Ends = NO_ENDS) -> None:
@@ -111,7 +111,7 @@ class EndStore:
         self._runs = (*older, young[0] if len(young) == 1 else _Run(_joined(young)))
 
     def remove(self, ids: IntArray) -> None:
-        """Forget the ends of some ids, int64 (n,); others are ignored."""
+        """Remove the ends of some ids, int64 (n,); unknown ones are ignored."""
         if not self._runs:
             return
         for run in self._runs:
@@ -137,14 +137,14 @@ class EndStore:
         return _together([own.ends.take(own.places) for own in self.find(ids)])
 
     def to_arrays(self) -> dict[str, AnyArray]:
-        """Return all ends; nothing where there are none."""
+        """Return all ends as arrays by name; none if there are no ends."""
         if not self._runs:
             return {}
         return {f"end_{name}": column for name, column in _joined(self._runs)._asdict().items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> EndStore:
-        """Return the store that `to_arrays` described; other arrays are ignored."""
+        """Return the store of `to_arrays`; other arrays are ignored."""
         if "end_owners" not in arrays:
             return cls()
         return cls(Ends(*(arrays[f"end_{name}"] for name in Ends._fields)))

@@ -28,15 +28,15 @@ class ConstraintExplanation:
     constraint : Constraint
     satisfied : bool
     value : object
-        The event's value; None where missing.
+        The event's value; None if missing.
     missing : bool
         Whether the event lacks the attribute.
     distance : float or None
-        For an unsatisfied comparison of numbers or timestamps: how far the value is from the constant, or
-        from the nearest of a set, in the attribute's unit, in seconds for timestamps; 0 exactly on an open
+        For an unsatisfied comparison of numbers or timestamps: the distance of the value from the constant,
+        or from the nearest of a set, in the attribute's unit, in seconds for timestamps; 0 exactly on an open
         end. Else None.
     element : str
-        Which element of a list the value is, as ``tags[2]``; empty where it is of no list.
+        The place of the value in a list, as ``tags[2]``; empty if it is in no list.
     """
 
     constraint: Constraint
@@ -48,27 +48,27 @@ class ConstraintExplanation:
 
     @property
     def unit(self) -> str:
-        """``s`` where the distance is in seconds, else empty: it is in the attribute's unit."""
+        """``s`` if the distance is in seconds, else empty: it is in the attribute's unit."""
         return "s" if isinstance(sample(self.constraint), Timestamp) else ""
 
     @property
     def agrees(self) -> int | None:
-        """First characters of text, or first bits of an address, that are as wanted; else None."""
+        """Number of first characters of text, or first bits of an address, that are as wanted; else None."""
         return None if self.satisfied or self.missing else reason(self.constraint, self.value).agrees
 
     @property
     def shortfall(self) -> str:
-        """By how much it fails, such as ``too high by 2.5``; empty where it is satisfied."""
+        """The amount by which it fails, such as ``too high by 2.5``; empty if it is satisfied."""
         if self.satisfied:
             return ""
         return "missing" if self.missing else reason(self.constraint, self.value).phrase
 
     @property
     def remedy(self) -> dict[str, object]:
-        """The attribute with a value that would do, so that ``event | remedy`` satisfies the constraint.
+        """The attribute with an acceptable value: ``event | remedy`` satisfies the constraint.
 
-        Of numbers and timestamps it is the nearest one; None is a missing value. Empty where the constraint
-        is satisfied, where nothing satisfies it, and where any value does.
+        For numbers and timestamps it is the nearest value; None means a missing value. Empty if the
+        constraint is satisfied, if no value satisfies it, and if any value does.
         """
         return {} if self.satisfied else remedy_of_constraint(self.constraint, self.value)
 
@@ -94,18 +94,18 @@ class ComparisonExplanation:
     constraint : Comparison
     satisfied : bool
     value : tuple
-        The values of the left and the right side; None for one that has none.
+        The values of the left and the right side; None for a side without a value.
     missing : bool
         Whether the event lacks any of the attributes.
     distance : float or None
-        For an unsatisfied one of numbers or timestamps: the difference of both sides, in seconds for
-        timestamps; 0 exactly where they are equal. Else None.
+        For an unsatisfied comparison of numbers or timestamps: the difference of both sides, in seconds for
+        timestamps; 0 if they are equal. Else None.
     without : str
-        Why a side has no value; empty where both have.
+        The reason why a side has no value; empty if both have values.
     event : dict
-        The values of the attributes, as far as the event has them.
+        The values of the attributes that the event has.
     element : str
-        Which elements of lists the values are, as ``legs[1].bid, legs[1].ask``; empty for no lists.
+        The places of the values in lists, as ``legs[1].bid, legs[1].ask``; empty for no lists.
     """
 
     constraint: Comparison
@@ -119,18 +119,18 @@ class ComparisonExplanation:
 
     @property
     def unit(self) -> str:
-        """``s`` where the distance is in seconds, ``km`` where it is in kilometres, else empty."""
+        """``s`` if the distance is in seconds, ``km`` if it is in kilometres, else empty."""
         if isinstance(self.constraint.left, Distance) and isinstance(self.constraint.right, int | float):
             return "km"
         return "s" if self.constraint.family == "timestamp" else ""
 
     @property
     def agrees(self) -> None:
-        """Nothing: text is compared as a whole."""
+        """None: a comparison does not report equal characters."""
 
     @property
     def shortfall(self) -> str:
-        """By how much it fails, such as ``too high by 2.5``; empty where it is satisfied."""
+        """The amount by which it fails, such as ``too high by 2.5``; empty if it is satisfied."""
         if self.satisfied or self.without:
             return self.without
         operator, (left, right) = self.constraint.operator, self.value
@@ -140,9 +140,9 @@ class ComparisonExplanation:
 
     @property
     def remedy(self) -> dict[str, object]:
-        """Attributes with values that would do, so that ``event | remedy`` satisfies the comparison.
+        """Attributes with acceptable values: ``event | remedy`` satisfies the comparison.
 
-        Empty where it is satisfied, and where none are found: one of the attributes must occur once.
+        Empty if it is satisfied, and if no values are found: one of the attributes must occur once.
         """
         return {} if self.satisfied else remedy_of_comparison(self.constraint, self.event)
 
@@ -179,10 +179,10 @@ class QuantifiedExplanation:
     constraint : Quantified
     satisfied : bool
     telling : ConstraintExplanation or None
-        The element that decides, held against the constraint that it satisfies or nearly does: of ``any`` the
-        nearest one, of ``all`` the first that fails. None where the event lacks the attribute.
+        The explanation of the element that decides: for ``any`` the nearest one, for ``all`` the first that
+        fails, with the constraint that it satisfies or nearly does. None if the event lacks the attribute.
     elements, failing : int
-        How many elements there are, and how many are not as they should be.
+        The number of elements, and of those that fail.
     """
 
     constraint: Quantified
@@ -193,7 +193,7 @@ class QuantifiedExplanation:
 
     @property
     def value(self) -> object:
-        """The value of the element; None where the event lacks the attribute."""
+        """The value of the element; None if the event lacks the attribute."""
         return None if self.telling is None else self.telling.value
 
     @property
@@ -213,17 +213,17 @@ class QuantifiedExplanation:
 
     @property
     def unit(self) -> str:
-        """``s`` where the distance is in seconds, else empty."""
+        """``s`` if the distance is in seconds, else empty."""
         return "s" if isinstance(sample(self.constraint.tests[0]), Timestamp) else ""
 
     @property
     def agrees(self) -> int | None:
-        """First characters of the element, or first bits of an address, that are as wanted; else None."""
+        """Number of first characters, or first bits of an address, that are as wanted; else None."""
         return None if self.satisfied or self.telling is None else self.telling.agrees
 
     @property
     def shortfall(self) -> str:
-        """By how much it fails, such as ``too high by 2.5``; empty where it is satisfied."""
+        """The amount by which it fails, such as ``too high by 2.5``; empty if it is satisfied."""
         if self.satisfied:
             return ""
         if self.telling is None:
@@ -236,7 +236,7 @@ class QuantifiedExplanation:
 
     @property
     def remedy(self) -> dict[str, object]:
-        """The attribute with a single value that would do; empty where it is satisfied, or none is found."""
+        """The attribute with a single acceptable value; empty if it is satisfied, or if none is found."""
         if self.satisfied:
             return {}
         remedies = (remedy_of_constraint(test, self.value) for test in self.constraint.tests)
@@ -275,7 +275,7 @@ class FilterExplanation:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A predicate held against one event; ``str()`` is a report of one line per constraint."""
+    """The result of a predicate for one event; ``str()`` is a report with one line per constraint."""
 
     matched: bool
     filters: tuple[FilterExplanation, ...]
@@ -300,22 +300,22 @@ def explain(predicate: Predicate, event: Event) -> Explanation:
     ----------
     predicate : Predicate
     event : mapping of flattened names to values, or Elements
-        As from `rtfilter.predicates.elements.events_of`.
+        A result of `rtfilter.predicates.elements.events_of`.
 
     Returns
     -------
     Explanation
-        Its `matched` tells whether the event satisfies the predicate. Each filter is explained by the nearest
-        choice of elements; see `nearest`.
+        Its `matched` is True if the event satisfies the predicate. The nearest choice of elements explains
+        each filter; see `nearest`.
     """
     filters = tuple(nearest(conjunction, event) for conjunction in predicate.filters)
     return Explanation(any(conjunction.satisfied for conjunction in filters), filters)
 
 
 def nearest(conjunction: Filter, event: Event) -> FilterExplanation:
-    """Explain a filter by the choice of elements that satisfies it, or else by that which misses by least.
+    """Explain a filter by the choice of elements that satisfies it, or else by the nearest choice.
 
-    That is the one in which the fewest constraints fail; of several the first of least `distance_order`.
+    The nearest choice fails the fewest constraints; among several, it has the least `distance_order`.
     """
     if not isinstance(event, Elements):
         return _explained(conjunction, event)
@@ -332,21 +332,21 @@ def nearest(conjunction: Filter, event: Event) -> FilterExplanation:
 
 
 def fewest_failing(conjunction: Filter, event: Event) -> int:
-    """Return how many constraints of a filter fail, of the nearest choice of elements."""
+    """Return how many constraints of a filter fail for the nearest choice of elements."""
     if not isinstance(event, Elements):
         return failing(conjunction, event)
     return min(failing(conjunction, view.row) for view in event.views(conjunction))
 
 
 def failing(conjunction: Filter, row: Mapping[str, object]) -> int:
-    """Return how many constraints of a filter fail on a flat event."""
+    """Return how many constraints of a filter fail for a flat event."""
     return sum(not test.matches(row) for test in conjunction.constraints)
 
 
 def distance_order(failing: Sequence[Explained]) -> tuple[int, float]:
-    """Return what orders as many failing constraints: those without a distance, and the sum of distances.
+    """Return the sort key of equally many failing constraints: number without distance, sum of distances.
 
-    Distances in different units are added: that only decides among as many constraints.
+    Distances in different units are added: they only decide among equally many constraints.
     """
     distances = [one.distance for one in failing if one.distance is not None]
     return len(failing) - len(distances), sum(distances)
@@ -363,7 +363,7 @@ def _explained(conjunction: Filter, row: Mapping[str, object], view: View | None
 
 
 def _placed(explained: Explained, view: View) -> Explained:
-    """Return an explanation that tells the elements."""
+    """Return an explanation that names the elements."""
     if isinstance(explained, QuantifiedExplanation):
         return explained
     elements = filter(None, map(view.element, explained.constraint.attributes))
@@ -371,7 +371,7 @@ def _placed(explained: Explained, view: View) -> Explained:
 
 
 def explain_test(test: Test, row: Mapping[str, object]) -> Explained:
-    """Explain one test of a filter, held against a flat event."""
+    """Explain one constraint of a filter for a flat event."""
     if isinstance(test, Quantified):
         return _quantified(test, row)
     return _comparison(test, row) if isinstance(test, Comparison) else _constraint(test, row)
@@ -397,7 +397,7 @@ def _quantified(
 def _element_explained(
     test: Quantified, value: object, element: str
 ) -> tuple[tuple[float, ...], ConstraintExplanation]:
-    """Return one element held against a constraint that tells, and what orders elements: nearest first."""
+    """Explain one element by its telling constraint; return the sort key of elements first, nearest first."""
     parts = [replace(_constraint(own, {own.attribute: value}), element=element) for own in test.tests]
     wrong = [one for one in parts if not one.satisfied]
     order = (len(wrong), *distance_order(wrong))
@@ -435,7 +435,7 @@ def _constraint(constraint: Constraint, row: Mapping[str, object]) -> Constraint
 
 
 def _no_value(test: Comparison, row: Mapping[str, object]) -> str:
-    """Return why a side has no value, though all attributes are there."""
+    """Return the reason why a side has no value, although all attributes are there."""
     read = FAMILIES[test.family]
     for name in test.attributes:
         if read(row[name]) is None:

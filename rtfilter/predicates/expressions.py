@@ -1,11 +1,11 @@
 """Arithmetic on the attributes of an event, and its exact meaning (normative text: `docs/predicates.md`).
 
 An operand is the name of an attribute, a constant number, an `Operation` on two operands, or a distance
-(`rtfilter.predicates.distances`); of timestamps a name, or the moment of the batch
-(`rtfilter.predicates.intervals`). Numbers count by their value: 2.0 is the integer 2. The results of
-``+ - *`` on integers are exact, however large. Where a number has a fraction, and for ``/``, the result is
-the nearest float64; beyond float64 it is infinite. Division by zero has no result, nor has what float64 calls
-NaN.
+(`rtfilter.predicates.distances`); for timestamps a name, or the time of the batch
+(`rtfilter.predicates.intervals`). Numbers count by their value: 2.0 is the integer 2. Sums, differences
+and products of integers are exact at any size. With a fraction, and for ``/``, the result is the nearest
+float64; a result beyond float64 is infinite. Division by zero, and operations that give NaN in float64, have
+no result.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rtfilter.predicates.names import written
 from rtfilter.text import shown
 
 MAX_OPERATIONS: Final = 30
-"""Most operations of one expression; its text then nests parentheses no deeper than a condition may."""
+"""Most operations of one expression; its text then nests parentheses no deeper than `where` may."""
 
 ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": operator.add,
@@ -35,11 +35,11 @@ ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "/": operator.truediv,
 }
 _BINDS: Final = {"+": 1, "-": 1, "*": 2, "/": 2}
-"""The precedence of each operator: the higher it is, the more tightly the operator binds."""
+"""The precedence of each operator: a higher one binds more tightly."""
 
 Number = int | float
 Operand: TypeAlias = "str | int | float | Operation | Distance | Now"
-"""The name of an attribute, a finite constant, an operation, a distance, or a moment relative to now."""
+"""The name of an attribute, a finite constant, an operation, a distance, or a time relative to now."""
 
 
 class _Operation(NamedTuple):
@@ -61,13 +61,14 @@ class Operation(_Operation):
     Raises
     ------
     PredicateError
-        Another operator or operand, two constants, or more than `MAX_OPERATIONS` in all.
+        The operator or an operand is another one, both operands are constants, or there are more than
+        `MAX_OPERATIONS` operations in all.
     """
 
     __slots__ = ()
 
     def __new__(cls, operator: str, left: Operand, right: Operand) -> Operation:
-        """Check the operator, and bring the operands into their canonical form."""
+        """Check the operator, and bring the operands into canonical form."""
         if not isinstance(operator, str) or operator not in ARITHMETIC:
             raise PredicateError(f"unknown arithmetic {shown(operator)}; use one of {', '.join(ARITHMETIC)}")
         made = tuple.__new__(cls, (operator, operand(left), operand(right)))
@@ -75,8 +76,8 @@ class Operation(_Operation):
             raise PredicateError("arithmetic on constants alone is a constant; write its result")
         if operations(made) > MAX_OPERATIONS:
             raise PredicateError(
-                f"an expression of more than {MAX_OPERATIONS} operations; compute some of it before, and "
-                "give it to the events as an attribute"
+                f"an expression of more than {MAX_OPERATIONS} operations; compute a part in advance, and "
+                "add it to the events as an attribute"
             )
         return made
 
@@ -85,7 +86,7 @@ class Operation(_Operation):
 
 
 def operand(given: object) -> Operand:
-    """Return an operand in its canonical form. Raises `PredicateError` for anything else."""
+    """Return an operand in canonical form. Raises `PredicateError` for any other value."""
     if type(given) in (Operation, Distance, Now):
         return given  # type: ignore[return-value]
     if isinstance(given, str):
@@ -99,7 +100,7 @@ def operand(given: object) -> Operand:
 
 
 def names(given: Operand) -> Iterator[str]:
-    """Yield the attributes of an operand from left to right, some perhaps several times."""
+    """Yield the attributes of an operand from left to right, maybe repeatedly."""
     if isinstance(given, Operation):
         yield from names(given.left)
         yield from names(given.right)
@@ -110,12 +111,12 @@ def names(given: Operand) -> Iterator[str]:
 
 
 def operations(given: Operand) -> int:
-    """Return the number of operations."""
+    """Return the number of operations in an operand."""
     return 1 + operations(given.left) + operations(given.right) if isinstance(given, Operation) else 0
 
 
 def calculate(operator: str, left: Number, right: Number) -> Number | None:
-    """Return the result of one operation; None where it has none."""
+    """Return the result of one operation; None if it has none."""
     if operator == "/" and right == 0:
         return None
     left, right = _whole(left), _whole(right)
@@ -129,7 +130,7 @@ def calculate(operator: str, left: Number, right: Number) -> Number | None:
 
 
 def evaluate(given: Operand, row: Mapping[str, object]) -> Number | None:
-    """Return the value of an operand in a flat event; None where it has none. Never raises."""
+    """Return the value of an operand in a flat event; None if it has none. Never raises."""
     if type(given) is Operation:
         left = evaluate(given.left, row)
         if left is None:
@@ -142,12 +143,12 @@ def evaluate(given: Operand, row: Mapping[str, object]) -> Number | None:
 
 
 class Columns(NamedTuple):
-    """An operand's values in k events; those that float64 may not tell are marked."""
+    """An operand's values in k events, and marks for values that float64 may not represent exactly."""
 
     values: FloatArray
     """float64 (k,)."""
     unsure: BoolArray
-    """bool (k,): ask `evaluate`; of all others the value, or that there is none, is certain."""
+    """bool (k,): call `evaluate` instead; for other events the value, or its absence, is certain."""
     none: BoolArray
     """bool (k,): there is no value."""
 
@@ -155,16 +156,16 @@ class Columns(NamedTuple):
 def evaluate_columns(given: Operand, columns: Mapping[str, FloatArray], count: int) -> Columns:
     """Return the values of an operand in k events at once.
 
-    Below 2**53 float64 holds every integer, and its operations are those of `calculate`. Rows where anything
-    on the way is larger are unsure.
+    Below 2**53 float64 holds every integer, and its operations are those of `calculate`. Rows with a larger
+    intermediate value are unsure.
 
     Parameters
     ----------
     given : Operand
     columns : mapping of attribute to float64 (k,)
-        Coordinates of numbers; infinite where there is none.
+        Coordinates of numbers; infinite if there is none.
     count : int
-        k.
+        The number of events, k.
     """
     unsure, none = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
     with np.errstate(all="ignore"):
@@ -177,7 +178,7 @@ def evaluate_columns(given: Operand, columns: Mapping[str, FloatArray], count: i
 def _column(
     given: Operand, columns: Mapping[str, FloatArray], unsure: BoolArray, none: BoolArray
 ) -> FloatArray | float:
-    """The values, or one for all rows; marks rows in `unsure` and `none`, of which the latter is certain."""
+    """Return the values, or one for all rows; mark rows in `unsure`, and in `none` if certain."""
     if isinstance(given, str):
         values = columns[given]
         absent = np.isinf(values)
@@ -206,7 +207,7 @@ _UFUNCS: Final = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_
 
 
 def text(given: Operand) -> str:
-    """Return an operand as a condition has it."""
+    """Return an operand in the notation of `where`."""
     if isinstance(given, Operation):
         binds = _BINDS[given.operator]
         left = _enclosed(given.left, binds - 1)
@@ -217,15 +218,15 @@ def text(given: Operand) -> str:
 
 
 def _enclosed(given: Operand, binds: int) -> str:
-    """Return the text, in parentheses where it binds no tighter than `binds`."""
+    """Return the text of an operand, in parentheses if it binds no tighter than `binds`."""
     inner = text(given)
     return f"({inner})" if isinstance(given, Operation) and _BINDS[given.operator] <= binds else inner
 
 
 def to_json(given: Operand) -> Any:
-    """Return what `from_json` turns back.
+    """Return the JSON form of an operand, for `from_json`.
 
-    A number, ``{"attribute": name}``, ``[left, operator, right]``, ``{"now": microseconds}``, or
+    It is a number, ``{"attribute": name}``, ``[left, operator, right]``, ``{"now": microseconds}``, or
     ``{"distance": [latitude, longitude, north, east]}``.
     """
     if isinstance(given, Distance):
@@ -238,7 +239,7 @@ def to_json(given: Operand) -> Any:
 
 
 def from_json(data: Any) -> Operand:
-    """Return the operand that `to_json` described. Raises `PredicateError`, `TypeError` or `ValueError`."""
+    """Return the operand of a result of `to_json`. Raises `PredicateError`, `TypeError` or `ValueError`."""
     if isinstance(data, list | tuple):
         left, operator, right = data
         return Operation(operator, from_json(left), from_json(right))
@@ -256,12 +257,12 @@ def from_json(data: Any) -> Operand:
 
 
 def _whole(value: Number) -> Number:
-    """An integer where the value is one."""
+    """Return a whole float as an integer, and other numbers unchanged."""
     return int(value) if type(value) is float and value.is_integer() else value
 
 
 def _nearest(value: Number) -> float:
-    """The nearest float64; infinite beyond."""
+    """Return the nearest float64; infinite for numbers beyond float64."""
     try:
         return float(value)
     except OverflowError:

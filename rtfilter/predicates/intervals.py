@@ -1,4 +1,4 @@
-"""Moments relative to that of the batch, and how their distance from it is written (`docs/predicates.md`)."""
+"""Times relative to that of the batch, and the notation of intervals (`docs/predicates.md`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rtfilter.events.table import NOW, microseconds_at
 from rtfilter.text import shown
 
 LONGEST: Final = 10**18
-"""Microseconds, some 31,000 years: the sum of a moment and an interval then fits int64."""
+"""Most microseconds, some 31,000 years: the sum of a time and an interval then fits int64."""
 _UNITS: Final = {
     "week": 604_800_000_000,
     "day": 86_400_000_000,
@@ -35,17 +35,17 @@ class _Now(NamedTuple):
 
 
 class Now(_Now):
-    """The moment of the batch and an interval: an operand of comparisons with a timestamp.
+    """The time of the batch plus an interval: an operand of comparisons with a timestamp.
 
     Parameters
     ----------
     offset : int
-        Microseconds after the moment; negative before it.
+        Microseconds after the time of the batch; negative before it.
 
     Raises
     ------
     PredicateError
-        More than `LONGEST`, or no integer.
+        The offset is more than `LONGEST`, or no integer.
     """
 
     __slots__ = ()
@@ -57,7 +57,7 @@ class Now(_Now):
         return tuple.__new__(cls, (offset,))
 
     def of(self, row: Mapping[str, object]) -> int:
-        """Return the moment in microseconds since 1970: by that of the row's batch, or else by the system."""
+        """Return the time in microseconds since 1970, based on that of the row's batch or of the system."""
         now = row.get(NOW)
         return (now if isinstance(now, int) else microseconds_at(time.time())) + self.offset
 
@@ -74,7 +74,7 @@ class Now(_Now):
 
 
 def _measured(offset: int) -> tuple[str, str]:
-    """Return an interval in the largest unit of which it is a whole number; in seconds, if there is none."""
+    """Return an interval in the largest unit of which it is a whole number, else in seconds."""
     for unit in ("day", "hour", "minute"):
         if offset and offset % _UNITS[unit] == 0:
             return str(offset // _UNITS[unit]), unit
@@ -88,7 +88,7 @@ def interval(text: str) -> int:
     Raises
     ------
     PredicateError
-        Anything else; says how one is written.
+        The text is no interval; the message shows how to write one.
     """
     parts, end = [], 0
     while end < len(text) and (found := _PART.match(text, end)):

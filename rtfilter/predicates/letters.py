@@ -1,7 +1,7 @@
 """Letters that differ in case only, by Unicode's default caseless matching (The Unicode Standard, 3.13.5).
 
-Two texts are equal but for case when `fold` makes the same of them: ``str.casefold``, so that ``STRASSE``
-equals ``straße``. No locale and no normalization has a say.
+Two texts are equal except for case if `fold`, which is ``str.casefold``, returns the same for both:
+``STRASSE`` equals ``straße``. Neither a locale nor normalization matters.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ for _char in ascii_letters + _FOLDED_TO_ASCII:
 
 
 def fold(text: str) -> str:
-    """Return the text without differences of case; to fold it again changes nothing."""
+    """Return the text without differences of case; a second fold changes nothing."""
     return text.casefold()
 
 
 def starts(folded: str, enough: int) -> list[str]:
-    """Return how texts can begin whose fold begins with `folded`.
+    """Return the possible beginnings of texts whose fold begins with `folded`.
 
     Parameters
     ----------
     folded : str
-        As from `fold`.
+        A result of `fold`.
     enough : int
-        Number of characters after which more of them are of no use.
+        Number of characters that suffice.
 
     Returns
     -------
     list of str
-        At most `MOST_STARTS`; every such text begins with one of them. Up to the first character outside
-        ASCII, since few others have one other form only.
+        At most `MOST_STARTS`; every such text begins with one of them. They end at the first character
+        outside ASCII, because most of these have more than one other form.
     """
-    found = [("", 0)]  # a beginning, and how much of `folded` it stands for
+    found = [("", 0)]  # a beginning, and how much of `folded` it covers
     for _ in range(enough):
         longer: list[tuple[str, int]] = []
         for text, at in found:

@@ -1,7 +1,7 @@
-"""Patterns of text, as LIKE has them: % stands for any text, _ for one character (`docs/predicates.md`).
+"""Patterns of text as in LIKE: % stands for any text, _ for one character (`docs/predicates.md`).
 
-A pattern is a few pieces with % between them. As each piece has a fixed length, the first place where one
-fits is the best: nothing is tried twice, and a match is one scan of the value from left to right.
+A pattern is a few pieces with % between them. Each piece has a fixed length, so the first place where it fits
+is the best: a match is one scan of the value from left to right.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ ANY: Final = 0xFF
 EACH: Final = 0xFE
 """The byte of _, likewise."""
 MAX_PARTS: Final = 64
-"""Most texts with _ between them and no %: each is looked at wherever the first one is found."""
+"""Most texts with _ between them and no %: all are compared at each place of the first one."""
 
 _ONE: Final = ""
 """The token of _; that of % is None."""
 _ANY: Final = "\ufdd0"
-"""A character for % where a pattern is taken for a text; none that text has."""
+"""The character for % in a pattern that is treated as a text; no text has it."""
 _EACH: Final = "\ufdd1"
 """The same for _."""
 _WILDCARDS: Final = re.compile(rb"\\(.)|[%_]", re.DOTALL)
 _BYTES: Final = {b"%": bytes((ANY,)), b"_": bytes((EACH,))}
 _LONG: Final = 256
-"""Patterns above this length are not kept prepared: a cache is bounded by count."""
+"""Patterns above this length are not cached in prepared form: the cache is limited by count only."""
 
 
 class _Piece(NamedTuple):
-    """A piece of a pattern between two %: texts at their places, and any characters between them."""
+    """A piece of a pattern between two %: texts at fixed places, with any characters between them."""
 
     length: int
     parts: tuple[tuple[int, str], ...]
@@ -45,14 +45,14 @@ class _Piece(NamedTuple):
         return all(value.startswith(text, place + offset) for offset, text in self.parts)
 
     def misfit(self, value: str, place: int) -> Difference | None:
-        """Return the first difference of what stands from `place` on; None where the piece fits."""
+        """Return the first difference of a value from the piece at `place`; None if it fits."""
         for offset, text in self.parts:
             if not value.startswith(text, place + offset):
                 return difference(value, text, place + offset)
         return Difference(len(value), "", "") if len(value) < place + self.length else None
 
     def find(self, value: str, place: int, end: int) -> int:
-        """Return the first place from `place` on where the piece fits before `end`; -1 for none."""
+        """Return the first place, from `place` on, where the piece fits before `end`; -1 for none."""
         last = end - self.length
         if not self.parts:
             return place if place <= last else -1
@@ -68,7 +68,7 @@ class _Piece(NamedTuple):
 
 
 class _Pieces(NamedTuple):
-    """A pattern taken apart; without % the first piece is all of it."""
+    """A pattern cut into pieces; without % the first piece is the whole pattern."""
 
     first: _Piece
     middle: tuple[_Piece, ...]
@@ -76,12 +76,12 @@ class _Pieces(NamedTuple):
 
 
 def escaped(text: str) -> str:
-    """Return the pattern of one text: with a backslash before each character that has a meaning."""
+    """Return the pattern of one text: with a backslash before each special character."""
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
 def canonical_like(pattern: str, escape: str = "\\") -> str:
-    """Return a pattern in its canonical form: escaped by backslashes, and of wildcards first _, then one %.
+    """Return a pattern in canonical form: escaped by backslashes; among wildcards first _, then one %.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def canonical_like(pattern: str, escape: str = "\\") -> str:
 
 
 def simplest(pattern: str) -> tuple[str, str]:
-    """Return the operator and the constant that say the same as LIKE with a canonical pattern."""
+    """Return the simplest operator and constant that mean the same as LIKE with a canonical pattern."""
     pieces = _prepared(pattern)
     text = start(pattern)
     if len(text) < pieces.first.length or pieces.middle or (pieces.last is not None and pieces.last.length):
@@ -114,15 +114,15 @@ def simplest(pattern: str) -> tuple[str, str]:
 
 
 def start(pattern: str) -> str:
-    """Return the text with which every value begins that a canonical pattern fits."""
-    if pattern.startswith("%"):  # sooner than to look at the rest, as for a suffix
+    """Return the beginning of all values that fit a canonical pattern."""
+    if pattern.startswith("%"):  # a shortcut, as for a suffix
         return ""
     parts = _prepared(pattern).first.parts
     return parts[0][1] if parts and parts[0][0] == 0 else ""
 
 
 def end(pattern: str) -> str:
-    """Return the text with which every value ends that a canonical pattern fits."""
+    """Return the end of all values that fit a canonical pattern."""
     pieces = _prepared(pattern)
     last = pieces.first if pieces.last is None else pieces.last
     place, text = last.parts[-1] if last.parts else (0, "")
@@ -151,7 +151,7 @@ def is_like(value: str, pattern: str) -> bool:
 
 
 def with_stars(pattern: str) -> str | None:
-    """Return a canonical pattern as event patterns have it, with * for %; None where it has a _."""
+    """Return a canonical pattern in the notation of event patterns, with * for %; None if it has a _."""
     tokens = list(_tokens(pattern, "\\"))
     if _ONE in tokens:
         return None
@@ -159,9 +159,9 @@ def with_stars(pattern: str) -> str | None:
 
 
 def is_wider(wide: str, pattern: str) -> bool:
-    """Return True if all that fits a canonical pattern certainly fits a wide one; False if that is not known.
+    """Return whether all texts that fit a canonical pattern certainly fit a wide one.
 
-    The wildcards of the pattern are taken for characters, which nothing but wildcards can stand for.
+    The wildcards of the pattern are treated as characters that only wildcards match. False may mean unknown.
     """
     tokens = list(_tokens(pattern, "\\"))
     texts = {token for token in _tokens(wide, "\\") if token}
@@ -185,7 +185,7 @@ class Lack(NamedTuple):
 
 
 def lacks(value: str, pattern: str) -> Lack | None:
-    """Return what a value lacks to fit a canonical pattern; None where it fits."""
+    """Return the mismatch of a value and a canonical pattern; None if it fits."""
     first, middle, last = _prepared(pattern)
     differs = first.misfit(value, 0)
     if differs is not None:
@@ -230,7 +230,7 @@ def _tokens(pattern: str, escape: str) -> Iterator[str | None]:
 
 
 def _joined(wildcards: list[str]) -> list[str]:
-    """Return wildcards that stand side by side in their canonical order."""
+    """Return adjacent wildcards in canonical order."""
     return ["_" * wildcards.count("_"), "%" if "%" in wildcards else ""]
 
 

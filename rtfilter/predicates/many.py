@@ -1,7 +1,7 @@
 """Reading and compiling many predicates: SQL or patterns of one template together, all others one by one.
 
-What comes out is what `rtfilter.predicates.parse.parse` and `rtfilter.predicates.boxes.compile_predicate` say
-of each, in less time.
+The results are those of `rtfilter.predicates.parse.parse` and `rtfilter.predicates.boxes.compile_predicate`
+for each predicate, in less time.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from rtfilter.predicates.template_boxes import TemplateBoxes
 from rtfilter.predicates.templates import Cut, Key, Marked, Template
 
 SLICE: Final = 1 << 15
-"""Predicates that are looked at together: what is cut out of their texts takes memory."""
+"""Predicates that are read together: the constants from their texts take memory."""
 FEW: Final = 4
-"""Predicates of a template from which on learning it, which parses twice, is worth it."""
+"""Predicates of a template from which it pays to learn the template, which takes two parses."""
 
 
 class Compiled(NamedTuple):
     """n predicates and their boxes."""
 
     rows: IntArray
-    """int64 (n,), ascending: which of the sources they are; those that were refused are left out."""
+    """int64 (n,), ascending: the rows of the sources, without refused ones."""
     kept: list[Kept]
     """See `rtfilter.predicates.store.kept`."""
     boxes: Boxes
     owners: IntArray | None
-    """int64 (m,), ascending: the predicate of each box, from 0; None where each has one."""
+    """int64 (m,), ascending: the predicate of each box, from 0; None if each predicate has one box."""
 
 
 Refused = Callable[[int, PredicateError], object]
-"""Takes the row of a source and what is wrong with it."""
+"""Receives the row of a source and its error."""
 
 
 def compile_many(sources: Sequence[Source], schema: Schema, refused: Refused | None = None) -> Compiled:
@@ -55,12 +55,12 @@ def compile_many(sources: Sequence[Source], schema: Schema, refused: Refused | N
     sources : sequence of str, mapping or Predicate (n,)
     schema : Schema
     refused : callable, optional
-        Takes each source that cannot be used, in order; by default the first one is an error.
+        Receives each unusable source, in order; by default the first one is an error.
 
     Raises
     ------
     PredicateError
-        As `parse` and `compile_predicate`; its `row` tells which.
+        As `parse` and `compile_predicate`; its `row` is that of the source.
     """
     reader = _Reader(sources, schema)
     for first in range(0, len(sources), SLICE):
@@ -89,10 +89,10 @@ class _Reader:
         self._kept: list[Kept | None] = [None] * len(sources)
         self._templates: dict[Key, _Known | None] = {}
         self._parts: list[tuple[Any, Boxes]] = []  # boxes, and the row of each
-        self._alone: tuple[list[int], Distincts] = [], []  # the same, of those read one by one
+        self._alone: tuple[list[int], Distincts] = [], []  # the same for sources that were read one by one
 
     def fill(self, rows: range) -> None:
-        """Read those that are of one template, and no error."""
+        """Read the sources that have a template and no error."""
         groups: dict[Key, _Group] = {}
         for row in rows:
             found = _cut(self._sources[row])
@@ -117,7 +117,7 @@ class _Reader:
     def _fill_group(self, known: _Known, group: _Group) -> None:
         template, rows = known.template, group.rows
         columns = template.columns(group.constants)
-        # The others are parsed: their constants, or what they repeat, may make something else of them.
+        # The others are parsed: constants, or repetitions, may change their meaning.
         if any(None in column for column in columns):
             rows, columns = _chosen([None not in row for row in zip(*columns, strict=True)], rows, columns)
         repeating = template.repeating(columns)
@@ -132,7 +132,7 @@ class _Reader:
         for place in np.flatnonzero(~found.usable).tolist():
             predicate, row = template.predicate([column[place] for column in columns]), rows[place]
             self._kept[row] = None
-            with suppress(PredicateError):  # too many boxes: it is told with those that are left
+            with suppress(PredicateError):  # too many boxes: reported together with the remaining sources
                 self._take(row, predicate)
 
     def _take(self, row: int, predicate: Predicate) -> None:
@@ -142,7 +142,7 @@ class _Reader:
         self._alone[1].extend(found.items())
 
     def read_left(self, refused: Refused | None) -> None:
-        """Parse all that no template could tell."""
+        """Parse all sources that no template could read."""
         for row, known in enumerate(self._kept):
             if known is not None:
                 continue
@@ -156,7 +156,7 @@ class _Reader:
                 refused(row, error)
 
     def compiled(self) -> Compiled:
-        """Put all together, in the order of the sources."""
+        """Return all results, in the order of the sources."""
         taken = np.array([one is not None for one in self._kept], np.bool_)
         rows = np.flatnonzero(taken)
         alone: tuple[Any, Boxes] = self._alone[0], boxes_of(self._alone[1], self._schema)

@@ -1,8 +1,8 @@
 """A table of the nearest misses: the reasons why many events do not match many subscriptions.
 
-A pair of an event and a subscription that do not match has in the table the constraints that fail of one
-filter of the subscription, the nearest one. Near is what fails in few constraints; among those, what misses
-by little. The table is bounded, however many pairs are looked at.
+A pair of an event and a subscription that do not match has in the table the failing constraints of the
+subscription's nearest filter. A filter is near if few constraints fail; among equally many, if they miss by
+little. The size of the table is limited, for any number of pairs.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ from rtfilter.results import arrow_ids
 from rtfilter.text import numbered, printable, shown
 
 MAX_PAIRS: Final = 1_000_000
-"""Most pairs of an event and a subscription that are looked at for one table; of an event with lists each
-choice of elements counts."""
+"""Most pairs of an event and a subscription that are examined for one table.
+
+For an event with lists, each choice of elements counts.
+"""
 MISSES: Final = 1000
 """Most pairs in a table, by default."""
 _LINE: Final = 100
 """Characters of a printed line."""
 _LEAST: Final = ((8, 36, 24, 12, 32), (8, 36, 16, 8, 24))
-"""Characters that the printed columns keep, where the line is too long for all; if need be, the second."""
+"""Characters that the printed columns keep if the line is too long; if need be, the second row."""
 _ROWS: Final = 100
 """Most rows that are printed."""
 _HEADER: Final = ("event", "subscription", "constraint", "value", "by how much")
@@ -48,31 +50,31 @@ class Miss(NamedTuple):
     event: int
     """Row of the event, from 0."""
     subscription: Any
-    """Its id."""
+    """The id of the subscription."""
     failing: int
-    """Constraints of the filter that fail; with 1, this one alone keeps the pair from a match."""
+    """Number of failing constraints of the filter; if 1, this constraint alone prevents a match."""
     filter: int
-    """The number of the subscription's conjunction, from 1: the nearest one. 0 if it has none."""
+    """The number of the nearest conjunction of the subscription, from 1; 0 if it has none."""
     attribute: str
-    """Attribute, or the left side of a comparison."""
+    """The attribute, or the left side of a comparison."""
     operator: str
-    """``any`` or ``all`` of a quantified constraint."""
+    """The operator; for a quantified constraint, ``any`` or ``all``."""
     wanted: object
-    """The constant, a tuple of them for a set, None where there is none; the value of the right side."""
+    """The constant, a tuple for a set, None if there is none; for a comparison, its right value."""
     value: object
-    """The value of the event, None if missing; for a comparison, that of the left side."""
+    """The value of the event, None if missing; for a comparison, the value of the left side."""
     distance: float | None
-    """By how much a number or a timestamp misses, in `unit`; None where no distance is told."""
+    """The distance of a number or a timestamp from an accepted value, in `unit`; None if unknown."""
     unit: str
     """``s``, or empty for the attribute's unit."""
     agrees: int | None
     """The number of first characters of text, or first bits of an address, that are as wanted."""
     constraint: str
-    """In SQL."""
+    """The constraint in SQL."""
     by: str
-    """By how much, as a phrase."""
+    """The amount by which it fails, as a phrase."""
     element: str = ""
-    """The element of a list that is the value, as ``tags[2]``; all of a comparison; empty for no list."""
+    """The place of the value in a list, as ``tags[2]``; all places of a comparison; empty for no list."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,15 +84,15 @@ class Misses(Sequence[Miss]):
     Attributes
     ----------
     rows : tuple of Miss
-        One for each failing constraint of a pair.
+        One row for each failing constraint of a pair.
     pairs : int
-        Pairs that were looked at.
+        Number of examined pairs.
     matched : int
-        Those that match; they are not in the table.
+        Number of pairs that match; they are not in the table.
     told : int
-        Pairs in the table.
+        Number of pairs in the table.
     kind : type
-        Of ids: int, str or uuid.UUID.
+        The type of the ids: int, str or uuid.UUID.
     """
 
     rows: tuple[Miss, ...]
@@ -100,7 +102,7 @@ class Misses(Sequence[Miss]):
     kind: type = field(default=int)
 
     def __len__(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         return len(self.rows)
 
     def __getitem__(self, row: Any) -> Any:
@@ -111,21 +113,21 @@ class Misses(Sequence[Miss]):
 
     @property
     def missed(self) -> int:
-        """Pairs that do not match, in the table or not."""
+        """Number of pairs that do not match, in the table or not."""
         return self.pairs - self.matched
 
     def columns(self) -> dict[str, list[Any]]:
-        """The columns by name, those of `Miss`."""
+        """Return the columns of `Miss` by name."""
         return {name: [row[place] for row in self.rows] for place, name in enumerate(Miss._fields)}
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`, a row each. Needs pandas."""
+        """Return a `pandas.DataFrame` with the rows. Needs pandas."""
         with needed("replay", "to_pandas()"):
             import pandas as pd
         return pd.DataFrame(self.columns()).astype({"distance": "float64", "agrees": "Int64"})
 
     def to_arrow(self) -> Any:
-        """A `pyarrow.Table`, a row each; `wanted` and `value` are text. Needs the extra `arrow`."""
+        """Return a `pyarrow.Table` with the rows; `wanted` and `value` are text. Needs the extra `arrow`."""
         with needed("arrow", "to_arrow()"):
             import numpy as np
             import pyarrow as pa
@@ -163,12 +165,12 @@ class Misses(Sequence[Miss]):
 
 
 class MissSearch:
-    """Looks at pairs of an event and a subscription, and keeps the nearest misses.
+    """Examines pairs of an event and a subscription, and keeps the nearest misses.
 
     Parameters
     ----------
     limit : int
-        Most pairs that are kept.
+        Most pairs to keep.
     """
 
     def __init__(self, limit: int = MISSES) -> None:
@@ -176,20 +178,20 @@ class MissSearch:
             raise ValueError(f"limit is the number of pairs in the table, from 0 on; got {shown(limit)}")
         self.limit = limit
         self.pairs = self.matched = 0
-        self._kept: list[tuple[tuple[Any, ...], _Pair]] = []  # with their order, which no two share
+        self._kept: list[tuple[tuple[Any, ...], _Pair]] = []  # with their sort keys, which are distinct
 
     def look(self, id: Any, predicate: Predicate, rows: Sequence[Event], first: int = 0) -> None:
-        """Look at a subscription and some events.
+        """Examine a subscription and some events.
 
         Parameters
         ----------
         id : int, str or UUID
-            Of one type, as ids of a filter are.
+            The id; all ids must be of one type.
         predicate : Predicate
         rows : sequence of mapping or Elements
-            As from `rtfilter.predicates.elements.events_of`.
+            A result of `rtfilter.predicates.elements.events_of`.
         first : int
-            Number of the first of them.
+            Number of the first event.
         """
         self.pairs += len(rows)
         for number, row in enumerate(rows, first):
@@ -214,17 +216,17 @@ class MissSearch:
 
 
 class _Pair(NamedTuple):
-    """An event and a subscription that do not match, by the nearest filter."""
+    """An event and a subscription that do not match, with the nearest filter."""
 
     event: int
     id: Any
     filter: int
-    """From 1; 0 where there is none."""
+    """From 1; 0 if there is none."""
     failing: tuple[Explained, ...]
 
 
 def _least(fails: list[int]) -> list[int]:
-    """The filters, from 1, in which the fewest constraints fail; 0 where there are no filters."""
+    """Return the filters, from 1, in which the fewest constraints fail; 0 if there are no filters."""
     least = min(fails, default=0)
     return [place for place, failing in enumerate(fails, 1) if failing == least] or [0]
 
@@ -234,7 +236,7 @@ def _pair(event: int, id: Any, predicate: Predicate, filter: int, row: Event) ->
 
 
 def _order(pair: _Pair) -> tuple[Any, ...]:
-    """Nearest first."""
+    """Return the sort key of a pair, nearest first."""
     distance = distance_order(pair.failing)
     return not pair.filter, len(pair.failing), *distance, pair.event, pair.id, pair.filter
 
@@ -268,14 +270,14 @@ def _shown(value: object) -> str | None:
 
 
 def _encodable(column: list[Any]) -> list[Any]:
-    """Text without lone surrogates, which Arrow has no place for."""
+    """Return text without lone surrogates, which Arrow cannot hold."""
     return [
         one.encode("utf-8", "backslashreplace").decode() if isinstance(one, str) else one for one in column
     ]
 
 
 def _cells(rows: Sequence[Miss]) -> Iterator[tuple[str, ...]]:
-    """The printed cells; a pair is named once."""
+    """Yield the printed cells of each row; only the first row of a pair names it."""
     before = None
     for row in rows:
         pair = (row.event, row.subscription)
@@ -288,7 +290,7 @@ def _cells(rows: Sequence[Miss]) -> Iterator[tuple[str, ...]]:
 
 
 def _table(lines: list[tuple[str, ...]]) -> list[str]:
-    """Lines of columns side by side, at most `_LINE` characters wide: what is above `_LEAST` is cut."""
+    """Return lines of columns, at most `_LINE` characters wide: columns above `_LEAST` are cut."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     over = sum(widths) + 2 * (len(widths) - 1) - _LINE
     for least in _LEAST:

@@ -1,7 +1,8 @@
-"""Predicates: what they mean, how they are read and written, and what is known of them beforehand.
+"""Predicates: their meaning, their notations, their cost and their relations.
 
 `Predicate.matches` defines the meaning; boxes only give most of its answers faster. The normative text is
-`docs/predicates.md`. What they consist of is in `rtfilter.predicates.constraints`, and given here as well.
+`docs/predicates.md`. Constraints and filters are defined in `rtfilter.predicates.constraints`, and can be
+imported from here as well.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ __all__ = [
 
 
 class _Mark:
-    """The schema that a predicate was checked against: not part of its value, and not copied."""
+    """The schema that a predicate was checked against; it is no part of its value, and is not copied."""
 
     __slots__ = ("_schema",)
     _schema: Schema
@@ -77,14 +78,14 @@ class Predicate(_Mark):
 
     @classmethod
     def checked(cls, filters: tuple[Filter, ...], schema: Schema) -> Predicate:
-        """Return the predicate of filters that were checked against `schema`, and which remembers it."""
+        """Return the predicate of filters that were checked against `schema`; it stores the schema."""
         predicate = cls(filters)
         object.__setattr__(predicate, "_schema", schema)
         return predicate
 
     @property
     def schema(self) -> Schema | None:
-        """The schema that it was checked against, as by `parse`; None if it was not."""
+        """The schema that it was checked against, as by `parse`; None if there is none."""
         return getattr(self, "_schema", None)
 
     def is_checked(self, schema: Schema) -> bool:
@@ -98,16 +99,16 @@ class Predicate(_Mark):
         Parameters
         ----------
         source : str, mapping or Predicate
-            An SQL condition, an event pattern, or a predicate, whose constants become those that the
-            attributes need; see `docs/predicates.md`. One that this returned for the same schema is returned
-            as it is.
+            An SQL condition, an event pattern, or a predicate, whose constants are converted to the types of
+            the attributes; see `docs/predicates.md`. A predicate that was checked against the same schema is
+            returned as it is.
         schema : Schema
 
         Raises
         ------
         PredicateError
-            Unknown attribute or operator, a constant that the attribute can never have, a construct that is
-            not supported, or too many filters, constants or levels. The message shows the place.
+            An attribute or operator is unknown, the attribute can never have a constant, a construct is not
+            supported, or there are too many filters, constants or levels. The message shows the place.
 
         Examples
         --------
@@ -141,21 +142,21 @@ class Predicate(_Mark):
         return cls((Filter(()),))
 
     def matches(self, event: Mapping[str, object], now: float | None = None) -> bool:
-        """Return whether an event satisfies the predicate; a filter decides the same.
+        """Return whether an event satisfies the predicate; a filter gives the same answer.
 
         Parameters
         ----------
         event : mapping
-            Names, in any spelling of Unicode, to values, with objects and lists in it as in events of a
-            filter. Missing is an absent key or None. Values of another type than the constants' are no
-            error: they satisfy only ``exists``.
+            Names, in any spelling of Unicode, to values, with objects and lists as in events of a filter. An
+            absent key or None is a missing value. Values of another type than the constants' are no error:
+            they satisfy only ``exists``.
         now : float, optional
-            What ``NOW()`` is, in seconds since 1970; by default the time of the system.
+            The value of ``NOW()``, in seconds since 1970; by default the time of the system.
 
         Raises
         ------
         EventError
-            Its lists have too many choices of elements, they are nested too deep, or one name has two values.
+            Its lists have too many choices of elements or are nested too deeply, or one name has two values.
         """
         schema = self.schema
         if schema is None or schema.fields.spelled:
@@ -171,14 +172,14 @@ class Predicate(_Mark):
         return self.satisfied_by(event)
 
     def _require_usable(self, name: str, value: object) -> None:
-        """Refuse what no event has, as the value of an attribute that is asked about. Raises `EventError`."""
+        """Raise `EventError` for a value that no event can have, if the predicate names its attribute."""
         if not is_missing(value) and name in names_of(self):
             require_usable(name, value)
 
     def satisfied_by(self, row: Mapping[str, object]) -> bool:
         """Return whether a flat event without lists, as from `EventTable.row`, satisfies the predicate.
 
-        The same as `matches`, sooner.
+        It gives the same answer as `matches`, faster.
         """
         for conjunction in self.filters:  # noqa: SIM110, a loop is twice as fast as any() here
             if conjunction.matches(row):
@@ -191,7 +192,7 @@ class Predicate(_Mark):
         Raises
         ------
         PredicateError
-            It is longer than conditions may be.
+            The condition would be longer than `parse` reads.
         """
         condition = str(self)
         if len(condition) > MAX_LENGTH:
@@ -207,7 +208,7 @@ class Predicate(_Mark):
         Raises
         ------
         PredicateError
-            Patterns have no form for one of its tests; `attribute` and the message say which.
+            Patterns have no form for one of its constraints; `attribute` and the message name it.
         """
         return as_pattern(self.filters)
 
@@ -230,10 +231,9 @@ class Predicate(_Mark):
     def covers(self, other: Predicate) -> bool | None:
         """Return whether every event that satisfies `other` satisfies this predicate too; None if not known.
 
-        An answer is never wrong for events without lists; see `docs/covering.md` for others, and for what is
-        not known. If one of the two was checked
-        against a schema, the other one is held to it as well, and events are those of the schema: with no
-        values outside of domains.
+        An answer is never wrong for events without lists; see `docs/covering.md` for others, and for unknown
+        answers. If only one of the two was checked against a schema, the other one is checked against it as
+        well. Events are then those of the schema, without values outside of domains.
 
         Raises
         ------
@@ -257,7 +257,7 @@ class Predicate(_Mark):
         return intersects(*self._with(other))
 
     def _with(self, other: Predicate) -> tuple[Predicate, Predicate, Schema | None]:
-        """Return both checked against one schema, and that; None if neither was checked."""
+        """Return both predicates checked against one schema, and the schema; None if neither was checked."""
         if not isinstance(other, Predicate):
             raise TypeError(f"this takes a Predicate, as Predicate.parse returns it, not {shown(other)}")
         own, others = self.schema, other.schema
@@ -270,7 +270,7 @@ class Predicate(_Mark):
         return one, Predicate.parse(other, schema) if others is None else other, schema
 
     def to_json(self) -> list[list[list[Any]]]:
-        """Return ``[[[attribute, operator, value], ...], ...]``, which `from_json` turns back.
+        """Return ``[[[attribute, operator, value], ...], ...]``, for `from_json`.
 
         A comparison is ``[left, operator, right]``, see `Comparison.to_json`, and a quantified constraint
         ``[quantifier, [[attribute, operator, value], ...]]``.
@@ -279,7 +279,7 @@ class Predicate(_Mark):
 
     @classmethod
     def from_json(cls, data: Sequence[Sequence[Sequence[Any]]]) -> Predicate:
-        """Return the predicate that `to_json` described.
+        """Return the predicate of a result of `to_json`.
 
         Raises
         ------
@@ -294,7 +294,7 @@ class Predicate(_Mark):
             raise PredicateError(f"this is not a predicate's JSON: {error}") from None
 
     def __str__(self) -> str:
-        """Return the predicate as an SQL condition, which `rtfilter.predicates.parse.parse` reads again."""
+        """Return the predicate as an SQL condition, which `rtfilter.predicates.parse.parse` reads."""
         if len(self.filters) == 1:
             return str(self.filters[0])
         return " OR ".join(f"({conjunction})" for conjunction in self.filters) or "FALSE"

@@ -8,13 +8,13 @@ from typing import Final
 WORD: Final = r"[^\W\d][\w\u0300-\u036f]*"
 """Regular expression of a name, or a part of one, that needs no double quotes. Accents may be separate."""
 RESERVED: Final = frozenset(("AND", "BETWEEN", "FALSE", "IN", "IS", "LIKE", "NOT", "NULL", "OR", "TRUE"))
-"""Words that name an attribute only in double quotes, in any case."""
+"""Words that are names of attributes only in double quotes, in any case."""
 
 _WORD: Final = re.compile(WORD)
 
 
 def written(name: str) -> str:
-    """Return a name as a condition has it, in double quotes where it needs them."""
+    """Return a name in the notation of `where`, in double quotes if it needs them."""
     plain = all(_WORD.fullmatch(part) and part.upper() not in RESERVED for part in name.split("."))
     return name if plain else quoted(name)
 

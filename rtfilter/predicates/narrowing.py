@@ -1,11 +1,12 @@
-"""Constraints of single attributes that follow from other constraints; the index can search their box.
+"""Constraints of single attributes that follow from other constraints; the index searches their boxes.
 
-Of an event with lists, each choice of elements is searched. Where a filter with quantified constraints holds,
-one of them satisfies what follows: elements of lists that no other test asks about are chosen at will.
+For an event with lists, each choice of elements is searched. If a filter with quantified constraints holds,
+one choice satisfies the constraints that follow from it: elements of lists without other constraints can be
+chosen freely.
 
-A comparison of one attribute that occurs once, in sums and products with constants, is solved for it. What
-it compares was rounded, so each step backwards widens the interval by neighbours in float64. From other
-comparisons nothing follows but that all attributes are present.
+A comparison of one attribute that occurs once, in sums and products with constants, is solved for it. Its
+operands are rounded, so each step of the solution widens the interval by neighbours in float64. From other
+comparisons only the presence of all attributes follows.
 """
 
 from __future__ import annotations
@@ -20,18 +21,20 @@ from rtfilter.predicates.distances import Distance
 from rtfilter.predicates.expressions import Operand, Operation
 
 Interval = tuple[float, float]
-"""Closed; infinite where nothing bounds it."""
+"""A closed interval; infinite on a side without a bound."""
 _NONE: Final = (-inf, inf)
 MOST: Final = 16
-"""Most filters that follow from one with quantified constraints."""
+"""Most filters that follow from a filter with quantified constraints."""
 
 
 class Lowered(NamedTuple):
     """The conjunctions from which the boxes of a conjunction are made."""
 
     filters: list[Filter]
-    """Of an event that satisfies the filter, a choice satisfies one of these, which have no quantified
-    constraints, and one side of the 180th meridian where a distance is across it."""
+    """Filters without quantified constraints; if an event satisfies the original, a choice satisfies one.
+
+    A distance across the 180th meridian is split into its two sides.
+    """
     complete: bool
     """True if an event without lists that satisfies one of these satisfies the original."""
 
@@ -47,12 +50,12 @@ def lowered(filter: Filter) -> Lowered:
             parts = [[*one, test] for one in parts for test in side] or parts
     used: set[Quantified] = set()
     for test in sorted(quantified, key=_promise):
-        if _root(test.attribute) in taken:  # the other test may decide the choice of the element
+        if _root(test.attribute) in taken:  # the other constraint may determine the choice of the element
             continue
         taken.add(_root(test.attribute))
         part: list[list[Test]] = [[own] for own in test.tests]
         own = {test}
-        if test.quantifier == "any":  # the element that satisfies it satisfies what all do
+        if test.quantifier == "any":  # the element that satisfies it also satisfies all `all` constraints
             own |= {one for one in quantified if one.attribute == test.attribute and _is_simple(one)}
             part = [[one for other in own for one in other.tests]]
         if len(parts) * len(part) <= MOST:
@@ -72,7 +75,7 @@ def is_lowered(filter: Filter) -> bool:
 
 
 def _across(test: Test) -> list[Constraint]:
-    """The longitudes on either side of the 180th meridian, of a test of a distance that is across it."""
+    """Return the longitudes on either side, if a constraint of a distance lies across the 180th meridian."""
     near = _near(test)
     if near is None or len(near.longitudes) < 2:
         return []
@@ -98,12 +101,12 @@ def _near(test: Test) -> _Near | None:
 
 
 def _root(name: str) -> str:
-    """Return the first part of a name; attributes with the same one may lie in one list of objects."""
+    """Return the first part of a name; attributes with the same first part may be in one list of objects."""
     return name.partition(".")[0]
 
 
 def _promise(test: Quantified) -> tuple[bool, bool]:
-    """Orders tests of one root: first those of one element, and of them those of few values."""
+    """Return the sort key of constraints of one root: ``any`` before ``all``, then few values before many."""
     equal = any(own.operator in ("=", "in") for own in test.tests)
     return test.quantifier == "all", not equal
 
@@ -129,14 +132,14 @@ def implied(comparison: Comparison) -> list[Constraint]:
 
 
 def _present(name: str, family: str) -> Constraint:
-    """Satisfied by all values of a family."""
+    """Return a constraint that all values of a family satisfy."""
     if family == "str":
         return Constraint(name, "prefix", "")
     return Constraint(name, "in", (False, True)) if family == "bool" else Constraint(name, ">=", LOWEST)
 
 
 def _wanted(operator: str, constant: float) -> Interval:
-    """The values that satisfy a test with a constant."""
+    """Return the interval of the values that satisfy a comparison with a constant."""
     if operator == "<>" or abs(constant) >= EXACT:
         return _NONE
     end = float(constant)
@@ -144,14 +147,14 @@ def _wanted(operator: str, constant: float) -> Interval:
 
 
 def _solved(given: Operand, wanted: Interval) -> Interval:
-    """The values of the one attribute for which an operand may be in an interval."""
+    """Return the interval of the one attribute for which an operand may lie in an interval."""
     while isinstance(given, Operation):
         operator, left, right = given
         first = isinstance(left, int | float)
         constant, given = (left, right) if first else (right, left)
         if not isinstance(constant, int | float) or abs(constant) >= EXACT:
             return _NONE
-        # The operation was done on neighbours of the operands at most, and its result rounded to a neighbour.
+        # The operands were at most neighbours of the exact ones, and the result was rounded to a neighbour.
         low, high = _wider(wanted)
         if operator == "+":
             wanted = low - constant, high - constant

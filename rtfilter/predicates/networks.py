@@ -1,4 +1,4 @@
-"""Addresses of the Internet Protocol in text, and networks of them (CIDR, RFC 4632 and RFC 4291)."""
+"""Internet Protocol addresses in text, and their networks (CIDR, RFC 4632 and RFC 4291)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def canonical_network(text: str) -> str:
     Raises
     ------
     PredicateError
-        No network with a slash and a number of bits.
+        The text is no network with a slash and a number of bits.
     """
     bits = text.rpartition("/")[2]
     try:
@@ -51,9 +51,9 @@ def is_in_network(value: str, network: str) -> bool:
 
 
 def agreeing_bits(value: str, network: str) -> tuple[int, int] | None:
-    """Return how many leading bits of an address agree with a canonical network, and how many it has.
+    """Return how many leading bits of an address agree with a canonical network, and the network's bits.
 
-    None for other text, and for an address of the other version.
+    Returns None for other text, and for an address of the other version.
     """
     found = address(value)
     version, bits, start = _network(network)
@@ -69,9 +69,9 @@ def address(value: str) -> tuple[int, int] | None:
 
 
 def network_starts(network: str, enough: int) -> list[str]:
-    """Return how the addresses in a canonical network can begin, in text; see `letters.starts`.
+    """Return the possible beginnings, in text, of addresses in a canonical network; see `letters.starts`.
 
-    They are told apart where the mask is on a byte boundary, in IPv6 only by the first group.
+    They distinguish networks whose mask is on a byte boundary, in IPv6 only by the first group.
     """
     found = ip_network(network)
     if isinstance(found, IPv4Network):
@@ -83,7 +83,7 @@ def network_starts(network: str, enough: int) -> list[str]:
 
 def _ipv6_starts(network: IPv6Network, enough: int) -> list[str]:
     group = int(network.network_address) >> 128 - _GROUP
-    if network.prefixlen < _GROUP or group < 0x1000:  # may be written with zeros before it, or left out
+    if network.prefixlen < _GROUP or group < 0x1000:  # may be written with leading zeros, or left out
         return [""]
     return caseless_starts(f"{group:x}:", enough)
 

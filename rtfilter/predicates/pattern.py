@@ -1,8 +1,8 @@
-"""Event patterns, as in EventBridge: a mapping of attributes to alternatives (text: `docs/predicates.md`).
+"""Event patterns as in EventBridge: a mapping of attributes to alternatives (text: `docs/predicates.md`).
 
-``{"symbol": ["A", "B"], "price": [{"numeric": [">", 10, "<=", 20]}]}`` means symbol is A or B, and price
-is above 10 and at most 20. Mappings nest as the events do; ``"$or"`` holds a list of patterns, and
-``"$distance"`` a test of two attributes.
+``{"symbol": ["A", "B"], "price": [{"numeric": [">", 10, "<=", 20]}]}`` means symbol is A or B, and price is
+above 10 and at most 20. Mappings nest as the events do; ``"$or"`` holds a list of patterns, and
+``"$distance"`` a constraint of two attributes.
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ from rtfilter.text import composed, shown
 
 _ORDERS: Final = frozenset(("<", "<=", "=", ">=", ">"))
 _FAMILIES: Final[dict[type, str]] = {bool: "bool", int: "number", float: "number", str: "str"}
-"""The family of attributes for each type of JSON."""
+"""The family of attributes for each type of JSON value."""
 IGNORING: Final = "equals-ignore-case"
 _TEXTS: Final = ("prefix", "suffix", "wildcard", "shellstyle", IGNORING, "cidr")
-"""Matchers of text, which anything-but takes as well."""
+"""Matchers of text, which anything-but accepts as well."""
 
 
 class _UnfitError(PredicateError):
-    """An alternative that no value of the attribute's type satisfies; another one of its list may do."""
+    """Raised for an alternative that no value of the attribute's type satisfies.
+
+    Other alternatives of its list may fit.
+    """
 
 
 def parse_pattern(pattern: Mapping[str, Any], schema: Schema) -> Filters:
@@ -48,7 +51,8 @@ def parse_pattern(pattern: Mapping[str, Any], schema: Schema) -> Filters:
     Raises
     ------
     PredicateError
-        Not a pattern, not supported, not in the schema, or too large; the message gives the JSON path.
+        The mapping is no pattern, not supported, not in the schema, or too large; the message gives the JSON
+        path.
     """
     return _PatternReader(schema).mapping(pattern, "", "$", 1)
 
@@ -61,7 +65,7 @@ class _PatternReader:
     def mapping(self, pattern: Mapping[str, Any], prefix: str, path: str, depth: int) -> Filters:
         """Return the conjunction of a pattern's entries; `prefix` is the outer name with its dot."""
         self.mappings += 1
-        # Counted, since mappings in memory may share parts: a small one may then unfold into a huge one.
+        # Counted, because mappings in memory may share parts: a small mapping may then expand to a huge one.
         if depth > MAX_DEPTH or self.mappings > MAX_TERMS:
             raise PredicateError(
                 f"the pattern is nested deeper than {MAX_DEPTH} levels"
@@ -187,7 +191,7 @@ class _PatternReader:
         return self._one(name, "=", self._alternative(name, argument, path), path)
 
     def _text(self, matcher: str, argument: Any, name: str, path: str, wanted: bool = True) -> Filters:
-        """Return what a matcher of text means or, unless it is `wanted`, its complement."""
+        """Return the filters of a matcher of text or, unless it is `wanted`, of its complement."""
         caseless = matcher in ("prefix", "suffix") and isinstance(argument, Mapping)
         if caseless:
             if list(argument) != [IGNORING]:
@@ -252,7 +256,7 @@ class _PatternReader:
     def _quantified(
         self, of_elements: Callable[[Filters], Filters], argument: Any, name: str, path: str
     ) -> Filters:
-        """Return what a list of alternatives for elements means."""
+        """Return the filters of a list of alternatives for elements."""
         if not isinstance(argument, list | tuple):
             _fail(f"expected a list of alternatives; got {shown(argument)}", path)
         alternatives = self._alternatives(argument, name, path)
@@ -291,11 +295,11 @@ class _PatternReader:
             error = _at(refused, path)
         attribute = self.schema.attributes.get(name)
         if isinstance(value, str) and attribute is not None and attribute.family == "timestamp":
-            raise error  # of the right type, but no moment
+            raise error  # of the right type, but no time
         raise self._marked(error, name, _FAMILIES.get(type(value)))
 
     def _marked(self, error: PredicateError, name: str, family: str | None) -> PredicateError:
-        """Return an error, marked where the family of the constants is not the attribute's."""
+        """Return an error, marked if the family of the constants is not the attribute's."""
         attribute = self.schema.attributes.get(name)
         if attribute is None or family in (None, attribute.family):
             return error
@@ -308,7 +312,7 @@ def text_test(matcher: str, text: str, path: str, caseless: bool = False) -> tup
     Raises
     ------
     PredicateError
-        The matcher has no such text; the message gives the JSON path.
+        The text is invalid for the matcher; the message gives the JSON path.
     """
     if matcher == "prefix":
         return ("like ignore case", f"{escaped(text)}%") if caseless else ("prefix", text)
@@ -338,7 +342,7 @@ def _at(error: PredicateError, path: str) -> PredicateError:
 
 
 def _moment(value: Any, path: str) -> Any:
-    """Return a constant; of an object the moment that it is, relative to that of the batch."""
+    """Return a constant; for an object, the time relative to that of the batch."""
     if not isinstance(value, Mapping):
         return value
     if list(value) != ["now"]:
@@ -352,7 +356,7 @@ def _moment(value: Any, path: str) -> Any:
 def _with_stars(text: str, matcher: str, path: str) -> str:
     """Return the LIKE pattern of a text in which * stands for any text.
 
-    In a wildcard a backslash stands before a * or a backslash that is meant itself; in shellstyle, it is one.
+    In ``wildcard``, a backslash escapes a * or a backslash; in ``shellstyle``, it stands for itself.
     """
     pattern: list[str] = []
     chars = iter(text)

@@ -16,9 +16,9 @@ from rtfilter.predicates.pattern import IGNORING, parse_pattern, text_test
 from rtfilter.predicates.templates import Cut, Mark, Marked, Read, mark_of, moment, number_of
 
 MOST: Final = 4096
-"""Most parts of the key of a template: mappings in memory may share parts, and then are huge."""
+"""Most parts of the key of a template: mappings in memory may share parts, and then be huge."""
 
-# Parts of a key besides names and operators. They are integers, since attributes may have any name.
+# Parts of a key beside names and operators. They are integers, because attributes may have any name.
 _MAPPING, _LIST, _END, _TRUE, _FALSE, _NULL = range(6)
 _TEXT, _NUMBER = 6, 7
 _MATCHED: Final = {
@@ -30,11 +30,11 @@ _LITERALS: Final = {True: _TRUE, False: _FALSE, None: _NULL}
 
 
 class _OtherError(Exception):
-    """The pattern has no template."""
+    """Raised for a pattern without a template."""
 
 
 def cut(pattern: Mapping[str, Any]) -> Cut | None:
-    """Cut a pattern at its constants; None where it has no template."""
+    """Cut a pattern at its constants; return None if it has no template."""
     key: list[Any] = []
     constants: list[Any] = []
     try:
@@ -45,7 +45,7 @@ def cut(pattern: Mapping[str, Any]) -> Cut | None:
 
 
 def _mapping(pattern: Any, key: list[Any], constants: list[Any], depth: int) -> None:
-    """Put a mapping into a key, and its constants beside it."""
+    """Append a mapping to a key, and its constants to the list."""
     if type(pattern) is not dict or depth > MAX_DEPTH or len(key) > MOST:
         raise _OtherError
     key.append(_MAPPING)
@@ -126,19 +126,19 @@ def _text_matcher(name: str, argument: Any, key: list[Any], constants: list[Any]
 
 
 def _literal(value: Any) -> int:
-    """Return the mark of a value that is part of a template and not a constant of its conditions."""
+    """Return the mark of a value that is part of a template and no constant of its conditions."""
     if type(value) is not bool and value is not None:
         raise _OtherError
     return _LITERALS[value]
 
 
 def marked(pattern: Mapping[str, Any], schema: Schema, year: int) -> Marked:
-    """Parse a pattern that has a template, with marks in the place of its constants; others for each year.
+    """Parse a pattern that has a template, with marks instead of its constants; each year has other marks.
 
     Raises
     ------
     PredicateError
-        Not a pattern, or none with such constants.
+        The mapping is no pattern, or its constants cannot be marks.
     """
     found = cut(pattern)
     assert found is not None
@@ -157,7 +157,10 @@ def _mark(kind: int, year: int, at: int) -> Any:
 
 
 def _with_marks(value: Any, left: list[tuple[Any, Any]]) -> Any:
-    """Return a pattern with marks in the place of its constants; those that are left, the next one last."""
+    """Return a pattern with marks instead of its constants.
+
+    `left` has the remaining marks, the next one last.
+    """
     if type(value) is dict:
         return {name: _with_marks(inner, left) for name, inner in value.items()}
     if type(value) is list:
@@ -165,7 +168,7 @@ def _with_marks(value: Any, left: list[tuple[Any, Any]]) -> Any:
     return left.pop()[1] if left and value is left[-1][0] else value
 
 
-# -- constants, as the parser reads them; None where it has to look ------------------------------------------
+# -- constants, as the parser reads them; None if it must read the condition ---------------------------------
 
 
 def _number(value: float) -> float | None:
@@ -189,7 +192,7 @@ def _caseless_end(text: str) -> str | None:
 
 
 def _formed(matcher: str) -> Read:
-    """Return what reads the text of a matcher whose operator depends on the text: its usual one, or None."""
+    """Return the reader of a matcher's text; it returns None if the text has another operator than usual."""
 
     def read(text: str) -> str | None:
         try:

@@ -1,4 +1,4 @@
-"""The reason why a value does not satisfy a constraint, and by how much: in numbers and as a phrase."""
+"""Reasons why a value does not satisfy a constraint, with a distance and as a phrase."""
 
 from __future__ import annotations
 
@@ -27,28 +27,31 @@ WORDS: Final = {
 }
 """The words for the relation that a value lacks; used if there is no distance."""
 FAMILY: Final = {bool: "bool", int: "number", float: "number", str: "str", Timestamp: "timestamp"}
-"""The family of attributes that a canonical constant compares with, by its type."""
+"""The family of attributes that a canonical constant is compared with, by its type."""
 
 
 class Reason(NamedTuple):
     """The reason why a value does not satisfy a constraint."""
 
     phrase: str
-    """By how much, such as ``too high by 2.5``."""
+    """The amount by which it fails, such as ``too high by 2.5``."""
     distance: float | None = None
-    """Of numbers and timestamps: how far it is, in seconds for timestamps."""
+    """For numbers and timestamps: the distance, in seconds for timestamps."""
     agrees: int | None = None
-    """Of text: its first characters that agree with what is wanted; of an address: its first bits."""
+    """For text: the number of its first characters that agree; for an address: of its first bits."""
 
 
 def sample(constraint: Constraint) -> Any:
-    """Return the constant, or one of a set; its type says what it compares with. None without any."""
+    """Return the constant, or one of a set; its type is that of the values compared.
+
+    None if there is none.
+    """
     value = constraint.value
     return next(iter(value), None) if isinstance(value, frozenset) else value
 
 
 def reason(constraint: Constraint, value: object) -> Reason:
-    """Return why a constraint does not accept a value, which is not missing."""
+    """Return the reason why a constraint does not accept a value, which is not missing."""
     _, operator, constant = constraint
     if operator == "is null":
         return Reason("must be missing")
@@ -74,7 +77,7 @@ def by_how_much(distance: float, high: bool, unit: str) -> str:
 
 
 def apart(left: float, right: float, timestamps: bool = False) -> float:
-    """Return how far two values are from each other, in seconds for timestamps; infinite beyond float64."""
+    """Return the distance of two values, in seconds for timestamps; infinite beyond float64."""
     left, right = (int(one) if type(one) is float and one.is_integer() else one for one in (left, right))
     try:
         distance = abs(left - right) if left != right else 0  # two infinite ones have no difference
@@ -86,7 +89,7 @@ def apart(left: float, right: float, timestamps: bool = False) -> float:
 def _ordinal(operator: str, found: Any, constant: Any, timestamps: bool) -> Reason:
     wanted = min(constant, key=lambda one: (apart(found, one), one)) if operator in SETS else constant
     distance = apart(found, wanted, timestamps)
-    # A distance of 0 is an open end, or less than float64 tells.
+    # A distance of 0 means an open end, or less than float64 can show.
     if distance == 0:
         return Reason(f"not {WORDS.get(operator, 'equal to')} {shown(wanted)}", 0.0)
     phrase = by_how_much(distance, found > wanted, "s" if timestamps else "")
@@ -110,7 +113,7 @@ def _among(found: str, constants: frozenset[str]) -> Reason:
 
 
 def nearest_text(found: str, constants: frozenset[str]) -> str:
-    """Return the constant that agrees longest with a value; of several the first one."""
+    """Return the constant that agrees longest with a value; the first one of several."""
     return max(sorted(constants), key=lambda one: difference(found, one).place)
 
 

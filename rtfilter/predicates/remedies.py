@@ -1,7 +1,7 @@
-"""Values with which an event would satisfy a constraint, as near to its own as is easily found.
+"""Values with which an event would satisfy a constraint, near to its own values if easy to find.
 
-Each remedy was tried on the test. Of numbers and timestamps it is the nearest value; of text it is some value
-that would do.
+Each remedy is tested on the constraint. For numbers and timestamps it is the nearest value; for text it is
+some acceptable value.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from rtfilter.predicates.reasons import apart, nearest_text, sample
 Values = Mapping[str, object]
 
 _BLANK: Final[dict[str, object]] = {"number": 1, "timestamp": Timestamp(0), "str": "a", "bool": False}
-"""The values that stand for a missing attribute of a comparison until a better one is found."""
+"""The values for a missing attribute of a comparison until a better one is found."""
 _UNDONE: Final = {"+": "-", "-": "+", "*": "/", "/": "*"}
 
 
 def remedy_of_constraint(constraint: Constraint, value: object) -> dict[str, object]:
-    """Return the attribute and a value that the constraint accepts instead, None for none at all.
+    """Return the attribute and a value that the constraint accepts; None means a missing value.
 
-    Empty where nothing satisfies the constraint, and where any value does.
+    The result is empty if no value satisfies the constraint, and if any value does.
     """
     if constraint.operator == "is null":
         return {constraint.attribute: None}
@@ -39,9 +39,10 @@ def remedy_of_constraint(constraint: Constraint, value: object) -> dict[str, obj
 
 
 def remedy_of_comparison(comparison: Comparison, row: Values) -> dict[str, object]:
-    """Return attributes and the values that make a comparison hold; the fewest that are found easily.
+    """Return attributes and values that make a comparison hold; as few as are easy to find.
 
-    Empty where none are found: an attribute must occur once, so that the comparison can be solved for it.
+    The result is empty if none are found: an attribute must occur once, so that the comparison can be solved
+    for it.
     """
     read = FAMILIES[comparison.family]
     blanks = {
@@ -79,7 +80,7 @@ def _candidates(constraint: Constraint, value: object) -> Iterator[Any]:
 
 
 def _beside(at: Any, constant: Any, value: object, side: int) -> Any:
-    """Return the next number or timestamp on one side: a whole one for a whole value and constant."""
+    """Return the next number or timestamp on one side; a whole number for a whole value and constant."""
     if isinstance(constant, Timestamp):
         return Timestamp(at + side)
     if (type(at) is int and type(value) is not float) or abs(at) >= EXACT:
@@ -108,7 +109,7 @@ def _texts(operator: str, constant: Any, found: str) -> Iterator[str]:
 
 
 def _changes(comparison: Comparison, row: Values) -> Iterator[dict[str, object]]:
-    """Yield changes of one attribute of a row that has values of all."""
+    """Yield changes of one attribute of a row that has values of all attributes."""
     yield {}
     left, _, right, family = comparison
     if family == "number":
@@ -146,7 +147,7 @@ def _solutions(comparison: Comparison, row: Values) -> Iterator[dict[str, object
 
 
 def _near(target: Number) -> Iterator[Number]:
-    """Yield a number, and others around it, ever further away."""
+    """Yield a number, and then others around it at growing distances."""
     yield target
     whole = isinstance(target, int)
     for step in range(18):
@@ -158,7 +159,7 @@ def _near(target: Number) -> Iterator[Number]:
 
 
 def _solved(given: Operand, name: str, target: Number, row: Values) -> Number | None:
-    """Return the value of an attribute, which occurs once, with which an operand is nearly `target`."""
+    """Return the value of an attribute, which occurs once, for which an operand is nearly `target`."""
     wanted: Number | None = target
     while isinstance(given, Operation) and wanted is not None:
         operator, left, right = given

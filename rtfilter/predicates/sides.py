@@ -1,4 +1,4 @@
-"""Reading one side of bounds, the low or the high ends, from arrays, lists and tables."""
+"""Readers for one side of bounds, the low or the high ends, in arrays, lists and tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rtfilter.text import composed, listed, shown
 
 Name = Literal["low", "high"]
 OPEN: Final = {"low": -math.inf, "high": math.inf}
-"""The end that is no bound, by side; what is missing in a table means the same."""
+"""The end that means no bound, by side; a missing cell of a table means the same."""
 
 
 NO_STRING: Final = "is a string, which has no bounds; subscribe with a predicate instead"
@@ -29,24 +29,24 @@ class Side(NamedTuple):
     """Ends of n intervals over the attributes of a schema."""
 
     values: FloatArray
-    """float64 (n, number of attributes): the nearest to each end."""
+    """float64 (n, number of attributes): the nearest float64 to each end."""
     rests: IntArray | None
-    """int64, of the same shape: the end less its float64; None where all are 0."""
+    """int64, of the same shape: the end minus its float64; None if all are 0."""
 
     def shown(self, row: int, column: int) -> str:
-        """An end as messages show it."""
+        """Return an end as messages show it."""
         value = float(self.values[row, column])
         whole = self.rests is not None and abs(value) >= EXACT and math.isfinite(value)
         return str(int(value) + int(self.rests[row, column])) if whole else str(value)  # type: ignore[index]
 
 
 def open_side(count: int, schema: Schema, name: Name) -> Side:
-    """Return the ends of so many intervals without bounds on one side."""
+    """Return the ends of `count` intervals without bounds on one side."""
     return Side(np.full((count, len(schema.names)), OPEN[name]), None)
 
 
 def read_side(given: Any, schema: Schema, name: Name) -> Side:
-    """Read the ends of one side; see `rtfilter.predicates.bounds.compile_bounds` for what they may be.
+    """Read the ends of one side; see `rtfilter.predicates.bounds.compile_bounds` for their form.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def read_side(given: Any, schema: Schema, name: Name) -> Side:
 
 
 def _columns(given: Any, name: Name) -> dict[str, Any] | None:
-    """The columns of a table by name; None for what is no table."""
+    """Return the columns of a table by name; None if it is no table."""
     if isinstance(given, Mapping):
         return _named(given, name)
     if isinstance(given, np.ndarray | list | tuple):
@@ -100,7 +100,7 @@ def _columns(given: Any, name: Name) -> dict[str, Any] | None:
     elif hasattr(given, "__arrow_c_stream__"):
         table = streamed(given, PredicateError)
         names, columns = list(table.column_names), list(table.columns)
-    elif hasattr(type(given), "columns"):  # of the class: some frames are slow to tell them
+    elif hasattr(type(given), "columns"):  # of the class: the property is slow for some frames
         raise PredicateError(
             f"{name} is a {type(given).__name__}; "
             "pass an array, a DataFrame of pandas or Polars, or an Arrow table"
@@ -110,7 +110,7 @@ def _columns(given: Any, name: Name) -> dict[str, Any] | None:
     for column in names:
         if not isinstance(column, str):
             raise PredicateError(
-                f"the columns of {name} must be called as the attributes are, not {shown(column)}; "
+                f"the columns of {name} must have the names of attributes, not {shown(column)}; "
                 "for columns in the order of the schema pass an array: to_numpy()"
             )
         if names.count(column) > 1:
@@ -119,7 +119,7 @@ def _columns(given: Any, name: Name) -> dict[str, Any] | None:
 
 
 def _named(columns: Mapping[Any, Any], name: Name) -> dict[Any, Any]:
-    """Columns with their names as the schema spells them."""
+    """Return columns with their names in the schema's spelling."""
     found = {composed(column) if isinstance(column, str) else column: one for column, one in columns.items()}
     if len(found) < len(columns):
         raise PredicateError(f"{name} has a column in two spellings of Unicode; keep one")
@@ -127,7 +127,7 @@ def _named(columns: Mapping[Any, Any], name: Name) -> dict[Any, Any]:
 
 
 def _values(column: Any, attribute: str, name: Name) -> Values:
-    """A column of a table as NumPy has it."""
+    """Return a column of a table in NumPy."""
     kinds = families(column)
     if ("pandas", "Series") in kinds:
         return pandas_values(column)
@@ -142,7 +142,7 @@ def _values(column: Any, attribute: str, name: Name) -> Values:
 
 
 def _converted(given: Any, name: Name) -> tuple[AnyArray, AnyArray | None]:
-    """Return a value as an array; besides, as objects if float64 may have lost some integers of a list."""
+    """Return a value as an array, and also as objects if float64 may have lost integers of a list."""
     try:
         array = np.asarray(given)
         if array.dtype.kind not in "iufbmM":
@@ -162,7 +162,7 @@ def _large(values: FloatArray) -> BoolArray:
 
 
 def _no_array(given: Any, name: Name, error: Exception) -> PredicateError:
-    """Return the error for ends that NumPy makes no array of."""
+    """Return the error for ends that NumPy cannot convert to an array."""
     if not isinstance(given, Sequence):
         return PredicateError(f"{name} is no array: {error}")
     if all(isinstance(ends, Sequence) or (isinstance(ends, np.ndarray) and ends.ndim) for ends in given):
@@ -176,7 +176,7 @@ def _no_array(given: Any, name: Name, error: Exception) -> PredicateError:
 
 
 def _array(given: Any, schema: Schema, name: Name) -> tuple[AnyArray, AnyArray | None]:
-    """Ends as an array (n, number of attributes), and as `_converted` has them besides."""
+    """Return ends as an array (n, number of attributes), and also as objects; see `_converted`."""
     array, lost = (given, None) if isinstance(given, np.ndarray) else _converted(given, name)
     if array.dtype.names is not None:
         raise PredicateError(f"{name} is an array of records; pass a DataFrame, or an array without names")
@@ -190,7 +190,7 @@ def _array(given: Any, schema: Schema, name: Name) -> tuple[AnyArray, AnyArray |
 
 
 def _with_lost(side: Side, objects: AnyArray, schema: Schema) -> Side:
-    """A side with the rests of the integers among its ends."""
+    """Return a side with the rests of the integers among its ends."""
     left = np.zeros(side.values.shape, np.int64)
     for row, column in np.argwhere(_large(side.values)).tolist():
         left[row, column] = _rest(schema.names[column], row, objects[row, column], side.values[row, column])
@@ -198,7 +198,7 @@ def _with_lost(side: Side, objects: AnyArray, schema: Schema) -> Side:
 
 
 def _read(ends: AnyArray, attributes: list[tuple[str, Attribute]], name: Name) -> Side:
-    """Ends (n, k) of any dtype, of k attributes; a masked one is no bound."""
+    """Read ends (n, k) of any dtype, for k attributes; a masked end is no bound."""
     array, mask = np.ma.getdata(ends), np.ma.getmask(ends)
     kind = array.dtype.kind
     left: IntArray | None = None
@@ -232,7 +232,7 @@ def _read(ends: AnyArray, attributes: list[tuple[str, Attribute]], name: Name) -
 def _require(
     attributes: list[tuple[str, Attribute]], family: str, array: AnyArray, mask: BoolArray | np.bool_
 ) -> None:
-    """Refuse ends whose dtype only attributes of one family can have, except where all are masked."""
+    """Raise `PredicateError` if the dtype of ends suits only another family, unless all are masked."""
     for at, (name, attribute) in enumerate(attributes):
         given = np.flatnonzero(~np.broadcast_to(mask, array.shape)[:, at])
         if attribute.family != family and len(given):
@@ -244,7 +244,7 @@ def _require(
 def _moments(
     array: AnyArray, mask: BoolArray | np.bool_, attributes: list[tuple[str, Attribute]], name: Name
 ) -> tuple[FloatArray, IntArray | None, BoolArray]:
-    """datetime64 in microseconds, rounded inwards: an event's time is whole microseconds."""
+    """Convert datetime64 to microseconds, rounded inwards: events have whole microseconds."""
     found = instants(array.ravel())
     wrong = np.argwhere(found.beyond.reshape(array.shape) & ~mask)
     if len(wrong):
@@ -261,7 +261,7 @@ def _moments(
 def _objects(
     array: AnyArray, mask: BoolArray | np.bool_, attributes: list[tuple[str, Attribute]], name: Name
 ) -> tuple[FloatArray, IntArray]:
-    """Ends one by one; what is missing is no bound."""
+    """Read ends one by one; a missing end is no bound."""
     values, left = np.full(array.shape, OPEN[name]), np.zeros(array.shape, np.int64)
     for column, (attribute, declared) in enumerate(attributes):
         for row in np.flatnonzero(~np.broadcast_to(mask, array.shape)[:, column]).tolist():
@@ -284,7 +284,7 @@ def _objects(
 
 
 def _end(given: object, family: str, name: Name) -> float | None:
-    """Return one end as a number; None for another type."""
+    """Return one end as a number; None for a value of another type."""
     if isinstance(given, float | np.floating) and given != given:
         return math.nan  # refused together with those of arrays
     if family == "bool" and isinstance(given, bool | np.bool_):
@@ -297,7 +297,7 @@ def _end(given: object, family: str, name: Name) -> float | None:
 
 
 def _cut(moment: object) -> bool:
-    """Return whether a moment has a part of a microsecond."""
+    """Return whether a time has a part of a microsecond."""
     if isinstance(moment, np.datetime64):
         return bool(instants(np.array([moment])).cut[0])
     return bool(getattr(moment, "nanosecond", 0))  # of pandas

@@ -1,7 +1,8 @@
 """SQL conditions, as in JMS message selectors (normative text: `docs/predicates.md`).
 
-The grammar is that of the page, and nothing else is read. The parser of an SQL library reads whatever some
-dialect has, and each release more; what the page does not list would become a subscription that nobody meant.
+The grammar is that of the page, and no other text is accepted. The parser of an SQL library accepts the
+syntax of some dialect, and more in each release; other constructs than those of the page would become
+unintended subscriptions.
 
 ::
 
@@ -23,8 +24,8 @@ dialect has, and each release more; what the page does not list would become a s
     moment  = ("NOW" "(" ")" | "CURRENT_TIMESTAMP") {("+" | "-") "INTERVAL" text [unit]}
     attribute = name {"." name}
 
-NOT is pushed down to the constraints (De Morgan), so that the result is a disjunction of conjunctions. What
-has no attribute is computed at once.
+NOT is pushed down to the constraints (De Morgan), so that the result is a disjunction of conjunctions.
+Expressions without attributes are computed at once.
 """
 
 from __future__ import annotations
@@ -62,24 +63,24 @@ from rtfilter.predicates.sql_words import SUPPORTED, Word, number_of, words_of
 from rtfilter.text import shown
 
 MAX_LENGTH: Final = 65_536
-"""Longest condition, in characters."""
+"""Most characters of a condition."""
 
 _ARITHMETIC: Final = frozenset("+-*/")
 _SIMPLE: Final = frozenset(("name", "number", "text"))
 _STATEMENT: Final = re.compile(
     r"\s*(select|where)\b(?!\s*(?:[=<>!.)]|(?:is|(?:not\s+)?(?:in|like|between))\b))", re.IGNORECASE
 )
-"""The beginning of a statement, and of no constraint of an attribute with this name."""
+"""The beginning of a statement, which no constraint of an attribute with this name has."""
 _TESTS: Final = frozenset(("BETWEEN", "IN", "IS", "LIKE", "NOT"))
 """The keywords that follow an operand."""
 _FOLLOWING: Final = {"keyword": ("AND", "OR"), "symbol": (")",)}
-"""Words that may follow a test."""
+"""Words that may follow a constraint."""
 _QUANTIFIERS: Final = frozenset(("ANY", "ALL", "NONE"))
 _MOMENTS: Final = frozenset(("DATE", "TIMESTAMP"))
 _CASES: Final[dict[str, Callable[[str], str]]] = {"LOWER": str.lower, "UPPER": str.upper}
-"""Functions that leave one case of letters, and which."""
+"""Functions that convert to one case of letters."""
 _CASELESS: Final = {"=": "ignore case", "<>": "not ignore case", "like": "like ignore case"}
-"""Each comparison of what these functions return, and the operator that it is."""
+"""Each comparison of the results of these functions, and its operator."""
 
 
 def parse_sql(source: str, schema: Schema) -> Filters:
@@ -88,7 +89,8 @@ def parse_sql(source: str, schema: Schema) -> Filters:
     Raises
     ------
     PredicateError
-        Not an SQL condition, not supported, not in the schema, or too large; shows the place.
+        The text is no SQL condition, not supported, not in the schema, or too large; the message shows the
+        place.
     """
     if len(source) > MAX_LENGTH:
         raise PredicateError(f"the condition has {len(source)} characters; at most {MAX_LENGTH} are allowed")
@@ -132,7 +134,7 @@ class _Operand(NamedTuple):
 
 
 class _SqlReader:
-    """Reads words from left to right; ``negated``: what is read is under an odd number of NOTs."""
+    """Reads words from left to right; ``negated`` means an odd number of NOTs around the words."""
 
     def __init__(self, source: str, words: list[Word], schema: Schema) -> None:
         self.source, self.words, self.schema = source, words, schema
@@ -140,7 +142,7 @@ class _SqlReader:
         self.closing = self._parentheses() if "(" in source else {}
 
     def _parentheses(self) -> dict[int, int]:
-        """Return the place of the parenthesis that closes each opening one."""
+        """Return the place of the closing parenthesis for each opening one."""
         closing: dict[int, int] = {}
         open_ones: list[int] = []
         for place, word in enumerate(self.words):
@@ -203,7 +205,7 @@ class _SqlReader:
         return self._test(negated, depth)
 
     def _is_quantifier(self) -> bool:
-        """Return whether a quantifier is next; no operand follows an attribute of that name."""
+        """Return whether a quantifier is next; an attribute of that name has no operand behind it."""
         word = self.word
         if word.kind != "name" or word.quoted or word.text.upper() not in _QUANTIFIERS:
             return False
@@ -213,7 +215,7 @@ class _SqlReader:
         return kind in _SIMPLE or (kind, text) == ("symbol", "(") or text in ("TRUE", "FALSE")
 
     def _quantified(self, negated: bool, depth: int) -> Filters:
-        """Read a test of all elements: where each must satisfy it, none may satisfy its complement."""
+        """Read a quantified constraint; ``ALL`` means that no element satisfies the complement."""
         word, self.at = self.word, self.at + 1
         quantifier = word.text.upper()
         found = self._factor(quantifier == "ALL", self._deeper(depth, word))
@@ -225,7 +227,7 @@ class _SqlReader:
             self._fail(error.message, word.start)
 
     def _has_operand(self) -> bool:
-        """Return whether the parenthesis here encloses a side of a constraint, not a condition."""
+        """Return whether the parenthesis here encloses a side of a constraint instead of a condition."""
         end = self.closing.get(self.at)
         return end is not None and self._compares(end + 1)
 
@@ -276,9 +278,9 @@ class _SqlReader:
         self._unexpected()
 
     def _plain_comparison(self, name: Word, negated: bool) -> Filters | None:
-        """Read the comparison of an attribute with one number or text, which most tests are.
+        """Read the comparison of an attribute with one number or text, the usual case.
 
-        None, and nothing is read, where there may be more to it, or an error.
+        Returns None, and reads nothing, if the condition may be longer or wrong.
         """
         at, words = self.at, self.words
         kind, operator, *_ = words[at + 1]
@@ -325,7 +327,7 @@ class _SqlReader:
             if right.is_constant:
                 for side in (left, right):
                     if isinstance(side.value, Now):
-                        self._fail("NOW() is compared with an attribute", side.place)
+                        self._fail("NOW() can only be compared with an attribute", side.place)
                 return self._decided(left, operator, right, negated)
             left, right, operator = right, left, EXCHANGED[operator]
         if not right.is_constant:
@@ -368,7 +370,7 @@ class _SqlReader:
         more = not self._is_symbol(")")
         while more:
             item = self._operand(depth) if left.is_constant else self._other(depth)
-            part = self._compared(left, "=", item, negated)  # shows which one is of a wrong type
+            part = self._compared(left, "=", item, negated)  # shows the item of a wrong type
             if left.name is not None and item.is_constant and not isinstance(item.value, Now):
                 values.append(item.value)
             else:
@@ -397,7 +399,7 @@ class _SqlReader:
         except PredicateError as error:
             self._fail(error.message, pattern.place)
         if left.case is None and "\\" not in text and "_" not in text and "%" not in text[:-1]:
-            is_prefix = text.endswith("%")  # as most are
+            is_prefix = text.endswith("%")  # the usual case
             return self._one(
                 left, "prefix" if is_prefix else "=", text.removesuffix("%"), negated, pattern.place
             )
@@ -431,7 +433,7 @@ class _SqlReader:
             raise
 
     def _caseless(self, left: _Operand, operator: str, value: Any, negated: bool, place: int) -> Filters:
-        """Return a test of what LOWER or UPPER makes of an attribute."""
+        """Return a constraint on the result of LOWER or UPPER of an attribute."""
         case, left = left.case, left._replace(case=None)
         if operator == "is null" or (operator == "in" and not value):
             return self._one(left, operator, value, negated, place)
@@ -487,10 +489,10 @@ class _SqlReader:
             raise
 
     def _number_of(self, found: _Operand, what: str) -> Operand:
-        """Return what arithmetic works on."""
+        """Return an operand of arithmetic. Errors show the place."""
         if found.is_constant:
             if isinstance(found.value, Now):
-                self._fail("NOW() takes intervals alone: NOW() - INTERVAL '1 hour'", found.place)
+                self._fail("only an interval can be added to NOW(): NOW() - INTERVAL '1 hour'", found.place)
             if type(found.value) not in (int, float):
                 self._fail(f"{what} needs numbers, not {shown(found.value)}", found.place)
             if not is_finite(found.value):
@@ -547,7 +549,7 @@ class _SqlReader:
         return _Operand(word.start, None, value)
 
     def _named(self, depth: int) -> _Operand:
-        """Read what begins with a name: an attribute, or a moment."""
+        """Read an operand that begins with a name: an attribute, or a time."""
         word = self.word
         self.at += 1
         if self.word.kind == "text" and word.text.upper() in _MOMENTS and not word.quoted:
@@ -586,7 +588,7 @@ class _SqlReader:
         )
 
     def _moment(self, word: Word) -> Now:
-        """Read what follows ``NOW`` or ``CURRENT_TIMESTAMP``: parentheses, and intervals from there."""
+        """Read the words after ``NOW`` or ``CURRENT_TIMESTAMP``: parentheses and intervals."""
         if word.text.upper() == "NOW":
             opening = self.word
             self.at += 1
@@ -606,14 +608,14 @@ class _SqlReader:
         return Now(offset)
 
     def _interval_follows(self) -> bool:
-        """Return whether an interval follows the sign that is next."""
+        """Return whether an interval follows the next sign."""
         word = self.words[self.at + 1]
         if word.kind != "name" or word.quoted or word.text.upper() != "INTERVAL":
             return False
         return self.words[self.at + 2].kind == "text"
 
     def _distance(self, word: Word, depth: int) -> _Operand:
-        """Read what is in the parentheses of DISTANCE_KM."""
+        """Read the parentheses of DISTANCE_KM."""
         opening, self.at = self.word, self.at + 1
         given = [self._operand(self._deeper(depth, word))]
         while self._pass(","):
@@ -636,7 +638,7 @@ class _SqlReader:
         return _Operand(word.start, None, operation=found)
 
     def _cased(self, word: Word, depth: int) -> _Operand:
-        """Read what is in the parentheses of LOWER or UPPER."""
+        """Read the parentheses of LOWER or UPPER."""
         opening, case = self.word, word.text.upper()
         self.at += 1
         found = self._operand(self._deeper(depth, word))
@@ -654,7 +656,7 @@ class _SqlReader:
         return following.kind == "symbol" and following.text == "("
 
     def _other(self, depth: int) -> _Operand:
-        """Read the other side of a test of an attribute: mostly a constant."""
+        """Read the other side of a constraint of an attribute: mostly a constant."""
         found = self._operand(depth)
         if found.name is None or found.name in self.schema.attributes:
             return found

@@ -14,15 +14,15 @@ from rtfilter.predicates.templates import Cut, Mark, Marked, mark_of, moment, nu
 _TEXT: Final = r"'(?:[^']|'')*+'"
 _NUMBER: Final = r"(?<![\w.])(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?(?![\w.])"
 _CONSTANT: Final = re.compile(f"({_TEXT}|{_NUMBER})")
-"""Constants where no name is in double quotes; numbers in other forms are no constants of a template."""
+"""Constants, if no name is in double quotes; numbers in other forms are no constants of a template."""
 _CONSTANT_OR_NAME: Final = re.compile(f'("(?:[^"]|"")*+"|{_TEXT}|{_NUMBER})')
 _LIKE: Final = re.compile(r"\blike[\s(]*$", re.IGNORECASE)
 _LONGEST: Final = 300
-"""Most characters of a number that is surely within float64, or infinite."""
+"""Most characters of a number that is certainly within float64, or infinite."""
 
 
 def cut(source: str) -> Cut | None:
-    """Cut a condition at its constants; None where it has no template."""
+    """Cut a condition at its constants; return None if it has no template."""
     if "--" in source or "/*" in source or len(source) > MAX_LENGTH:
         return None
     named = '"' in source
@@ -34,7 +34,7 @@ def cut(source: str) -> Cut | None:
 
 
 def _without_names(pieces: list[str]) -> list[str]:
-    """Pieces of which those in double quotes are no constants."""
+    """Join pieces in double quotes with their neighbours: they are names and no constants."""
     found = pieces[:1]
     for constant, following in zip(pieces[1::2], pieces[2::2], strict=True):
         if constant[0] == '"':
@@ -45,12 +45,12 @@ def _without_names(pieces: list[str]) -> list[str]:
 
 
 def marked(source: str, schema: Schema, year: int) -> Marked:
-    """Parse a condition that has a template, with marks in the place of its constants; others for each year.
+    """Parse a condition that has a template, with marks instead of its constants; each year has other marks.
 
     Raises
     ------
     PredicateError
-        Not a condition, or none with such constants.
+        The text is no condition, or its constants cannot be marks.
     """
     condition = cut(source)
     assert condition is not None
@@ -68,7 +68,7 @@ def marked(source: str, schema: Schema, year: int) -> Marked:
     return Marked(marks, parse_sql("".join(pieces), schema))
 
 
-# -- constants, as the parser reads them; None where it has to look ------------------------------------------
+# -- constants, as the parser reads them; None if it must read the condition ---------------------------------
 
 
 def _number(text: str) -> int | float | None:

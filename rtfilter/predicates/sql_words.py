@@ -44,7 +44,7 @@ _REFUSED: Final = {
 
 
 def number_of(text: str) -> int | float:
-    """Return the number that a word of the kind ``number`` is; infinite where it is beyond float64."""
+    """Return the number of a word of the kind ``number``; infinite beyond float64."""
     if text[:2] in ("0x", "0X"):
         return int(text[2:].rstrip("lL"), 16)
     text = text.rstrip("lL")
@@ -59,7 +59,7 @@ class Word(NamedTuple):
 
     kind: Kind
     text: str
-    """A keyword in capitals, a string or a name without its quotes, else as written."""
+    """A keyword in capitals, a string or a name without its quotes, or any other word as written."""
     start: int
     """Offset of its first character."""
     quoted: bool = False
@@ -72,10 +72,10 @@ def words_of(source: str) -> list[Word]:
     Raises
     ------
     PredicateError
-        Something is no word; shows the place.
+        The text has characters that form no word; the message shows the place.
     """
     words: list[Word] = []
-    following, end, match, new = 0, len(source.rstrip()), _WORDS.match, tuple.__new__  # sooner than Word()
+    following, end, match, new = 0, len(source.rstrip()), _WORDS.match, tuple.__new__  # faster than Word()
     while following < end:
         found = match(source, following)
         if found is None:
@@ -103,7 +103,7 @@ def words_of(source: str) -> list[Word]:
 
 
 def _require_number(source: str, at: int, text: str) -> None:
-    """Refuse what only begins as a number, and one that is read in two ways."""
+    """Raise `PredicateError` for text that only begins as a number, or that can be read in two ways."""
     following = source[at + len(text) : at + len(text) + 1]
     if following == "." or following == "_" or following.isalnum():
         raise PredicateError("not an SQL condition: this is no number", source, at)

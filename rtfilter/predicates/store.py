@@ -1,10 +1,10 @@
-"""Data of subscriptions that their boxes do not have, by id; used to verify, to explain and to save.
+"""Data of subscriptions that their boxes do not have, by id: for verification, explanations and snapshots.
 
-They are predicates, and the ends of bounds beyond 2**53 (`rtfilter.predicates.ends`).
+The data are predicates, and the ends of bounds from 2**53 on (`rtfilter.predicates.ends`).
 
-Predicates are kept as JSON text: it takes a fifth of the memory, and Python's garbage collector has no
-objects to visit. The text of a loaded snapshot stays in mapped memory. Matching asks for predicates with an
-inexact box; they stay parsed.
+Predicates are stored as JSON text: it takes a fifth of the memory, and Python's garbage collector has no
+objects to visit. The text of a loaded snapshot stays in mapped memory. Predicates that matching has needed
+stay parsed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rtfilter.predicates.texts import NO_TEXTS, Texts
 _ARRAYS: Final = ("predicate_ids", "predicate_offsets", "predicate_text")
 _LISTED: Final = "listed_ids"
 _ANY, _ALL = b'["any",[[', b'["all",[['
-"""The beginnings of quantified constraints, and of nothing else: in text, a backslash precedes each quote."""
+"""The beginnings of quantified constraints, and of no other text: there, a backslash precedes each quote."""
 _JSON: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 #: The JSON text of a predicate.
@@ -39,17 +39,20 @@ def kept(predicate: Predicate) -> Kept:
 
 
 def as_bytes(text: str) -> bytes:
-    """JSON text as it is kept: not escaped, as escapes of two surrogates would be read as one character."""
+    """Return JSON text as stored bytes.
+
+    It is not escaped: escapes of two surrogates would be read as one character.
+    """
     return text.encode("utf-8", "surrogatepass")
 
 
 def encoded_test(constraint: Test) -> str:
-    """The JSON text of one test."""
+    """Return the JSON text of one constraint."""
     if type(constraint) is not Constraint:
         return _JSON.encode(constraint_to_json(constraint))
     name, operator, value = constraint
     if type(value) is float or type(value) is int:
-        return f"{_start(name, operator)}{value!r}]"  # as JSON has it, ten times sooner
+        return f"{_start(name, operator)}{value!r}]"  # equals that of the json module, in a tenth of the time
     if type(value) is str:
         return f"{_start(name, operator)}{encode_basestring(value)}]"
     return _JSON.encode(constraint_to_json(constraint))
@@ -57,12 +60,12 @@ def encoded_test(constraint: Test) -> str:
 
 @lru_cache(maxsize=4096)
 def _start(name: str, operator: str) -> str:
-    """The text of a constraint before its constant."""
+    """Return the JSON text of a constraint before its constant."""
     return _JSON.encode([name, operator])[:-1] + ","
 
 
 class KeptPredicates(Sequence[Predicate]):
-    """Predicates that are made of what is kept of them when they are asked for."""
+    """Predicates that are parsed from their stored text on access."""
 
     def __init__(self, kept: Sequence[Kept]) -> None:
         self._kept = kept
@@ -92,20 +95,21 @@ class PredicateStore:
     Attributes
     ----------
     ends : EndStore
-        Of subscriptions that are arrays of bounds; they have no predicate here.
+        Exact ends of subscriptions that are arrays of bounds; these have no predicate here.
     listed : set of int
-        Those with quantified constraints: a box of theirs may be exact, but for events without lists only.
+        Ids of predicates with quantified constraints: their exact boxes are exact only for events without
+        lists.
     """
 
     def __init__(self) -> None:
         self.ends = EndStore()
-        self._changed: dict[int, Kept | None] = {}  # None: removed from what was loaded
-        self._parsed: dict[int, Predicate] = {}  # those that matching has read
+        self._changed: dict[int, Kept | None] = {}  # None: removed from the loaded ones
+        self._parsed: dict[int, Predicate] = {}  # the predicates that matching has read
         self.listed: set[int] = set()
         self._loaded = NO_TEXTS
 
     def get(self, id: int) -> Predicate | None:
-        """Return the predicate of an id, for matching, which will ask again; None when there is none."""
+        """Return the predicate of an id, None if there is none; it stays parsed for the next batch."""
         predicate = self._parsed.get(id)
         if predicate is None:
             predicate = self.read(id)
@@ -114,12 +118,12 @@ class PredicateStore:
         return predicate
 
     def read(self, id: int) -> Predicate | None:
-        """Return the predicate of an id, for a single question; None when there is none."""
+        """Return the predicate of an id for a single use, None if there is none."""
         found = self.kept(id)
         return None if found is None else _decoded(found)
 
     def kept(self, id: int) -> Kept | None:
-        """Return what is kept of the predicate of an id, as `put` takes it; None when there is none."""
+        """Return the stored text of the predicate of an id; None if there is none."""
         if id in self._changed:
             return self._changed[id]
         return self._loaded.get(id)
@@ -132,7 +136,7 @@ class PredicateStore:
             self.listed.add(id)
 
     def remove(self, id: int) -> None:
-        """Forget the predicate of an id; unknown ones are ignored."""
+        """Remove the predicate of an id; unknown ones are ignored."""
         self._forget(id)
         if self._loaded.has(id):
             self._changed[id] = None
@@ -161,9 +165,9 @@ class PredicateStore:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> PredicateStore:
-        """Return the store that `to_arrays` described; other arrays are ignored.
+        """Return the store of `to_arrays`; other arrays are ignored.
 
-        Raises `ValueError` for arrays that are not such.
+        Raises `ValueError` for arrays that `to_arrays` cannot have made.
         """
         store = cls()
         store._loaded = Texts.from_arrays(arrays, _ARRAYS, "predicates")

@@ -1,7 +1,7 @@
 """The boxes of all conditions of a template, computed column by column.
 
-They are those of `rtfilter.predicates.boxes.compile_predicate`, in the same order. What that does besides, to
-merge pieces that are many and to keep equal boxes once, is left to it.
+They equal the boxes of `rtfilter.predicates.boxes.compile_predicate`, in the same order. Conditions with many
+pieces or equal boxes are left to that function.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from rtfilter.predicates.narrowing import implied
 from rtfilter.predicates.templates import Hole, Template
 
 _MANY: Final = 1 << 20
-"""Stands for this many pieces, and for more."""
+"""Stands for this number of pieces or more."""
 
 
 class Found(NamedTuple):
     """The boxes of n conditions."""
 
     usable: BoolArray
-    """bool (n,): whose boxes these are; the others have to be compiled one by one."""
+    """bool (n,): the conditions with boxes here; the others have to be compiled one by one."""
     owners: IntArray
-    """int64 (m,), ascending: the condition of each box, from 0; one may have none."""
+    """int64 (m,), ascending: the condition of each box, from 0; a condition may have none."""
     boxes: Boxes
 
 
@@ -51,7 +51,7 @@ class _Sides(NamedTuple):
     starts: IntArray
     """int64 (n,): the first piece of each condition."""
     counts: IntArray
-    """int64 (n,): how many it has."""
+    """int64 (n,): the number of its pieces."""
     low: FloatArray
     """float64 (p, width)."""
     high: FloatArray
@@ -61,7 +61,7 @@ class _Sides(NamedTuple):
 
 
 class TemplateBoxes:
-    """The compiler of a template: it makes boxes of the constants of its conditions."""
+    """The compiler of a template: it makes boxes from the constants of its conditions."""
 
     def __init__(self, template: Template, schema: Schema) -> None:
         self._schema = schema
@@ -70,7 +70,7 @@ class TemplateBoxes:
         self._multipliers = np.random.default_rng(1).integers(1, 2**63, shape, np.uint64)
 
     def compute(self, columns: list[list[Any]], count: int) -> Found:
-        """Return the boxes of so many conditions; `columns` has their values, slot by slot."""
+        """Return the boxes of `count` conditions; `columns` has their values, slot by slot."""
         usable = np.ones(count, np.bool_)
         parts = [tests.boxes(columns, count, usable) for tests in self._filters]
         if len(parts) == 1:
@@ -89,7 +89,7 @@ class TemplateBoxes:
         return Found(usable, owners, boxes)
 
     def _leave_equal(self, usable: BoolArray, owners: IntArray, boxes: Boxes) -> None:
-        """Do not use conditions with more boxes than are allowed, or that may have two equal ones."""
+        """Mark conditions as unusable that have too many boxes, or that may have two equal ones."""
         usable &= np.bincount(owners, minlength=len(usable)) <= MAX_BOXES
         low, high = (side.view(np.uint64) * own for side, own in zip(boxes, self._multipliers, strict=False))
         mixed = low.sum(axis=1) ^ high.sum(axis=1) * np.uint64(3)
@@ -112,7 +112,7 @@ class _Tests:
                 self._by_name.setdefault(hole.attribute, []).append(hole)
 
     def boxes(self, columns: list[list[Any]], count: int, usable: BoolArray) -> tuple[IntArray, Boxes]:
-        """The owners and boxes of this filter; `usable` is told of those that have to be left."""
+        """Return the owners and boxes of this filter, and mark in `usable` the conditions to leave."""
         total = np.ones(count, np.int64)
         found: list[tuple[str, _Sides]] = []
         for name, own in self._by_name.items():
@@ -129,7 +129,7 @@ class _Tests:
         usable &= total <= MAX_SPLIT
         total[~usable] = 0
         owners = np.repeat(np.arange(count), total)
-        # As itertools.product has them: the last attribute takes turns first.
+        # In the order of itertools.product: the last attribute changes fastest.
         turn = np.arange(len(owners)) - np.repeat(np.cumsum(total) - total, total)
         low = np.full((len(owners), self._schema.dimensions), -inf)
         high = np.full((len(owners), self._schema.dimensions), inf)
@@ -146,7 +146,7 @@ class _Tests:
 
 
 def _ends(own: list[Hole], columns: list[list[Any]], count: int) -> _Sides:
-    """Ends of numbers or timestamps; those that are not sharp are left to others."""
+    """Return the ends of numbers or timestamps; conditions with ends that are not sharp are not usable."""
     low, high = np.full(count, LOWEST), np.full(count, HIGHEST)
     usable = np.ones(count, np.bool_)
     for hole in own:
@@ -157,7 +157,7 @@ def _ends(own: list[Hole], columns: list[list[Any]], count: int) -> _Sides:
             low = np.maximum(low, values)
         if hole.operator in ("<=", "="):
             high = np.minimum(high, values)
-        with np.errstate(over="ignore"):  # beyond the last number; such rows are not usable anyway
+        with np.errstate(over="ignore"):  # beyond the last number; such rows are not usable
             if hole.operator == ">":
                 low = np.maximum(low, np.nextafter(values, inf))
             if hole.operator == "<":
@@ -204,7 +204,7 @@ _TEXTS: Final[dict[str, Callable[[list[str]], _Ends]]] = {"=": _equal, "prefix":
 
 
 def _pieces(schema: Schema, own: list[Hole], columns: list[list[Any]], count: int) -> _Sides:
-    """All else, value by value; values that occur again are looked at once."""
+    """Return the sides of all other constraints, value by value; repeated values are compiled once."""
     name = own[0].attribute
     slots = sorted({slot for hole in own for slot in hole.slots})
     known: dict[tuple[Any, ...], tuple[int, int]] = {}

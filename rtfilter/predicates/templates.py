@@ -1,10 +1,10 @@
-"""Templates: conditions that differ in constants only are read once, and then filled with others.
+"""Templates: conditions that differ only in constants are read once, and then filled with other constants.
 
-A condition is cut at its constants; what is left tells the template. It is parsed twice with constants that
-occur nowhere else. Where each of these stands in the predicate, and all else is the same in both, other
-constants will stand there too. What is decided by the value of a constant is not filled but parsed:
-operations on constants, patterns of another form, equal tests, and whatever is an error. How conditions are
-cut and marked is in `rtfilter.predicates.sql_templates` and `rtfilter.predicates.pattern_templates`.
+A condition is cut at its constants; the rest identifies the template. It is parsed twice with constants that
+occur nowhere else. If both predicates differ only in these constants, other constants will have the same
+places. Conditions whose meaning depends on the value of a constant are parsed instead: operations on
+constants, patterns of another form, equal constraints, and errors. The modules
+`rtfilter.predicates.sql_templates` and `rtfilter.predicates.pattern_templates` cut and mark conditions.
 """
 
 from __future__ import annotations
@@ -24,33 +24,35 @@ Key = tuple[object, ...]
 
 
 class Cut(NamedTuple):
-    """A condition that was cut at its constants."""
+    """A condition, cut at its constants."""
 
     key: Key
     constants: Sequence[Any]
-    """As they are written."""
+    """The constants as they are written."""
 
 
 Read = Callable[[Any], Any]
-"""Takes a constant as it is written; what it is in the predicate, or None where the condition has to be
-parsed."""
+"""Returns the value of a written constant in the predicate.
+
+None means that the condition has to be parsed.
+"""
 
 
 class Mark(NamedTuple):
     """A constant that occurs nowhere else."""
 
     constant: Any
-    """As it is written."""
+    """The constant as it is written."""
     readers: tuple[Read, ...]
-    """The functions that may read a constant in its place."""
+    """The functions that may read a constant at its place."""
 
 
 class Marked(NamedTuple):
-    """A condition with marks in the place of its constants."""
+    """A condition with marks instead of its constants."""
 
     marks: Sequence[Mark]
     filters: Sequence[Filter]
-    """Of its predicate."""
+    """The filters of its predicate."""
 
 
 Row = Sequence[Any] | Mapping[int, Any]
@@ -64,24 +66,24 @@ class Slot(NamedTuple):
     """Its place among the constants."""
     read: Read
     encode: Callable[[Any], str]
-    """Its JSON."""
+    """Returns its JSON."""
 
 
 class Hole(NamedTuple):
-    """A test of a template: its constant, its slot, or a set of both."""
+    """A constraint of a template: its constant, its slot, or a set of both."""
 
     attribute: str
     operator: str
     slots: tuple[int, ...]
-    """Columns of values that make the constant; none where it is `value`."""
+    """Columns of the values that make the constant; empty if it is `value`."""
     value: Any
 
     def constraint(self, row: Row) -> Constraint:
-        """The constraint of one condition."""
+        """Return the constraint of one condition."""
         return tuple.__new__(Constraint, (self.attribute, self.operator, self.constant(row)))
 
     def constant(self, row: Row) -> Any:
-        """Its constant."""
+        """Return the constant of one condition."""
         if self.operator in SETS and self.slots:
             return self.value.union([row[at] for at in self.slots])
         return row[self.slots[0]] if self.slots else self.value
@@ -92,7 +94,7 @@ class Hole(NamedTuple):
 
 
 Part: TypeAlias = Hole | Test
-"""A test of a template; what is no `Hole` is the same in all conditions."""
+"""A constraint of a template; if it is no `Hole`, it is the same in all conditions."""
 
 
 class Template:
@@ -103,12 +105,12 @@ class Template:
     slots : list of Slot
         The columns of values that `columns` reads.
     filters : list of list of Part
-        The tests, as the predicate has them.
+        The constraints, in the order of the predicate.
     """
 
     def __init__(self, slots: list[Slot], filters: list[list[Part]], schema: Schema) -> None:
         self.slots, self.filters, self._schema = slots, filters, schema
-        # Tests that may be equal, of which the predicate then has only one; the same of filters.
+        # Constraints that may be equal, of which the predicate then has only one; the same for filters.
         self._twins = [pair for tests in filters for pair in _alike([[part] for part in tests])]
         self._twins += _alike(filters)
         parts = [part for tests in filters for part in tests if isinstance(part, Hole)]
@@ -117,9 +119,9 @@ class Template:
 
     @classmethod
     def learn(cls, marked: Callable[[int], Marked], schema: Schema) -> Template | None:
-        """Return the template of a condition; None where it is none, or an error.
+        """Return the template of a condition; None if it has none, or is an error.
 
-        `marked` parses the condition with marks, other ones for each year; it may raise `PredicateError`.
+        `marked` parses the condition with marks, which differ by year; it may raise `PredicateError`.
         """
         try:
             first, second = (_parts(marked(year)) for year in (2001, 2002))
@@ -130,7 +132,7 @@ class Template:
         return cls(*first, schema)
 
     def columns(self, rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-        """Return the values of each slot, of n conditions; None where a condition has to be parsed.
+        """Return the values of each slot, for n conditions; None if a condition has to be parsed.
 
         Parameters
         ----------
@@ -151,7 +153,7 @@ class Template:
         return any(_equal(*pair, row) for pair in self._twins)
 
     def predicate(self, row: Row) -> Predicate:
-        """Return the predicate of one condition, which does not repeat anything."""
+        """Return the predicate of one condition without repetitions."""
         filters = [
             Filter(tuple([part.constraint(row) if isinstance(part, Hole) else part for part in tests]))
             for tests in self.filters
@@ -159,7 +161,7 @@ class Template:
         return Predicate.checked(tuple(filters), self._schema)
 
     def encoded(self, columns: list[list[Any]], count: int) -> list[bytes]:
-        """Return the JSON texts of so many predicates, as `rtfilter.predicates.store.kept` has them."""
+        """Return the JSON texts of `count` predicates, in the form of `rtfilter.predicates.store.kept`."""
         written, holes = self._format
         if not holes:
             return [as_bytes(written % ())] * count
@@ -167,7 +169,7 @@ class Template:
         return [as_bytes(written % row) for row in zip(*texts, strict=True)]
 
     def _texts(self, hole: Hole, columns: list[list[Any]]) -> Iterable[str]:
-        """The JSON texts of the constant of one test, of all conditions."""
+        """Return the JSON texts of one constraint's constant, for all conditions."""
         encode = self.slots[hole.slots[0]].encode
         if hole.operator not in SETS:
             return map(encode, columns[hole.slots[0]])
@@ -175,7 +177,7 @@ class Template:
         return (f"[{','.join(map(encode, items))}]" for items in sets)
 
     def _as_format(self) -> tuple[str, list[Hole]]:
-        """The JSON text with a place for each constant, and the tests of these."""
+        """Return the JSON text with a place for each constant, and the constraints of these places."""
         holes: list[Hole] = []
         filters = []
         for tests in self.filters:
@@ -193,14 +195,14 @@ class Template:
 
 
 def _alike(groups: Sequence[list[Part]]) -> list[tuple[list[Part], list[Part]]]:
-    """Pairs of groups of tests that differ in constants only, if at all."""
+    """Return pairs of groups of constraints that differ at most in constants."""
     shapes = [[part[:2] if isinstance(part, Hole) else part for part in group] for group in groups]
     pairs = ((one, two) for two in range(len(groups)) for one in range(two))
     return [(groups[one], groups[two]) for one, two in pairs if shapes[one] == shapes[two]]
 
 
 def _equal(one: list[Part], two: list[Part], row: Row) -> bool:
-    """Return whether groups of one shape, as `_alike` pairs them, are equal; only constants may differ."""
+    """Return whether groups of one shape, paired by `_alike`, are equal; only constants may differ."""
     pairs = zip(one, two, strict=True)
     return all(
         a.constant(row) == b.constant(row) for a, b in pairs if isinstance(a, Hole) and isinstance(b, Hole)
@@ -211,7 +213,7 @@ def _equal(one: list[Part], two: list[Part], row: Row) -> bool:
 
 
 def _parts(marked: Marked) -> tuple[list[Slot], list[list[Part]]] | None:
-    """Find the marks in a predicate: its slots and its filters; None where one is not found."""
+    """Find the marks in a predicate; return its slots and its filters, None if one is not found."""
     marks = _Marks(marked.marks)
     filters: list[list[Part]] = []
     for tests in marked.filters:
@@ -222,7 +224,7 @@ def _parts(marked: Marked) -> tuple[list[Slot], list[list[Part]]] | None:
 
 
 class _Marks:
-    """The marks and the constant of each; `slots` has those that were found."""
+    """The marks and the constant of each; `slots` has the marks that were found."""
 
     def __init__(self, marks: Sequence[Mark]) -> None:
         self._known: dict[tuple[type, Any], Slot] = {}
@@ -246,7 +248,7 @@ class _Marks:
         return Hole(name, operator, tuple(sorted(slot for _, slot in slots if slot is not None)), rest)
 
     def _slot(self, value: Any) -> int | None:
-        """The column of a value; None for one that is no mark."""
+        """Return the column of a value; None for a value that is no mark."""
         slot = self._known.get((type(value), value))
         if slot is None:
             return None
@@ -271,13 +273,13 @@ _ENCODERS: Final[dict[type, Callable[[Any], str]]] = {
 
 
 def moment(text: str) -> Timestamp | None:
-    """Read a moment; None for other text."""
+    """Read a time; return None for other text."""
     found = microseconds(text)
     return None if found is None or abs(found) >= 2**63 else Timestamp(found)
 
 
 def mark_of(year: int, at: int) -> str:
-    """Return text that stands for the constant of a place; a moment, which is text as well."""
+    """Return text that stands for the constant of a place; it is a time and text."""
     return f"{year}-01-02T03:04:05.{at:06}"
 
 

@@ -1,4 +1,4 @@
-"""Texts by id in one block, as a snapshot has them: what was loaded stays in mapped memory."""
+"""Texts by id in one block, as in a snapshot: loaded texts stay in mapped memory."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ class Texts(NamedTuple):
     ids: IntArray
     """int64 (n,), ascending."""
     offsets: IntArray
-    """int64 (n + 1,): where each text begins and ends in the block."""
+    """int64 (n + 1,): the start and the end of each text in the block."""
     block: AnyArray
     """uint8."""
 
     @classmethod
     def of(cls, ids: Sequence[int], texts: Iterable[bytes]) -> Texts:
-        """Put texts into a block; their ids ascend."""
+        """Put texts into a block; their ids must ascend."""
         parts = list(texts)
         offsets = np.cumsum([0, *map(len, parts)], dtype=np.int64)
         return cls(np.array(ids, np.int64), offsets, np.frombuffer(b"".join(parts), np.uint8))
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, AnyArray], names: tuple[str, str, str], what: str) -> Texts:
-        """The texts that `to_arrays` described. Raises `ValueError` for arrays that are not such."""
+        """Return the texts of `to_arrays`.
+
+        Raises `ValueError` for arrays that `to_arrays` cannot have made.
+        """
         ids, offsets, block = (arrays[name] for name in names)
         if any(array.ndim != 1 or array.dtype.kind not in "iu" for array in (ids, offsets, block)):
             raise ValueError(f"the arrays of {what} are no columns of integers")
@@ -42,16 +45,16 @@ class Texts(NamedTuple):
         )
 
     def to_arrays(self, names: tuple[str, str, str]) -> dict[str, AnyArray]:
-        """The arrays by the names of ids, offsets and block."""
+        """Return the arrays by the names of ids, offsets and block."""
         return dict(zip(names, self, strict=True))
 
     def get(self, id: int) -> bytes | None:
-        """The text of an id, None if it has none."""
+        """Return the text of an id, None if it has none."""
         place = self._place(id)
         return self.block[self.offsets[place] : self.offsets[place + 1]].tobytes() if place >= 0 else None
 
     def has(self, id: int) -> bool:
-        """Return whether there is a text of an id."""
+        """Return whether an id has a text."""
         return self._place(id) >= 0
 
     def _place(self, id: int) -> int:

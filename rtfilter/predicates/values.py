@@ -1,8 +1,8 @@
-"""Sets of values, exactly: what constraints accept, and what one set leaves of another.
+"""Exact sets of values: the values that constraints accept, intersections and differences.
 
-The values of a type lie in order on a `Line`. A set of them is told by spans that contain their low end and
-not their high one. That tells open ends as well as closed ones, since every value has a next one: of a number
-the next float64, beyond 2**53 the next integer, of a text the same with a NUL behind it.
+The values of a type lie in order on a `Line`. A set of them is a list of spans that contain their low end but
+not their high end. Spans represent open and closed ends, because every value has a next one: for a number the
+next float64, from 2**53 on the next integer, for a text the text followed by a NUL.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rtfilter.events.encoding import EXACT, HIGHEST, LOWEST
 
 
 class _Top:
-    """Above all values."""
+    """A value above all other values."""
 
     __slots__ = ()
 
@@ -33,10 +33,10 @@ class _Top:
 
 
 TOP: Final = _Top()
-"""The end of what has no end."""
+"""The end of a span without an upper end."""
 
 Spans = tuple[tuple[Any, Any], ...]
-"""Ascending and apart: each from a value up to another one, without it."""
+"""Ascending and separate spans, each from a value up to another one, without it."""
 
 
 class Line(NamedTuple):
@@ -44,11 +44,11 @@ class Line(NamedTuple):
 
     first: Any
     end: Any
-    """The first one that is none of them."""
+    """The first value behind the line."""
     after: Callable[[Any], Any]
-    """The next value; of values that are on the line."""
+    """Returns the next value of a value on the line."""
     before: Callable[[Any], Any] | None = None
-    """The value before; a text has none."""
+    """Returns the previous value; a text has none."""
 
     @property
     def all(self) -> Spans:
@@ -56,7 +56,7 @@ class Line(NamedTuple):
         return ((self.first, self.end),)
 
     def points(self, values: Iterable[Any]) -> Spans:
-        """Return some values, in any order."""
+        """Return the set of some values, in any order."""
         found: list[tuple[Any, Any]] = []
         for value in sorted(values):
             if not self.first <= value < self.end:
@@ -69,11 +69,11 @@ class Line(NamedTuple):
         return tuple(found)
 
     def without(self, spans: Spans) -> Spans:
-        """Return all other values."""
+        """Return the set of all other values."""
         return left_of(self.all, spans)
 
     def near_end(self, span: tuple[Any, Any]) -> Any:
-        """Return the last value of a span, of texts one of the last."""
+        """Return the last value of a span, for texts one of the last."""
         low, end = span
         if self.before is not None:
             return self.before(end)
@@ -91,28 +91,28 @@ class Values(NamedTuple):
     spans: Spans
     """Values of the attribute's type."""
     alien: bool = False
-    """Or one of another type."""
+    """True if a value of another type is possible."""
     missing: bool = False
-    """Or none."""
+    """True if a missing value is possible."""
 
     @property
     def some(self) -> bool:
-        """True if there is any value."""
+        """True if any value is possible."""
         return bool(self.spans) or self.alien or self.missing
 
     def common(self, other: Values) -> Values:
-        """Return what is in both."""
+        """Return the intersection with another set."""
         spans = common(self.spans, other.spans)
         return Values(spans, self.alien and other.alien, self.missing and other.missing)
 
     def less(self, other: Values) -> Values:
-        """Return what is not in the other."""
+        """Return the difference from another set."""
         spans = left_of(self.spans, other.spans)
         return Values(spans, self.alien and not other.alien, self.missing and not other.missing)
 
 
 def common(one: Spans, two: Spans) -> Spans:
-    """Return what two sets have in common."""
+    """Return the intersection of two sets."""
     found: list[tuple[Any, Any]] = []
     i = j = 0
     while i < len(one) and j < len(two):
@@ -127,7 +127,7 @@ def common(one: Spans, two: Spans) -> Spans:
 
 
 def left_of(spans: Spans, without: Spans) -> Spans:
-    """Return what a set has, and another one has not."""
+    """Return the difference of two sets."""
     found: list[tuple[Any, Any]] = []
     at = 0
     for low, end in spans:
@@ -155,7 +155,7 @@ def next_text(text: str) -> str:
 
 
 def behind(start: str) -> Any:
-    """Return the first text above all that begin so."""
+    """Return the first text above all texts with a beginning."""
     kept = start.rstrip("\U0010ffff")
     return kept[:-1] + chr(ord(kept[-1]) + 1) if kept else TOP
 

@@ -1,7 +1,7 @@
-"""Tests held against many events at once, by their coordinates.
+"""Constraints tested on many events at once, by their coordinates.
 
-Coordinates tell most verdicts for certain. Those that they do not tell are marked: of numbers beyond 2**53,
-of long strings, and of what asks for more of a string than whether it is equal to another.
+Coordinates decide most verdicts. The others are marked as unsure: numbers from 2**53 on, long strings, and
+constraints of strings other than equality.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _UFUNCS: Final[dict[str, Any]] = {
     ">=": np.greater_equal,
 }
 _SHORT: Final = (IDENTITY_MAX + 1) // 2
-"""Identities of strings that are told apart for certain lie below."""
+"""Identities below this belong to strings that are certainly distinguished."""
 
 
 class Verdicts(NamedTuple):
-    """Of one test on k events."""
+    """The verdicts of one constraint on k events."""
 
     holds: BoolArray
     """bool (k,): whether an event satisfies it."""
     unsure: BoolArray
-    """bool (k,): ask `matches`."""
+    """bool (k,): call `matches` instead."""
 
 
 class Place(NamedTuple):
@@ -57,16 +57,16 @@ def places_of(fields: Fields) -> dict[str, Place]:
 def verdicts(
     test: Constraint | Comparison, points: FloatArray, rows: IntArray, places: Mapping[str, Place]
 ) -> Verdicts:
-    """Hold a test, which was checked against the schema, against some events.
+    """Test a constraint, which was checked against the schema, on some events.
 
     Parameters
     ----------
     test : Constraint or Comparison
     points : float64 (n, D)
     rows : int64 (k,)
-        Of `points`.
+        Rows of `points`.
     places : mapping
-        As of `places_of`.
+        A result of `places_of`.
     """
     if isinstance(test, Comparison):
         if test.family == "str":
@@ -110,7 +110,7 @@ def _compare_strings(
 
 
 def _ordinal(test: Constraint, column: FloatArray) -> Verdicts:
-    """Numbers, timestamps and booleans."""
+    """Return the verdicts for numbers, timestamps and booleans."""
     present = np.isfinite(column)
     if test.operator in _UFUNCS:
         constants: list[Any] = [test.value]
@@ -122,7 +122,7 @@ def _ordinal(test: Constraint, column: FloatArray) -> Verdicts:
     else:
         return Verdicts(np.zeros(len(column), np.bool_), np.ones(len(column), np.bool_))
     far = any(abs(value) >= EXACT for value in constants)
-    # A coordinate below 2**53 is the number itself, and on the right side of every constant beyond.
+    # A coordinate below 2**53 is the number itself, and on the right side of every larger constant.
     return Verdicts(holds, present & (np.abs(column) >= EXACT)) if far else _sure(holds)
 
 

@@ -24,13 +24,13 @@ SIZE = 1000
 def infer_schema(path: str | os.PathLike[str]) -> Schema:
     """Return the schema of a file of events, inferred from its first 10,000 events.
 
-    A column of CSV is of the type that all of its cells have; numbers with leading zeros are text. Of JSON
+    A column of CSV is of the type that all of its cells have; numbers with leading zeros are text. In JSON
     lines, the most frequent type counts. Parquet has types.
 
     Parameters
     ----------
     path : path
-        As of `read_events`.
+        See `read_events`.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def infer_schema(path: str | os.PathLike[str]) -> Schema:
 
 
 def read_events(path: str | os.PathLike[str], schema: Schema | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the events of a file as dicts, with values of the types that the schema has.
+    """Yield the events of a file as dicts, with values of the types of the schema.
 
     Parameters
     ----------
@@ -51,15 +51,15 @@ def read_events(path: str | os.PathLike[str], schema: Schema | None = None) -> I
         Ends in ``.jsonl`` (an object each line), ``.csv`` (a header; separated by commas, semicolons or
         tabs), either perhaps with ``.gz``, or ``.parquet``. An empty cell and null are missing attributes.
     schema : Schema, optional
-        Says how cells of CSV are read; other columns are left out. By default that of `infer_schema`.
+        The types of cells of CSV; other columns are left out. By default that of `infer_schema`.
 
     Raises
     ------
     OSError
         The file cannot be opened.
     FileError
-        A line is no event, or a cell is of another type than its attribute; names the line. Those before it
-        have been yielded.
+        A line is no event, or a cell is of another type than its attribute; the message has the line. Earlier
+        events have been yielded.
     """
     file = open_events(os.fspath(path), _tell)
     batches = file.batches(file.infer() if schema is None else schema, SIZE)

@@ -1,4 +1,4 @@
-"""From the text of a CSV cell that is not empty to the value of an attribute or a bound.
+"""The value of an attribute or a bound from the text of a CSV cell that is not empty.
 
 A number is written as in Python, without underscores; a boolean is true, false, 1 or 0, in any case.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from math import isnan
 
 LARGE = 2.0**53
-"""From here on a float is not every integer."""
+"""From here on, floats do not have every integer."""
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 

@@ -1,4 +1,4 @@
-"""Reading events of a file in batches, so that files may be larger than memory.
+"""Reading the events of a file in batches, so that files may be larger than memory.
 
 The row of an event, which the command line prints, counts from 0 and skips blank lines.
 """
@@ -38,9 +38,9 @@ class EventBatch:
     Attributes
     ----------
     events : list of dict, or pyarrow.RecordBatch
-        What `rtfilter.events.schema.Schema.read` takes.
+        Events in a form that `rtfilter.events.schema.Schema.read` takes.
     place : callable
-        Where in the file a row of the batch is, as messages name it.
+        Returns the place of a row of the batch in the file, as messages name it.
     """
 
     events: Any
@@ -50,7 +50,7 @@ class EventBatch:
         return len(self.events)
 
     def objects(self) -> list[dict[str, Any]]:
-        """Return the events as objects. Raises `FileError` for what no event has, with its place."""
+        """Return the events as objects. Raises `FileError` with the place of a value that no event has."""
         if isinstance(self.events, list):
             return self.events
         from rtfilter.events.arrow_rows import arrow_rows
@@ -85,20 +85,20 @@ class EventFile(Protocol):
         """Yield the events in batches of at most `size`, with the attributes of the schema."""
 
     def whole_batches(self, schema: Schema | None, size: int) -> Iterator[EventBatch]:
-        """Yield the events with everything that the file has.
+        """Yield the events with all attributes of the file.
 
-        The schema decides the types of its attributes. Types of other columns of CSV are inferred and told.
+        The schema gives the types of its attributes. Types of other columns of CSV are inferred and reported.
         """
 
 
 def open_events(path: str, tell: Tell) -> EventFile:
-    """Open a file of events by its name's ending.
+    """Open a file of events by the ending of its name.
 
     Parameters
     ----------
     path : str
     tell : callable
-        Takes what inference of types from CSV has found.
+        Takes messages about inferred types of CSV.
 
     Raises
     ------
@@ -268,7 +268,7 @@ def _row_place(path: str, start: int, row: int) -> str:
 
 
 def _check_columns(schema: Schema, header: list[str], path: str, tell: Tell) -> None:
-    """Tell misspelt names. Refuse a table without any attribute: its separator or the schema is wrong."""
+    """Report misspelt names. Refuse a table without any attribute: its separator or the schema is wrong."""
     # A dotted attribute may lie in a column of structs.
     known = schema.attributes.keys() | {name.partition(".")[0] for name in schema.names}
     if not known & set(map(composed, header)):

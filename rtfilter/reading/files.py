@@ -34,7 +34,7 @@ def check(path: str) -> str:
     OSError
         It is missing or a directory.
     FileError
-        Its name does not tell its format.
+        Its name has no known ending.
     """
     if path == STDIN:
         return "jsonl"
@@ -51,13 +51,13 @@ def check(path: str) -> str:
 
 
 def place(path: str, line: int | None = None) -> str:
-    """Return how messages name a file and a line in it."""
+    """Return the text by which messages name a file and a line in it."""
     name = "<stdin>" if path == STDIN else path
     return name if line is None else f"{name}:{line}"
 
 
 def row_place(path: str, row: int) -> str:
-    """Return how messages name a row of a Parquet file."""
+    """Return the text by which messages name a row of a Parquet file."""
     return f"{path}: row {row}"
 
 
@@ -101,7 +101,7 @@ def parse_json(text: bytes, where: str, **options: Any) -> Any:
     Raises
     ------
     FileError
-        Not JSON in UTF-8.
+        The text is not JSON in UTF-8.
     """
     try:
         return json.loads(text.decode("utf-8-sig"), **options)
@@ -160,7 +160,7 @@ def _head(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _delimiter(header: str) -> str:
-    """Return what separates the cells of a header: a comma, or else a semicolon or a tab."""
+    """Return the separator of the cells of a header: a comma, or else a semicolon or a tab."""
     for delimiter in (",", ";", "\t"):
         if len(next(csv.reader([header], delimiter=delimiter), [])) > 1:
             return delimiter
@@ -180,7 +180,7 @@ def _of_width(
 ) -> Iterator[tuple[int, list[str]]]:
     for line, row in rows:
         if len(row) != width:
-            raise FileError(f"{place(path, line)}: {len(row)} cells in a table of {width} columns")
+            raise FileError(f"{place(path, line)}: {len(row)} cells, but {width} columns; correct the row")
         yield line, row
 
 
@@ -190,7 +190,7 @@ def pyarrow(path: str) -> Any:
     Raises
     ------
     FileError
-        It is not installed.
+        pyarrow is not installed.
     """
     try:
         with needed("arrow", "Parquet"):
@@ -217,5 +217,5 @@ def open_parquet(path: str) -> Any:
 
 
 def damaged(path: str, error: Exception) -> FileError:
-    """Return the failure for a Parquet file that cannot be read."""
+    """Return the error for a Parquet file that cannot be read."""
     return FileError(f"{path}: not a readable Parquet file: {error}")

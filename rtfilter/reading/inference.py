@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from rtfilter.events.schema import Schema
 
 Tell = Callable[[str], object]
-"""Takes what the reader of a file should know, and is no error."""
+"""Takes messages about a file that are no errors."""
 SAMPLE = 10_000
-"""Events that inference looks at."""
+"""Events that inference uses."""
 MOSTLY = 0.9
-"""Share of numbers from which on a word in a column is taken for a mistake, and told."""
+"""Share of numbers from which on a word in a column is taken for a mistake, and reported."""
 
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)")  # 00501 is a code, not a number
 _FLOAT = re.compile(r"[-+]?((0|[1-9][0-9]*)?\.[0-9]+|(0|[1-9][0-9]*)\.?)([eE][-+]?[0-9]+)?")
@@ -30,8 +30,8 @@ _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}.*)?")
 def infer_from_objects(objects: Iterable[Mapping[str, Any]], path: str) -> Schema:
     """Infer a schema from JSON objects.
 
-    Nested objects give names with dots, arrays what their elements do, null says nothing. int and float
-    together are float; text is a timestamp where all of it is ISO 8601. Where types differ the most frequent
+    Nested objects give names with dots, arrays the types of their elements, null nothing. int and float
+    together are float; text is a timestamp if all of it is ISO 8601. If types differ, the most frequent
     one is taken, as values of another type are no error.
     """
     seen: dict[str, Counter[str]] = {}
@@ -79,11 +79,11 @@ def infer_from_cells(
 def kinds_of_cells(
     header: list[str], rows: Iterable[tuple[int, list[str]]], path: str, tell: Tell
 ) -> dict[str, str]:
-    """Infer the types of the columns of CSV, by name, from rows with their lines; an empty cell says nothing.
+    """Infer the types of the columns of CSV, by name, from rows with their lines; an empty cell has none.
 
-    A column is what all of its cells are: int, float, bool (true and false), timestamp (ISO 8601), or else
-    str. Numbers with leading zeros are text. Where a few words make text of a column of numbers, the first
-    one is told.
+    A column has the type of all its cells: int, float, bool (true and false), timestamp (ISO 8601), or else
+    str. Numbers with leading zeros are text. If a few words make text of a column of numbers, the first
+    word is reported.
     """
     seen: list[Counter[str]] = [Counter() for _ in header]
     words: dict[int, tuple[int, str]] = {}  # the first of each column, with its line
@@ -123,7 +123,7 @@ def _common(kinds: set[str]) -> str:
 def infer_from_arrow(schema: Any, path: str) -> Schema:
     """Infer a schema from the column types of a Parquet file; structs give names with dots.
 
-    Lists give what their elements do.
+    Lists give the types of their elements.
     """
     found: dict[str, str] = {}
     for field in schema:

@@ -1,4 +1,4 @@
-"""Batches of a file as tables of a schema, with what is odd in them told by its place."""
+"""Batches of a file as tables of a schema, with reports of misspelt names and values of another type."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class Tables:
-    """Reads batches. Tells the first misspelt name and value of another type of each attribute.
+    """Reads batches. Reports the first misspelt name and the first value of another type of each attribute.
 
     Parameters
     ----------
     schema : Schema
-        If it is strict, what is odd is an error instead.
+        If it is strict, both are errors instead.
     tell : callable
         Takes the messages.
     """
@@ -38,18 +38,18 @@ class Tables:
         for one in table.odd:
             if (one.name, one.misspelt) not in self._told:
                 self._told.add((one.name, one.misspelt))
-                self._tell(f"{batch.place(one.row)}: {one} (more of them are not told)")
+                self._tell(f"{batch.place(one.row)}: {one} (later ones are not reported)")
         table.odd = tuple(one._replace(told=True) for one in table.odd)
         return table
 
 
 def check_names(schema: Schema, header: Iterable[str], path: str, tell: Tell) -> None:
-    """Look at the names of columns, of which readers take those of the schema alone.
+    """Report misspelt names of columns; readers use only the columns of the schema.
 
     Raises
     ------
     FileError
-        One is unknown, and the schema is strict.
+        A column is unknown, and the schema is strict.
     """
     from rtfilter.errors import EventError
     from rtfilter.events.oddities import look_at_header

@@ -3,8 +3,8 @@
 :func:`replay` runs the bursts and returns a :class:`Report`; :func:`draw` makes a picture of reports. Events
 and subscriptions come from :mod:`rtfilter.replay.workloads`.
 
-The extra ``rtree-filter[replay]`` is needed for pictures, for the comparison with `rtree` and for workloads
-of real data, and for nothing else.
+The extra ``rtree-filter[replay]`` is needed only for pictures, for the comparison with `rtree` and for
+workloads of real data.
 """
 
 from rtfilter.replay.picture import draw

@@ -1,4 +1,4 @@
-"""The machine and the versions that a measurement was made with. They are kept with every result."""
+"""The machine and the versions of a measurement. They are stored with every result."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PEERS = ("boostree", "duckdb", "mokaccino", "perq", "polars", "shapely")
 
 
 def describe() -> dict[str, object]:
-    """The machine and the versions as JSON-able data.
+    """Return the machine and the versions as JSON-able data.
 
     Returns
     -------
     dict
-        ``cpu`` (its model), ``cores`` (that this process may use), ``memory_gb`` (GiB; None where the system
-        does not tell), ``system``, ``python`` (version), ``revision`` (of the git checkout; None outside of
-        one; with ``-dirty`` where changes other than those of kept results are not committed), and
+        ``cpu`` (its model), ``cores`` (that this process may use), ``memory_gb`` (GiB; None if the system
+        does not report it), ``system``, ``python`` (version), ``revision`` (of the git checkout; None without
+        one; with ``-dirty`` if changes other than those of stored results are not committed), and
         ``versions``, the version of each package, None for one that is not installed.
     """
     return {
@@ -41,7 +41,7 @@ def describe() -> dict[str, object]:
 
 
 def one_line(machine: dict[str, object] | None = None) -> str:
-    """The machine and the main versions in one line of text: of `describe()`, or of a kept result."""
+    """Return machine and main versions in one line of text: those of `describe()`, or of a stored result."""
     facts = describe() if machine is None else machine
     versions = facts["versions"]
     assert isinstance(versions, dict)
@@ -52,7 +52,7 @@ def one_line(machine: dict[str, object] | None = None) -> str:
 
 
 def peers_line() -> str:
-    """The versions of the installed peers in one line of text."""
+    """Return the versions of the installed peers in one line of text."""
     return _listed({package: _version(package) for package in PEERS}, PEERS)
 
 
@@ -60,11 +60,11 @@ def _listed(versions: Mapping[str, str | None], packages: Sequence[str]) -> str:
     return ", ".join(f"{package} {versions[package]}" for package in packages if versions.get(package))
 
 
-@cache  # a process goes on with the code that it began with, whatever is committed meanwhile
+@cache  # a process continues with its code, whatever is committed later
 def _revision() -> str | None:
     try:
         revision = _git("describe", "--always")
-        # Results that are kept one after the other do not make each other dirty.
+        # Results that are stored one after the other do not make each other dirty.
         changed = _git(
             "status", "--porcelain", "--untracked-files=no", "--", ":/", ":(exclude,top)*/report/*"
         )

@@ -22,7 +22,7 @@ def save_picture(figure: Figure, path: Path, dpi: int) -> None:
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
-    """Rows as aligned text, numbers to the right.
+    """Return rows as aligned text, numbers to the right.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ class Report:
 
     @property
     def bursts(self) -> int:
-        """Number of bursts that were complete."""
+        """Number of complete bursts."""
         return 1 + max((row["burst"] for row in self.rows), default=-1)
 
     def summary(self) -> list[Row]:
@@ -90,14 +90,14 @@ class Report:
         }
 
     def text(self) -> str:
-        """The summary as a table with a heading."""
+        """Return the summary as a table with a heading."""
         index = self.index
         bursts = numbered(self.bursts, "burst")
         if self.bursts < self.settings.bursts:
             bursts = f"interrupted after {self.bursts:,} of {self.settings.bursts:,} bursts"
         heading = (
             f"{self.workload}: {numbered(index['subscriptions'], 'subscription')}, "
-            f"{numbered(index['dimensions'], 'dimension')}, "
+            f"matcher {index['matcher']['name']}, {numbered(index['dimensions'], 'dimension')}, "
             f"height {index['height']}; {bursts}, {numbered(self.matches, 'match')}, "
             f"{numbered(self.updates, 'update')}; "
             f"{numbered(self.checked, 'event')} checked against brute force"
@@ -118,7 +118,7 @@ class Report:
         return f"{heading}\n{table(self.summary(), columns)}{notes}"
 
     def to_json(self) -> dict[str, Any]:
-        """The whole report, its summary and the machine, as JSON-able data."""
+        """Return the whole report, its summary and the machine, as JSON-able data."""
         return {**asdict(self), "machine": describe(), "summary": self.summary()}
 
     def write_csv(self, path: Path) -> None:
@@ -135,7 +135,7 @@ class ReplayInterrupted(KeyboardInterrupt):
     Attributes
     ----------
     report : Report
-        Of the bursts that were complete, at least one.
+        Of the complete bursts, at least one.
     """
 
     def __init__(self, report: Report) -> None:
@@ -144,17 +144,17 @@ class ReplayInterrupted(KeyboardInterrupt):
 
 
 def size_class(row: Row) -> int:
-    """Smallest size in the class of a row's burst: classes are powers of two, as in the controllers."""
+    """Return the smallest size in the class of a row's burst: a power of two, as in the controllers."""
     return powers_of_two(row["size"])
 
 
 def _mean_us(rows: Sequence[Row]) -> float | None:
-    """Mean response of all events in microseconds; None without events."""
+    """Return the mean response of all events in microseconds; None without events."""
     events = sum(row["size"] for row in rows)
     return 1e6 * sum(row["response"] * row["size"] for row in rows) / events if events else None
 
 
 def _plans(rows: Sequence[Row]) -> str:
-    """The last plan of each class of burst sizes, as text."""
+    """Return the last plan of each class of burst sizes, as text."""
     last = {size_class(row): row for row in rows if row["level"] is not None}
     return ", ".join(f"{size}: {row['level']}/{row['group'] or 'all'}" for size, row in sorted(last.items()))

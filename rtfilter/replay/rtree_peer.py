@@ -1,4 +1,4 @@
-"""The peer of a replay: an `rtree` index of the same boxes, asked event by event in the order of arrival."""
+"""The peer of a replay: an `rtree` index of the same boxes, searched event by event in order of arrival."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CAPACITY = (10, 20)
 
 
 def properties(dimensions: int, inner: int, leaf: int) -> Property:
-    """Properties of an `rtree` index with these node capacities; the rest are its defaults (R*, fill 0.7)."""
+    """Return the properties of an `rtree` index with these node capacities, and defaults (R*, fill 0.7)."""
     chosen = Property(dimension=dimensions, index_capacity=inner, leaf_capacity=leaf)
     # rtree wants this below both capacities. Its default, 32, is not below the paper's.
     chosen.near_minimum_overlap_factor = min(32, inner - 1, leaf - 1)
@@ -54,7 +54,7 @@ class RtreePeer:
             step(len(ids[rows]))
 
     def add(self, ids: IntArray) -> None:
-        """Insert the boxes of subscriptions that the filter holds by now, ids int64 (n,)."""
+        """Insert the boxes of subscriptions that the filter has by now, ids int64 (n,)."""
         boxes = [self._tree.boxes_of(id) for id in ids.tolist()]
         if boxes:
             owners = np.repeat(ids, [len(low) for low, _ in boxes])
@@ -67,7 +67,7 @@ class RtreePeer:
                 self._index.delete(id, box)
 
     def response(self, points: FloatArray) -> tuple[FloatArray, list[set[int]]]:
-        """Ask for each event, points float64 (n, d).
+        """Search the matches of each event, points float64 (n, d).
 
         Returns
         -------
@@ -91,7 +91,7 @@ class RtreePeer:
             self._boxes.setdefault(id, []).append(box)
 
     def _ranked(self, values: FloatArray) -> FloatArray:
-        """Coordinates (n, d) as ranks."""
+        """Return coordinates (n, d) as ranks."""
         mapped = np.empty_like(values)
         for k, ends in enumerate(self._ranks):
             top = len(ends)

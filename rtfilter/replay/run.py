@@ -37,7 +37,7 @@ def replay(
     Parameters
     ----------
     workload : Workload
-        Where events and subscriptions come from.
+        The source of events and subscriptions.
     settings : Settings
     contenders : sequence of Contender
     filter : EventFilter
@@ -48,9 +48,9 @@ def replay(
     Raises
     ------
     ReplayInterrupted
-        Interrupted after at least one burst; has the report of the bursts that were complete.
+        Interrupted after at least one burst; has the report of the complete bursts.
     AssertionError
-        Contenders found different matches, or others than brute force: the times would mean nothing.
+        Contenders found different matches, or others than brute force: the times would have no meaning.
     ModuleNotFoundError
         The peer is wanted, but `rtree` is not installed.
     """
@@ -89,7 +89,7 @@ class _Replay:
         self.supply = _Supply(workload, settings.subscriptions + settings.bursts * settings.insert)
         self.checked = _CheckedFilter(filter)
         self.live = self.checked.subscribe(self.supply.take(settings.subscriptions)).tolist()
-        self.events = 0  # so many of the workload have been used
+        self.events = 0  # number of used events of the workload
         self.peer = None
         if settings.peer_every:
             with needed("replay", "the comparison with rtree"):
@@ -122,7 +122,7 @@ class _Replay:
         self.report.checked += count
 
     def change(self) -> None:
-        """Let subscriptions come and go."""
+        """Add new subscriptions, and remove the oldest ones."""
         if not self.settings.insert and not self.settings.delete:
             return
         new = self.checked.subscribe(self.supply.take(self.settings.insert))
@@ -139,7 +139,7 @@ class _Replay:
                 contender.controller.on_update(changes)
 
     def finished(self) -> Report:
-        """Return the report, with what is known at the end."""
+        """Return the report, with the statistics at the end."""
         self.report.index = self.filter.stats()
         self.report.controllers = {
             contender.name: contender.controller.snapshot() for contender in self.contenders
@@ -155,7 +155,7 @@ def _sizes(settings: Settings, rng: np.random.Generator) -> list[int]:
 
 
 class _NoBar:
-    """Takes the place of a bar where `tqdm`, of the extra `progress`, is missing."""
+    """Replaces a bar if `tqdm`, of the extra `progress`, is missing."""
 
     def __enter__(self) -> Self:
         return self
@@ -176,7 +176,7 @@ def _bar(text: str, total: int, progress: bool) -> Any:
 
 
 def _warm_up(filter: EventFilter, workload: Workload) -> None:
-    """Match a few events as a whole and in groups, so that what is timed finds its kernels loaded."""
+    """Match a few events as a whole and in groups, so that the kernels are loaded before the measurement."""
     controller = filter.controller
     for group in (None, 1):
         filter.controller = FixedPlan(0, group)
@@ -196,7 +196,7 @@ def _row(response: float, level: int | None = None, group: int | None = None, **
 
 
 def _run(filter: EventFilter, contender: Contender, events: EventTable) -> tuple[Row, list[set[int]]]:
-    """Run one burst for one contender: its row of the report, and the matches of each event."""
+    """Run one burst for one contender; return its row of the report, and the matches of each event."""
     filter.policy, filter.controller = resolve(contender.policy), contender.controller
     stream = filter.stream(events)
     answers: list[set[int]] = [set()] * len(stream)
@@ -215,7 +215,7 @@ def _run(filter: EventFilter, contender: Contender, events: EventTable) -> tuple
 
 
 class _Supply:
-    """All subscriptions of a replay. They are drawn and parsed before anything is timed."""
+    """All subscriptions of a replay. They are drawn and parsed before the measurement."""
 
     def __init__(self, workload: Workload, count: int) -> None:
         drawn = workload.subscriptions(0, count)
@@ -225,7 +225,7 @@ class _Supply:
         self._used = 0
 
     def take(self, count: int) -> Bounds | list[Predicate]:
-        """The next `count` subscriptions."""
+        """Return the next `count` subscriptions."""
         rows = slice(self._used, self._used + count)
         self._used += count
         if isinstance(self._drawn, Bounds):
@@ -243,7 +243,7 @@ class _CheckedFilter:
         self._ids = np.empty(0, np.int64)
 
     def subscribe(self, chosen: Bounds | list[Predicate]) -> IntArray:
-        """Add subscriptions; their ids, int64 (count,)."""
+        """Add subscriptions; return their ids, int64 (count,)."""
         if isinstance(chosen, Bounds):
             ids = self._filter.subscribe_many(chosen.low, chosen.high)
             self._low = np.concatenate([self._low, chosen.low])
@@ -265,7 +265,7 @@ class _CheckedFilter:
     def check(
         self, events: EventTable, answers: Sequence[set[int]], count: int, rng: np.random.Generator
     ) -> int:
-        """Compare the answers of `count` random events with brute force; the number of events compared."""
+        """Compare matches of `count` random events with brute force; return the number of these events."""
         rows = rng.permutation(len(events))[:count]
         for row in rows.tolist():
             if self._predicates:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rtfilter.adaptive import Controller
 
 PEER = "rtree, event by event"
-"""Name of the peer in a report: an `rtree` index that is asked event by event."""
+"""Name of the peer in a report: an `rtree` index that is searched event by event."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,15 @@ class Settings:
     poisson : float, optional
         Mean of a Poisson distribution that burst sizes are drawn from instead; a burst has at least 1 event.
     insert, delete : int
-        Number of new subscriptions that come, and of the oldest ones that go, after each burst.
+        Number of new subscriptions that are added, and of the oldest ones that are removed, after each burst.
     check : int
         Events per burst whose matches are compared with brute force.
     check_every : int
-        At least 1. Brute force looks at the bursts whose numbers, from 0 on, are multiples of this.
+        At least 1. Brute force checks the bursts whose numbers, from 0 on, are multiples of this.
     peer_every : int
         The peer runs the bursts whose numbers, from 0 on, are multiples of this; 0: none.
     seed : int
-        Seed of the burst sizes, and of which events are compared with brute force.
+        Seed of the burst sizes, and of the choice of events that are compared with brute force.
     """
 
     subscriptions: int

@@ -1,4 +1,4 @@
-"""Stage 1: who asks."""
+"""Stage 1: the identity of a client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Authenticate(Protocol):
     """The interface of users for doors and the pipeline; `rtfilter.service.access` has the real one."""
 
     most_subscriptions: int
-    """Of one user."""
+    """Most subscriptions of one user."""
 
     @property
     def open(self) -> bool:
@@ -28,20 +28,20 @@ class Authenticate(Protocol):
         """Return the identity of a user at an address. Raises `NotAuthenticatedError`."""
 
     async def token(self, token: str) -> Identity:
-        """The same, by a token."""
+        """Return the identity of a user, by a token. Raises `NotAuthenticatedError`."""
 
     def admit(self, who: Identity, events: int) -> None:
-        """Let a user publish so many events now; otherwise `TooManyError`."""
+        """Count events that a user publishes now. Raises `TooManyError` above the user's rate."""
 
     @property
     def gone(self) -> Collection[str]:
         """Users that were removed, whose subscriptions and deliveries are still to be removed."""
 
     async def forgotten(self, user: str) -> None:
-        """Nothing is left of such a user; `BusyError` where that cannot be noted."""
+        """Record that nothing is left of a removed user. Raises `BusyError` if that cannot be written."""
 
     def connect(self, who: Identity) -> AbstractContextManager[None]:
-        """Count a connection while it is open; `TooManyError` where there are too many."""
+        """Count a connection while it is open. Raises `TooManyError` above the user's limit."""
 
     def still(self, who: Identity) -> bool:
         """Return whether a user may stay connected."""
@@ -51,9 +51,9 @@ class Authenticate(Protocol):
 
 
 class Open:
-    """Take everyone for who they say they are: for a server that only this machine can reach.
+    """An `Authenticate` that accepts every name: for a server that only this machine can reach.
 
-    The user ``admin`` has all roles, everyone else all but that of an admin.
+    The user ``admin`` has all roles, any other user all but that of an admin.
     """
 
     most_subscriptions = 10_000_000
@@ -61,29 +61,29 @@ class Open:
     gone: Collection[str] = ()
 
     async def password(self, user: str, password: str, address: str = "") -> Identity:
-        """As of `Authenticate`."""
+        """See `Authenticate`."""
         return Identity(_name(user), self.roles(user))
 
     async def token(self, token: str) -> Identity:
-        """As of `Authenticate`."""
-        raise NotAuthenticatedError("this server has no users and so no tokens; say a user name")
+        """See `Authenticate`."""
+        raise NotAuthenticatedError("this server has no users, and so no tokens; give a user name")
 
     def admit(self, who: Identity, events: int) -> None:
-        """As of `Authenticate`."""
+        """See `Authenticate`."""
 
     async def forgotten(self, user: str) -> None:
-        """As of `Authenticate`."""
+        """See `Authenticate`."""
 
     def connect(self, who: Identity) -> AbstractContextManager[None]:
-        """As of `Authenticate`."""
+        """See `Authenticate`."""
         return nullcontext()
 
     def still(self, who: Identity) -> bool:
-        """As of `Authenticate`."""
+        """See `Authenticate`."""
         return True
 
     def roles(self, user: str) -> frozenset[Role]:
-        """As of `Authenticate`."""
+        """See `Authenticate`."""
         return ALL if user == ADMIN else ALL - {Role.ADMIN}
 
 

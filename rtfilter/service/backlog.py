@@ -1,11 +1,11 @@
 """The unacknowledged deliveries of one user: low mark, gaps and bounds. No I/O, no clock.
 
-An entry of the log is *settled* when it is known whom it concerns. All up to `settled` are; events above it
-may be known before others below them, since the shortest are searched first.
+An entry of the log is *settled* when its matches are known and in the backlogs. All entries up to `settled`
+are; an event above it may become known before one below it, since the shortest searches come first.
 
-What is pending is kept in rows, which are written once for many deliveries. A row is written anew when little
-is left of it. So what must be remembered as acknowledged is bounded by what is pending: it is still in a row,
-or above what the log has as settled, and would be told again after a restart.
+Pending deliveries are stored in rows, each written once for many deliveries. A row is written again when few
+of its deliveries are left. So the acknowledged positions to remember are bounded by the pending ones: each is
+still in a row, or above the settled position of the log, and would be sent again after a restart.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BESIDE: Final = 200
 OF_ID: Final = 8
 """Bytes that an id takes: it is kept once for all deliveries."""
 SMALL: Final = 16
-"""Deliveries of a row that is not written anew, however little is left of it."""
+"""Most deliveries of a row that is never written again, however few of them are left."""
 
 
 class Policy(StrEnum):
@@ -34,11 +34,11 @@ class Policy(StrEnum):
     DROP_OLDEST = "drop-oldest"
     DROP_NEWEST = "drop-newest"
     REFUSE = "refuse"
-    """Publishers are refused while a backlog is full. What was taken in before may exceed it."""
+    """Publishers are refused while a backlog is full. Events that were accepted before may exceed it."""
 
 
 class Bounds(NamedTuple):
-    """Of each user's backlog.
+    """The bounds of each user's backlog.
 
     Attributes
     ----------
@@ -69,9 +69,9 @@ class Written(NamedTuple):
     ----------
     mark : Mark
     rows : dict of int to sequence of Held
-        By number, those that are new and those that replace what was written.
+        By number: new rows, and rows that replace written ones.
     gone : sequence of int
-        The numbers of rows that are needed no more.
+        The numbers of rows to remove.
     """
 
     mark: Mark
@@ -80,7 +80,7 @@ class Written(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A delivery that was acknowledged: how often it was sent, and how many dropped ones it told of."""
+    """An acknowledged delivery: how often it was sent, and how many dropped deliveries it reported."""
 
     delivery: Delivery
     sent: int
@@ -94,12 +94,12 @@ class Backlog:
     ----------
     bounds : Bounds
     mark : Mark
-        What was acknowledged before a restart.
+        The acknowledged positions before a restart.
 
     Attributes
     ----------
     pending : dict of int to Delivery
-        By position; others change nothing in it.
+        By position; for reading only.
     dropped : int
         Deliveries that were dropped since the start: there was no room, or they were too old.
     """
@@ -107,11 +107,11 @@ class Backlog:
     def __init__(self, bounds: Bounds = Bounds(), mark: Mark = Mark()) -> None:  # noqa: B008  # immutable
         self._bounds = bounds
         self._low, self._beyond = mark.low, set(mark.beyond)
-        self._before = self._low, self._beyond  # as it was before it was last written
+        self._before = self._low, self._beyond  # the mark before the last `written`
         self.pending: dict[int, Delivery] = {}
-        self._sent: dict[int, int] = {}  # how often each position was
+        self._sent: dict[int, int] = {}  # how often each position was sent
         self.dropped, self._untold = 0, mark.dropped
-        self._told: dict[int, int] = {}  # how many were dropped, by the delivery that says so
+        self._told: dict[int, int] = {}  # number of dropped deliveries, by the delivery that reports it
         self._bytes = 0
         self._ids: tuple[int, ...] = ()  # of the last delivery
         self._unwritten: set[int] = set()
@@ -123,7 +123,7 @@ class Backlog:
 
     @property
     def bytes(self) -> int:
-        """Of what is pending, about."""
+        """Bytes of the pending deliveries, about."""
         return self._bytes
 
     @property
@@ -142,7 +142,7 @@ class Backlog:
         return len(self._unwritten)
 
     def same(self, ids: tuple[int, ...]) -> tuple[int, ...]:
-        """The ids of the last delivery, where these are equal: events in a row often match alike."""
+        """Return these ids as the object of the last delivery, if equal: events in a row match alike."""
         if ids != self._ids:
             self._ids = ids
         return self._ids
@@ -152,9 +152,9 @@ class Backlog:
         return position <= self._low or position in self._beyond or position in self.pending
 
     def add(self, delivery: Delivery) -> list[int]:
-        """Keep a delivery that is not known; returns the positions that were dropped to make room.
+        """Add a delivery that is not known; return the positions that were dropped to make room.
 
-        Its own position among them says that it is not kept.
+        Its own position among them means that it was dropped itself.
         """
         policy, dropped = self._bounds.policy, []
         if policy == Policy.DROP_NEWEST and self.full:
@@ -181,9 +181,9 @@ class Backlog:
         self._untold += count
 
     def note_sent(self, position: int) -> Sending:
-        """Note that a pending delivery is being sent; return what to send beside it.
+        """Count a sending of a pending delivery; return the data to send beside it.
 
-        The first delivery after some were dropped says how many, also when it is sent again.
+        The first delivery after dropped ones reports their number, also when it is sent again.
         """
         before = self._sent.get(position, 0)
         self._sent[position] = before + 1
@@ -192,7 +192,7 @@ class Backlog:
         return Sending(before, self._told.get(position, 0))
 
     def restore(self, row: int, deliveries: Sequence[Delivery], size: int) -> None:
-        """Take back a row of so many deliveries that was written before a restart; some may be left out."""
+        """Restore a row that was written before a restart with `size` deliveries; some may be missing."""
         self._next_row = max(self._next_row, row + 1)
         left = [one for one in deliveries if not self.knows(one.position)]
         for delivery in left:
@@ -200,7 +200,7 @@ class Backlog:
         if left:
             self._note_row(row, [one.position for one in left])
             if len(left) < size:
-                self._worn.add(row)  # it has more than is noted of it
+                self._worn.add(row)  # the written row has more than these
         else:
             self._gone.append(row)
 
@@ -217,7 +217,7 @@ class Backlog:
         self._bytes += _size(delivery)
 
     def _take(self, position: int, arrived: bool = False) -> Taken | None:
-        """Remove what is pending; it counts as acknowledged, whether it has arrived or not."""
+        """Remove a pending delivery, which then counts as acknowledged, arrived or not."""
         delivery = self.pending.pop(position, None)
         if delivery is None:
             return None
@@ -225,7 +225,7 @@ class Backlog:
         self._beyond.add(position)
         sent = self._sent.pop(position, 0)
         told = self._told.pop(position, 0)
-        if not arrived:  # another one has to tell
+        if not arrived:  # another delivery has to report them
             self._untold += told
         self._unwritten.discard(position)
         number = self._row_of.get(position)
@@ -241,12 +241,12 @@ class Backlog:
         return Taken(delivery, sent, told)
 
     def acknowledge(self, positions: Iterable[int]) -> list[Taken]:
-        """Take deliveries away; returns those that were pending. Others are left alone."""
+        """Remove acknowledged deliveries; return those that were pending. Other positions are ignored."""
         found = (self._take(position, arrived=True) for position in positions)
         return [one for one in found if one is not None]
 
     def put_back(self, taken: Iterable[Taken]) -> None:
-        """Have deliveries again whose acknowledgement was not written; see also `not_written`."""
+        """Restore deliveries whose acknowledgement was not written; see also `not_written`."""
         for delivery, sent, told in taken:
             position = delivery.position
             self._beyond.discard(position)
@@ -262,7 +262,7 @@ class Backlog:
         self.pending = dict(sorted(self.pending.items()))
 
     def leave(self) -> None:
-        """The user is gone, and who gets the name is not told of it."""
+        """Remove all deliveries of a removed user; the next user of the name gets no report of them."""
         self.acknowledge(list(self.pending))
         self._untold = self.dropped = 0
 
@@ -279,9 +279,9 @@ class Backlog:
                     self._take(position)
 
     def expire(self, moment: float) -> int:
-        """Drop what arrived longer ago than the bounds let it stay; returns how many."""
+        """Drop the deliveries that are older than the bounds allow; return their number."""
         passed = []
-        for position, delivery in self.pending.items():  # from the oldest on, nearly
+        for position, delivery in self.pending.items():  # nearly from the oldest on
             if delivery.at + self._bounds.age > moment:
                 break
             passed.append(position)
@@ -296,9 +296,9 @@ class Backlog:
         Parameters
         ----------
         settled : int
-            As above.
+            See the docstring of the module.
         durable : int
-            What the log has as settled, at least. It may be less, since that is written last.
+            A lower bound of the settled position in the log, which is written last.
         """
         rows: dict[int, Sequence[Held]] = {}
         for number in self._worn:
@@ -314,7 +314,7 @@ class Backlog:
         return Written(self._mark(settled, durable), rows, gone)
 
     def not_written(self) -> None:
-        """Take back the mark that `written` gave last: who acknowledged may be told that it was not kept."""
+        """Take back the mark of the last `written`: it was not stored, and acknowledgements may fail."""
         low, beyond = self._before
         self._low, self._beyond = low, self._beyond | beyond
 
@@ -333,5 +333,5 @@ class Backlog:
 
 
 def _size(delivery: Delivery) -> int:
-    """Bytes that it takes, about."""
+    """Return the bytes of a delivery, about."""
     return len(delivery.body) + BESIDE + OF_ID * len(delivery.subscriptions)

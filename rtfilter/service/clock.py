@@ -7,19 +7,19 @@ from collections.abc import Callable
 
 
 class Clock:
-    """Seconds since 1970. While the clock beneath is set back, it goes on at half the speed.
+    """Seconds since 1970. While the clock `beneath` is behind, this one runs at half the speed.
 
-    Moments ascend with positions in the log, so that a time is found there, and a subscription ends at the
-    same event in this run and in one after a restart. Half the speed lets the clock beneath catch up, and
-    what lives for seconds does not live until then.
+    Times ascend with positions in the log, so that a search by time works, and a subscription ends at the
+    same event in this run and after a restart. At half the speed, the clock `beneath` catches up, and a
+    subscription of a few seconds still ends soon.
 
     Parameters
     ----------
     beneath : callable
     least : float
-        The last moment that the log has.
+        The last time in the log.
     passing : callable
-        Seconds of a clock that nobody sets.
+        Seconds of a clock that is never set.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Clock:
         self._looked = passing()
 
     def __call__(self, since: float = 0.0) -> float:
-        """So many seconds ago, or later where a later moment was told before; by default now."""
+        """Return the time `since` seconds ago, by default now, but never less than the last returned time."""
         before, self._looked = self._looked, self._passing()
         now = self._beneath()
         if now < self._last:

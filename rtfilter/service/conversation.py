@@ -1,8 +1,8 @@
 """The session of a client: its messages and their answers, the same for every door that has directives.
 
-A message is a JSON object with a ``directive`` and what it needs; a ``tag``, where there is one, comes back
-with the answer, which is CONNECTED, ACK or ERROR. Deliveries are EVENT, DIGEST and ENDED. They are numbered
-within a connection, and ``ACK`` with ``upto`` acknowledges all up to a number, with ``numbers`` others.
+A message is a JSON object with a ``directive`` and its fields. The answer is CONNECTED, ACK or ERROR, and
+repeats the ``tag`` of the message, if any. Deliveries are EVENT, DIGEST and ENDED, numbered within a
+connection. ``ACK`` with ``upto`` acknowledges all up to a number, with ``numbers`` single ones.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ from rtfilter.service.rounds import Turn
 from rtfilter.session import TABLE, Directive, State
 
 MOST_UNSENT: Final = 100
-"""Messages that wait to be sent; beyond it, deliveries stay in the backlog until some were."""
+"""Most messages that wait to be sent; above it, deliveries stay in the backlog until some are sent."""
 UNSENT_BYTES: Final = 2**20
-"""Bytes of these: one message more may wait, or as many as one delivery takes."""
+"""Most bytes of these; the last message or delivery may exceed them."""
 MOST_AGAIN: Final = 10
-"""Times that the wait before a delivery is sent again doubles."""
+"""Most times that the wait before a redelivery doubles."""
 ENTRY: Final = 100
 """Bytes of an event of a DIGEST beside the event and its ids, at most."""
 FEW: Final = 1000
-"""Messages that wait, or were sent, among which none is looked for that is not needed any more."""
+"""Deliveries that may be added before those that are needed no more are removed."""
 
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -75,44 +75,44 @@ _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _Due = int | Sequence[int]
-"""The position of a delivery that is to be sent, or those of a digest."""
+"""The position of a delivery to send, or the positions of a digest."""
 
 
 class _Sent(msgspec.Struct, frozen=True, gc=False):
-    """The number of the first message that had a delivery, of the last where it took several; and when it
-    is sent again."""
+    """The number of the message with a delivery, of the last one if it took several; and the time of its
+    redelivery."""
 
     number: int
     again: float
 
 
 class Outbox:
-    """Messages that wait to be sent: what is needed of `asyncio.Queue`, for a fraction of its time."""
+    """Messages that wait to be sent: a part of `asyncio.Queue`, in a fraction of its time."""
 
     def __init__(self) -> None:
         self._waiting: deque[bytes | None] = deque()
         self._some = asyncio.Event()
         self.bytes = 0
-        """Of all that wait."""
+        """Bytes of the waiting messages."""
 
     def qsize(self) -> int:
         """Return the number of messages that wait."""
         return len(self._waiting)
 
     def put_nowait(self, message: bytes | None) -> None:
-        """Add one, the last."""
+        """Add a message at the end; None ends the connection."""
         self._waiting.append(message)
         self.bytes += len(message or b"")
         self._some.set()
 
     def get_nowait(self) -> bytes | None:
-        """Take the first one."""
+        """Remove and return the first message."""
         message = self._waiting.popleft()
         self.bytes -= len(message or b"")
         return message
 
     async def some(self, most: int) -> list[bytes | None]:
-        """Wait for messages; returns those that are there by then, but none after None."""
+        """Wait for a message; return up to `most` of the waiting ones, none after None."""
         while not self._waiting:
             self._some.clear()
             await self._some.wait()
@@ -123,30 +123,30 @@ class Outbox:
 
 
 class Conversation:
-    """A session. Its door sends what `unsent` gives, in order, until it finds None; says `sent` after each
-    of these; and calls `lost` in the end.
+    """A session. Its door sends the messages of `unsent` in order until it finds None. It calls `sent` after
+    each `unsent`, and `lost` at the end.
 
     Parameters
     ----------
     pipeline : Pipeline
     nesting : int
-        How deep a message may nest.
+        Most levels of nested JSON in a message.
     door : "websocket" or "tcp"
-        Where it came in.
+        The door of the session.
 
     Attributes
     ----------
     state : State
     who : Identity or None
     id : str
-        Of the connection.
+        Id of the connection.
     address : str
-        Of the peer; a door sets it.
+        Address of the peer; the door sets it.
     straight : callable, optional
-        The door's way past the outbox: sends messages at once and returns True, or leaves them. A door that
-        has one sets it.
+        A function of the door that sends messages at once, past the outbox, and returns True; or it sends
+        none, and returns False. The door sets it, if it has one.
     turn : Turn
-        What the door does with all that comes takes no longer at once.
+        The turn of the door's work on all that the peer sends.
     """
 
     def __init__(self, pipeline: Pipeline, nesting: int = 64, door: Door = "tcp") -> None:
@@ -161,14 +161,14 @@ class Conversation:
         self.turn = Turn(pipeline.rounds)
         self._due: deque[_Due] = deque()
         self._sent: dict[int, _Sent] = {}  # by position; their numbers ascend
-        self._added, self._room = 0, FEW  # since both were looked through, and how many there may be
+        self._added, self._room = 0, FEW  # deliveries since the last `_prune`, and until the next
         self._number = self._sending = 0
         self._credit: int | None = None
         self._caught_up = False
         self._heard = 0.0
         self._read = asyncio.Event()
         self._connection = ExitStack()
-        self._earliest = inf  # when something is sent again
+        self._earliest = inf  # time of the next redelivery
         self._clock = pipeline.deliver.clock
 
     # -- deliveries ------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class Conversation:
         self._go_on(len(positions))
 
     def take_over(self, positions: Sequence[int]) -> None:
-        """Send what another one was sent, before all that is yet to be sent."""
+        """Send deliveries again, before all that wait: those of another receiver, or late ones."""
         assert self.who is not None
         sent = (at for at, sent in self._sent.items() if sent.again < inf)  # others wait to be sent again
         again = sorted({*positions} | self._pipeline.following(self.who.user, positions, sent))
@@ -197,7 +197,7 @@ class Conversation:
             self._prune()
 
     def _prune(self) -> None:
-        """Forget what was dropped meanwhile, or is acknowledged on another connection."""
+        """Remove deliveries that were dropped, or acknowledged on another connection."""
         assert self.who is not None
         needed = {one.position for one in self._pipeline.deliver.pending(self.who.user)}
         self._due = deque(left for one in self._due if (left := _those_of(one, needed)))
@@ -205,13 +205,13 @@ class Conversation:
         self._added, self._room = 0, max(FEW, len(needed))
 
     async def unsent(self) -> list[bytes | None]:
-        """Wait for messages to be sent; returns those that are there by then, but none after None."""
+        """Wait for messages to send; return the waiting ones, none after None."""
         found = await self.outbox.some(MOST_UNSENT)
         self._sending = len(found)
         return found
 
     def sent(self) -> None:
-        """The door has sent them."""
+        """Continue after the door has sent the messages of the last `unsent`."""
         self._sending = 0
         self._read.set()
         few = self.outbox.qsize() < MOST_UNSENT // 2 and self.outbox.bytes < UNSENT_BYTES // 2
@@ -228,7 +228,7 @@ class Conversation:
         while self._due and self._may_send and len(made) < room and left > 0:
             due = self._due.popleft()
             found = (deliver.get(user, position) for position in _positions(due))
-            there = [one for one in found if one is not None]  # others are needed no more
+            there = [one for one in found if one is not None]  # others were dropped or acknowledged
             if not there:
                 continue
             if isinstance(due, Sequence) and (part := self._part(there)):
@@ -237,12 +237,12 @@ class Conversation:
                 emitted = self._emitted(there[0], now)
             made += emitted
             left -= sum(map(len, emitted))
-        more = bool(self._due) and self._may_send  # which comes when the door has sent these
+        more = bool(self._due) and self._may_send  # sent when the door has sent these
         self._say(made, straight=not more)
 
     def _part(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """The first of these, as many as one DIGEST takes; the others are next. None where the first one is
-        too long, and is to be sent alone."""
+        """Return the first deliveries that fit into one DIGEST; the others are due next. The list is empty if
+        the first one is too long, and must be sent alone."""
         sizes = [len(one.body) + ENTRY + 2 * BYTES_OF_ID * len(one.subscriptions) for one in deliveries]
         count = fitting(sizes, self._pipeline.message // 2)
         if count < len(deliveries):
@@ -250,7 +250,7 @@ class Conversation:
         return deliveries[:count] if sizes[0] < self._pipeline.message - BESIDE else []
 
     def _emitted(self, one: Delivery, now: float) -> list[bytes]:
-        """Return the messages of a delivery, to be sent together: several if one cannot take all ids."""
+        """Return the messages of a delivery: several if one cannot contain all ids."""
         number, ids = self._next(), one.subscriptions
         sending = self._note(one.position, now)
         if one.ended is not None:
@@ -275,14 +275,14 @@ class Conversation:
         return self._credit is None or self._credit > 0
 
     def _next(self) -> int:
-        """The number of the next delivery, which takes one of the credit."""
+        """Return the number of the next delivery, and use one of the credit."""
         self._number += 1
         if self._credit is not None:
             self._credit -= 1
         return self._number
 
     def _note(self, position: int, now: float) -> Sending:
-        """Note that a delivery is sent, and plan its redelivery; return what to send beside it."""
+        """Count a sending, and plan the redelivery; return the data to send beside the delivery."""
         assert self.who is not None
         sending = self._pipeline.deliver.note_sent(self.who.user, position)
         again = now + self._pipeline.keeping.redeliver * 2 ** min(sending.before, MOST_AGAIN)
@@ -293,17 +293,17 @@ class Conversation:
         return sending
 
     async def room(self) -> None:
-        """Wait while a peer asks and does not read what it is answered."""
+        """Wait while too many answers wait for a peer that does not read them."""
         while self.outbox.qsize() >= 2 * MOST_UNSENT or self.outbox.bytes >= UNSENT_BYTES:
             self._read.clear()
             await self._read.wait()
 
     def unacknowledged(self) -> list[int]:
-        """The positions that were sent, or were to be, in order."""
+        """Return the positions that were sent or wait to be sent, ascending."""
         return sorted(set(self._sent).union(*map(_positions, self._due)))
 
     def tick(self, now: float) -> None:
-        """Send again what was not acknowledged in time."""
+        """Send again the deliveries that were not acknowledged in time."""
         if now < self._earliest:
             return
         late = [at for at, sent in self._sent.items() if sent.again <= now]
@@ -319,7 +319,7 @@ class Conversation:
     # -- directives ------------------------------------------------------------------------------------------
 
     async def hear(self, text: str | bytes) -> None:
-        """Do what a message asks for, and answer it. Nothing is raised that a client could cause."""
+        """Carry out a message, and answer it. Errors that a client can cause are answered, not raised."""
         tag: Any = None
         self._heard = perf_counter()
         try:
@@ -343,7 +343,7 @@ class Conversation:
             self._follow(message)
 
     async def _act(self, message: Message) -> dict[str, Any]:
-        """Do it; returns what the answer tells."""
+        """Carry out a message; return the fields of its answer."""
         pipeline = self._pipeline
         if isinstance(message, Connect):
             self.who = await self._come_in(message)
@@ -408,9 +408,9 @@ class Conversation:
 
     async def _acknowledge(self, who: Identity, upto: int, numbers: Set[int]) -> None:
         if upto > self._number:
-            raise DirectiveError('"upto" is the number of a delivery of this connection')
+            raise DirectiveError('"upto" must be the number of a delivery of this connection')
         if not all(0 < number <= self._number for number in numbers):
-            raise DirectiveError('"numbers" are those of deliveries of this connection')
+            raise DirectiveError('"numbers" must be numbers of deliveries of this connection')
         taken = {}
         for position, sent in self._sent.items():
             if sent.number > upto:
@@ -428,7 +428,7 @@ class Conversation:
             raise
 
     async def _list(self, who: Identity, message: List) -> dict[str, Any]:
-        """Subscriptions, as many as one message takes, and the id that the others are above."""
+        """Return the subscriptions that fit into one message, and the id to continue after."""
         if message.subscription is not None:
             one = await self._pipeline.subscription(who, message.subscription)
             return {"subscriptions": [shown(one)], "next": None}
@@ -441,7 +441,7 @@ class Conversation:
         }
 
     async def _match(self, who: Identity, message: Match) -> dict[str, Any]:
-        """The ids that each event matches."""
+        """Return the ids that each event matches."""
         _require_events(message)
         parse = self._pipeline.parse(message.filter)
         if message.events is UNSET:
@@ -453,12 +453,12 @@ class Conversation:
             found.append(_encode(part.lists())[1:-1])
             left -= len(found[-1])
             if left < 0:
-                raise TooLargeError("these events match more than one message can say; ask for fewer of them")
+                raise TooLargeError("the matches do not fit into one message; send fewer events")
         matches = msgspec.Raw(b"[" + b",".join(found) + b"]")
         return with_hints({"matches": matches}, hints_of(table.odd, len(table)))
 
     async def _read_by(self, read: Callable[[Any], _T], given: Any) -> _T:
-        """Read an event or several: beside the event loop where they are many, or some have lists."""
+        """Read one event or several; in a thread if they are many, or some have lists."""
         events = given if isinstance(given, list) else [given]
         quick = len(events) < FEW and not any(map(has_list, events))
         return read(given) if quick else await asyncio.to_thread(read, given)
@@ -478,14 +478,14 @@ class Conversation:
         return with_hints({"positions": positions}, events.hints)
 
     def _get(self, who: Identity) -> int:
-        """Have all sent that was not sent on this connection; returns how many these are."""
+        """Queue all pending deliveries that were not sent on this connection; return their number."""
         sent = set(self.unacknowledged())
         unsent = [one.position for one in self._pipeline.pending(who) if one.position not in sent]
         self._due.extend(unsent)
         return len(unsent)
 
     def _follow(self, message: Message) -> None:
-        """Do what follows an answer."""
+        """Begin deliveries, or end the connection, after the answer to a message."""
         if isinstance(message, Ready):
             assert self.who is not None
             self._pipeline.deliver.begin(self.who.user, self)
@@ -497,7 +497,7 @@ class Conversation:
             self._flush()
 
     def refuse(self, error: RTFilterError, tag: Any = None) -> None:
-        """Say what is wrong."""
+        """Send an ERROR."""
         told: dict[str, Any] = {"kind": kind_of(error), "error": str(error)}
         self.refused(told["kind"])
         if isinstance(error, ServiceError) and error.retry_after is not None:
@@ -507,7 +507,7 @@ class Conversation:
         self._put("ERROR", tag, **told)
 
     def refused(self, kind: str) -> None:
-        """Count it, where the door says so, or nobody."""
+        """Count a refusal. The door calls it if it refuses without an ERROR."""
         self._measures.refuse(self._door, kind)
 
     def _put(self, directive: str, tag: Any = None, **told: Any) -> None:
@@ -515,43 +515,43 @@ class Conversation:
         self._say([_encode({"directive": directive, **tagged, **told})])
 
     def _say(self, messages: Sequence[bytes], straight: bool = True) -> None:
-        """Send these, after all that waits; past the outbox where that may be."""
+        """Send messages after the waiting ones; past the outbox if none waits and the door can."""
         way = self.straight if straight and not self.outbox.qsize() and not self._sending else None
         if messages and (way is None or not way(messages)):
             for message in messages:
                 self.outbox.put_nowait(message)
 
     def lost(self) -> None:
-        """The connection is gone. Subscriptions and backlog stay."""
+        """End the session of a closed connection. Subscriptions and backlog stay."""
         if self.who is not None:
             self._pipeline.deliver.stop(self.who.user, self)
             if self.state is not State.DISCONNECTED:
                 _log.info("a session ends", extra={"connection": self.id, "user": self.who.user})
         self._pipeline.sessions.discard(self)
         self._connection.close()
-        self._measures.connections[self._door] -= self._open  # this is said more than once
+        self._measures.connections[self._door] -= self._open  # `lost` may be called twice
         self._open = False
         self.state = State.DISCONNECTED
 
     @property
     def owed(self) -> int:
-        """Messages that wait to be sent, and may be, and those that are being sent."""
+        """Messages that are being sent, or wait and may be sent."""
         return self._sending + self.outbox.qsize() + (len(self._due) if self._may_send else 0)
 
     def expel(self) -> None:
-        """The user may not stay connected: say so, and have the door close."""
-        self.refuse(NotAuthenticatedError("what proved who you are is no longer good; connect again"))
+        """End the session of a user who may not stay connected: send an ERROR, and close."""
+        self.refuse(NotAuthenticatedError("your password, token or roles are no longer valid; connect again"))
         self.outbox.put_nowait(None)
         self.lost()
 
 
 def after(state: State, directive: Directive) -> State:
-    """The state once a directive is confirmed.
+    """Return the state after a directive.
 
     Raises
     ------
     DirectiveError
-        It is not allowed; says what is.
+        The state does not allow the directive; the message has the allowed ones.
     """
     try:
         return TABLE[state][directive]
@@ -566,7 +566,7 @@ def _require_events(message: Publish | Match) -> None:
 
 
 def kind_of(error: RTFilterError) -> str:
-    """A short name of what is wrong, which programs can compare."""
+    """Return a short name of the kind of an error, which programs can compare."""
     if isinstance(error, ServiceError):
         return error.kind
     return "event" if isinstance(error, EventError) else "predicate"

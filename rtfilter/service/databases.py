@@ -29,14 +29,14 @@ def postgresql(url: str) -> str:
     Raises
     ------
     AddressError
-        It is none.
+        The text is no such address.
     ModuleNotFoundError
         The driver is not installed.
     """
     try:
         made = make_url(url)
     except (ArgumentError, ValueError):
-        raise AddressError(f"this is no address of a database, such as {FORM}") from None
+        raise AddressError(f"this is no address of a database; write it as {FORM}") from None
     if made.drivername not in (_DRIVER, "postgresql", "postgres"):
         raise AddressError(f"a database is one of PostgreSQL, {FORM}; without any it is SQLite in the folder")
     if "@" in (made.host or ""):

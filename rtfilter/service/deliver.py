@@ -1,4 +1,4 @@
-"""Stage 5: to the users whose subscriptions match, now or when they ask."""
+"""Stage 5: deliveries to the users whose subscriptions match, at once or on request."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from rtfilter.store.tables import Logged, Mark, Progress, Row
 
 _log = logging.getLogger(__name__)
 FEWEST: Final = 16
-"""Users of one progress at least, where there are more."""
+"""Fewest users of one progress, if so many have changed."""
 MOST_PARTS: Final = 8
-"""Progresses until all users have been in one."""
+"""Most progresses until each changed user was in one."""
 MOST_WRITTEN: Final = 4000
-"""Deliveries of one progress, about."""
+"""Unwritten deliveries of one progress, about."""
 SWEEP: Final = 10.0
-"""Seconds at most between two looks for deliveries that are too old."""
+"""Most seconds between two searches for expired deliveries."""
 STEP: Final = 2000
 """Matches that are sorted by user in one step."""
 FEW: Final = 1000
-"""Positions of a digest among which none is looked for that is not needed any more."""
+"""Positions of a digest above which those that are pending no more are removed."""
 
 
 class Owned(Struct, frozen=True, gc=False):
@@ -40,7 +40,7 @@ class Owned(Struct, frozen=True, gc=False):
     Attributes
     ----------
     id : int
-        The same object wherever it is kept: an event for many users has millions of ids.
+        One shared object wherever it is stored: an event for many users has millions of ids.
     user, filter : str
     expires : float or None
         In seconds since 1970.
@@ -76,13 +76,13 @@ class Waiting(NamedTuple):
 
 
 class Part(Enum):
-    """Of the users that an event concerns, where events of one key have an order."""
+    """The users to whom an event is delivered, where events of one key have an order."""
 
     ALL = "all"
     AT_ONCE = "at once"
-    """Users who did not ask for order."""
+    """Users without ordered subscriptions."""
     IN_TURN = "in turn"
-    """Users who asked for order."""
+    """Users with ordered subscriptions."""
 
 
 class Found(NamedTuple):
@@ -94,7 +94,7 @@ class Found(NamedTuple):
     ids : int64 (n,)
         Of subscriptions; Python's own integers would take five times as much memory.
     response : float or None
-        As of `Delivery`.
+        See `Delivery`.
     part : Part
     """
 
@@ -105,29 +105,29 @@ class Found(NamedTuple):
 
 
 class Receiver(Protocol):
-    """The receiver to which the deliveries of a user go at once."""
+    """A receiver to which a user's deliveries are sent at once."""
 
     def send(self, positions: Sequence[int], digest: bool = False) -> None:
-        """Send these, or leave them in the backlog where the receiver is slow. Never waits."""
+        """Send deliveries, or leave them in the backlog if the receiver is slow. Never waits."""
 
     def take_over(self, positions: Sequence[int]) -> None:
-        """Send what another receiver was sent, and has not acknowledged."""
+        """Send deliveries that another receiver has not acknowledged."""
 
     def unacknowledged(self) -> list[int]:
-        """The positions that were sent, or were to be, in order."""
+        """Return the positions that were sent or wait to be sent, ascending."""
 
     def tick(self, now: float) -> None:
-        """Send again what has waited too long; `now` is in seconds of the clock."""
+        """Send again the deliveries that were not acknowledged in time; `now` is in seconds of the clock."""
 
 
 class _Digest:
-    """Positions that are sent together when it is due; those that are pending no more may be among them."""
+    """Positions that are sent together at the time `due`; some may be pending no more."""
 
     def __init__(self, due: float) -> None:
         self.due, self.positions, self.room = due, list[int](), FEW
 
     def add(self, position: int, pending: Container[int]) -> None:
-        """Add one; now and then, those are left out that were dropped meanwhile."""
+        """Add a position; above a bound, remove those that are pending no more."""
         if len(self.positions) >= self.room:
             self.positions = [one for one in self.positions if one in pending]
             self.room = max(FEW, 2 * len(self.positions))
@@ -135,20 +135,20 @@ class _Digest:
 
 
 class Deliver:
-    """The backlog of each user, and who receives.
+    """The backlogs and receivers of all users.
 
-    Of several receivers of a user, the last that became ready has the deliveries. When it goes, the one
-    before it has them, and what the first one did not acknowledge.
+    Of several receivers of a user, the last one that became ready gets the deliveries. When it stops, the
+    one before it gets them, and those that the last one did not acknowledge.
 
     Parameters
     ----------
     owners : mapping of int to Owned
-        The subscriptions that are there; others change it.
+        The present subscriptions; the caller changes it.
     expired : mapping of int to Owned
-        The same of those whose time has come; what they matched before is delivered.
+        Expired subscriptions, whose earlier matches are still delivered.
     bounds : Bounds
     marks : mapping of str to Mark
-        What was acknowledged before a restart.
+        The acknowledged positions before a restart.
     clock : callable
         Seconds that never go back.
 
@@ -173,21 +173,21 @@ class Deliver:
         self._receivers: dict[str, list[Receiver]] = {}
         self._digests: dict[tuple[str, str], _Digest] = {}
         self._swept = 0.0
-        self._removals = 0  # of subscriptions, in parts
+        self._removals = 0  # counts the removals of subscriptions
         self._changed: dict[str, None] = {}  # users whose progress is not written, the first to change first
-        self._round: dict[str, None] = {}  # of those that had changed when it began, the ones yet to write
+        self._round: dict[str, None] = {}  # users that had changed when the round began, to be written
         self._of_round = self._part = 0  # what was settled then; users of each part
-        self._given: int | None = None  # as settled, with the last progress
-        self._durable = 0  # what the log has as settled, at least
+        self._given: int | None = None  # the settled position in the last progress
+        self._durable = 0  # a lower bound of the settled position in the log
         self.full: set[str] = set()
-        self._warned = set[str]()  # users of whom the log says that deliveries are dropped
+        self._warned = set[str]()  # users whose dropped deliveries are logged
         self._unwritten = Progress(None)  # what a failed transaction did not write
         self.counts: Counter[str] = Counter(delivered=0, redelivered=0, acknowledged=0, dropped=0, expired=0)
 
     # -- from the log ----------------------------------------------------------------------------------------
 
     def restore(self, row: Row, events: Mapping[int, Logged]) -> None:
-        """Take back what waited for a user before a restart."""
+        """Restore deliveries that waited for a user before a restart."""
         backlog = self._of(row.user)
         backlog.restore(row.number, list(self._restored(row, events)), len(row.deliveries))
         self._note(row.user, backlog)  # a row may be needed no more
@@ -203,9 +203,9 @@ class Deliver:
                 yield Delivery(position, there, body, entry.filter, entry.at, None, ended)
 
     def tell(self, found: Iterable[Found]) -> Iterator[None]:
-        """Keep and send what events match, in steps. What is known already is left alone.
+        """Add matches to the backlogs and send them, in steps. Known ones are skipped.
 
-        Other work may come between two steps; a subscription that it removes is told no more.
+        Other work may run between two steps; a subscription that it removes gets no more deliveries.
         """
         new, matches = dict[str, list[Delivery]](), 0
         for one in found:
@@ -218,7 +218,7 @@ class Deliver:
                 if removals != self._removals:
                     mine = [owned for owned in mine if self._owned(owned.id) is not None]
                 if not mine or (one.part is Part.AT_ONCE and any(owned.ordered for owned in mine)):
-                    continue  # in turn, all who do not know it are told: owners may have changed meanwhile
+                    continue  # `IN_TURN` comes for all users that lack it: owners may have changed
                 ids = self._of(user).same(tuple(sorted(owned.id for owned in mine)))
                 position, entry = one.event
                 delivery = Delivery(position, ids, entry.body, entry.filter, entry.at, one.response)
@@ -246,18 +246,18 @@ class Deliver:
             yield
 
     def _left(self, deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
-        """Yield the deliveries without subscriptions that were removed meanwhile."""
+        """Yield the deliveries, without subscriptions that were removed meanwhile."""
         for one in deliveries:
             ids = tuple(id for id in one.subscriptions if self._owned(id) is not None)
             if ids:
                 yield one if len(ids) == len(one.subscriptions) else replace(one, subscriptions=ids)
 
     def end(self, position: int, at: float, filter: str, user: str, id: int, reason: str) -> None:
-        """Tell a user that a subscription ended; the position is that of the change."""
+        """Deliver the end of a subscription to its user; `position` is that of the change."""
         self._take(user, [Delivery(position, (id,), b"null", filter, at, None, reason)])
 
     def _owned(self, id: int) -> Owned | None:
-        """A subscription that is there, or whose time has come and not yet that of all its events."""
+        """Return a present subscription, or an expired one whose earlier events are not all settled."""
         return self._owners.get(id) or self._expired.get(id)
 
     def _of(self, user: str) -> Backlog:
@@ -267,7 +267,7 @@ class Deliver:
         return found
 
     def _note(self, user: str, backlog: Backlog) -> None:
-        """A backlog has changed."""
+        """Record that a backlog has changed."""
         self._changed[user] = None
         if not backlog.pending:
             self._warned.discard(user)
@@ -277,7 +277,7 @@ class Deliver:
             self.full.discard(user)
 
     def _take(self, user: str, deliveries: Iterable[Delivery]) -> None:
-        """Keep those of a user that are not known; send them, or have them wait for the next digest."""
+        """Add a user's new deliveries to the backlog, and send them now or with the next digest."""
         backlog = self._of(user)
         new = []
         for one in deliveries:
@@ -303,7 +303,7 @@ class Deliver:
             receivers[-1].send(at_once)
 
     def _drop(self, user: str, backlog: Backlog, how: str, count: int) -> None:
-        """Count what was dropped, and log it once until nothing waits for the user any more."""
+        """Count dropped deliveries, and log them once until the backlog is empty."""
         if not count:
             return
         self.counts[how] += count
@@ -313,14 +313,14 @@ class Deliver:
             _log.warning("deliveries are dropped: %s; the next one says how many", why, extra={"user": user})
 
     def _put_off(self, user: str, delivery: Delivery, period: float) -> None:
-        """Have it sent with a digest."""
+        """Add a delivery to the next digest."""
         name, due = (user, delivery.filter), self._clock() + period
         digest = self._digests.setdefault(name, _Digest(due))
         digest.due = min(digest.due, due)
         digest.add(delivery.position, self._backlogs[user].pending)
 
     def _period(self, delivery: Delivery) -> float | None:
-        """Seconds that a delivery may wait for others; None where it goes at once."""
+        """Return the seconds that a delivery may wait for others, or None if it is sent at once."""
         if delivery.ended is not None:
             return None
         shortest = inf
@@ -342,13 +342,13 @@ class Deliver:
         return self._backlogs[user].pending.get(position) if user in self._backlogs else None
 
     def note_sent(self, user: str, position: int) -> Sending:
-        """A pending delivery is being sent; returns what is to be said beside it."""
+        """Count a sending of a pending delivery; return the data to send beside it."""
         sending = self._backlogs[user].note_sent(position)
         self.counts["redelivered" if sending.before else "delivered"] += 1
         return sending
 
     def acknowledge(self, user: str, positions: Iterable[int]) -> Callable[[], None]:
-        """Take deliveries of a user away. It is kept with the next `progress`; returns what undoes it."""
+        """Remove acknowledged deliveries; the next `progress` stores it. Return a function that undoes it."""
         backlog = self._backlogs.get(user)
         if backlog is None:
             return lambda: None
@@ -364,7 +364,7 @@ class Deliver:
         return undo
 
     def leave(self, user: str) -> None:
-        """A user is gone, and another one may get the name."""
+        """Remove the deliveries of a removed user, whose name may be given to another one."""
         backlog = self._backlogs.get(user)
         if backlog is not None:
             self.counts["acknowledged"] += len(backlog.pending)
@@ -376,7 +376,7 @@ class Deliver:
         return self._backlogs[user].dropped if user in self._backlogs else 0
 
     def forget(self, user: str, subscriptions: Collection[int]) -> None:
-        """Some subscriptions were removed; what they matched is not delivered any more."""
+        """Drop the pending deliveries of removed subscriptions."""
         self._removals += 1
         backlog = self._backlogs.get(user)
         if backlog is not None:
@@ -385,7 +385,7 @@ class Deliver:
 
     @property
     def clock(self) -> Callable[[], float]:
-        """Of digests and redeliveries."""
+        """The clock of digests and redeliveries."""
         return self._clock
 
     def receives(self, user: str) -> bool:
@@ -393,12 +393,12 @@ class Deliver:
         return user in self._receivers
 
     def begin(self, user: str, receiver: Receiver, first: bool = False) -> None:
-        """Send a user's deliveries there from now on; with `first`, only while there is no other receiver."""
+        """Send a user's deliveries to a receiver from now on; with `first`, only while there is no other."""
         receivers = self._receivers.setdefault(user, [])
         receivers.insert(0 if first else len(receivers), receiver)
 
     def stop(self, user: str, receiver: Receiver) -> None:
-        """Send no more there. Does nothing where that is so already."""
+        """Send no more to a receiver. Does nothing if it does not receive."""
         before = self._receivers.get(user, [])
         left = [one for one in before if one is not receiver]
         if not left:
@@ -415,7 +415,7 @@ class Deliver:
     # -- as time goes by -------------------------------------------------------------------------------------
 
     def tick(self, moment: float) -> None:
-        """Send the digests that are due, and drop what is too old; `moment` is in seconds since 1970."""
+        """Send due digests and redeliveries, drop expired deliveries; `moment` is in seconds since 1970."""
         now = self._clock()
         for name in [name for name, digest in self._digests.items() if digest.due <= now]:
             user, positions = name[0], self._digests.pop(name).positions
@@ -434,12 +434,12 @@ class Deliver:
 
     @property
     def backlogs(self) -> Mapping[str, Backlog]:
-        """By user; others change nothing in it."""
+        """The backlogs by user; for reading only."""
         return self._backlogs
 
     @property
     def waiting(self) -> Waiting:
-        """Return the number, size and age of all pending deliveries."""
+        """The number, size and age of all pending deliveries."""
         backlogs = [backlog for backlog in self._backlogs.values() if backlog.pending]
         sizes = [len(backlog.pending) for backlog in backlogs]
         oldest = min((backlog.oldest for backlog in backlogs), default=inf)
@@ -452,12 +452,12 @@ class Deliver:
         Parameters
         ----------
         settled : int
-            As of `Progress`, at this moment.
+            The settled position at this moment.
         anew : bool
-            Whether the round is to have all that has changed until now.
+            True if the round must contain all changes until now.
 
-        It is of some users, and the next ones are of the others: so it is never long. Only the last of such a
-        round says what was settled when the round began, or was begun anew.
+        It has some users, and later ones have the others, so that each stays short. Only the last progress of
+        such a round has a settled position: that of the moment when the round began, or began anew.
         """
         if self._given is not None:
             self._durable = self._given
@@ -481,7 +481,7 @@ class Deliver:
         return Progress(self._given, marks, list(rows.values()), gone)
 
     def _next_users(self) -> Iterator[str]:
-        """Yield the users of the next part: so many, but none after `MOST_WRITTEN` unwritten deliveries."""
+        """Yield the users of the next part, none after `MOST_WRITTEN` unwritten deliveries."""
         count = 0
         for user in islice(self._round, self._part):
             yield user
@@ -490,11 +490,11 @@ class Deliver:
                 return
 
     def owes(self, user: str) -> bool:
-        """Return whether acknowledgements of a user are to be in a progress to come."""
+        """Return whether a later progress must contain changes of a user."""
         return user in self._changed or user in self._round
 
     def not_written(self, progress: Progress) -> None:
-        """It could not be written; it comes with the next one."""
+        """Take back a progress that was not written; the next one contains it."""
         self._given = None
         for user in progress.marks:
             self._backlogs[user].not_written()

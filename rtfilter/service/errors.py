@@ -15,7 +15,7 @@ class ServiceError(RTFilterError):
     kind : str
         A short name that programs can compare.
     status : int
-        The status of HTTP that says it.
+        The status of HTTP.
     retry_after : float or None
         Seconds after which the same request may succeed.
     """
@@ -45,7 +45,7 @@ class NotJSONError(ServiceError):
 
 
 class NotAuthenticatedError(ServiceError):
-    """Nobody knows who asks: a wrong name, password or token; nobody is told which."""
+    """The client is not authenticated: a wrong name, password or token; the message does not say which."""
 
     kind = "unauthenticated"
     status = 401
@@ -59,14 +59,14 @@ class NotAllowedError(ServiceError):
 
 
 class UnknownError(ServiceError):
-    """There is nothing of this name, or it is another user's: nobody is told which."""
+    """There is nothing of this name, or it is another user's; the message does not say which."""
 
     kind = "unknown"
     status = 404
 
 
 class ConflictError(ServiceError):
-    """It contradicts what is there: a name that is taken, a key that stands for another request."""
+    """A conflict with the present state: a name in use, a key that stands for another request."""
 
     kind = "conflict"
     status = 409
@@ -98,7 +98,7 @@ class TooManyError(ServiceError):
 
 
 class BusyError(TooManyError):
-    """The server cannot take it now: too much waits, or the log cannot be written."""
+    """The server cannot accept it now: too much waits, or the log cannot be written."""
 
     kind = "busy"
     status = 503

@@ -14,16 +14,16 @@ import structlog
 LEVELS: Final = {
     "sqlalchemy.engine": logging.WARNING,
     "uvicorn.error": logging.WARNING,
-    "numba": logging.WARNING,  # for debugging, it tells each byte that it compiles
+    "numba": logging.WARNING,  # at the level DEBUG, it logs each byte code that it compiles
     "asyncio": logging.INFO,
 }
 """Libraries that log less than the rest."""
 
 
 def configure(level: str = "info") -> None:
-    """Have all that is logged in this process, from a level on, written in one form.
+    """Write the log of this process, from a level on, to standard error in one form.
 
-    While a request is served, or a session held, each line has its id.
+    Lines about a request or a session have its id.
     """
     console = sys.stderr.isatty()
     shared: list[structlog.typing.Processor] = [

@@ -1,8 +1,8 @@
-"""Stage 4: the log, entry by entry, held against the indexes, which are a cache of the log.
+"""Stage 4: entries of the log are matched with the indexes, which are a cache of the log.
 
-Events and changes are taken in the order of the log, so what an event matches depends on its position alone:
-after a restart it is the same. A batch is what has arrived while the last one was matched. It is matched
-beside the event loop, and each event is told when its group ends.
+Events and changes are processed in the order of the log, so the matches of an event depend on its position
+alone, and are the same after a restart. A batch has the entries that arrived during the last one. A thread
+matches it, and the matches of an event are reported when its group ends.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from rtfilter.service.rounds import Rounds, Turn
 from rtfilter.store.tables import Kind, Logged
 
 Tell = Callable[[Sequence[Found]], Iterator[None]]
-"""Takes what some events match, on the event loop, in steps."""
+"""Takes the matches of some events, on the event loop, in steps."""
 SIZE: Final = 1000
 """Entries of a batch at most."""
 QUICK: Final = 0.002
 """Seconds of a search that is done on the event loop."""
 MOST_QUICK: Final = 100_000
-"""Matches that several events have at most, where they are searched there."""
+"""Most events times subscriptions of a batch of several events that is searched there."""
 _log = logging.getLogger(__name__)
 
 
@@ -56,10 +56,10 @@ class Index:
     Attributes
     ----------
     pace : float
-        Seconds of work that a search took of late for each event.
+        Seconds of work of recent searches for each event.
     entrance : asyncio.Lock
-        Held while subscriptions come in that no box bounds, until the filter has them, so that each of their
-        callers knows how many there are.
+        Locked while subscriptions are added that no box bounds, until the filter has them, so that each
+        caller knows their number.
     """
 
     def __init__(self, info: FilterInfo, filter: EventFilter) -> None:
@@ -68,34 +68,34 @@ class Index:
         self.entrance = asyncio.Lock()
 
     def look_up(self, events: EventTable) -> Matches:
-        """The subscriptions that each event matches, found for all at once."""
+        """Return the subscriptions that each event matches."""
         with self.paced(len(events)):
             return self.filter.match_batch(events)
 
     @contextmanager
     def paced(self, count: int) -> Iterator[None]:
-        """Measure the search of so many events."""
+        """Measure the search of `count` events."""
         begun = thread_time()
         yield
         if count:
             self.pace += ((thread_time() - begun) / count - self.pace) / 8
 
     def is_quick(self, count: int) -> bool:
-        """Return whether a search of so many events is worth no thread, which would take about as long.
+        """Return whether a search of `count` events takes no longer than its start in a thread.
 
-        Several may match much more than those before them: so they are few where there are many to match.
+        Several events may have many more matches than earlier ones, so their number is bounded, too.
         """
         few = count == 1 or count * len(self.filter) <= MOST_QUICK
         return few and count * self.pace <= QUICK
 
     def change(self, changes: Iterable[Logged]) -> int:
-        """Make changes; returns how many there were. Those that are made already do no harm."""
+        """Apply changes of the log; return their number. A change may be applied twice."""
         new: dict[int, Any] = {}
         count = 0
         for position, entry in changes:
             count += 1
             if entry.kind == Kind.SUBSCRIBE:
-                if position not in self.filter:  # or it is there already; what replaced it comes later
+                if position not in self.filter:  # or it was applied already, and its replacement comes later
                     new[position] = msgspec.json.decode(entry.body)["where"]
                 continue
             self._add(new)
@@ -131,7 +131,7 @@ class Index:
 
 @contextmanager
 def _left_out(what: str) -> Iterator[None]:
-    """Go on where one entry fails. All were checked before; else the server would fail at each start."""
+    """Log and skip an entry that fails, although it was checked: else the server would fail at each start."""
     try:
         yield
     except Exception:
@@ -139,16 +139,16 @@ def _left_out(what: str) -> Iterator[None]:
 
 
 class Match:
-    """Matches what is in the log.
+    """Matches the entries of the log.
 
     Parameters
     ----------
     indexes : mapping of str to Index
-        By the names of filters; others change it, on the event loop.
+        By the names of filters; the caller changes it, on the event loop.
     tell : callable
     measures : Measures
     ordered : mapping of str to int
-        How many subscriptions of a filter ask for order; others change it.
+        Number of subscriptions with `order`, by filter; the caller changes it.
     rounds : Rounds
     size : int
         Entries of a batch at most.
@@ -156,13 +156,13 @@ class Match:
     Attributes
     ----------
     settled : int
-        Of all entries up to this position it is known, and told, what they match.
+        The matches of all entries up to this position are known, and in the backlogs.
     taken : int
         The last position of the batch that is being matched, or was last.
     changes : int
-        Changes up to `settled` that no index has which was written beside the log; others lower it.
+        Changes up to `settled` that no stored index has; the caller lowers it.
     works : bool
-        Whether a batch is being matched. Meanwhile indexes may be changing.
+        True if the thread matches a batch, and may change indexes.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class Match:
         self.works = False
 
     def put(self, logged: Sequence[Logged]) -> None:
-        """Have entries matched, the next ones of the log."""
+        """Add the next entries of the log, to be matched."""
         if logged:
             self._waiting.extend(logged)
             self._since.append((logged[-1].position, perf_counter()))
@@ -199,7 +199,7 @@ class Match:
 
     @property
     def waiting(self) -> int:
-        """Entries that wait."""
+        """Number of entries that wait to be matched."""
         return len(self._waiting)
 
     async def reached(self, position: int) -> None:
@@ -209,7 +209,7 @@ class Match:
             await self._moved.wait()
 
     async def run(self) -> None:
-        """Match, for ever."""
+        """Match entries, until cancelled."""
         while True:
             await self._news.wait()
             self._news.clear()
@@ -239,12 +239,12 @@ class Match:
             await self._told.wait()
         if self._failed is not None:
             raise self._failed
-        self.settled = self.taken  # after all that it matches is told
+        self.settled = self.taken  # all its matches are in the backlogs now
         self.changes += sum(entry.kind is not Kind.EVENT for _, entry in batch)
         self._moved.set()
 
     def _is_quick(self, batch: Sequence[Logged], indexes: Mapping[str, Index]) -> bool:
-        """Return whether these are few events, all of one filter."""
+        """Return whether a batch has few events, all of one filter."""
         filter = batch[0].entry.filter
         return (
             filter in indexes
@@ -253,7 +253,7 @@ class Match:
         )
 
     def _note_taken(self, batch: Sequence[Logged], taken: float) -> None:
-        """Measure how long they waited: those that came together at once."""
+        """Measure how long entries waited; those that came together have one measure."""
         self._measures.batch_sizes.add(len(batch))
         first, last = 0, batch[-1].position
         while first < len(batch):
@@ -265,7 +265,7 @@ class Match:
             first = after
 
     def _work(self, batch: list[Logged], indexes: dict[str, Index], taken: float) -> None:
-        """Filter by filter, alternately events and changes."""
+        """Match events and apply changes of a batch, filter by filter, in the order of the log."""
         of: dict[str, list[Logged]] = {}
         for logged in batch:
             of.setdefault(logged.entry.filter, []).append(logged)
@@ -287,8 +287,8 @@ class Match:
                 first = last
 
     def _search(self, index: Index, batch: list[Logged], taken: float | None) -> None:
-        """Search them; where they are measured, `taken` is when their batch was taken."""
-        told: dict[int, float] = {}  # when it became known, by row
+        """Match events of one filter; `taken` is the start of their batch, or None to measure nothing."""
+        told: dict[int, float] = {}  # when its matches became known, by row
         try:
             key = index.info.key if self._ordered.get(index.info.name) else None
             events = readable([one.entry.body for one in batch], whole=key is not None)
@@ -311,7 +311,7 @@ class Match:
                 )
                 return
             self._measure(index, batch, taken, told)
-            for row, one in enumerate(batch):  # what was told already is known, and not told twice
+            for row, one in enumerate(batch):  # `Deliver` skips matches that it knows
                 self._search(index, [one], None if row in told else taken)
         else:
             self._measure(index, batch, taken, told)
@@ -324,7 +324,7 @@ class Match:
             self._measures.matched(index.info.name, taken, arrived, list(told.values()))
 
     def _release(self, found: list[Found], known: float) -> None:
-        """Have the event loop told; it is woken once for all that comes before it looks."""
+        """Pass matches to the event loop, and wake it unless it was woken already."""
         if found:
             self._known.append((found, known))
             if not self._woken:
@@ -332,14 +332,14 @@ class Match:
                 self._loop.call_soon_threadsafe(self._drain)
 
     def _drain(self) -> None:
-        """Tell what is known, for one turn at a time."""
+        """Report known matches, for one turn at a time."""
         turn = Turn(self._rounds)
         try:
             for _ in self._steps:
                 if turn.over:
                     self._rounds.join(self._drain)
                     return
-        except BaseException as error:  # or the loop would go on, and events be lost
+        except BaseException as error:  # else the loop would continue, and events would be lost
             self._failed = error
             self._told.set()
             raise
@@ -350,7 +350,7 @@ class Match:
         self._told.set()
 
     def _tell_known(self) -> Iterator[None]:
-        """Tell groups as they become known, in steps."""
+        """Report groups in steps, as they become known."""
         while self._known:
             groups = [self._known.popleft() for _ in range(len(self._known))]
             yield from self._tell([one for found, _ in groups for one in found])

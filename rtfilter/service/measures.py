@@ -1,4 +1,4 @@
-"""The measures of the server's stages. An event pays for an append; histograms are made when they are read.
+"""The measures of the server's stages. An event costs an append; histograms are made when they are read.
 
 Of an event that comes in a request, the stages of `STAGES` but the last follow each other without a gap, so
 their means add up to the mean of `Measures.response`.
@@ -57,9 +57,9 @@ KINDS: Final = frozenset(
 )
 """The kinds of refusals; others count as the last."""
 FOLD_AT: Final = 1024
-"""Records that wait for a reader at most."""
+"""Most records that wait before they are added to a histogram."""
 FOLD_EVENTS: Final = 1 << 14
-"""Events of groups that wait for a reader, about."""
+"""Most events of waiting records, about."""
 
 
 class Times:
@@ -68,7 +68,7 @@ class Times:
     Parameters
     ----------
     bounds : tuple of float
-        Of the buckets.
+        Upper bounds of the buckets.
     """
 
     def __init__(self, bounds: tuple[float, ...] = SECONDS) -> None:
@@ -84,7 +84,7 @@ class Times:
 
     @contextmanager
     def around(self) -> Iterator[None]:
-        """Count the seconds of what is done meanwhile, also where it fails."""
+        """Count the seconds of the context, also if it fails."""
         begun = perf_counter()
         try:
             yield
@@ -99,7 +99,7 @@ class Times:
                 self._found.add(values, times)
 
     def histogram(self) -> Histogram:
-        """All that was added so far."""
+        """Return the histogram of all values so far."""
         self._fold()
         with self._lock:
             return _copy(self._found)
@@ -130,13 +130,13 @@ class Measures:
     database_errors : int
         Transactions that failed.
     refused : Counter of (str, str)
-        What was refused, by door and kind: requests, lines of requests for many, directives.
+        Refusals by door and kind: of requests, of lines of requests for many, of directives.
     connections : Counter of str
-        Those that are open, by door.
+        Open connections, by door.
     webhook_requests : Counter of str
-        By what became of them: ``delivered``, ``failed``, or the last one before a webhook was ``parked``.
+        By outcome: ``delivered``, ``failed``, and ``parked`` for the last one before a webhook was parked.
     webhooks : callable
-        How many are ``active`` and ``parked``; who has them sets it.
+        Returns the numbers of ``active`` and ``parked`` ones; `rtfilter.service.webhooks` sets it.
     """
 
     def __init__(self) -> None:
@@ -156,19 +156,19 @@ class Measures:
         self._lock = threading.Lock()
 
     def begin(self, filter: str) -> None:
-        """There is a filter from now on."""
+        """Start the response times of a new filter."""
         with self._lock:
             self._response[filter] = Histogram(SECONDS)
 
     def forget(self, filter: str) -> None:
-        """There is none of this name any more."""
+        """Remove the response times of a filter."""
         with self._lock:
             self._response.pop(filter, None)
 
     def matched(
         self, filter: str, taken: float, arrived: Sequence[float | None], known: Sequence[float]
     ) -> None:
-        """It is known what some events match.
+        """Record when the matches of some events became known.
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ class Measures:
         arrived : sequence of float or None
             When each came to the server; None where that was before a restart, which counts as no response.
         known : sequence of float
-            When it became known.
+            When its matches became known.
         """
         self._known.append(_Known(filter, taken, arrived, known))
         self._events += len(known)
@@ -186,7 +186,7 @@ class Measures:
             self._fold()
 
     def _fold(self) -> None:
-        """All at once: NumPy takes microseconds for each call, however few events there are."""
+        """Add the waiting records at once: a call of NumPy takes microseconds, also for few events."""
         with self._lock:
             self._events = 0
             of: dict[str, tuple[list[float], list[float | None], list[float]]] = {}
@@ -219,7 +219,7 @@ class Measures:
         return {stage: found[stage] for stage in STAGES}
 
     def refuse(self, door: Door, kind: str) -> None:
-        """Something is refused; `kind` as clients are told it."""
+        """Count a refusal; `kind` is that of the answer."""
         with self._lock:  # threads refuse lines of a request for many
             self.refused[door, kind if kind in KINDS else "other"] += 1
 

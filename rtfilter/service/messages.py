@@ -24,7 +24,7 @@ _Whole = Annotated[int, Meta(ge=0, lt=2**53)]
 
 
 class Message(Struct, tag_field="directive", tag=lambda name: name.upper(), forbid_unknown_fields=True):
-    """The part of all messages."""
+    """The fields of all messages."""
 
     tag: Any = None
 
@@ -53,12 +53,12 @@ class _Wished(Message, kw_only=True):
 
     @property
     def wish(self) -> Wish:
-        """The same, for the pipeline."""
+        """The subscription as the pipeline takes it."""
         return Wish(self.where, self.metadata, self.ttl, self.digest, self.order)
 
 
 class Subscribe(_Wished, kw_only=True):
-    """A new subscription. `key` makes a repeated one the same."""
+    """A new subscription. With `key`, a repeated message adds no second one."""
 
     filter: str = DEFAULT
     key: str | None = None
@@ -71,36 +71,36 @@ class Replace(_Wished, kw_only=True):
 
 
 class Unsubscribe(Message, kw_only=True):
-    """The id of one's subscription."""
+    """The removal of a subscription of the user."""
 
     subscription: _Whole
 
 
 class Ready(Message):
-    """Deliveries may come."""
+    """The start of deliveries."""
 
 
 class Stop(Message):
-    """No more deliveries."""
+    """The end of deliveries."""
 
 
 class Get(Message):
-    """The backlog."""
+    """A request for the backlog."""
 
 
 class Disconnect(Message):
-    """The end."""
+    """The end of the session."""
 
 
 class Ack(Message, kw_only=True):
-    """All deliveries of this connection up to a number have arrived, and those of some numbers beyond it."""
+    """The arrival of all deliveries of this connection up to a number, and of some numbers above it."""
 
     upto: _Whole
     numbers: list[_Whole] = []
 
 
 class Credit(Message, kw_only=True):
-    """So many more deliveries may be sent."""
+    """The number of further deliveries that may be sent."""
 
     more: _Whole
 
@@ -114,7 +114,7 @@ class _Events(Message):
 
 
 class Publish(_Events):
-    """Events to be delivered. `key` makes repeated ones the same."""
+    """Events to deliver. With `key`, a repeated message publishes nothing twice."""
 
     key: str | None = None
 
@@ -124,7 +124,7 @@ class Match(_Events):
 
 
 class Explain(Message, kw_only=True):
-    """A subscription of the user's, and an event that it matches or not."""
+    """A question why a subscription of the user matches an event or not."""
 
     subscription: _Whole
     event: Any
@@ -172,12 +172,12 @@ def without_mark(text: str | bytes) -> str | bytes:
 
 
 def read(text: str | bytes) -> Message | Misread:
-    """Return what a text says.
+    """Return the message of a JSON text.
 
     Raises
     ------
     msgspec.DecodeError, UnicodeDecodeError, RecursionError
-        It is not JSON.
+        The text is not JSON.
     """
     message = _read(text)
     if len(text) > MOST_TAG and len(msgspec.json.encode(message.tag)) > MOST_TAG:

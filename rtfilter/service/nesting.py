@@ -11,7 +11,7 @@ from rtfilter.service.errors import NotJSONError
 _OTHERS: Final = bytes(set(range(256)) - set(b"{[]}"))
 _NEITHER: Final = bytes(set(range(256)) - set(b'{[]}"'))
 _FLAT: Final = 3
-"""Times that the innermost brackets are removed to see it."""
+"""Times that the innermost brackets are removed by `_is_flat`."""
 _STEP: Final = np.zeros(256, np.int8)
 _STEP[list(b"{[")], _STEP[list(b"]}")] = 1, -1
 
@@ -23,7 +23,7 @@ def require_shallow(body: bytes, most: int) -> None:
 
 
 def require_shallow_lines(body: bytes, most: int) -> None:
-    """The same, of JSON lines."""
+    """Refuse JSON lines of which one nests deeper than `most`. Raises `NotJSONError`."""
     starts = body.count(b"\n{")
     if _brackets(body) - starts < most:  # even if all that begin no line were in one
         return

@@ -1,4 +1,4 @@
-"""Events of one key in published order, though they become known in another."""
+"""Events of one key in published order, though their matches become known in another."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Turns:
         self._done: dict[int, IntArray] = {}
 
     def done(self, row: int, found: IntArray) -> Iterator[tuple[int, IntArray]]:
-        """Take what an event matches; gives the rows whose turn has come, with what they match."""
+        """Add the matches of an event; yield the rows that are next in order, with their matches."""
         key = self._keys[row]
         if key is None:
             yield row, found

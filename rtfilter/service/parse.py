@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rtfilter.predicates.explain import Explanation
 
 MOST_BYTES: Final = 2**19
-"""Of an event, by default."""
+"""Most bytes of an event, by default."""
 Hook = Callable[[dict[str, Any]], None]
 """Adds to an event, such as the time of its arrival."""
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
@@ -43,7 +43,7 @@ def readable(bodies: list[bytes], whole: bool = False) -> list[Any]:
 
 
 def parts(events: Sequence[Any]) -> list[tuple[int, int]]:
-    """First row, and the row after the last one, of parts that are read together. There is at least one."""
+    """Return the first row of each part to read at once, and the row after its last; at least one part."""
     if len(events) <= LISTED or not any(map(has_list, events)):
         return [(0, len(events))]
     return _cut_up(len(events))
@@ -69,22 +69,22 @@ class Parsed(NamedTuple):
 
     @property
     def hints(self) -> list[str]:
-        """The same, as answers have it."""
+        """The oddities as hints of an answer."""
         return hints_of(self.odd, len(self.bodies))
 
 
 def hints_of(odd: Sequence[Oddity], events: int) -> list[str]:
-    """Return hints about the odd events of so many, as answers have them."""
+    """Return the hints of an answer about the odd ones of `events` events."""
     return [f"event {one.row}: {one}" if events > 1 else str(one) for one in odd[:MOST_HINTS]]
 
 
 def with_hints(answer: dict[str, Any], hints: list[str]) -> dict[str, Any]:
-    """An answer that has hints, if there are any."""
+    """Return an answer with its hints, if there are any."""
     return answer | {"hints": hints} if hints else answer
 
 
 def report(reasons: Explanation, odd: Sequence[Oddity]) -> list[str]:
-    """Explain in lines why a subscription matches an event or not; misspelt names of the event come last."""
+    """Return lines that explain why a subscription matches an event or not, then hints on misspelt names."""
     hints = (f"hint: {one}" for one in odd[:MOST_HINTS] if one.misspelt)
     return [*str(reasons).splitlines(), *hints]
 
@@ -110,7 +110,7 @@ class Listed:
         return len(self._events)
 
     def rows(self, rows: range) -> EventTable:
-        """The events in consecutive rows, from 0: at most `LISTED` of them."""
+        """Return the events of consecutive rows, from 0: at most `LISTED` of them."""
         return self._read(self._events[rows.start : rows.stop])
 
 
@@ -121,9 +121,9 @@ class Parse:
     ----------
     schema : Schema
     hook : callable, optional
-        Is called with each event before it is checked; what it adds is stored.
+        Called with each event before it is checked; its additions are stored.
     most : int
-        Bytes of an event that is stored.
+        Most bytes of a stored event.
     """
 
     def __init__(self, schema: Schema, hook: Hook | None = None, most: int = MOST_BYTES) -> None:
@@ -137,42 +137,42 @@ class Parse:
         return self._parsed(self._read([event], lone=True), [event], [body], lone=True)
 
     def lines(self, body: bytes) -> Parsed:
-        """Return the events of JSON lines without empty ones: all, or `EventError` that tells the row."""
+        """Return the events of JSON lines, without empty ones. Raises `EventError` with the row."""
         lines = _lines(body)
         events = _events(lines)
         return self._parsed(self._read(events), events, lines)
 
     def objects(self, events: Sequence[Any]) -> Parsed:
-        """Return events that are decoded already: all, or `EventError` that tells the row."""
+        """Return events that are decoded already. Raises `EventError` with the row."""
         return self._parsed(self.rows(events), events)
 
     def object(self, event: Any) -> Parsed:
-        """Return one that is decoded already. Raises `EventError`."""
+        """Return an event that is decoded already. Raises `EventError`."""
         return self._parsed(self.row(event), [event], lone=True)
 
     # -- to be matched only ----------------------------------------------------------------------------------
 
     def table_of_one(self, body: bytes) -> EventTable | Listed:
-        """As `one`."""
+        """Return the event of a JSON text as a table. Raises as `one` does."""
         return self._read([_event(body)], lone=True)
 
     def table_of_lines(self, body: bytes) -> EventTable | Listed:
-        """As `lines`."""
+        """Return the events of JSON lines as a table. Raises as `lines` does."""
         return self._read(_events(_lines(body)))
 
     def rows(self, events: Sequence[Any]) -> EventTable | Listed:
-        """As `objects`."""
+        """Return events that are decoded already as a table. Raises as `objects` does."""
         for row, event in enumerate(events):
             _require_object(event, row)
         return self._read(events)
 
     def row(self, event: Any) -> EventTable | Listed:
-        """As `object`."""
+        """Return an event that is decoded already as a table. Raises as `object` does."""
         _require_object(event, None)
         return self._read([event], lone=True)
 
     def columns(self, table: Any) -> EventTable | None:
-        """The events of a `pyarrow.Table`, without making objects of them; None where `rows` is needed."""
+        """Return the events of a `pyarrow.Table` without objects in between, or None if `rows` is needed."""
         known = self._schema.fields.known
         flat = self._schema.fields.paths is None and len(set(table.column_names)) == table.num_columns
         if self._hook is not None or not flat or known.isdisjoint(table.column_names):
@@ -234,7 +234,7 @@ class Parse:
 
 def _is_plain(kind: Any) -> bool:
     """Return whether a column of an Arrow type is read as its objects would be, and faster."""
-    types = sys.modules["pyarrow"].types  # whoever has such a table has imported it
+    types = sys.modules["pyarrow"].types  # its caller has imported it
     plain = types.is_boolean, types.is_integer, types.is_floating, types.is_string, types.is_large_string
     return any(is_one(kind) for is_one in plain)
 

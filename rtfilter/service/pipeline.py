@@ -1,8 +1,8 @@
 """The way of an event: authenticate, parse, store, match, deliver.
 
-    authenticate   who asks                                       `Authenticate`, for each door
+    authenticate   the identity of a user                         `Authenticate`, for each door
     parse          an event that the filter can use, or an error  Parse.one, Parse.lines
-    store          in the log; now the publisher is told          Store.put
+    store          in the log; now the publisher is answered      Store.put
     match          by position, in batches                        Match.run
     deliver        kept until it is acknowledged, and sent        Deliver.tell
 
@@ -73,21 +73,21 @@ from rtfilter.text import composed, shown
 from rtfilter.watch.metrics import Metrics
 
 MOST_UNMATCHED: Final = 200_000
-"""Entries that may wait to be matched."""
+"""Most entries that wait to be matched."""
 MOST_UNMADE: Final = 20_000
-"""Changes that may wait to be made; who subscribes waits for them. A start would have to make them again."""
+"""Most changes that wait to be applied; then subscribers wait. A start would have to apply them again."""
 PART: Final = 2000
-"""Subscriptions of one request that are put in together."""
+"""Subscriptions of one request that are stored together."""
 FEW: Final = 10
 """Subscriptions that are read at once before their size is known."""
 MANY: Final = 1000
-"""Events that are made ready beside the event loop."""
+"""Events from which on their entries are made in a thread."""
 LOOKED_AT: Final = 2000
-"""Subscriptions of all users that are looked at in one step."""
+"""Subscriptions of all users that one step of `_remove_all` reads."""
 MOST_MATCHES: Final = 50_000
-"""Matches that are looked up at once, about, where they are only asked for."""
+"""Matches that one search of `Pipeline.match` finds, about."""
 MOST_LOOKED_UP: Final = 4000
-"""Events of these at most."""
+"""Most events of such a search."""
 MOST_KEY: Final = 200
 """Characters of an idempotency key."""
 MOST_FILTERS: Final = 1000
@@ -95,9 +95,9 @@ QUERY: Final = 60.0
 """Seconds that a query of stored events may take, with those before it."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 EXPEL: Final = 1.5
-"""Seconds between two looks whether all who are connected may stay."""
+"""Seconds between two checks whether connected users may stay."""
 STUCK: Final = 1.0
-"""Seconds without a message taken after which peers are not waited for when the server ends."""
+"""Seconds without a sent message after which an ending server waits for no peer."""
 MakeMetrics = Callable[[FilterInfo], Metrics | None]
 _T = TypeVar("_T")
 
@@ -112,10 +112,10 @@ class Session(Protocol):
         """Messages that it has for its peer, and may send."""
 
     def expel(self) -> None:
-        """End it."""
+        """End the session."""
 
     def refuse(self, error: ServiceError) -> None:
-        """Say what is wrong."""
+        """Send an error."""
 
 
 class Pipeline:
@@ -137,15 +137,15 @@ class Pipeline:
     clock : callable
         Seconds since 1970; see `Clock`.
     message : int
-        Bytes of a message of a session, about so many of a page of an answer, and half as many of an event:
-        so what is taken in can be sent.
+        Most bytes of a message of a session, and, about, of a page of an answer. An event has at most half
+        of them, so that it can be sent.
 
     Attributes
     ----------
     measures : Measures
-        What the stages measure.
+        The measures of the stages.
     rounds : Rounds
-        Of the event loop.
+        The turns on the event loop.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class Pipeline:
         )
         self._beside = ThreadPoolExecutor(2, "rtfilter-beside")
         self._database = ThreadPoolExecutor(4, "rtfilter-database")  # apart: it may hang
-        self._queries = ThreadPoolExecutor(1, "rtfilter-query")  # part by part, and nobody else waits
+        self._queries = ThreadPoolExecutor(1, "rtfilter-query")  # in parts, so that no other work waits
         self._queries_of, self._matches_of, self._lists_of = OneEach(), OneEach(), OneEach()
         self._upkeep = Upkeep(
             log,
@@ -202,7 +202,7 @@ class Pipeline:
             self.measures,
         )
         self.sessions: set[Session] = set()
-        """Connected sessions; they come and go by themselves."""
+        """Connected sessions, which add and remove themselves."""
         self.forgets: list[Callable[[str], Awaitable[None]]] = []
         """Functions that remove what else is kept of a removed user."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -213,7 +213,7 @@ class Pipeline:
     # -- life ------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Open the indexes, and compute anew, from the log, what is not in it."""
+        """Open the indexes, and match again the entries of the log that are not settled."""
         logged = await self.beside(self._open)
         self._match.settled = self._match.taken = self._log.settled
         for position, entry in logged:
@@ -227,7 +227,7 @@ class Pipeline:
         self._tasks = [asyncio.create_task(run) for run in runs]
 
     def _open(self) -> list[Logged]:
-        """Read the log; returns what is not settled."""
+        """Read the log; return the entries that are not settled."""
         log, settled = self._log, self._log.settled
         snapshots.claim(self._folder, log.epoch)
         for row in log.filters():
@@ -258,13 +258,13 @@ class Pipeline:
         self.measures.begin(index.info.name)
 
     async def drain(self) -> None:
-        """Take no more events; return once what was taken is matched, and sent to those who receive.
+        """Accept no more events; return when the accepted ones are matched, and sent to receivers.
 
-        Peers are told then, and not waited for where none of them takes anything.
+        Then send an error to all sessions. It waits for no peer if none of them takes anything.
         """
         self.stopping = True
         with suppress(BusyError):  # the log cannot be written: nothing was taken
-            await self._store.put([])  # after this, what was being put in is known
+            await self._store.put([])  # after this, all that was being stored is known
         await self.settled(max(self._begun, self._last))
         await self._sent()
         for session in list(self.sessions):
@@ -272,7 +272,7 @@ class Pipeline:
         await self._sent()
 
     async def _sent(self) -> None:
-        """Wait until all sessions have sent what they may, or none of them can go on."""
+        """Wait until all sessions have sent their messages, or none of them makes progress."""
         owed, moved = -1, time.monotonic()
         while owed != 0 and time.monotonic() - moved < STUCK:
             before, owed = owed, sum(session.owed for session in self.sessions)
@@ -281,7 +281,7 @@ class Pipeline:
             await asyncio.sleep(0.01 if owed else 0)
 
     async def stop(self) -> None:
-        """End. What is not written then is computed anew at the next start."""
+        """Stop all stages. The next start computes what was not written."""
         if self.healthy:
             await self._upkeep.end()
         for task in self._tasks:
@@ -296,14 +296,14 @@ class Pipeline:
         self._log.close()
 
     async def _expel(self) -> None:
-        """End the sessions of users who may not stay, and remove what those had who are gone; for ever."""
+        """End sessions of users who may not stay, and remove the data of removed users; until cancelled."""
         while True:
             await asyncio.sleep(EXPEL)
             for session in list(self.sessions):
                 if session.who is not None and not self.users.still(session.who):
                     session.expel()
             for user in list(self.users.gone):
-                with suppress(BusyError):  # then the next time
+                with suppress(BusyError):  # the next round tries again
                     await self._forget(user)
 
     async def _forget(self, user: str) -> None:
@@ -324,7 +324,7 @@ class Pipeline:
 
     @property
     def stuck(self) -> bool:
-        """True if the database has not answered for so long that nobody waits for it any more."""
+        """True if the database has not answered for so long that no request waits for it."""
         return self._store.stuck
 
     @property
@@ -338,25 +338,25 @@ class Pipeline:
         return None if (one := done.pop()).cancelled() else one.exception()
 
     async def settled(self, position: int) -> None:
-        """Wait until it is known what all entries up to a position match."""
+        """Wait until the matches of all entries up to a position are known."""
         await self._match.reached(position)
 
     async def _reached(self, position: int) -> None:
-        """As `settled`, where a door waits: not for long. Raises `BusyError`."""
+        """Wait as `settled` does, for a door. Raises `BusyError` after `LIMIT` seconds."""
         try:
             async with asyncio.timeout(LIMIT):
                 await self.settled(position)
         except TimeoutError:
-            raise BusyError("what the log has is still being matched; try again", 1.0) from None
+            raise BusyError("earlier entries of the log are still being matched; try again", 1.0) from None
 
     async def beside(self, work: Callable[..., _T], *given: Any) -> _T:
-        """Do in a thread what takes long."""
+        """Run work that takes long in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._beside, work, *given)
 
     async def ask(self, work: Callable[..., _T], *given: Any) -> _T:
-        """Read from the database, or write what is not in the log.
+        """Run work on the database that is not on the log, in a thread.
 
-        Raises `BusyError` where it does not answer; then it may have been written all the same.
+        Raises `BusyError` if the database does not answer; the work may have been done all the same.
         """
         try:
             async with asyncio.timeout(LIMIT):
@@ -367,7 +367,7 @@ class Pipeline:
     # -- between the stages ----------------------------------------------------------------------------------
 
     def _stored(self, logged: list[Logged]) -> None:
-        """Take note of what the log has."""
+        """Process new entries of the log."""
         if logged:
             self._last = logged[-1].position
         removed: dict[str, list[int]] = {}
@@ -412,7 +412,7 @@ class Pipeline:
     # -- filters ---------------------------------------------------------------------------------------------
 
     def filters(self, who: Identity) -> list[FilterInfo]:
-        """All filters, by name."""
+        """Return all filters, by name."""
         return [self._indexes[name].info for name in sorted(self._indexes.keys() - self._leaving)]
 
     def _index(self, filter: str) -> Index:
@@ -424,19 +424,19 @@ class Pipeline:
     async def add_filter(
         self, who: Identity, name: str, definition: Definition, key: str | None = None
     ) -> FilterInfo:
-        """Add a filter, or change how one of the same schema and key matches. For admins.
+        """Add a filter, or change the matching of one with the same schema and key. For admins.
 
-        Another matcher is built aside, while events are matched with the former one.
+        Events are matched with the former matcher while another one is built.
 
         Raises
         ------
         ConflictError
-            There is another one of this name; or its matcher cannot be changed to this one.
+            The name belongs to another filter, or its matcher cannot be changed to this one.
         RequestError
         """
         who.require(Role.ADMIN)
         if not _NAME.fullmatch(name):
-            raise RequestError("a filter's name is 1 to 64 letters, digits, and _ . - after the first one")
+            raise RequestError("a filter's name has 1 to 64 letters, digits and _.- (these not at the start)")
         _require_text(key)
         if key is not None:
             key = composed(key)
@@ -451,7 +451,7 @@ class Pipeline:
                 raise BusyError(f"the filter {name!r} could not be removed; remove it again", 1.0)
             if name not in self._indexes:
                 if len(self._indexes) >= MOST_FILTERS:
-                    raise TooManyError(f"there are {MOST_FILTERS} filters already")
+                    raise TooManyError(f"there are {MOST_FILTERS} filters already; remove one first")
                 stored = msgspec.json.encode(definition.to_json())
                 row = await self._store.change(self._log.put_filter, name, stored, key)
                 info = _info(row)
@@ -466,13 +466,13 @@ class Pipeline:
             return index.info
 
     async def _redefine(self, index: Index, new: Definition) -> None:
-        """Change how a filter matches, and then the log; where that fails, until the server ends only."""
+        """Change the matching of a filter, then the log; if that fails, the change ends with the server."""
         former, filter = index.info.definition, index.filter
         if new.matcher != former.matcher:
             if new.matcher is None or AUTO in (_name(former.matcher), _name(new.matcher)):
                 raise ConflictError(
                     f"the matcher of the filter {index.info.name!r} is {shown(former.matcher)}, which cannot "
-                    f"be changed to {shown(new.matcher)}: name one, neither from nor to {AUTO!r}"
+                    f"be changed to {shown(new.matcher)}; name a matcher, and neither may be {AUTO!r}"
                 )
             await self.beside(filter.repack, whole(new.matcher))
         if new.controller != former.controller:
@@ -493,7 +493,7 @@ class Pipeline:
                 await self._store.put([])  # after this, those that were being put in are known
                 await self._remove_all(lambda owned: owned.filter == name, "its filter was removed")
             except RTFilterError:
-                self._leaving.discard(name)  # it is there as before: its index has missed nothing
+                self._leaving.discard(name)  # it stays as before: its index has missed nothing
                 raise
             await self._store.change(self._log.remove_filter, name)  # or it is to be asked for again
             del self._parsers[name]
@@ -525,7 +525,7 @@ class Pipeline:
         events : sequence of bytes
             As `parse` returns them.
         key : str, optional
-            Of this publisher: sent again, it stands for the same events.
+            Idempotency key of this publisher: events that are sent again with it are stored once.
         arrived : float, optional
             When they reached the server, by `time.perf_counter`, from which on response times count. By
             default now.
@@ -565,7 +565,7 @@ class Pipeline:
         after: int = 0,
         limit: int = 100,
     ) -> Page:
-        """Stored events by predicate and time: all of them for subscribers, for publishers their own."""
+        """Return stored events by predicate and time: all for subscribers, their own for publishers."""
         user = None if {Role.SUBSCRIBER, Role.ADMIN} & who.roles else who.user
         info = self._index(filter).info
 
@@ -588,7 +588,7 @@ class Pipeline:
             ) from None
 
     async def match(self, who: Identity, filter: str, events: EventTable | Listed) -> AsyncIterator[Matches]:
-        """The user's own subscriptions that each event matches; of all, for admins. In parts, in order.
+        """Return the user's subscriptions that each event matches, in parts, in order; for admins all.
 
         Parameters
         ----------
@@ -603,7 +603,7 @@ class Pipeline:
     async def _matches(
         self, who: Identity, index: Index, events: EventTable | Listed
     ) -> AsyncIterator[Matches]:
-        """Look up as many at once as have about `MOST_MATCHES` matches; others may come in between."""
+        """Yield the matches of parts of events, about `MOST_MATCHES` each; others may come in between."""
         most = LISTED if isinstance(events, Listed) else MOST_LOOKED_UP
         first, count = 0, MOST_MATCHES // max(len(index.filter), 1)
         while first < len(events):
@@ -635,7 +635,7 @@ class Pipeline:
         return await self.beside(self._index(filter).filter.explain, event, id)
 
     def filter_of(self, who: Identity, id: int) -> str:
-        """The filter of one of the user's subscriptions. Raises `UnknownError`. For subscribers."""
+        """Return the filter of one of the user's subscriptions. Raises `UnknownError`. For subscribers."""
         who.require(Role.SUBSCRIBER)
         if not self._owns(who, id):
             raise UnknownError(f"there is no subscription {id}")
@@ -648,7 +648,7 @@ class Pipeline:
     # -- subscriptions ---------------------------------------------------------------------------------------
 
     async def subscribe(self, who: Identity, filter: str, wish: Wish, key: str | None = None) -> int:
-        """Return the id of a new subscription, once it is durable; all events after it are held against it.
+        """Return the id of a new subscription once it is durable; all later events are matched with it.
 
         Raises
         ------
@@ -662,10 +662,10 @@ class Pipeline:
     async def subscribe_many(
         self, who: Identity, filter: str, wishes: Sequence[Wish], key: str | None = None
     ) -> list[int | RTFilterError]:
-        """Subscribe what can be; for each wish its id, or what is wrong with it.
+        """Add the subscriptions that can be added; return the id of each, or its error.
 
-        With a key, what failed for a moment is made when it is asked for again, and nothing twice. A single
-        subscription that has ended is made anew; of several, that is reported.
+        With a key, a repeated request adds only the subscriptions that failed for a moment. A single
+        subscription that has ended is added again; of several, an ended one is reported.
         """
         who.require(Role.SUBSCRIBER)
         index = self._index(filter)
@@ -689,21 +689,21 @@ class Pipeline:
 
     @contextmanager
     def _room(self, user: str, count: int) -> Iterator[None]:
-        """Keep room for more subscriptions of a user while they are put in."""
+        """Reserve room for new subscriptions of a user while they are stored."""
         self._require_room(user, count)
         self._entering_of[user] += count
         try:
             yield
         finally:
-            self._entering_of -= Counter({user: count})  # without those of whom nothing is left
+            self._entering_of -= Counter({user: count})  # drops users whose count is 0
 
     @asynccontextmanager
     async def _entering(
         self, index: Index, unbounded: Sequence[int]
     ) -> AsyncIterator[dict[int, RTFilterError]]:
-        """Let wishes in that no box bounds, while no others come in; gives what is wrong with them, by row.
+        """Admit wishes that no box bounds, one request at a time; yield their errors, by row.
 
-        How many there are is known once the index has all that were let in before.
+        Their number is known when the index has all that were admitted before.
         """
         if not unbounded:
             yield {}
@@ -723,7 +723,7 @@ class Pipeline:
     async def _put_wishes(
         self, who: Identity, filter: str, wishes: Sequence[Wish], key: Key | None, again: bool
     ) -> Iterator[int | RTFilterError]:
-        """Subscribe in parts, so that others come in between; what fails after the first part is reported."""
+        """Store subscriptions in parts, so that others come in between; later parts may report errors."""
         made: list[int | RTFilterError] = []
         for first in range(0, len(wishes), PART):
             while self._match.waiting > MOST_UNMADE:
@@ -762,9 +762,9 @@ class Pipeline:
         user: str | None = None,
         everyone: bool = False,
     ) -> tuple[list[Subscription], bool]:
-        """The user's subscriptions above an id, by id; for admins also another's, or all.
+        """Return the user's subscriptions above an id, by id; for admins also another user's, or all.
 
-        They are at most `limit`, and none comes after a page of bytes. Also whether there may be more.
+        They are at most `limit`, and end after a page of bytes. Also return whether there may be more.
         """
         if user is not None or everyone:
             who.require(Role.ADMIN)
@@ -788,9 +788,9 @@ class Pipeline:
             return await self.ask(look)
 
     async def replace(self, who: Identity, id: int, wish: Wish) -> float | None:
-        """Replace a subscription as a whole; what it matched before is still delivered.
+        """Replace a subscription as a whole; its earlier matches are still delivered.
 
-        Returns when it ends by itself, in seconds since 1970, once it is durable.
+        Returns its expiry, in seconds since 1970, or None, once the change is durable.
         """
         who.require(Role.SUBSCRIBER)
         if not self._owns(who, id):
@@ -813,7 +813,7 @@ class Pipeline:
         Raises
         ------
         UnknownError
-            There is none, or it is another user's: nobody is told which.
+            There is none, or it is another user's; the message does not say which.
         """
         if not self._owns(who, id):
             raise UnknownError(f"there is no subscription {id}")
@@ -822,11 +822,11 @@ class Pipeline:
         await self.remove(id, owned.filter, owned.user, reason)
 
     async def remove(self, id: int, filter: str, user: str, reason: str) -> None:
-        """End a subscription, for a reason that its user is told."""
+        """End a subscription; its user gets the reason."""
         await self._store.put([removal_of(id, filter, user, reason, self._clock(), time.perf_counter())])
 
     async def _remove_all(self, chosen: Callable[[Owned], bool], reason: str) -> None:
-        """End subscriptions, in parts, so that others come in between. What has ended is left alone."""
+        """End subscriptions in parts, so that others come in between. Ended ones are skipped."""
         mine, all, turn = list[Owned](), list(self._owners.values()), Turn(self.rounds)
         for first in range(0, len(all), LOOKED_AT):
             mine += filter(chosen, all[first : first + LOOKED_AT])
@@ -848,9 +848,9 @@ class Pipeline:
     def pull(
         self, who: Identity, limit: int, after: int = 0
     ) -> tuple[list[tuple[Delivery, Sending]], int | None]:
-        """The first of these above a position, as sent now, and what is said beside each.
+        """Return the first pending deliveries above a position, counted as sent, with the data beside each.
 
-        Also the position to go on after, None where there are no more.
+        Also return the position to continue after, or None if there are no more.
         """
         left = [one for one in self.pending(who) if one.position > after]
         found = left[: min(limit, fitting((one.size for one in left), self.message))]
@@ -858,7 +858,7 @@ class Pipeline:
         return sent, found[-1].position if len(found) < len(left) else None
 
     def following(self, user: str, again: Iterable[int], sent: Iterable[int]) -> set[int]:
-        """Of what was sent to a user, all that has to follow what is sent again: later events of its keys."""
+        """Return the sent positions that must follow redelivered ones: later events of the same keys."""
         first: dict[tuple[str, Any], int] = {}
         for position in again:
             key = self._key_of(user, position)
@@ -873,7 +873,7 @@ class Pipeline:
         }
 
     def _key_of(self, user: str, position: int) -> tuple[str, Any] | None:
-        """The filter and the key by which a pending delivery is in order, if it is."""
+        """Return the filter and the key that order a pending delivery, or None."""
         one = self.deliver.get(user, position)
         if one is None or one.ended is not None or one.filter not in self._indexes:
             return None
@@ -887,7 +887,7 @@ class Pipeline:
         return None if key is None else (one.filter, key)
 
     async def acknowledge(self, who: Identity, positions: Iterable[int]) -> None:
-        """Take deliveries of the user away, durably; others are left alone. Where it cannot, they stay."""
+        """Remove acknowledged deliveries, durably; other positions are ignored. After an error, they stay."""
         who.require(Role.SUBSCRIBER)
         taken = list(positions)
         await self._reached(min(max(taken, default=0), self._begun))  # it may be one of an earlier run
@@ -898,7 +898,7 @@ class Pipeline:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Whole numbers by name: deliveries by what became of them since the start, and what waits."""
+        """Whole numbers by name: deliveries since the start by outcome, and what waits."""
         waiting = self.deliver.waiting
         return {
             "published": self.measures.published,
@@ -917,7 +917,7 @@ class Pipeline:
         }
 
     async def statistics(self, who: Identity) -> dict[str, Any]:
-        """Of the user; for admins also of the server and its filters."""
+        """Return statistics of the user; for admins also of the server and its filters."""
         found: dict[str, Any] = {
             "user": who.user,
             "subscriptions": self._owners.of_user[who.user],
@@ -933,7 +933,7 @@ class Pipeline:
         return found
 
     async def status(self, who: Identity) -> dict[str, Any]:
-        """Numbers of the moment, and counts that only rise; see `rtfilter.service.status`. For admins."""
+        """Return present numbers, and counts that only rise; see `rtfilter.service.status`. For admins."""
         who.require(Role.ADMIN)
         now, indexes = self._clock(), [self._indexes[info.name] for info in self.filters(who)]
         return {
@@ -976,7 +976,7 @@ def _require_text(name: str | None) -> None:
 
 
 def _lone(error: RTFilterError) -> RTFilterError:
-    """An error of the only row."""
+    """Return an error without its row, which was the only one."""
     if isinstance(error, PredicateError):
         error.row = None
         error.show_row()

@@ -1,4 +1,4 @@
-"""Answers of the pipeline that change nothing. All may take long: not for the event loop."""
+"""Answers of the pipeline that change nothing. All may take long: call them in a thread."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from rtfilter.service.records import Page, StoredEvent
 from rtfilter.store.tables import Logged
 
 MOST_SCANNED: Final = 100_000
-"""Stored events that one query looks at."""
+"""Most stored events that one query reads."""
 _SOME, _BYTES = 1000, 2**20
 
 
 def query(
     schema: Schema, where: Any, events: Iterator[Logged], limit: int, most_bytes: int
 ) -> Iterator[Page | None]:
-    """The first events that a predicate matches, of as many as one query may look at.
+    """Yield the page of events that a predicate matches, after None for each part of events that was read.
 
-    They are at most `limit`, and none comes after `most_bytes` of them. Before the page there is None for
-    each part that was looked at: others may come in between.
+    The page has at most `limit` events, and ends after `most_bytes` of them. A query reads at most
+    `MOST_SCANNED` events. Others may come in between at each None.
     """
     one = None
     if where is not None:
@@ -58,7 +58,7 @@ def query(
 
 
 def _part(events: Iterator[Logged], most: int) -> list[Logged]:
-    """The next events, at most so many, and none after `_BYTES` of them."""
+    """Return the next events: at most `most`, and none after `_BYTES` of them."""
     found, size = list[Logged](), 0
     for one in islice(events, most):
         found.append(one)
@@ -69,7 +69,7 @@ def _part(events: Iterator[Logged], most: int) -> list[Logged]:
 
 
 def statistics(filter: EventFilter) -> dict[str, Any]:
-    """Of one filter, as JSON can hold them."""
+    """Return the statistics of a filter that JSON can contain."""
     return {
         name: value.item() if isinstance(value, np.generic) else value
         for name, value in filter.stats().items()

@@ -13,7 +13,7 @@ from rtfilter.events.schema import Schema
 
 MOST_OF_A_PAGE: Final = 1000
 BYTES_OF_ID: Final = 20
-"""Of a position or an id in a list, at most."""
+"""Most bytes of a position or an id in a list."""
 BESIDE: Final = 320
 """Bytes of a delivery as JSON beside its event and its ids, at most."""
 
@@ -38,21 +38,21 @@ class FilterInfo(NamedTuple):
 
     @property
     def schema(self) -> Schema:
-        """Of its events."""
+        """The schema of the events."""
         return self.definition.schema
 
 
 class Wish(NamedTuple):
-    """A subscription as it is asked for.
+    """A requested subscription.
 
     Attributes
     ----------
     where : str or dict
         An SQL condition, or an event pattern.
     metadata : dict, optional
-        What to keep beside it.
+        Data to store with the subscription.
     ttl : float, optional
-        Seconds after which it ends by itself.
+        Seconds after which it expires.
     digest : float, optional
         Its deliveries are sent together, every so many seconds; those that another subscription of the user
         matches as well are sent at once.
@@ -68,18 +68,18 @@ class Wish(NamedTuple):
 
 
 class Subscription(NamedTuple):
-    """A subscription that is there.
+    """An existing subscription.
 
     Attributes
     ----------
     id : int
     filter, user : str
     wish : Wish
-        With the seconds that it was given to live.
+        With the `ttl` that it was given.
     since : float
         When it was made, or last replaced, in seconds since 1970.
     expires : float or None
-        When it ends by itself.
+        When it expires, in seconds since 1970.
     """
 
     id: int
@@ -91,7 +91,7 @@ class Subscription(NamedTuple):
 
 
 def shown(one: Subscription) -> dict[str, Any]:
-    """A subscription as JSON."""
+    """Return a subscription as a JSON object."""
     wish = one.wish._asdict()
     return {
         "subscription": one.id,
@@ -113,7 +113,7 @@ class StoredEvent(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Stored events; `next` is the position to go on after, None where there are no more."""
+    """Stored events; `next` is the position to continue after, or None if there are no more."""
 
     events: list[StoredEvent]
     next: int | None
@@ -154,7 +154,7 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
 
 
 def fitting(sizes: Iterable[int], most: int) -> int:
-    """Return how many of the first have at most so many bytes together, at least 1."""
+    """Return how many of the first sizes add up to at most `most`, at least 1."""
     return max(1, sum(size <= most for size in accumulate(sizes)))
 
 
@@ -164,9 +164,9 @@ class Sending(NamedTuple):
     Attributes
     ----------
     before : int
-        How often it was sent before.
+        Number of earlier sendings of the delivery.
     dropped : int
-        How many deliveries of the user were dropped before, of which none has told yet.
+        Number of the user's dropped deliveries that are not reported yet.
     """
 
     before: int
@@ -174,12 +174,12 @@ class Sending(NamedTuple):
 
     @property
     def lost(self) -> dict[str, int]:
-        """As JSON has it: only where some were dropped."""
+        """The field of JSON, only if some were dropped."""
         return {"dropped": self.dropped} if self.dropped else {}
 
 
 def pulled(one: Delivery, sending: Sending) -> dict[str, Any]:
-    """A delivery as JSON, where it is pulled or sent to a webhook."""
+    """Return a delivery as a JSON object, for a pull or a webhook."""
     if one.ended is not None:
         ended = {"position": one.position, "ended": one.subscriptions[0], "reason": one.ended, "at": one.at}
         return {**ended, **sending.lost}

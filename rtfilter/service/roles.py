@@ -35,6 +35,6 @@ class Identity(NamedTuple):
     roles: frozenset[Role] = ALL
 
     def require(self, role: Role) -> None:
-        """Go on with this role, or as admin; otherwise `NotAllowedError`."""
+        """Raise `NotAllowedError` unless the user has this role, or is an admin."""
         if role not in self.roles and Role.ADMIN not in self.roles:
             raise NotAllowedError(f"user {self.user!r} may not: the role {role} is needed")

@@ -1,4 +1,4 @@
-"""The time of the event loop, shared by turns: no peer and no work holds it for long."""
+"""The time of the event loop, shared by turns: no peer and no work blocks it for long."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TURN: Final = 0.004
 
 
 class Rounds:
-    """Peers with more work than one turn takes. One of them goes on in each round of the event loop.
+    """Peers with more work than one turn takes. One of them continues in each round of the event loop.
 
     So a thousand peers that are at work take no more of a round than one of them. Addresses take turns, too:
     the many peers of one delay the few of another by a round.
@@ -24,7 +24,7 @@ class Rounds:
         self._waiting: dict[str, deque[Callable[[], object]]] = {}  # by address, the next one first
 
     def join(self, go_on: Callable[[], object], address: str = "") -> None:
-        """Have something called at its turn, for a peer with an address, or for the server itself."""
+        """Call a function at the next turn of an address, or of the server itself."""
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._next)
         self._waiting.setdefault(address, deque()).append(go_on)
@@ -61,12 +61,12 @@ class Turn:
         self.begin()
 
     def begin(self) -> None:
-        """Begin it again: the work has waited for something else."""
+        """Begin the turn again, after the work has waited for something else."""
         self._end = perf_counter() + TURN
 
     @property
     def over(self) -> bool:
-        """True if others are to come now."""
+        """True if other work must come now."""
         return perf_counter() >= self._end
 
     async def pause(self) -> None:

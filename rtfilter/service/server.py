@@ -58,26 +58,26 @@ from rtfilter.store.users import Users
 from rtfilter.store.webhooks import WebhookTable
 
 CONNECTIONS: Final = 10_000
-"""For which the server has the system make room."""
+"""Connections for which the server raises the limit of open files."""
 END_WITHIN: Final = 2.0
-"""Seconds that connections are given when the server ends, after `Settings.drain`."""
+"""Seconds that connections have to close when the server ends, after `Settings.drain`."""
 GARBAGE: Final = 20_000
-"""New objects after which Python looks for circles of garbage: one request may bring thousands."""
+"""New objects between two garbage collections: one request may create thousands."""
 SWITCH: Final = 0.0005
-"""Seconds after which a thread of Python's lets another one go on that waits; ten times as often as usual."""
+"""Seconds after which a running thread lets a waiting one run: a tenth of Python's default."""
 LOOK: Final = 1.0
-"""Seconds between two looks whether the database is still there, and this server's."""
+"""Seconds between two checks that the database is there, and belongs to this server."""
 TAKEN: Final = "another server has this database; the server ends"
 _log = logging.getLogger(__name__)
 
 
 class DataError(ValueError):
-    """The server cannot serve what it is given."""
+    """The folder, database, files or addresses of the server cannot be used."""
 
 
 @contextmanager
 def _folder(path: Path) -> Iterator[None]:
-    """Have the folder, and keep other servers out. After an error, one that is new and empty is removed."""
+    """Make and lock the folder. After an error, a folder that is new and empty is removed."""
     new = [one for one in (path, *path.parents) if not one.exists()]
     make(path)
     try:
@@ -96,18 +96,18 @@ def _folder(path: Path) -> Iterator[None]:
 
 
 def serve(settings: Settings, definition: Definition | None = None) -> int:
-    """Serve until a signal tells to end; returns the exit code.
+    """Serve until SIGTERM or SIGINT; return the exit code.
 
     Parameters
     ----------
     settings : Settings
     definition : Definition, optional
-        Of the filter that is meant where none is named.
+        Of the filter for requests that name none.
 
     Returns
     -------
     int
-        0 after SIGTERM or SIGINT; 1 where a stage of the pipeline has failed, which the log tells.
+        0 after a signal; 1 if the server failed, which the log explains.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def serve(settings: Settings, definition: Definition | None = None) -> int:
     configure(settings.log_level)
     sys.setswitchinterval(SWITCH)
     sockets.make_room(CONNECTIONS)
-    os.umask(0o077)  # what is kept is nobody else's, also in a folder that others may read
+    os.umask(0o077)  # stored files are private, also in a folder that others may read
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(settings, definition))
 
@@ -137,15 +137,15 @@ class Opened(NamedTuple):
     port: int
     tcp_port: int | None
     end: Callable[[], None]
-    """To be called on the event loop."""
+    """Ends the server; to be called on the event loop."""
 
 
 async def _serve(
     settings: Settings, definition: Definition | None, told: Callable[[Opened], None] | None = None
 ) -> int:
-    """Open the doors once the pipeline runs, and tell so; returns as `serve` does.
+    """Open the doors when the pipeline runs, and report it; return as `serve` does.
 
-    What can be refused is looked at before anything is made.
+    Wrong settings are refused before anything is made.
     """
     tls = _tls(settings)
     if definition is not None:
@@ -211,7 +211,7 @@ def _tcp(
     strangers: Strangers,
     tls: ssl.SSLContext | None,
 ) -> AbstractAsyncContextManager[None]:
-    """The door of sessions over TCP."""
+    """Return the door of sessions over TCP."""
 
     def make() -> Conversation:
         return Conversation(pipeline, settings.nesting, "tcp")
@@ -223,7 +223,7 @@ def _tcp(
 async def _running(
     settings: Settings, metrics: FilterMetrics
 ) -> AsyncIterator[tuple[Pipeline, Webhooks, Callable[[], bool]]]:
-    """The pipeline and webhooks, and what looks whether no other server has the database."""
+    """Yield the running pipeline and webhooks, and a check that no other server has the database."""
     try:
         made = engine(settings.url, settings.durability == "power")
         holding = hold(made)
@@ -288,14 +288,14 @@ def _unusable(settings: Settings, error: SQLAlchemyError) -> DataError:
 def _alone(log: Log, holding: Hold) -> bool:
     """Return whether no other server seems to have the database; takes its lock again if it was lost."""
     try:
-        holding.take()  # in vain for a while where the lost connection still has it: so the log tells
+        holding.take()  # fails while the lost connection still has the lock: so the log decides
         return log.mine()
     except SQLAlchemyError:
         return True
 
 
 def _require_users(settings: Settings, there: bool) -> None:
-    """Let other machines in only where the server can tell users apart."""
+    """Raise `DataError` if the server listens for other machines and has no users."""
     if not there and not settings.loopback:
         raise DataError(
             f"there are no users, so the server does not listen on {settings.host}; leave out --host, or "
@@ -304,7 +304,7 @@ def _require_users(settings: Settings, there: bool) -> None:
 
 
 def _first_user(settings: Settings) -> list[str]:
-    """The commands that make the first user."""
+    """Return the commands that add the first user."""
     lines = []
     if settings.database is not None:
         lines.append("  export RTFILTER_DATABASE=...  # the address of the server's database")
@@ -313,7 +313,7 @@ def _first_user(settings: Settings) -> list[str]:
 
 
 async def _add_default(pipeline: Pipeline, definition: Definition | None) -> None:
-    """The filter that is meant where none is named."""
+    """Add the filter for requests that name none."""
     everyone = Identity("", ALL)
     if definition is None:
         return
@@ -328,7 +328,7 @@ async def _add_default(pipeline: Pipeline, definition: Definition | None) -> Non
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | None:
-    """Raises `DataError` where the files do not do."""
+    """Return the context of TLS, or None without files. Raises `DataError` if they cannot be used."""
     if settings.certificate is None or settings.certificate_key is None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -353,7 +353,7 @@ def _config(app: Any, settings: Settings, pipeline: Pipeline, strangers: Strange
     given = pipeline.measures, pipeline.rounds, strangers
     return uvicorn.Config(
         app,
-        http=partial(Http, *given),  # type: ignore[arg-type]  # it is called, and no more
+        http=partial(Http, *given),  # type: ignore[arg-type]  # it is only called
         ws=partial(Sessions, *given),  # type: ignore[arg-type]
         ws_max_size=settings.frame,
         ws_per_message_deflate=False,
@@ -372,19 +372,19 @@ async def _drain(pipeline: Pipeline, seconds: float) -> None:
         async with asyncio.timeout(seconds):
             await pipeline.drain()
     except TimeoutError:
-        _log.warning("not all was sent within %g seconds; it comes after the next start", seconds)
+        _log.warning("not all was sent within %g seconds; the rest is sent after the next start", seconds)
 
 
 class _Server(uvicorn.Server):
-    """Ends at a signal as if it were told to; `failed` says that it had to.
+    """A server that ends in good order at a signal; `failed` is set if it had to end.
 
     Parameters
     ----------
     config : uvicorn.Config
     drain, close : callable
-        What is done first when it ends in good order, and what beside closing its connections.
+        Called first when it ends in good order, and while it closes its connections.
     handshakes : callable, optional
-        Makes the `Handshakes` of a socket and of what makes protocols, where the server speaks TLS.
+        Makes the `Handshakes` of a socket and a factory of protocols, if the server speaks TLS.
     """
 
     failed = False
@@ -409,7 +409,7 @@ class _Server(uvicorn.Server):
             self.servers.append(self._handshakes(bound=bound, make=self._made))  # type: ignore[arg-type]
 
     def _made(self) -> asyncio.BaseProtocol:
-        """The protocol of a connection, as uvicorn makes it."""
+        """Return the protocol of a connection, as uvicorn makes it."""
         config, state = self.config, self.server_state
         made: asyncio.BaseProtocol = config.http_protocol_class(  # type: ignore[call-arg]
             config=config, server_state=state, app_state=self.lifespan.state
@@ -424,7 +424,7 @@ class _Server(uvicorn.Server):
         await asyncio.gather(self._close(), super().shutdown(taken))
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """End; at once where it was told before, which loses no more than a crash does: nothing answered."""
+        """End the server; at a second signal at once, which loses no more than a crash: nothing answered."""
         if self._told:
             signal.signal(sig, signal.SIG_DFL)
             os.kill(os.getpid(), sig)
@@ -432,12 +432,12 @@ class _Server(uvicorn.Server):
         self.end()
 
     def end(self) -> None:
-        """End soon."""
+        """End the server soon."""
         self.should_exit = True
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take the signals that end a server."""
+        """Handle the signals that end a server."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -461,7 +461,7 @@ async def _watch(pipeline: Pipeline, server: _Server) -> None:
 
 
 async def _watch_file(file: Path, before: tuple[int, int] | None, server: _Server) -> None:
-    """End the server when its database has gone: SQLite would go on with a file that has no name any more."""
+    """End the server when its database file is removed: SQLite would continue with a file without a name."""
     while _identity(file) == before:
         await asyncio.sleep(LOOK)
     _log.critical("%s was removed, moved or replaced while it was in use; the server ends", file)
@@ -503,4 +503,4 @@ def _greet(opened: Opened) -> None:
         lines += _first_user(settings)
     print("\n".join(lines), flush=True)
     if not settings.loopback and settings.certificate is None:
-        _log.warning("passwords and tokens come in clear: give --certificate, or put a proxy before it")
+        _log.warning("passwords and tokens are not encrypted: give --certificate, or use a proxy with TLS")

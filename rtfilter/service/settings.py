@@ -39,7 +39,7 @@ def _addresses(given: str) -> str:
         try:
             ip_network(one.strip())
         except ValueError:
-            wrong = f"{one.strip()!r} is no address and no network; give such as 127.0.0.1,10.0.0.0/8"
+            wrong = f"{one.strip()!r} is no address and no network; write it as 127.0.0.1,10.0.0.0/8"
             raise ValueError(wrong) from None
     return given
 
@@ -49,7 +49,7 @@ Port = Annotated[int, Field(ge=0, le=65_535)]
 Count = Annotated[int, Field(ge=1, le=10**12)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 LOG: Final = "log.sqlite"
-"""The database in the folder, where there is no other."""
+"""The file of SQLite's database in the folder."""
 _BOUNDS, _KEEPING = Bounds(), Keeping()
 
 
@@ -63,23 +63,23 @@ class Settings(BaseSettings):
     Attributes
     ----------
     data : Path
-        Folder with all that is kept.
+        Folder of all data.
     database : str or None
         Of PostgreSQL, ``postgresql+psycopg://user:password@host/name``; None for SQLite in the folder.
     host, port : str, int
-        Where HTTP and WebSocket are; port 0 for any that is free.
+        Address of HTTP and WebSocket; port 0 for any free one.
     tcp_port : int or None
-        Where sessions over TCP are, if at all.
+        Port of sessions over TCP; None for no such sessions.
     certificate, certificate_key : Path or None
         For TLS, as PEM.
     trusted_proxies : str or None
         Addresses and networks, separated by commas, of proxies whose header X-Forwarded-For is believed.
     durability : "process" or "power"
-        What the loss of which an answer survives.
+        The loss that answered requests survive: that of the process, or of power.
     body, frame : int
         Most bytes of the body of a request, and of a message of a session; an event has half of that.
     nesting : int
-        How deep JSON may nest.
+        Most levels of nested JSON.
     subscriptions, connections : int
         Most of one user.
     rate : float or None
@@ -89,13 +89,13 @@ class Settings(BaseSettings):
     retention, redeliver : float
         Seconds; see `Keeping`.
     webhook_private : bool
-        Whether webhooks may be in private networks, and without TLS.
+        True if webhooks may be in private networks, and without TLS.
     webhook_tries : int
-        That fail in a row before a webhook is parked.
+        Failed requests in a row after which a webhook is parked.
     drain : float
-        Most seconds that the server goes on at its end, to send what it has accepted.
+        Most seconds that an ending server takes to send accepted events.
     log_level : str
-        The least that is logged.
+        The lowest level that is logged.
     """
 
     model_config = SettingsConfigDict(env_prefix="RTFILTER_", extra="forbid", env_ignore_empty=True)
@@ -152,19 +152,19 @@ class Settings(BaseSettings):
 
     @property
     def url(self) -> str:
-        """Of the database."""
+        """The address of the database."""
         if self.database is not None:
             return self.database.get_secret_value()
         return f"sqlite:///{self.file}"
 
     @property
     def file(self) -> Path:
-        """Of the database, where it is SQLite."""
+        """The file of the database, if it is SQLite."""
         return self.data / LOG
 
     @property
     def bounds(self) -> Bounds:
-        """Of each user's backlog."""
+        """The bounds of each user's backlog."""
         return Bounds(self.backlog_count, self.backlog_bytes, self.backlog_age, self.backlog_policy)
 
     @property
@@ -185,7 +185,7 @@ def settings(from_file: Path | None = None, **flags: Any) -> Settings:
     Raises
     ------
     SettingsError
-        Says which one is wrong, by its name as a flag, or by the file.
+        A setting is wrong; the message has its name as a flag, or the file.
     OSError
     """
     flags, kept = _given(flags), _read(from_file)
@@ -275,7 +275,7 @@ def _said(place: tuple[int | str, ...], message: str, origins: Mapping[str, str]
 
 
 def _named(name: str) -> str:
-    """A setting, as people give it."""
+    """Return the names of a setting: its flag and its variable."""
     return f"{_flag(name)}, or RTFILTER_{name.upper()}"
 
 

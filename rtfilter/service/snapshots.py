@@ -1,9 +1,9 @@
 """Indexes beside the log, so that a start need not build them again.
 
-A folder per filter has an index by the position of the log that it holds at least. It may hold changes
-beyond: making them again does no harm. It is never newer than what the log knows to be settled; one that is
-belongs to a log that lost its end. Beside the folders a file has the epoch of the log at which they were last
-used: where that is not the one before, they belong to another log, or others have changed it since.
+The folder of a filter has an index, named by a position: it has all changes of the log up to there. It may
+have later ones: a change may be applied twice. It is never newer than the settled position of the log; a
+newer one belongs to a log that lost its end. A file beside the folders has the epoch of the log at their last
+use. If that is not the epoch before, they belong to another log, or another program has changed the log.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _log = logging.getLogger(__name__)
 
 
 _EPOCH: Final = "epoch"
-"""Name of the file that has it. Folders of filters have others, which end in a number."""
+"""Name of the file with the epoch. Names of folders of filters end in a number."""
 
 
 def claim(root: Path, epoch: int) -> None:
-    """Remove all indexes that are not of the log as it was before it was opened, at this epoch."""
+    """Remove all indexes, unless they were last used at the epoch before this one; write this epoch."""
     root.mkdir(parents=True, exist_ok=True)
     file = root / _EPOCH
     if not file.is_file() or file.read_bytes() != b"%d" % (epoch - 1):
@@ -42,12 +42,12 @@ def claim(root: Path, epoch: int) -> None:
 
 
 def name_of(info: FilterInfo) -> str:
-    """Of the folder of a filter."""
+    """Return the name of a filter's folder."""
     return f"{info.name}-{info.since}"
 
 
 def empty(info: FilterInfo, metrics: Metrics | None) -> EventFilter:
-    """An empty filter. How many subscriptions nothing bounds is looked at before they are stored."""
+    """Return an empty filter, without `max_unbounded`, which is checked before changes are stored."""
     made = info.definition.filter(metrics=metrics or False)
     made.max_unbounded = None
     return made
@@ -56,7 +56,7 @@ def empty(info: FilterInfo, metrics: Metrics | None) -> EventFilter:
 def open_index(
     root: Path, info: FilterInfo, log: Log, settled: int, metrics: Metrics | None
 ) -> tuple[Index, int]:
-    """The index of a filter as of the entry at `settled`, and how many changes no written index has."""
+    """Return the index of a filter as of the entry at `settled`, and how many changes no stored index has."""
     found = _newest(root / name_of(info), info.definition, settled, metrics)
     if found is None:
         index = Index(info, empty(info, metrics))
@@ -93,7 +93,7 @@ def _newest(
 
 
 class Kept(NamedTuple):
-    """An index beside the log: it holds all up to a position, and nothing beyond another."""
+    """An index beside the log: it has all changes up to `position`, and none above `upto`."""
 
     position: int
     upto: int
@@ -101,13 +101,13 @@ class Kept(NamedTuple):
 
 
 def kept(folder: Path) -> list[Kept]:
-    """The indexes in a folder."""
+    """Return the indexes in a folder."""
     named = ((re.fullmatch(r"([0-9]+)-([0-9]+)", path.name), path) for path in folder.glob("*"))
     return [Kept(int(name[1]), int(name[2]), path) for name, path in named if name is not None]
 
 
 def write(folder: Path, filter: EventFilter) -> Path:
-    """Write an index aside."""
+    """Write an index under a temporary name; return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     aside = folder / "new"
     _remove(aside)
@@ -116,7 +116,7 @@ def write(folder: Path, filter: EventFilter) -> Path:
 
 
 def keep(aside: Path, position: int, upto: int) -> None:
-    """Have an index that was written aside used from now on, and remove others; see `Kept`."""
+    """Rename an index that `write` has written, and remove all others; see `Kept`."""
     target = aside.with_name(f"{position}-{upto}")
     if target.exists():
         _remove(aside)
@@ -128,14 +128,14 @@ def keep(aside: Path, position: int, upto: int) -> None:
 
 
 def remove_others(root: Path, known: Container[str]) -> None:
-    """Remove the folders of filters that are there no more."""
+    """Remove the folders of all filters but the known ones."""
     for path in root.glob("*"):
         if path.name not in known and path.name != _EPOCH:
             _remove(path)
 
 
 def _remove(path: Path) -> None:
-    """Remove an index, or what lies in its place."""
+    """Remove an index, or a file in its place."""
     if path.is_symlink() or path.is_file():
         path.unlink()
     else:

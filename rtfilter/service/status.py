@@ -1,6 +1,6 @@
-"""The moment of a server, for those who look at it: what is so now, and counts that only rise.
+"""The status of a server: present numbers, and counts that only rise.
 
-Who looks twice computes what came between. All of it can be JSON.
+Two of them give the changes in between. All of it can be JSON.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Behind(NamedTuple):
 
 
 def slowest(backlogs: Mapping[str, Backlog]) -> list[Behind]:
-    """The users with the longest backlogs, and those with the oldest deliveries; the longest first."""
+    """Return the users with the longest backlogs and those with the oldest deliveries, the longest first."""
     behind = [
         Behind(user, len(backlog.pending), backlog.oldest)
         for user, backlog in backlogs.items()
@@ -49,7 +49,7 @@ def slowest(backlogs: Mapping[str, Backlog]) -> list[Behind]:
 
 
 def of_filters(indexes: Iterable[Index], measures: Measures) -> list[dict[str, Any]]:
-    """Numbers of each filter. Takes the locks of the indexes: not for the event loop."""
+    """Return the numbers of each filter. Takes the locks of the indexes: not for the event loop."""
     response = measures.response
     return [_of_filter(one, response.get(one.info.name)) for one in indexes]
 
@@ -60,7 +60,7 @@ def _of_filter(index: Index, response: Histogram | None) -> dict[str, Any]:
     if response is not None:
         found["response"] = {
             "bounds": list(response.bounds),
-            "counts": response.counts.tolist(),  # of each bucket; the last is what is beyond the last bound
+            "counts": response.counts.tolist(),  # of each bucket; the last has all above the last bound
             "sum": float(response.total),
         }
     if not filter.metrics:

@@ -1,4 +1,4 @@
-"""The subscriptions that are there: whose they are, when they end; as the log has them."""
+"""The present subscriptions: their users, their expiry, and their entries in the log."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from rtfilter.service.records import FilterInfo, Subscription, Wish
 from rtfilter.store.tables import Entry, Kind, Logged
 
 MOST_METADATA: Final = 4096
-"""Bytes of JSON."""
+"""Most bytes of metadata as JSON."""
 REMOVED: Final = "removed"
 """The reason of the end of a subscription that its user has removed."""
 FEW: Final = 1000
-"""Ends among which none is looked for that is not needed any more."""
+"""Planned ends above which outdated ones are removed."""
 SHORTEST: Final = 1.0
-"""Seconds of a digest."""
+"""Fewest seconds of a digest."""
 
 
 class Owners(dict[int, Owned]):
-    """Subscriptions by id, with what is counted of them."""
+    """Subscriptions by id, with their counts and planned ends."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Owners(dict[int, Owned]):
         self._room = FEW
 
     def put(self, id: int, owned: Owned) -> None:
-        """Note a subscription, in the place of the one that was there."""
+        """Add a subscription, or replace the one with this id."""
         self.drop(id)
         self[id] = owned
         self.ordered[owned.filter] += owned.ordered
@@ -57,7 +57,7 @@ class Owners(dict[int, Owned]):
             self._push(owned.expires, id)
 
     def _push(self, expires: float, id: int) -> None:
-        """Note an end; now and then, those are forgotten that another one has replaced."""
+        """Plan the end of a subscription; above a bound, remove outdated ends."""
         heapq.heappush(self._ends, (expires, id))
         if len(self._ends) > self._room:
             self._ends = [(one.expires, id) for id, one in self.items() if one.expires is not None]
@@ -65,7 +65,7 @@ class Owners(dict[int, Owned]):
             self._room = max(FEW, 2 * len(self._ends))
 
     def drop(self, id: int) -> Owned | None:
-        """Forget a subscription; returns what was there."""
+        """Remove a subscription; return it, or None."""
         owned = self.pop(id, None)
         if owned is not None:
             self.ordered[owned.filter] -= owned.ordered
@@ -78,7 +78,7 @@ class Owners(dict[int, Owned]):
         return owned
 
     def expire(self, id: int, position: int) -> None:
-        """Forget a subscription whose time has come, once all up to the position of its end is settled."""
+        """Move a subscription to `expired`, until all entries up to the position of its end are settled."""
         owned = self.drop(id)
         if owned is not None:
             self.expired[id] = owned
@@ -86,7 +86,7 @@ class Owners(dict[int, Owned]):
             self._expiries.append((position, id))
 
     def settle(self, position: int) -> None:
-        """Note that all entries up to a position are settled."""
+        """Remove expired subscriptions whose end is settled: it is at or below a position."""
         while self._expiries and self._expiries[0][0] <= position:
             owned = self.expired.pop(self._expiries.popleft()[1])
             self.ordered[owned.filter] -= owned.ordered
@@ -100,14 +100,14 @@ class Owners(dict[int, Owned]):
                 yield id, owned
 
     def ends_again(self, id: int) -> None:
-        """Have a subscription be among `ended` once more: its end could not be written."""
+        """Plan the end of a subscription again: it could not be written."""
         owned = self.get(id)
         if owned is not None and owned.expires is not None:
             self._push(owned.expires, id)
 
 
 def owned_of(id: int, filter: str, user: str, expires: float | None, manner: str | None) -> Owned:
-    """Return the subscription that the log has, for delivering."""
+    """Return a subscription of the log as deliveries need it."""
     user, filter = intern(user), intern(filter)  # a million may have the same
     if manner is None:
         return Owned(id, user, filter, expires)
@@ -118,7 +118,7 @@ def owned_of(id: int, filter: str, user: str, expires: float | None, manner: str
 def entry_of(
     kind: Kind, filter: str, user: str, wish: Wish, at: float, arrived: float, id: int | None = None
 ) -> Entry:
-    """A wish as it is put into the log."""
+    """Return the entry of the log for a new subscription, or for a replacement."""
     body = {name: value for name, value in wish._asdict().items() if value is not None}
     return Entry(
         kind,
@@ -139,20 +139,20 @@ def _manner(digest: float | None, order: str | None) -> str | None:
 
 
 def removal_of(id: int, filter: str, user: str, reason: str, at: float, arrived: float) -> Entry:
-    """The end of a subscription as it is put into the log."""
+    """Return the entry of the log for the end of a subscription."""
     body = msgspec.json.encode({"reason": reason})
     return Entry(Kind.UNSUBSCRIBE, filter, user, body, id, at, arrived=arrived)
 
 
 def expiry_of(id: int, owned: Owned, at: float, arrived: float) -> Entry:
-    """The end of a subscription whose time has come, with what delivering needs to know of it."""
+    """Return the entry of the log for an expired subscription, with the data that deliveries need."""
     ended = removal_of(id, owned.filter, owned.user, "expired", at, arrived)
     manner = _manner(owned.digest, "key" if owned.ordered else None)
     return replace(ended, expires=owned.expires, manner=manner)
 
 
 def subscription_of(logged: Logged) -> Subscription:
-    """Return the subscription that the log has, as users see it."""
+    """Return a subscription of the log as users see it."""
     position, entry = logged
     wish = Wish(**msgspec.json.decode(entry.body))
     id = position if entry.subscription is None else entry.subscription
@@ -184,7 +184,7 @@ def check(wishes: Sequence[Wish], index: Index) -> tuple[dict[int, RTFilterError
 
 
 def too_many(index: Index, rows: Sequence[int]) -> dict[int, RTFilterError]:
-    """The rows that no box bounds and for which a filter has no room, with what is said of them.
+    """Return the errors, by row, of subscriptions that no box bounds and for which a filter has no room.
 
     Takes the lock of the index: not for the event loop.
     """

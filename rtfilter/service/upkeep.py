@@ -22,13 +22,13 @@ from rtfilter.service.writing import Store
 from rtfilter.store.log import Log
 
 TICK: Final = 0.1
-"""Seconds between two looks."""
+"""Seconds between two rounds."""
 GIVE_BACK: Final = 5.0
-"""Seconds after which memory that is free is given back to the system again."""
+"""Seconds after which the system gets freed memory back again."""
 TRIM: Final = 60.0
 """Seconds after which the log is trimmed again."""
 CHECKPOINT: Final = 1.0
-"""Seconds after which what was written since is moved into the database."""
+"""Seconds between two checkpoints of the database's write-ahead log."""
 RETRY: Final = 1.0
 """Seconds after which the end of a subscription that could not be written is tried again."""
 ENDED: Final = 250
@@ -63,9 +63,9 @@ class Upkeep:
     Attributes
     ----------
     written : int
-        What was last written as settled; others set it.
+        The settled position that was written last; the caller sets it.
     begun : int
-        The last position of the log at the start; others set it.
+        The last position of the log at the start; the caller sets it.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Upkeep:
         self._pause, self._write_after = RETRY, 0.0
 
     async def run(self) -> None:
-        """Do the upkeep, until the end."""
+        """Run the upkeep until `end`."""
         trimmed = moved = 0.0
         memory, given = Memory(), time.monotonic()
         head = self._log.head
@@ -124,7 +124,7 @@ class Upkeep:
         return caught_up and not self._writing.locked() and time.monotonic() >= self._write_after
 
     async def _expire_all(self, moment: float) -> None:
-        """End the subscriptions whose time has come, in parts, so that others come in between."""
+        """End expired subscriptions in parts, so that others come in between."""
         while some := list(islice(self._owners.ended(moment), ENDED)):
             ends = (self._expire(id, owned) for id, owned in some)
             for ended in await asyncio.gather(*ends, return_exceptions=True):
@@ -140,7 +140,7 @@ class Upkeep:
             raise
 
     def _soon(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
-        """Do work beside the rest; failed work comes again with the next start or round."""
+        """Run work as a task; failed work is tried again in a later round, or after the next start."""
 
         async def run() -> None:
             try:
@@ -195,7 +195,7 @@ class Upkeep:
             _log.info("removed %d entries from the log", count)
 
     async def end(self) -> None:
-        """Write what a start would otherwise compute; `run` ends, too."""
+        """End `run`, and write what the next start would otherwise compute."""
         self._ending = True
         for task in list(self._background):
             await asyncio.wait([task])
@@ -207,7 +207,7 @@ class Upkeep:
             _log.warning("not all could be written; it is computed anew at the next start", exc_info=True)
 
     async def give_up(self) -> None:
-        """Leave what is under way: a stage that it may wait for has ended."""
+        """Cancel all running work: a stage that it waits for may have ended."""
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)

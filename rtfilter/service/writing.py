@@ -1,4 +1,4 @@
-"""Stage 3: into the log. What arrives while a transaction is written becomes the next one."""
+"""Stage 3: entries are written to the log. Those that arrive during a transaction become the next one."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from rtfilter.store.log import Log, Placed, TakenError
 from rtfilter.store.tables import Entry, Key, Logged, Progress, Request
 
 MOST_WAITING: Final = 64 * 2**20
-"""Bytes of entries that may wait for their transaction."""
+"""Most bytes of entries that wait for their transaction."""
 TOGETHER: Final = 20_000
-"""Entries of a transaction, about; those beyond wait for the next one."""
+"""Entries of a transaction, about; further ones wait for the next one."""
 TOLD: Final = 1000
-"""New entries that are told at once."""
+"""New entries that are reported at once."""
 PACE: Final = 3e-4
-"""Seconds for each row of a progress until the next one is written: several times what it took."""
+"""Seconds of pause after a progress, for each of its rows: several times its duration."""
 MOST_PACE: Final = 0.25
-"""Seconds until then at most."""
+"""Most seconds of such a pause."""
 LIMIT: Final = 10.0
-"""Seconds of a transaction after which nobody waits for it any more; it goes on."""
+"""Seconds after which callers wait for a transaction no more; it continues."""
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
@@ -49,27 +49,27 @@ class _Asked(NamedTuple):
 class Store:
     """Writes to the log, many callers in one transaction, and now and then the progress beside them.
 
-    The progress grows with the users whom events concern. Were it written with each transaction, it would
-    take longer than the events do.
+    The progress grows with the users who get deliveries. Written with each transaction, it would take longer
+    than the events do.
 
     Parameters
     ----------
     log : Log
     stored : callable
-        Is told the new entries, in order of their positions, before any caller is.
+        Called with the new entries, in order of their positions, before any caller gets an answer.
     progress : callable
-        Gives what is to be written beside them, of some users; see `Deliver.progress`.
+        Returns the progress of some users, to write with the entries; see `Deliver.progress`.
     owes : callable
-        Whether some of a user is still to be given.
+        Returns whether a later progress must contain changes of a user.
     not_written : callable
-        Takes it back where that failed.
+        Takes back a progress that was not written.
     measures : Measures
     rounds : Rounds
 
     Attributes
     ----------
     stuck : bool
-        Whether a transaction takes longer.
+        True if a transaction takes longer than `LIMIT`.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class Store:
         self._next = 0.0  # when the progress may be written again, by the clock of the loop
         self._timer: asyncio.TimerHandle | None = None
         self._more = False  # the last progress was not the last of its round
-        self._anew = False  # somebody waits for a round that has all until now
+        self._anew = False  # a caller waits for a round with all changes until now
         self.stuck = False
-        self._failing = False  # as the log of the server says
+        self._failing = False  # a failure is in the log of the server, and not its end
         self._taken: TakenError | None = None  # met by other work than a transaction
-        self._missed: list[Logged] = []  # what the log has of failed transactions, and nobody was told
+        self._missed: list[Logged] = []  # entries of failed transactions in the log, not reported yet
         self._thread = ThreadPoolExecutor(1, "rtfilter-log")
 
     async def put(self, entries: Sequence[Entry], key: Key | None = None) -> range:
@@ -141,7 +141,7 @@ class Store:
         await answer
 
     async def change(self, work: Callable[..., _T], *given: Any) -> _T:
-        """Have other work done that writes, between transactions. Raises `BusyError`."""
+        """Run other work that writes, between transactions. Raises `BusyError`."""
         self._require_free()
         done = asyncio.get_running_loop().run_in_executor(self._thread, work, *given)
         done.add_done_callback(self._heard)
@@ -153,7 +153,7 @@ class Store:
             raise _unknown() from None
 
     def _heard(self, done: asyncio.Future[Any]) -> None:
-        """Other work has ended, though perhaps nobody waits for it any more."""
+        """Record the outcome of other work, whose caller may not wait any more."""
         if done.cancelled():
             return
         error = done.exception()
@@ -188,16 +188,16 @@ class Store:
             raise BusyError("the database does not answer; try again", 1.0)
 
     def nudge(self) -> None:
-        """Have the progress written soon."""
+        """Write the progress soon."""
         self._news.set()
 
     @property
     def waiting(self) -> int:
-        """Bytes that wait."""
+        """Bytes that wait to be written."""
         return self._bytes
 
     async def run(self) -> None:
-        """Write, for ever."""
+        """Write entries and progress, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             await self._news.wait()
@@ -247,11 +247,11 @@ class Store:
 
     @property
     def _hurries(self) -> bool:
-        """Return whether somebody waits for the last part of a round."""
+        """True if a caller waits for the last part of a round."""
         return any(one.user is None for one in self._flushes)
 
     def _written(self) -> list[_Flush]:
-        """Take those who wait for what has just been given."""
+        """Remove and return the flushes that the last progress completes."""
         done, left = list[_Flush](), list[_Flush]()
         for one in self._flushes:
             owed = self._more if one.user is None else self._owes(one.user)
@@ -260,9 +260,9 @@ class Store:
         return done
 
     def _late(self, asked: list[_Asked], flushes: list[_Flush]) -> None:
-        """A transaction takes too long: let nobody wait for it, nor for the next one."""
+        """Answer all callers with errors: a transaction takes too long."""
         if not self._failing:
-            text = "a transaction takes longer than %g seconds; nothing new is taken until it ends"
+            text = "a transaction takes longer than %g seconds; nothing new is accepted until it ends"
             _log.critical(text, LIMIT)
         self._measures.database_errors += 1
         self.stuck = self._failing = True
@@ -292,7 +292,7 @@ class Store:
         return asked
 
     async def _tell(self, asked: list[_Asked], placed: list[Placed]) -> None:
-        """Tell of new entries, in turns, and then those who wait for them."""
+        """Report new entries in turns, and then answer their callers."""
         turn, now, count = Turn(self._rounds), perf_counter(), 0
         new: list[Logged] = []
         for one, place in zip(asked, placed, strict=True):
@@ -317,7 +317,7 @@ class Store:
                 one.answer.set_result(range(place.first, place.first + place.size))
 
     def _fail(self, asked: list[_Asked], flushes: list[_Flush], error: Exception | None = None) -> None:
-        """Tell those who wait that nothing was written, or, without an error, that it is not known."""
+        """Answer callers that nothing was written; without an error, that it is not known."""
         waiting: list[_Asked | _Flush] = [*asked, *flushes]
         for one in waiting:
             if one.answer.done():
@@ -337,13 +337,13 @@ def _rows(progress: Progress) -> int:
 
 def _unknown() -> BusyError:
     return BusyError(
-        "the database does not answer, and it is not known whether this will be kept; ask again later with "
-        "the same key, or it may be kept twice",
+        "the database does not answer, and it is not known whether this will be stored; try again later with"
+        " the same key, or it may be stored twice",
         LIMIT,
     )
 
 
 def _busy(error: Exception) -> BusyError:
-    made = BusyError("the log cannot be written; try again, with a key where nothing may be kept twice", 1.0)
+    made = BusyError("the log cannot be written; try again, with a key to store nothing twice", 1.0)
     made.__cause__ = error
     return made

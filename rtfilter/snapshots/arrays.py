@@ -36,7 +36,7 @@ OURS = re.compile(r"[a-z_]+\.[0-9a-f]{12}\.bin|manifest\.json\.[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Content of a snapshot: `meta` as JSON holds it, `arrays` by name, mapped copy-on-write."""
+    """Content of a snapshot: `meta` as in JSON, `arrays` by name, mapped copy-on-write."""
 
     meta: dict[str, Any]
     arrays: dict[str, AnyArray]
@@ -52,20 +52,20 @@ def write(
     Parameters
     ----------
     path : path
-        A directory that does not exist, is empty, or holds a snapshot.
+        A directory that does not exist, is empty, or has a snapshot.
     kind : str
-        What the arrays are; `read` asks for it.
+        The kind of the arrays; `read` compares it.
     meta : mapping
-        Anything that JSON can hold.
+        Any data that JSON can contain.
     arrays : mapping of str to array
         By names of small letters and underscores.
 
     Raises
     ------
     SnapshotError
-        There is something else than a snapshot at `path`.
+        There is something other than a snapshot at `path`.
     OSError
-        The disk refuses; its `filename` says where. What was there before stays valid.
+        The disk refuses; the `filename` of the error has the place. An earlier snapshot stays valid.
     """
     root = Path(path)
     if root.exists() and (not root.is_dir() or not all(map(_is_ours, root.iterdir()))):
@@ -86,13 +86,13 @@ def write(
             sync()
         except BaseException as error:
             if isinstance(error, OSError) and error.errno is not None and error.filename is None:
-                error.filename = str(root)  # a full disk is told of without a path
+                error.filename = str(root)  # the error of a full disk has no path
             if not _is_current(root, stamp):  # an interruption may come after the replacement
                 _remove(root, lambda name: stamp in name)
                 with contextlib.suppress(OSError):
                     root.rmdir()  # if this write made it
             raise
-        # Removes the older snapshot, and what killed writers left. Who has mapped its files keeps the pages.
+        # Removes the older snapshot, and files of killed writers. Processes that have mapped it keep pages.
         _remove(root, lambda name: stamp not in name and name != MANIFEST)
 
 
@@ -135,14 +135,14 @@ def _remove(root: Path, unwanted: Callable[[str], bool]) -> None:
 
 @contextmanager
 def opening(path: str | PathLike[str]) -> Iterator[None]:
-    """Raise what refuses the content of a snapshot, whose checksums fit, as `SnapshotError`."""
+    """Raise errors about the content of a snapshot, whose checksums fit, as `SnapshotError`."""
     try:
         yield
     except RTFilterError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise SnapshotError(
-            f"{path} holds something else than is saved: {type(error).__name__}: {error}; save it again"
+            f"{path} has content that `save` does not write: {type(error).__name__}: {error}; save it again"
         ) from error
 
 
@@ -152,7 +152,7 @@ def read(path: str | PathLike[str], kind: str) -> Snapshot:
     Raises
     ------
     SnapshotError
-        Not a snapshot, another kind or version, or a missing, truncated or altered file.
+        It is no snapshot, of another kind or version, or a file is missing, truncated or altered.
     """
     root = Path(path)
     manifest = manifests.read(root)

@@ -1,4 +1,4 @@
-"""Folders that one writer has alone, as far as the system can do that."""
+"""Folders with one writer at a time, if the system can lock folders."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _writers = Lock()
 
 @contextmanager
 def locked(folder: Path) -> Iterator[Callable[[], None]]:
-    """Keep other writers out of a folder; yields what makes the names in it last.
+    """Lock a folder against other writers; yield a function that makes the names in it durable.
 
-    Where folders cannot be locked, only the writers of this process wait for each other.
+    If folders cannot be locked, only the writers of this process wait for each other.
     """
     if not FOLDERS:
         with _writers:

@@ -1,4 +1,4 @@
-"""The manifest of a snapshot: what it names is checked before anything of it is used."""
+"""The manifest of a snapshot, which is checked before the arrays are used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rtfilter.errors import SnapshotError
 VERSION = 2
 MANIFEST = "manifest.json"
 SAVED_BY = "saved_by"
-"""Key of the version of rtree-filter that wrote a snapshot; without it where that was 0.2.0 or earlier."""
+"""Key of the version of rtree-filter that wrote a snapshot; absent if that was 0.2.0 or earlier."""
 
 _NAME = re.compile(r"[a-z_]+")
 _FILE = re.compile(r"[a-z_]+\.[0-9a-f]{12}\.bin")  # a path could lead anywhere
@@ -32,7 +32,7 @@ def read(root: Path) -> dict[str, Any]:
     Raises
     ------
     SnapshotError
-        There is none, or it is no manifest of this version.
+        There is no manifest, or it is not of this version.
     OSError
         It cannot be read.
     """
@@ -45,7 +45,7 @@ def read(root: Path) -> dict[str, Any]:
             raise SnapshotError(
                 f"there is nothing at {root}; a snapshot is the folder that was saved"
             ) from None
-        raise SnapshotError(f"{root} is no snapshot: it has no {MANIFEST}") from None
+        raise SnapshotError(f"{root} is no snapshot: it has no {MANIFEST}; give another folder") from None
     except IsADirectoryError:
         raise SnapshotError(f"{root} is no snapshot: {MANIFEST} is a folder, not a file") from None
     return parse(content, root)
@@ -77,9 +77,9 @@ def parse(content: bytes, root: Path | str) -> dict[str, Any]:
 
 
 def _remedy(version: int, saved_by: object) -> str:
-    """Say what to do about a snapshot of another format version."""
+    """Return the remedy for a snapshot of another format version."""
     if version < VERSION:
-        return f"make it anew with rtree-filter {__version__}"
+        return f"make it again with rtree-filter {__version__}"
     if isinstance(saved_by, str) and _RELEASE.fullmatch(saved_by):
         return f"upgrade rtree-filter to {saved_by} or newer, as the snapshot was saved by {saved_by}"
     return f"upgrade rtree-filter, as the snapshot was saved by a version after {__version__}"

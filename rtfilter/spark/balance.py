@@ -1,7 +1,7 @@
-"""The decision to match events in place, or to deal them out so that all tasks have equal work.
+"""The decision to match events where they are, or to deal them out so that all tasks have equal work.
 
-Dealing moves every event, which costs as much as visiting some leaves of the index. It pays where otherwise
-some cores would wait for others for longer than that. `decide` compares both, from the work of each
+Dealing moves every event, which costs as much as visiting some leaves of the index. It pays if some cores
+would otherwise wait longer than that for others. `decide` compares both, from the work of each
 partition: `look` estimates it from some events of each, and a stream knows it from the batch before.
 """
 
@@ -43,7 +43,7 @@ class Decision:
     dealt : bool
     reason : str
         "even": the cores are equally busy anyway. "cheap": they are not, but dealing would take longer.
-        "skewed": they are not, and dealing pays. "asked": the caller said so. "shards": a task should need
+        "skewed": they are not, and dealing pays. "asked": the caller chose it. "shards": a task should need
         few shards of an index. "unseen": to look at some events, Spark would have to compute all of them.
     skew : float, optional
         Work of the slowest core as a multiple of the mean, if events stay where they are.
@@ -54,7 +54,7 @@ class Decision:
     skew: float | None = None
 
     def __str__(self) -> str:
-        """Return what the plan of the result shows."""
+        """Return the decision and its reason, as the plan of the result shows them."""
         seen = "" if self.skew is None else f", slowest core {self.skew:.2f} times the mean"
         return f"{'deal out' if self.dealt else 'match where they are'} ({self.reason}{seen})"
 
@@ -84,7 +84,7 @@ def slowest(work: FloatArray, cores: int) -> float:
 def choose(
     events: DataFrame, route: Route, layout: Layout, reader: EventReader, balance: Balance
 ) -> Decision:
-    """Decide for a frame; by default after a look at some of its events."""
+    """Decide for a frame; with "auto" after a look at some of its events."""
     known = settled(events, route, balance)
     if known is not None:
         return known
@@ -95,7 +95,7 @@ def choose(
 
 
 def checked(balance: Balance) -> Balance:
-    """Return what was asked for. Raises `ValueError` where it is neither True, False nor "auto"."""
+    """Return `balance`. Raises `ValueError` unless it is True, False or "auto"."""
     if isinstance(balance, bool) or balance == "auto":
         return balance
     raise ValueError(f'balance is True, False or "auto", not {balance!r}')
@@ -107,7 +107,7 @@ def settled(events: DataFrame, route: Route, balance: Balance) -> Decision | Non
         return Decision(balance, "asked")
     if len(route.leases) > 1:
         return Decision(True, "shards")
-    return Decision(False, "even", 1.0) if cores_of(events) == 1 else None  # a lone core waits for none
+    return Decision(False, "even", 1.0) if cores_of(events) == 1 else None  # one core waits for no other
 
 
 def cores_of(events: DataFrame) -> int:

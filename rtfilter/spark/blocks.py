@@ -75,7 +75,7 @@ class Layout:
     def carried(self, events: DataFrame, *, ordered: bool = True) -> DataFrame:
         """Return the frame to send; if `ordered`, its rows are in the same order whenever it is computed.
 
-        Which partition an event goes to depends on the events before it. When an executor is lost, Spark
+        The partition of an event depends on the events before it. When an executor is lost, Spark
         computes its rows again. In another order, some events would be lost and others doubled.
         """
         from pyspark.sql import functions as sf
@@ -92,7 +92,7 @@ class Layout:
         return by_place.select(*(column.alias(f"c{i}") for i, column in enumerate(columns)))
 
     def unpacked(self, batches: Batches) -> Batches:
-        """Yield what was sent in its original columns, in batches of `GATHERED` rows or a little more."""
+        """Yield sent events in their original columns, in batches of `GATHERED` rows or a little more."""
         held: list[pa.RecordBatch] = []
         for batch in batches:
             held.append(batch)
@@ -125,7 +125,7 @@ def _may_reorder(events: DataFrame) -> bool:
 
 
 def _orderable(column: str, kind: str) -> Column:
-    """Return what to sort a column by; maps, for example, have no order."""
+    """Return the expression to sort a column by; maps, for example, have no order."""
     from pyspark.sql import functions as sf
 
     nested = kind in ("struct", "array", "map", "variant")

@@ -1,6 +1,6 @@
 """Cutting space into shards by the rule that packs boxes into the nodes of the R*-tree.
 
-Only functions that cut import the compiled code: tasks that match against a small index do without.
+Only functions that cut import the compiled code: tasks that match against a small index do not need it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Errors of rtfilter that tasks raise, as themselves: Spark wraps them in traces of Python and Java."""
+"""Errors of rtfilter that tasks raise, without the traces of Python and Java that Spark adds."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _CLASSES: dict[str, type[RTFilterError]] = {
 _OWN = re.compile(
     r"^rtfilter\.errors\.(\w+): (.*?)(?=\n+(?:\tat |\s*SQLSTATE|\s*$|\S))", re.MULTILINE | re.DOTALL
 )
-"""The last line of a trace of Python; the lines that show a place in a condition follow, indented."""
+"""The last line of a trace of Python. Indented lines follow that show a place in a condition."""
 
 
 @contextmanager
 def own_errors() -> Iterator[None]:
-    """Raise the error of rtfilter that a task has raised, instead of that of Spark."""
+    """Raise the error of rtfilter that a task has raised, instead of Spark's error."""
     try:
         yield
     except PySparkException as error:
@@ -34,7 +34,7 @@ def own_errors() -> Iterator[None]:
 
 
 def own_error(text: str) -> RTFilterError | None:
-    """Return the error of rtfilter in the text of an error of Spark; None if there is none."""
+    """Return the error of rtfilter in the text of an error of Spark, or None."""
     found = [(name, message) for name, message in _OWN.findall(text + "\n") if name in _CLASSES]
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""Matching a DataFrame of events: tasks get equal work where that pays, and match cheap events first."""
+"""Matching a DataFrame of events: tasks get equal work if that pays, and match cheap events first."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def match_frame(
     balance: Balance = "auto",
     on_error: OnError = "raise",
 ) -> DataFrame:
-    """Find the subscriptions that match each event; the executors do so when the result is used.
+    """Return the subscriptions that match each event; the executors find them when the result is used.
 
-    Events are matched in the partitions where they are, or first dealt out so that all partitions have the
-    same work: of each event, the leaves of the index that its search will visit, which are estimated where it
-    is. Each partition then searches its events shortest job first (Wang et al.). Executors map a snapshot of
+    Events are matched in their partitions, or first dealt out so that all partitions have the same work. The
+    work of an event is the leaves of the index that its search will visit, estimated in its partition. Each
+    partition then searches its events shortest job first (Wang et al.). Executors map a snapshot of
     the index into memory. In an index of shards, an event is searched only in shards where it reaches a leaf;
     the work of each shard is first estimated on a sample of the events, in another job.
 
@@ -87,43 +87,42 @@ def match_frame(
         Spark has it (``spark.sql.caseSensitive``). Columns that are no attributes of the index are ignored,
         attributes without a column missing.
     index : EventFilter, ShardedIndex, path or URI
-        A filter, whose present content is taken; or where `EventFilter.save` wrote one, which must not
-        change until the result has been used; or where `build_sharded` wrote one, whose newest version is
-        taken.
+        A filter, whose present content is used; or the place of `EventFilter.save`, which must not change
+        until the result has been used; or the place of `build_sharded`, whose newest version is used.
     id : str
         The column that names an event in the result. May have duplicates: each row is an event.
     partitions : int, optional
-        Deal events out into so many; by default, if they are dealt out, `defaultParallelism` of the session.
+        Number of partitions to deal events out into; by default, if they are dealt out, `defaultParallelism`.
         A task needs memory for the events of its partition that have about the same workload.
     details : bool
-        Whether the result has the columns `workload` and `offset`.
+        True if the result has the columns `workload` and `offset`.
     balance : bool or "auto"
         True: events are dealt out. False: an event is matched in the partition it is in, and nothing is
         shuffled. "auto": they are dealt out if the cores would otherwise differ in their work by more than
         dealing costs. A look at a thousand events of each partition finds out: the driver reads them from
-        Parquet files, other sources need a short job. Where Spark would have to compute all events for
-        that, and for an index of shards, they are dealt out. What was decided, and why, is in the result's
-        plan: `DataFrame.explain`.
+        Parquet files, other sources need a short job. If Spark would have to compute all events for that,
+        and for an index of shards, they are dealt out. The decision and its reason are in the result's plan:
+        `DataFrame.explain`.
     on_error : "raise" or "skip"
-        What to do with an event that cannot be used, as it has NaN, for example: fail when the result is
+        The treatment of an event that cannot be used, as it has NaN, for example: fail when the result is
         used, with an `EventError` that names the event in the last line of Spark's `PythonException`; or
         leave it out, and name it in the log of the executor.
 
     Returns
     -------
     DataFrame
-        A row per match: the event's `id`, `subscription` (bigint, or string where ids are text or UUIDs; one
-        whose deadline has passed when this is called has none); with `details` also `workload` (bigint),
-        the leaves visited (in the shard of the subscription), and `offset` (double), seconds from the start
-        of the event's task to its answer.
+        A row per match: the event's `id`, and `subscription` (bigint, or string if ids are text or UUIDs).
+        A subscription that has expired when this is called has none. With `details` also `workload`
+        (bigint), the leaves visited (in the shard of the subscription), and `offset` (double), seconds from
+        the start of the event's task to its answer.
 
     Raises
     ------
     ValueError
         There is not one column `id`, `partitions` is below 1, `balance` or `on_error` is something else, or
-        several columns differ in case only from what is asked for.
+        several columns differ in case only from a wanted one.
     EventError
-        No column is an attribute of the index, or one has a type that nothing compares with.
+        No column is an attribute of the index, or a column has a type that nothing compares with.
     SnapshotError
         The index cannot be opened.
     """
@@ -145,7 +144,7 @@ def match_frame(
 
 
 def laid_out(events: DataFrame, route: Route, id: str, on_error: OnError) -> tuple[Layout, EventReader]:
-    """Return how events are sent and read; raises as `match_frame`."""
+    """Return the layout and the reader of events; raises as `match_frame` does."""
     if events.columns.count(id) != 1:
         number = "several columns" if id in events.columns else "no column"
         raise ValueError(
@@ -176,7 +175,7 @@ def matched(
     """
     from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
-    moment = time.time()  # here, so that a task that is run again gives the same
+    moment = time.time()  # here, so that a repeated task gives the same result
     sent = layout.carried(events, ordered=decision.dealt)
     kind = LongType() if route.leases[0].integers else StringType()
     result = [events.schema[reader.id], StructField(SUBSCRIPTION, kind, nullable=False)]
@@ -197,7 +196,7 @@ def matched(
 
 
 def settled_work(work: Callable[[Batches], Batches], name: str) -> Callable[[Batches], Batches]:
-    """Return the same work by the name that plans show, after which garbage collection skips numba's objects.
+    """Return the same work by the name that plans show; garbage collection then skips numba's objects.
 
     Spark's workers collect garbage after each task, which takes 50 ms unless these objects are frozen.
     """
@@ -206,7 +205,7 @@ def settled_work(work: Callable[[Batches], Batches], name: str) -> Callable[[Bat
         try:
             yield from work(batches)
         except RTFilterError as error:
-            raise error.with_traceback(None) from None  # Spark shows where, in pages, and the message last
+            raise error.with_traceback(None) from None  # Spark shows pages of traces, and the message last
         _freeze(work.__name__)
 
     run.__name__ = name
@@ -228,7 +227,7 @@ def _route(spark: SparkSession, index: EventFilter | ShardedIndex | str | PathLi
 
 
 def _shares(sample: DataFrame, route: Route, layout: Layout, reader: EventReader) -> FloatArray:
-    """Return the work of each shard for a sample of the events, at least a little each, float64 (shards,)."""
+    """Return the work of each shard for a sample of the events, float64 (shards,), a little at least."""
     shards = len(route.leases)
 
     def estimate(batches: Batches) -> Batches:
@@ -267,7 +266,7 @@ def attribute_columns(events: DataFrame, schema: Schema, beside: Sequence[str]) 
         (field.name, to_arrow_type(field.dataType, timezone="UTC") if field.name in known else pa.null())
         for field in events.schema.fields
     ]
-    schema.read(pa.schema(kinds).empty_table())  # says what is wrong
+    schema.read(pa.schema(kinds).empty_table())  # raises the error
     for field in events.schema.fields:
         _require_fitting(field.name, field.dataType, schema)
     return [name for name in events.columns if name in known]
@@ -418,7 +417,7 @@ def _answers(
 
 
 def _id_array(ids: AnyArray) -> pa.Array:
-    """Ids as Spark takes them: UUIDs are text."""
+    """Return ids as Spark takes them: UUIDs are text."""
     import pyarrow as pa
 
     return pa.array(list(map(str, ids.tolist())), pa.string()) if ids.dtype == object else pa.array(ids)

@@ -1,6 +1,6 @@
 """Bringing an index to the executors: as a snapshot that every process maps, named by its content.
 
-A task carries a `Lease`: the manifest and the path of the snapshot, but not the index. An executor that sees
+A task carries a `Lease`: the manifest and the path of the snapshot, but not the index. An executor that has
 the same snapshot at that path (one host, a shared file system) maps it there. Otherwise it takes the files
 that Spark has sent, or fetches them from another file system, once per host and content, into a directory.
 """
@@ -90,10 +90,10 @@ class Lease:
 
     @property
     def matcher(self) -> str:
-        """The matcher of all executors: that of the index, with the options that were saved.
+        """The matcher of all executors: that of the index, with its saved options.
 
-        A scan stays one while it is small, so that all estimate work alike. An R*-tree takes the place of
-        what trials chose, and of a class of your own, which executors may not have.
+        A scan stays one while it is small, so that all estimate work alike. An R*-tree replaces the matcher
+        that trials chose, and a class of your own, which executors may not have.
         """
         meta = json.loads(self.manifest)["meta"]
         saved = meta.get("matcher")
@@ -122,7 +122,7 @@ class Lease:
         return Lease(str(home), self.manifest)
 
     def load(self, clock: Callable[[], float] = time.time) -> EventFilter:
-        """Return the index, mapped anew, so that it may be changed in memory. Raises `SnapshotError`."""
+        """Return the index, mapped again, so that it may be changed in memory. Raises `SnapshotError`."""
         path = places.local(self.place)
         if path is not None and self._lies_in(path):
             with suppress(SnapshotError):
@@ -159,7 +159,7 @@ class Lease:
         )
 
     def _assemble(self, home: Path) -> None:
-        """Put the files together as a snapshot at `home`, whole or not at all."""
+        """Put the files together as a snapshot at `home`, as a whole or not at all."""
         draft = Path(tempfile.mkdtemp(prefix=f"{self.digest}.", dir=home.parent))
         try:
             for name in snapshot.files(self.manifest):
@@ -190,7 +190,7 @@ class Lease:
                     shutil.copyfile(source, target)
                 return
         raise SnapshotError(
-            f"the index {self.place} is not what it was when match_frame was called, or this "
+            f"the index {self.place} has changed since match_frame was called, or this "
             "executor cannot see it; call match_frame again, with a path that all executors see"
         )
 
@@ -209,7 +209,7 @@ def _own_directory() -> Path:
 
 @contextmanager
 def _alone(home: Path) -> Iterator[None]:
-    """Keep other processes of this host from making or removing a directory."""
+    """Lock a directory of this host: no other process makes or removes it meanwhile."""
     with open(home.with_name(f"{home.name}.lock"), "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -261,7 +261,7 @@ def lease_of(place: str) -> Lease:
     Raises
     ------
     SnapshotError
-        It cannot be read, or is not of an `EventFilter` of this version.
+        It cannot be read, or is no snapshot of an `EventFilter` of this version.
     """
     try:
         manifest = places.read_bytes(f"{place}/{snapshot.MANIFEST}")

@@ -58,9 +58,9 @@ class Piece(NamedTuple):
 
 
 def look_in_files(events: DataFrame, route: Route, reader: EventReader) -> Work | None:
-    """Estimate the work of each partition from Parquet files, whose footers tell the number of events.
+    """Estimate the work of each partition from Parquet files, whose footers have the number of events.
 
-    None where events are anything else, or the driver cannot read them or the index from a path.
+    Returns None for other events, and if the driver cannot read them or the index from a path.
     """
     from pyarrow import ArrowException
 
@@ -73,7 +73,7 @@ def look_in_files(events: DataFrame, route: Route, reader: EventReader) -> Work 
     files: dict[str, pq.ParquetFile] = {}
     try:
         found = [_looked(own, route, reader, files) for own in parts]
-    except (ArrowException, EventError, LookupError, OSError):  # Spark may read what Arrow does not
+    except (ArrowException, EventError, LookupError, OSError):  # Spark may read files that Arrow does not
         return None
     finally:
         for file in files.values():
@@ -83,9 +83,9 @@ def look_in_files(events: DataFrame, route: Route, reader: EventReader) -> Work 
 
 
 def pieces(plan: Any) -> list[list[Piece]] | None:
-    """Return what each partition reads of Parquet files at paths.
+    """Return the pieces of Parquet files at paths that each partition reads.
 
-    None if Spark computes anything but columns of files, if they lie elsewhere, or there are more than `FEW`.
+    None if Spark computes more than columns of files, if they lie elsewhere, or there are more than `FEW`.
     """
     if plan.nodeName() == "Project" and _only_chooses(plan):
         plan = plan.child()
@@ -117,7 +117,7 @@ def _only_chooses(project: Any) -> bool:
 def _looked(
     own: list[Piece], route: Route, reader: EventReader, files: dict[str, pq.ParquetFile]
 ) -> list[float]:
-    """Return the events of a partition, and of those that were seen their number, visits and hits."""
+    """Return the events of a partition; and of the events looked at, their number, visits and hits."""
     import pyarrow.parquet as pq
 
     groups = []
@@ -153,7 +153,7 @@ def _row_groups(file: pq.ParquetFile, piece: Piece) -> Iterator[int]:
 def look_by_job(events: DataFrame, route: Route, layout: Layout, reader: EventReader) -> Work | None:
     """Estimate the work of each partition from its first events; None if that would compute all of them.
 
-    Partitions that go on are taken to be of equal size, as Spark cuts files so; those of a cache are counted.
+    Partitions with more events are taken to be of equal size, as Spark cuts files so; a cache is counted.
     """
     sources = set(_operators(_plan(events))) - PASSING
     if not sources <= READABLE:
@@ -189,12 +189,12 @@ def _first(events: DataFrame, number: int) -> DataFrame:
 
 
 def _plan(events: DataFrame) -> Any:
-    """Return how Spark would compute a frame now; the plan that the frame has may be older than its cache."""
+    """Return the plan of Spark for a frame now; the frame's own plan may be older than its cache."""
     return events.select("*")._jdf.queryExecution().sparkPlan()
 
 
 def _operators(plan: Any) -> Iterator[str]:
-    """Yield the kinds of the operators of a plan, without names of tables; of what is cached, only that."""
+    """Yield the kinds of the operators of a plan, without names of tables; of a cache, only that."""
     first, *rest = plan.nodeName().split()
     yield " ".join([first, *rest[:1]]) if first == "Scan" else first
     children = plan.children()

@@ -22,7 +22,7 @@ def local(place: str) -> Path | None:
 
 
 def absolute(place: str | os.PathLike[str]) -> str:
-    """Return the path or URI as every process understands it."""
+    """Return a path or URI that every process understands."""
     text = os.fspath(place)
     path = local(text)
     return text.rstrip("/") if path is None else str(path.absolute())
@@ -34,7 +34,7 @@ def reach(place: str) -> tuple[pyarrow.fs.FileSystem, str]:
     Raises
     ------
     OSError
-        No such file system, or it cannot be reached.
+        There is no such file system, or it cannot be reached.
     """
     from pyarrow import ArrowException, fs
 
@@ -44,7 +44,7 @@ def reach(place: str) -> tuple[pyarrow.fs.FileSystem, str]:
     try:
         found: tuple[Any, str] = fs.FileSystem.from_uri(place)
     except ArrowException as error:
-        raise OSError(f"{place}: {error}; a path, or a URI of hdfs, s3, gs or abfs, is reached") from None
+        raise OSError(f"{place}: {error}; give a path, or a URI of hdfs, s3, gs or abfs") from None
     return found
 
 
@@ -59,7 +59,7 @@ def read_bytes(place: str) -> bytes:
 def write_new(place: str, content: bytes) -> None:
     """Make a file, whole or not at all. Raises `FileExistsError` where there is one.
 
-    On other file systems than local ones, of two writers at the same moment the second may win.
+    On other file systems than local ones, of two simultaneous writers the second may win.
     """
     path = local(place)
     if path is not None:
@@ -85,9 +85,9 @@ def write_new(place: str, content: bytes) -> None:
 
 
 def names(place: str, *, older_than: float = 0.0) -> list[str]:
-    """Return the names of the files and directories there, sorted; none where there is no directory.
+    """Return the names of the files and directories there, sorted; none if there is no directory.
 
-    With `older_than`, only those known to have last changed more than so many seconds ago.
+    With `older_than`, only names that are known to be unchanged for more than so many seconds.
     """
     from pyarrow import fs
 
@@ -111,7 +111,7 @@ def copy(source: str, target: str) -> None:
 
 
 def remove(place: str) -> None:
-    """Remove a file, or a directory with its content; where there is neither, do nothing."""
+    """Remove a file, or a directory with its content; do nothing if there is neither."""
     from pyarrow import fs
 
     system, path = reach(place)

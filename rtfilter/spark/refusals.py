@@ -22,14 +22,14 @@ from rtfilter.text import shown
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: What to do with an event that cannot be used.
+#: The treatment of an event that cannot be used.
 OnError = Literal["raise", "skip"]
 #: Rows that the log names, of a task or of a micro-batch.
 NAMED = 10
 
 
 def checked(on_error: OnError) -> OnError:
-    """Return what was asked for. Raises `ValueError` where it is neither "raise" nor "skip"."""
+    """Return `on_error`. Raises `ValueError` unless it is "raise" or "skip"."""
     if on_error in ("raise", "skip"):
         return on_error
     raise ValueError(f'on_error is "raise" or "skip", not {on_error!r}')
@@ -43,19 +43,19 @@ class LeftOut:
     ----------
     count : int
     named : list of str
-        The first of them, each with its id and the reason.
+        The first rows, each with its id and the reason.
     """
 
     count: int = 0
     named: list[str] = field(default_factory=list)
 
     def add(self, other: LeftOut) -> None:
-        """Add others."""
+        """Add the rows of another one."""
         self.count += other.count
         self.named += other.named[: NAMED - len(self.named)]
 
     def tell(self) -> None:
-        """Warn in the log of each that has a name, and of the number of all others."""
+        """Warn in the log of each named row, and of the number of all others."""
         log = logging.getLogger("rtfilter")
         for one in self.named:
             log.warning("left out: %s", one)
@@ -77,7 +77,7 @@ class Refusals:
         self._total.add({partition(): left_out})
 
     def take(self) -> LeftOut:
-        """Return what all tasks have left out, and forget it."""
+        """Return the rows that all tasks have left out, and clear them."""
         found = LeftOut()
         for _, one in sorted(self._total.value.items()):
             found.add(one)
@@ -86,7 +86,7 @@ class Refusals:
 
 
 class _Latest(AccumulatorParam[dict[int, LeftOut]]):
-    """Partitions and what each has left out."""
+    """Partitions, and the rows that each has left out."""
 
     def zero(self, value: dict[int, LeftOut]) -> dict[int, LeftOut]:
         return {}
@@ -111,7 +111,7 @@ class EventReader:
     on_error : OnError
         "raise": an `EventError` names the event. "skip": the event is left out.
     refusals : Refusals, optional
-        Where to report what is left out; by default the log of the executor tells.
+        The receiver of rows that are left out; by default the log of the executor.
     """
 
     schema: Schema
@@ -123,7 +123,7 @@ class EventReader:
     def read(
         self, events: pa.RecordBatch | pa.Table, left_out: LeftOut | None = None
     ) -> tuple[pa.RecordBatch | pa.Table, EventTable]:
-        """Return the events that can be used, and what is read of them.
+        """Return the events that can be used, and their table.
 
         Others are added to `left_out`. Raises `EventError`.
         """
@@ -165,7 +165,7 @@ class EventReader:
         return note
 
     def _inside(self, events: pa.RecordBatch | pa.Table, left_out: LeftOut) -> pa.RecordBatch | pa.Table:
-        """Leave out what a look at whole columns shows: bad rows may be many."""
+        """Remove the bad rows that a check of whole columns finds: they may be many."""
         import pyarrow as pa
 
         table = events.select(self.names)
@@ -218,13 +218,13 @@ def sound(
     use: Callable[[Any], object],
     refuse: Callable[[Any, EventError | PredicateError], None],
 ) -> list[Any]:
-    """Return the parts of some rows that can be used, and have the others refused, row by row.
+    """Return the parts of some rows that can be used, and pass the others to `refuse`, row by row.
 
     Parameters
     ----------
     rows : pyarrow.RecordBatch or Table
     use : callable
-        Raises an error where one of some rows cannot be used.
+        Raises an error if one of some rows cannot be used.
     refuse : callable
         Takes a row and its error.
     """

@@ -1,4 +1,4 @@
-"""In which parts of an index each event has to be searched, and the estimated work there."""
+"""The parts of an index in which each event is searched, and its estimated work there."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SLOTS = 32
 
 @dataclass(frozen=True)
 class Route:
-    """The shards of an index, or the one piece, and how to find those in which an event has to be searched.
+    """The shards of an index, or its one piece, and the search for those in which an event is searched.
 
     Attributes
     ----------
     leases : list of Lease
         The index, or its shards.
     leaves : Lease, optional
-        Of shards: a filter with the box of each of their leaves.
+        For shards: a filter with the box of each of their leaves.
     shares : float64 (number of leases,)
         Expected work of each, in any unit.
     """
@@ -48,9 +48,9 @@ class Route:
         return cls([lease], None, np.ones(1))
 
     def find(self, events: EventTable) -> tuple[IntArray, IntArray, IntArray]:
-        """Return where n events are to be searched: row, shard, and leaves to visit there, int64 (m,) each.
+        """Return the shards in which n events are searched: row, shard, and leaves to visit, int64 (m,) each.
 
-        An event that reaches no leaf is not searched at all.
+        An event that reaches no leaf is not searched.
         """
         if self.leaves is None:
             workload = self.leases[0].open().workload(events)

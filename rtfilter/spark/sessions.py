@@ -1,4 +1,4 @@
-"""A Spark session for those who have none yet."""
+"""A Spark session for callers that have none yet."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ TRACING = (
 
 
 def session(master: str | None = None, *, progress: bool = False) -> SparkSession:
-    """The present session, or a new one whose workers run this interpreter.
+    """Return the present session, or a new one whose workers run this interpreter.
 
     Parameters
     ----------
     master : str, optional
-        URL of a cluster, or ``local[n]``; by default what ``spark-submit`` was told, or ``local[*]``.
+        URL of a cluster, or ``local[n]``; by default that of ``spark-submit``, or ``local[*]``.
     progress : bool
-        Whether Spark shows the progress of its stages on standard error.
+        True if Spark shows the progress of its stages on standard error.
 
     Raises
     ------
     RuntimeError
-        There is no Java, or too old a one.
+        There is no Java, or it is too old.
     """
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
@@ -60,7 +60,7 @@ def session(master: str | None = None, *, progress: bool = False) -> SparkSessio
 
 
 def hide_traces(spark: SparkSession) -> None:
-    """Have the driver log no errors of tasks with their traces, for a caller that shows the error."""
+    """Stop the driver from logging errors of tasks with their traces, for a caller that shows the error."""
     java: Any = spark._jvm
     log4j = java.org.apache.logging.log4j
     for name in TRACING:

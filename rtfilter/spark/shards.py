@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 FORMAT = "rtfilter.sharded", 2
 #: Seconds after which files that no version names are removed.
 ABANDONED = 86_400.0
-#: Subscriptions of a shard, unless told otherwise.
+#: Subscriptions of a shard, by default.
 SIZE = 1_000_000
 #: Subscriptions from which a shard may be cut, if it has twice as many as shards had at first.
 LEAST = 10_000
@@ -81,7 +81,7 @@ class ShardedIndex:
     schema: Schema
     capacity: tuple[int, int]
     most: int
-    """Most subscriptions of a shard; beyond, it is cut into several."""
+    """Most subscriptions of a shard; a larger one is cut into several."""
     cuts: Cuts
     shards: list[Shard]
     leaves: Shard
@@ -103,7 +103,7 @@ class ShardedIndex:
 
     @classmethod
     def find(cls, path: str | PathLike[str]) -> ShardedIndex | None:
-        """Return the newest version there; None where there is no index in shards. Raises `SnapshotError`."""
+        """Return the newest version there, or None if there is no index in shards. Raises `SnapshotError`."""
         place = places.absolute(path)
         numbers = _versions(place)
         return (
@@ -111,7 +111,7 @@ class ShardedIndex:
         )
 
     def __len__(self) -> int:
-        """Number of subscriptions."""
+        """Return the number of subscriptions."""
         return sum(shard.subscriptions for shard in self.shards)
 
     def __repr__(self) -> str:
@@ -127,13 +127,13 @@ class ShardedIndex:
 
     @own_errors()
     def append(self, subscriptions: DataFrame, *, on_error: OnError = "raise") -> ShardedIndex:
-        """Add subscriptions, all or none; only their shards are built anew.
+        """Add subscriptions, all or none; only their shards are built again.
 
         Parameters
         ----------
         subscriptions : DataFrame
         on_error : "raise", "skip" or callable
-            As for `build_sharded`. An id that is in the index already cannot be used.
+            See `build_sharded`. An id that the index has already cannot be used.
 
         Returns
         -------
@@ -143,11 +143,11 @@ class ShardedIndex:
         Raises
         ------
         ValueError
-            Ids that occur twice, or in the index already.
+            Ids occur twice, or are in the index already.
         PredicateError
             A subscription cannot be used.
         RuntimeError
-            Somebody else has made the next version meanwhile.
+            Another program has made the next version meanwhile.
         """
         require_on_error(on_error)
         given, _ = SubscriptionFrame.of(subscriptions, self.schema).usable(on_error)
@@ -166,7 +166,7 @@ class ShardedIndex:
     ) -> ShardedIndex:
         """Add or replace subscriptions, and remove others, in one version; see `append` and `remove`.
 
-        Where `on_error` leaves out a subscription, the one that it would replace stays.
+        If `on_error` leaves out a subscription, the one that it would replace stays.
         """
         require_on_error(on_error)
         given, _ = SubscriptionFrame.of(subscriptions, self.schema).usable(on_error)
@@ -201,7 +201,7 @@ class ShardedIndex:
         Raises
         ------
         RuntimeError
-            Somebody else has made the next version meanwhile.
+            Another program has made the next version meanwhile.
         """
         from pyspark.sql import DataFrame, SparkSession
 
@@ -212,12 +212,12 @@ class ShardedIndex:
             spark = SparkSession.getActiveSession() or SparkSession._instantiatedSession
             gone = as_ids(ids)
         if spark is None:
-            raise RuntimeError("there is no Spark session: make one first")
+            raise RuntimeError("there is no Spark session: make one first with SparkSession.builder")
         built = self._without(spark, gone)
         return self._next(built) if built else self
 
     def expire(self, keep: int = 1) -> int:
-        """Remove older versions, and the shards that only they had; returns the number of removed versions.
+        """Remove older versions, and the shards that only they had; return the number of removed versions.
 
         Of the versions up to this one, the last `keep` stay. Matching against a removed version fails. Files
         that failed changes have left are removed once they are a day old.
@@ -275,7 +275,7 @@ class ShardedIndex:
         return found
 
     def _without(self, spark: SparkSession, ids: IntArray) -> list[Built]:
-        """Write the shards that have any of the ids anew without them, and return these."""
+        """Write the shards that have any of the ids again without them, and return these."""
         leases, place = [self._lease(shard) for shard in self.shards], f"{self.place}/shards"
 
         def without(batches: Batches) -> Batches:
@@ -319,7 +319,7 @@ class ShardedIndex:
 
     def _publish(self) -> None:
         taken = RuntimeError(
-            f"somebody else has made version {self.version} of {self.place}: "
+            f"another program has made version {self.version} of {self.place}: "
             "open it again, and repeat the change"
         )
         if max(_versions(self.place), default=0) >= self.version:  # also if theirs has expired
@@ -393,8 +393,8 @@ def build_sharded(
     """Build an index of any size on the executors, in shards of neighbouring subscriptions.
 
     Space is cut on a sample of the subscriptions by the rule that packs the nodes of the R*-tree. Each task
-    packs one shard; the driver gets only the boxes of the leaves. Shards are R*-trees, whose leaves say where
-    an event is searched; a filter with another matcher goes to `match_frame` as a whole.
+    packs one shard; the driver gets only the boxes of the leaves. Shards are R*-trees, whose leaves give the
+    shards of an event; a filter with another matcher goes to `match_frame` as a whole.
 
     Parameters
     ----------
@@ -407,15 +407,15 @@ def build_sharded(
         A directory that does not exist or is empty, on a file system that driver and executors share. Of
         URIs, those that Arrow reaches: file, hdfs, s3, gs, abfs.
     schema : Schema
-        Of the events.
+        Schema of the events.
     shards : int, optional
         Their number; by default one for each million subscriptions. A task takes the memory of a shard.
     capacity : (int, int), optional
         See `RStarTree`.
     on_error : "raise", "skip" or callable
-        What to do with a subscription that cannot be used: raise an error for one of them and build nothing;
+        The treatment of a subscription that cannot be used: raise an error for one of them and build nothing;
         leave it out and name it in the log; or call this with a `rtfilter.BadSubscription` for each, before
-        all others are added. To find them all takes a job of its own.
+        all others are added. The search for all of them takes a job of its own.
 
     Returns
     -------
@@ -429,12 +429,12 @@ def build_sharded(
     PredicateError
         A subscription or its label cannot be used; names it by its id.
     SnapshotError
-        There is something at the path, or the executors write where the driver does not see it.
+        The path is not empty, or the executors write to a file system that the driver does not see.
     """
     if shards is not None and shards < 1:
         raise ValueError(f"an index has at least 1 shard, not {shards}")
     require_on_error(on_error)
-    capacity = EventFilter(schema, capacity, matcher="rtree").tree.capacity  # says what is wrong
+    capacity = EventFilter(schema, capacity, matcher="rtree").tree.capacity  # raises the error
     context_of(subscriptions.sparkSession)
     place = places.absolute(path)
     if _versions(place) or places.names(place):

@@ -1,4 +1,4 @@
-"""Columns by the names that are asked for: as Spark resolves names, and in any spelling of Unicode.
+"""Columns by wanted names: as Spark resolves names, and in any spelling of Unicode.
 
 With ``spark.sql.caseSensitive`` false, Spark's default, a column `Price` serves the attribute `price`. This
 holds for fields of structs, too.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
 _told: set[tuple[str, str]] = set()
-"""Columns, and the names that they have but for their case: the log tells of each once."""
+"""Columns, and the names that they have but for their case: the log has each once."""
 
 
 def spelled(frame: DataFrame, names: Iterable[str]) -> DataFrame:
@@ -28,18 +28,18 @@ def spelled(frame: DataFrame, names: Iterable[str]) -> DataFrame:
     ----------
     frame : DataFrame
     names : iterable of str
-        Those wanted; one with dots is also the path to a field.
+        The wanted names; one with dots is also the path to a field.
 
     Returns
     -------
     DataFrame
-        The same frame where nothing is to be renamed. Unless case counts, a column is left out whose name
-        differs from a wanted one in case only, where that one is there.
+        The same frame if nothing is to be renamed. Unless case counts, a column is left out whose name
+        differs from a wanted one in case only, if that one exists.
 
     Raises
     ------
     ValueError
-        Several columns could be meant.
+        Several columns could serve a name.
     """
     wanted = frozenset(names)
     sensitive = str(frame.sparkSession.conf.get("spark.sql.caseSensitive")).lower() == "true"
@@ -70,7 +70,7 @@ def renamed(
 ) -> list[StructField]:
     """Return the fields of a frame, or of the struct at `prefix`, by their wanted names; see `spelled`.
 
-    `prefix` is the path to a struct with a dot at its end. `sensitive` says whether case counts.
+    `prefix` is the path to a struct with a dot at its end. With `sensitive`, case counts.
     """
     from pyspark.sql.types import StructField, StructType
 
@@ -102,7 +102,7 @@ def _wanted(path: str, names: set[str]) -> str | None:
 
 
 def _tell(path: str, name: str) -> None:
-    """Say once that a column would serve if case did not count."""
+    """Warn once that a column would serve if case did not count."""
     if (path, name) not in _told:
         _told.add((path, name))
         logging.getLogger("rtfilter").warning(

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 COUNTED = 1.0
 #: Versions of an index in shards that stay after a change.
 KEPT = 10
-#: Times that a snapshot is read while somebody replaces it.
+#: Times that a snapshot is read while another program replaces it.
 TRIES = 5
 
 
@@ -84,7 +84,7 @@ class Once:
         return bool(system.exists(path))
 
     def __call__(self, matches: DataFrame, number: int) -> None:
-        """Write the result of a batch, unless it is there."""
+        """Write the result of a batch, unless it exists."""
         spark = matches.sparkSession
         if self.has(spark, number):
             return
@@ -130,24 +130,24 @@ class MatchStage:
     ...     events.writeStream.foreachBatch(stage).option("checkpointLocation", "state").start()
     ... )  # doctest: +SKIP
 
-    Whether a batch is matched where it is, or dealt out first, is decided from the work of each partition of
-    the batch before it, and from the number of events in each of its own.
+    The work of each partition in the batch before, and the number of events in each partition, decide whether
+    a batch is matched where it is, or dealt out first.
 
     Parameters
     ----------
     index : path or URI
-        Where `EventFilter.save` or `build_sharded` write. Looked at before each batch.
+        The place of `EventFilter.save` or `build_sharded`. Looked at before each batch.
     sink : callable
         `Once`, or a function of the result of `match_frame` and the number of the batch, which must use the
-        result before it returns. If it has a method `has`, that is asked first whether to skip the batch.
+        result before it returns. If it has a method `has`, that is called first, to skip a batch.
     id : str
         The column that names an event.
     balance : bool or "auto"
-        As of `match_frame`.
+        See `match_frame`.
     on_error : "skip" or "raise"
-        What to do with an event that cannot be used, as it has NaN, for example: leave it out, count it in
+        The treatment of an event that cannot be used, as it has NaN, for example: leave it out, count it in
         the metrics, and name the first few of a batch in the log of the driver, with id and reason; or raise
-        an `EventError` that names it. The query then ends, and stops at the same batch when it goes on.
+        an `EventError` that names it. The query then ends, and fails at the same batch when it continues.
     metrics : StreamMetrics, optional
     """
 
@@ -218,7 +218,7 @@ class MatchStage:
     def _decide(
         self, events: DataFrame, route: Route, layout: Layout, reader: EventReader, numbers: FloatArray
     ) -> Decision:
-        """Decide for a batch, by what the batch before it showed."""
+        """Decide for a batch, by the reports of the batch before it."""
         known = settled(events, route, self.balance)
         if known is not None:
             self._reports = None
@@ -248,7 +248,7 @@ class MatchStage:
         return Route.whole(self._held)
 
     def _hold(self, lease: Lease) -> Lease:
-        """Return a lease that stays valid while a batch is matched, of a newer snapshot if need be."""
+        """Return a lease that stays valid while a batch is matched, of a newer snapshot if necessary."""
         for _ in range(TRIES - 1):
             try:
                 return lease.held()
@@ -265,8 +265,8 @@ class MatchStage:
 def _observed(observation: Any) -> tuple[int, float, float]:
     """Return the number of matches, and the sum and the greatest of their offsets in seconds.
 
-    All are 0 where Spark did not count them. It does not if a sink uses the result by ``foreachPartition``,
-    for example, and would then wait for ever.
+    All are 0 if Spark did not count them. It does not if a sink uses the result by ``foreachPartition``,
+    for example; then it would wait for ever.
     """
     limit = perf_counter() + COUNTED
     while not observation._jo.future().isCompleted():
@@ -287,15 +287,15 @@ class ChangeStage:
     Parameters
     ----------
     index : path or URI
-        Of an index that `EventFilter.save` or `build_sharded` made; nobody else may change it.
+        The place of an index that `EventFilter.save` or `build_sharded` made; no other program may change it.
     order : str, optional
         A column by which the changes of one subscription are ordered; the last one counts. Without it, a
         batch may have only one change of each subscription. Of equal ones, any may count.
     on_error : "skip", callable or "raise"
-        What to do with a change that cannot be used: leave it out, and name the first few of a batch in the
+        The treatment of a change that cannot be used: leave it out, and name the first few of a batch in the
         log, with id and reason; call this with a `rtfilter.BadSubscription` for each; or apply nothing and
-        raise an error, with which the query ends, and stops at the same batch when it goes on. What a change
-        would have replaced stays.
+        raise an error, with which the query ends, and fails at the same batch when it continues. The
+        subscription that a bad change would replace stays.
     """
 
     def __init__(
@@ -338,7 +338,7 @@ class ChangeStage:
             changes.unpersist()
 
     def _one_of_each(self, changes: DataFrame) -> DataFrame:
-        """Return the changes of subscriptions that have one; all without an id, or with several, are bad."""
+        """Return the changes of ids with one change; changes without an id, or several of one id, are bad."""
         rows = changes.groupBy("id").count().where("count > 1 OR id IS NULL").collect()
         remedy = "times; name a column that orders the changes: ChangeStage(order=...)"
         bad = []
@@ -357,7 +357,7 @@ class ChangeStage:
         if self._filter is None:
             lease = lease_of(self.place)
             self._filter = EventFilter.load(path, matcher=None if lease.scan else lease.matcher)
-        filter, self._filter = self._filter, None  # after a failure it may hold half of a change
+        filter, self._filter = self._filter, None  # after a failure it may have half of a change
         subscriptions, _ = SubscriptionFrame.of(given, filter.schema).usable(self.on_error)
         table = subscriptions.frame.select(*map(quoted, subscriptions.layout.names)).toArrow()
         ids = np.concatenate([table.column("id").to_numpy().astype(np.int64), np.asarray(removed, np.int64)])

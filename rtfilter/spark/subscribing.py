@@ -51,7 +51,7 @@ ROW = "rtfilter row"
 #: Optional columns: seconds or a day-time interval, and the text of a JSON object.
 LABELS = TTL, METADATA = "ttl", "metadata"
 NO_CUTS = Cuts([])
-#: What a row of a frame has for its place.
+#: The place of a row of a frame, where rows have no order.
 NO_ROW = -1
 
 
@@ -89,11 +89,11 @@ class SubscriptionReader:
     ----------
     schema : Schema
     columns : list of BoundColumn
-        The columns of bounds; none where there are conditions.
+        The columns of bounds; none if there are conditions.
     labels : sequence of str
-        Those of `LABELS` that there are.
+        The present ones of `LABELS`.
     moment : float
-        From which times to live are counted, the same in all tasks.
+        Start of all TTLs, in seconds since 1970, the same in all tasks.
     """
 
     schema: Schema
@@ -102,7 +102,7 @@ class SubscriptionReader:
     moment: float = dataclasses.field(default_factory=time.time)
 
     def clock(self) -> float:
-        """The clock of filters that subscriptions are added to."""
+        """Return the time for filters to which subscriptions are added: that of all tasks."""
         return self.moment
 
     def hulls(self, batch: pa.RecordBatch) -> tuple[IntArray, FloatArray, FloatArray]:
@@ -121,7 +121,7 @@ class SubscriptionReader:
         return compile_bounds(*self._bounds(batch), self.schema)
 
     def bad(self, batch: pa.RecordBatch) -> list[BadSubscription]:
-        """Return those that cannot be used."""
+        """Return the subscriptions that cannot be used."""
         import pyarrow as pa
 
         found: list[BadSubscription] = []
@@ -142,7 +142,7 @@ class SubscriptionReader:
                 note(row, error)
 
         def refuse(row: int, error: EventError | PredicateError) -> None:
-            error.row = None  # within the batch
+            error.row = None  # it is the row within the batch
             error.show_row()
             note(row, error)
 
@@ -187,7 +187,7 @@ class SubscriptionReader:
         return low, high
 
     def subscribe(self, filter: EventFilter, batch: pa.Table) -> None:
-        """Add all of them to a filter. Raises `PredicateError`, which names the subscription."""
+        """Add subscriptions to a filter. Raises `PredicateError`, which names the subscription."""
         ids = batch.column("id").to_numpy().astype(np.int64)
         labels = self._labels(batch, ids)
         with _named(ids):
@@ -212,7 +212,7 @@ class SubscriptionReader:
 
 
 def _label(name: str, cell: Any) -> Any:
-    """Return the cell of a label as filters take it. Raises `ValueError` where it cannot be kept."""
+    """Return the cell of a label as filters take it. Raises `ValueError` if it cannot be stored."""
     try:
         if name == TTL:
             seconds(cell)
@@ -225,7 +225,7 @@ def _label(name: str, cell: Any) -> Any:
 
 
 def _require_id(id: int | None) -> None:
-    """Raise `ValueError` for what is no id."""
+    """Raise `ValueError` unless this is an id."""
     if id is None:
         raise ValueError("this subscription has no id; give each one")
     if not 0 <= id <= LAST_ID:
@@ -234,7 +234,7 @@ def _require_id(id: int | None) -> None:
 
 @contextmanager
 def _named(ids: IntArray) -> Iterator[None]:
-    """Let errors name the subscription by its id, int64 (n,), instead of the row."""
+    """Make errors name the subscription by its id, int64 (n,), instead of the row."""
     try:
         yield
     except PredicateError as error:
@@ -281,21 +281,21 @@ class SubscriptionFrame:
         columns = [column._replace(at=place + 1) for place, column in enumerate(bounds)]
         kinds = [(name, to_arrow_type(flat.schema[name].dataType, timezone="UTC")) for name in names]
         if bounds:
-            bounds_of_arrow(pa.schema(kinds).empty_table(), columns, schema)  # says what is wrong
+            bounds_of_arrow(pa.schema(kinds).empty_table(), columns, schema)  # raises the error
         elif not pa.types.is_string(kinds[1][1]):
             raise PredicateError(f"the column where holds SQL conditions as strings, not {kinds[1][1]}")
         reader = SubscriptionReader(schema, columns, labels)
         return cls(flat, Layout.of(flat, [*names, *labels], "id"), reader)
 
     def usable(self, on_error: OnError) -> tuple[SubscriptionFrame, int]:
-        """Return those that can be used, and their number; with "raise" that is all.
+        """Return the subscriptions that can be used, and their number; with "raise", all of them.
 
         All others are reported first: "skip" logs some, a function gets a `BadSubscription` for each.
 
         Raises
         ------
         ValueError
-            As `count`, with "raise".
+            See `count`, with "raise".
         """
         if on_error == "raise":
             return self, self.count()
@@ -314,7 +314,7 @@ class SubscriptionFrame:
         return rest, rest.frame.count()
 
     def _bad(self) -> list[BadSubscription]:
-        """Return those that cannot be used, by their ids, conditions, bounds and labels."""
+        """Return the subscriptions that cannot be used, by their ids, conditions, bounds and labels."""
         layout, reader = self.layout, self.reader
 
         def look(batches: Batches) -> Batches:
@@ -328,7 +328,7 @@ class SubscriptionFrame:
         return [pickle.loads(row.bad) for row in rows]
 
     def count(self) -> int:
-        """Return their number. Raises `ValueError` for ids that are null, negative or not distinct."""
+        """Return the number of rows. Raises `ValueError` for ids that are null, negative or not distinct."""
         from pyspark.sql import functions as sf
 
         column = sf.col("id")
@@ -340,7 +340,7 @@ class SubscriptionFrame:
             sf.max(column).alias("most"),
         ).collect()[0]
         if found.ids < found.rows:
-            raise ValueError(f"{found.rows - found.ids} subscriptions have no id")
+            raise ValueError(f"{found.rows - found.ids} subscriptions have no id; give each one")
         if found.ids and found.least < 0:
             raise ValueError(f"subscription ids must not be negative: {found.least}")
         if found.ids and found.most >= 2**63 - 1:
@@ -356,7 +356,7 @@ class SubscriptionFrame:
         return found
 
     def sample(self, share: float) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Return ids and hulls, as of `SubscriptionReader.hulls`, of about this share of them."""
+        """Return ids and hulls, as `SubscriptionReader.hulls` does, of about this share of the rows."""
         layout, reader, dimensions = self.layout, self.reader, self.reader.schema.dimensions
 
         def read_hulls(batches: Batches) -> Batches:
@@ -385,7 +385,7 @@ class SubscriptionFrame:
     def build(
         self, cuts: Cuts, shards: list[Lease | None], place: str, capacity: tuple[int, int], most: int
     ) -> list[Built]:
-        """Add them to their shards, or to new ones where there is None, and return the changed shards.
+        """Add subscriptions to their shards, or to new ones for None, and return the changed shards.
 
         Each task builds a shard and writes it below `place`, in parts if it has more than `most`
         subscriptions.
@@ -431,7 +431,7 @@ def without(frame: DataFrame, ids: list[int | None]) -> DataFrame:
 
 
 def tell(bad: list[BadSubscription], on_error: OnError) -> None:
-    """Tell of subscriptions that cannot be used: in the log, or to a function."""
+    """Report subscriptions that cannot be used: to the log, or to a function."""
     if callable(on_error):
         for one in bad:
             on_error(one)
@@ -443,7 +443,7 @@ def tell(bad: list[BadSubscription], on_error: OnError) -> None:
 def _with_labels(frame: DataFrame, labels: list[str]) -> DataFrame:
     """Return the frame, with numbers of seconds as double.
 
-    Raises `ValueError` for columns of another type than those of `LABELS`, or that occur twice.
+    Raises `ValueError` if a column has another type than those of `LABELS`, or occurs twice.
     """
     from pyspark.sql.types import DayTimeIntervalType, NumericType, StringType
 
@@ -451,7 +451,7 @@ def _with_labels(frame: DataFrame, labels: list[str]) -> DataFrame:
     wanted = {TTL: "seconds, as a number, or a day-time interval", METADATA: "JSON objects as strings"}
     for name in labels:
         if frame.columns.count(name) > 1:
-            raise ValueError(f"column {name!r} occurs twice")
+            raise ValueError(f"column {name!r} occurs twice; drop one")
         kind = frame.schema[name].dataType
         if not isinstance(kind, types[name]):
             raise ValueError(f"the column {name} holds {wanted[name]}, not {kind.simpleString()}")
@@ -513,7 +513,7 @@ def written(
     import pyarrow as pa
 
     name = uuid.uuid4().hex
-    filter.repack()  # as what is saved: events are led to its leaves
+    filter.repack()  # as the saved one: events are led to its leaves
     manifest = save(filter, f"{place}/{name}")
     sides = np.zeros((2, 0, filter.schema.dimensions))
     if len(filter.tree):
@@ -533,7 +533,7 @@ def written(
 
 
 def save(filter: EventFilter, place: str) -> bytes:
-    """Save a filter in a new directory of any file system; returns the manifest."""
+    """Save a filter in a new directory of any file system; return the manifest."""
     path = places.local(place)
     if path is not None:
         filter.save(path)

@@ -1,4 +1,4 @@
-"""Enter and leave on a stream: what matched the last event of each key is in Spark's state store."""
+"""Enter and leave on a stream: the matches of the last event of each key are in Spark's state store."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CHANGE, SAYS = "change", np.array(["inside", "entered", "left"], object)
 #: Column between the stages: the ids that match an event, ascending.
 MATCHED = "matched"
 NEEDS_INTEGERS = "track_stream needs an index whose ids are integers"
-#: Times that a snapshot is read while somebody replaces it.
+#: Times that a snapshot is read while another program replaces it.
 TRIES = 5
 
 
@@ -52,11 +52,11 @@ def track_stream(
     forget_after: float | None = None,
     on_error: OnError = "skip",
 ) -> DataFrame:
-    """Tell what the events of a stream enter and leave, key by key, as `EventFilter.track` does.
+    """Return the changes of a stream: what its events enter and leave, key by key, as in `EventFilter.track`.
 
-    Each event is matched in the partition where it is, then sent to the others of its key, and compared with
-    the one before it. What matched the last event of a key is kept in the state store of the query, for each
-    key that is inside anything: a query that goes on from its checkpoint enters nothing again. Needs the
+    Each event is matched in its partition, then sent to the others of its key, and compared with
+    the one before it. The state store of the query has the matches of the last event of each
+    key that is inside anything: a query that continues from its checkpoint enters nothing again. Needs the
     output mode "append".
 
     Parameters
@@ -64,23 +64,23 @@ def track_stream(
     events : DataFrame
         A stream, with a row per event, as for `match_frame`. Events without a key are left out.
     index : EventFilter, ShardedIndex, path or URI
-        At a path, which driver and executors share, each task of a micro-batch takes the version that is the
-        newest when the task begins. A filter or an index in shards is taken as it is now. Its ids are
-        integers. What is beyond its deadline by `time.time` when a task matches an event does not match it.
+        At a path, which driver and executors share, each task of a micro-batch uses the version that is the
+        newest when the task begins. A filter or an index in shards is used as it is now. Its ids are
+        integers. A subscription that has expired by `time.time` when a task matches an event does not match.
     key : str
-        The column that tells whose event it is.
+        The column that names the object of an event, such as a truck.
     order : str
         The column that orders the events of a key within a micro-batch: a time or a number. The events of
         earlier micro-batches come before them, whatever they have in it.
     id : str, optional
         A column that names an event in the result, and that orders those with the same `order`.
     inside : bool
-        Whether the result has rows for what stays inside, too.
+        True if the result has rows for what stays inside, too.
     forget_after : float, optional
-        Seconds without an event, by the clock of the micro-batches, after which a key is forgotten; nothing
-        tells that it left anything. By default none is.
+        Seconds without an event, by the clock of the micro-batches, after which a key is forgotten, without
+        a row for leaving. By default none is.
     on_error : "skip" or "raise"
-        What to do with an event that cannot be used, as it has NaN, for example: leave it out, and name it in
+        The treatment of an event that cannot be used, as it has NaN, for example: leave it out, name it in
         the log of the executor; or end the query with an `EventError` that names it, by its `id` or `key`.
 
     Returns
@@ -92,11 +92,11 @@ def track_stream(
     Raises
     ------
     TypeError
-        Something else than a DataFrame, or an index whose ids are text or UUIDs.
+        `events` are no DataFrame, or the index has ids that are text or UUIDs.
     ValueError
-        The frame is no stream, there is not one column of a name, or the result has one of its own.
+        The frame is no stream, a name has no column or several, or the result has a column of that name.
     EventError
-        No column is an attribute of the index, or one has a type that nothing compares with.
+        No column is an attribute of the index, or a column has a type that nothing compares with.
     SnapshotError
         The index cannot be opened.
     """
@@ -162,7 +162,7 @@ def _require(events: DataFrame, names: list[str], key: str, order: str) -> None:
 
 
 class _Settled:
-    """A route that was found before."""
+    """A route that is known already."""
 
     def __init__(self, route: Route) -> None:
         self.route = route
@@ -172,7 +172,7 @@ class _Settled:
 
 
 class _Newest:
-    """The route to the newest version at a place, looked for by each task."""
+    """The route to the newest version at a place, which each task looks for."""
 
     def __init__(self, place: str) -> None:
         self.place = place
@@ -195,7 +195,7 @@ class _Newest:
 def _matcher(
     look: Callable[[], Route], layout: Layout, names: list[str], reader: EventReader
 ) -> Callable[[Batches], Batches]:
-    """Return work that adds to events what matches them."""
+    """Return work that adds to events the ids of their matches."""
 
     def match(batches: Batches) -> Batches:
         import pyarrow as pa
@@ -215,8 +215,8 @@ def _matcher(
 
 
 def _found(route: Route, events: EventTable) -> Matches:
-    """Return what matches each of n events in all parts of an index, ascending."""
-    moment = time.time()  # given, so that nothing is removed from an index that others match with, too
+    """Return the matches of n events in all parts of an index, ascending."""
+    moment = time.time()  # given, so that nothing is removed from an index that others use, too
     if route.leaves is None:
         parts = [route.leases[0].open().match_batch(events, at=moment).pairs()]
     else:
@@ -235,14 +235,14 @@ def _found(route: Route, events: EventTable) -> Matches:
 
 
 def follower(columns: list[str], inside: bool, forget_after: float | None) -> Follow:
-    """Return what compares the events of one key, with what matches them, with the events before.
+    """Return a function that compares the matches of each event of a key with those of the event before.
 
     Parameters
     ----------
     columns : list of str
-        Of the events; the key is the first one, and the others order them.
+        Columns of the events; the first is the key, and the others order them.
     inside, forget_after
-        As of `track_stream`.
+        See `track_stream`.
     """
 
     def follow(

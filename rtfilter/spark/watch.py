@@ -23,14 +23,14 @@ BATCH_SECONDS = (*SECONDS[SECONDS.index(0.01) :], 25.0, 50.0, 100.0, 250.0, 500.
 class StreamMetrics(Collector):
     """Metrics of one `MatchStage`, in a new registry unless one is given.
 
-    Seconds of a batch are those until its result is written: when all its matches are known. Offsets are
+    Seconds of a batch are those until its result is written, when all its matches are known. Offsets are
     seconds from the start of a task to an answer within it.
 
     Attributes
     ----------
     registry : CollectorRegistry
     versions : int
-        Times that the index was found to have changed.
+        Number of times that the index had changed.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
@@ -51,31 +51,31 @@ class StreamMetrics(Collector):
         return serve(self.registry, port, address)
 
     def listen(self, spark: SparkSession) -> Callable[[], None]:
-        """Collect the progress of the session's queries from now on; returns a function that ends this."""
+        """Collect the progress of the session's queries from now on; return a function that ends this."""
         listener = _Listener(self)
         spark.streams.addListener(listener)
         return lambda: spark.streams.removeListener(listener)
 
     def observe_index(self, subscriptions: Callable[[], int]) -> None:
-        """Let a function give the number of subscriptions at each scrape."""
+        """Set the function that returns the number of subscriptions at each scrape."""
         self._subscriptions = subscriptions
 
     def record(
         self, size: int, seconds: float, matches: int, offset: float, slowest: float, left_out: int = 0
     ) -> None:
-        """Note a micro-batch.
+        """Record a micro-batch.
 
         Parameters
         ----------
         size : int
-            Its events.
+            Number of its events.
         seconds : float
-            It took so long.
+            Its duration.
         matches : int
         offset, slowest : float
-            The sum of the offsets of the matches, and the greatest.
+            The sum of the offsets of the matches, and the greatest, in seconds.
         left_out : int
-            Events that cannot be used.
+            Number of events that cannot be used.
         """
         size_class = powers_of_two(size)
         with self._lock:
@@ -87,13 +87,13 @@ class StreamMetrics(Collector):
             self._slowest = slowest
 
     def decided(self, dealt: bool, reason: str, skew: float | None) -> None:
-        """Note whether a micro-batch was dealt out, and why; see `rtfilter.spark.balance.Decision`."""
+        """Record whether a micro-batch was dealt out, and why; see `rtfilter.spark.balance.Decision`."""
         with self._lock:
             self._decisions[dealt, reason] = self._decisions.get((dealt, reason), 0) + 1
             self._skew = self._skew if skew is None else skew
 
     def progressed(self, query: str, rows: int, per_second: float, phases: dict[str, int]) -> None:
-        """Note the progress of a query: rows of a batch, rows per second, milliseconds of its phases."""
+        """Record the progress of a query: rows of a batch, rows per second, milliseconds of its phases."""
         with self._lock:
             state = self._queries.setdefault(query, {"rows": 0, "rate": 0.0, "phases": {}, "running": 1})
             state["rows"] += rows
@@ -102,13 +102,13 @@ class StreamMetrics(Collector):
                 state["phases"][phase] = state["phases"].get(phase, 0.0) + milliseconds / 1000
 
     def ended(self, query: str) -> None:
-        """Note that a query has stopped or failed."""
+        """Record that a query has stopped or failed."""
         with self._lock:
             if query in self._queries:
                 self._queries[query].update(running=0, rate=0.0)
 
     def describe(self) -> Iterable[Metric]:
-        """The names, so that a registry refuses a second set of them."""
+        """Return the metrics for their names, so that a registry refuses a second set of them."""
         return self._work()
 
     def collect(self) -> Iterable[Metric]:

@@ -40,7 +40,7 @@ class Work:
 
     @classmethod
     def like(cls, seen: FloatArray, number: FloatArray) -> Work:
-        """Return the work of partitions with so many events, float64 (p,), each like those that were seen.
+        """Return the work of partitions with `number` events, float64 (p,), each like the seen events.
 
         `seen` is float64 (p, 3): of each partition the number of events seen, their visits, and their hits.
         """
@@ -57,7 +57,7 @@ def seen(route: Route, events: EventTable) -> FloatArray:
     index, counted, hits = route.leases[0].open(), 0, 0
     while counted < len(events) and hits < ENOUGH:
         some = events.rows(range(counted, min(counted + TOGETHER, len(events))))
-        found = index.match_batch(some, at=-inf)  # of no moment, so that nothing is removed
+        found = index.match_batch(some, at=-inf)  # at no time, so that nothing is removed
         counted, hits = counted + len(some), hits + int(found.counts.sum())
     return np.array([len(events), visits, hits * len(events) / max(counted, 1)])
 
@@ -88,14 +88,14 @@ class Reports:
         self._total = context.accumulator({}, _Latest())
 
     def add(self, events: int, visits: int, hits: int) -> None:
-        """Report for the partition of this task, which calls it once, when it has seen all events."""
+        """Report for the partition of this task, which calls it once, after all events."""
         self._total.add({partition(): (events, visits, hits)})
 
     def work(self, events: FloatArray) -> Work | None:
-        """Return the expected work of a batch whose p partitions have so many events, float64 (p,).
+        """Return the expected work of a batch whose p partitions have `events` events, float64 (p,).
 
-        A partition's events are taken to be like those that it had before, or like all events if it had none.
-        None if nothing was reported.
+        The events of a partition are taken to be like its earlier ones, or like all events if it had none.
+        Returns None if there are no reports.
         """
         told = {part: found for part, found in self._total.value.items() if found[0]}
         if not told:
@@ -107,7 +107,7 @@ class Reports:
         return Work.like(before, events)
 
     def clear(self) -> None:
-        """Forget what was reported, before the next batch."""
+        """Clear the reports, before the next batch."""
         self._total.value = {}
 
 
@@ -115,7 +115,7 @@ Told = dict[int, tuple[int, int, int]]
 
 
 class _Latest(AccumulatorParam[Told]):
-    """Partitions and what each reported."""
+    """Partitions and their reports."""
 
     def zero(self, value: Told) -> Told:
         return {}

@@ -1,4 +1,4 @@
-"""A copy of the folder of a server, made while it runs, as one file; and the folder made of it again.
+"""A copy of the folder of a server, made while it runs, as one file; and a folder restored from it.
 
 The file is a tar with the database, the other files that belong to the server, such as keys, and a list of
 them with their hashes. Indexes are not in it: they are a cache.
@@ -42,22 +42,22 @@ COUNTED: Final = {
 
 
 class BackupError(RTFilterError, ValueError):
-    """A backup that cannot be made, or is damaged."""
+    """A backup cannot be made, or is damaged."""
 
 
 def back_up(folder: Path, out: Path) -> dict[str, int]:
-    """Copy the folder of a server, which may run; returns what the copy has, as of `COUNTED`.
+    """Copy the folder of a server, which may run; return the counts of the copy, as in `COUNTED`.
 
-    The database is read as it was at one moment: the server goes on writing meanwhile, and waits for nothing.
+    The database is read as it was at one moment. The server continues to write, and waits for nothing.
 
     Raises
     ------
     BackupError, OSError
     """
     if out.exists():
-        raise BackupError(f"{out} is there already; take another name")
+        raise BackupError(f"{out} exists already; give another name")
     if not (folder / DATABASE).is_file():
-        raise BackupError(f"{folder} has no {DATABASE}: it is no folder of a server, or a new one")
+        raise BackupError(f"{folder} has no {DATABASE}: give the folder of a server that has started")
     with _beside(out) as aside:
         try:
             _copy(folder / DATABASE, aside / DATABASE)
@@ -75,12 +75,12 @@ def back_up(folder: Path, out: Path) -> dict[str, int]:
 
 
 def restore(file: Path, folder: Path) -> dict[str, int]:
-    """Make the folder of a server from a backup; returns what it has, as of `COUNTED`.
+    """Make the folder of a server from a backup; return its counts, as in `COUNTED`.
 
     Raises
     ------
     BackupError
-        The folder is there and not empty, or the file is damaged. Nothing was made.
+        The folder exists and is not empty, or the file is damaged. Nothing was made.
     OSError
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -97,20 +97,20 @@ def restore(file: Path, folder: Path) -> dict[str, int]:
         except (tarfile.TarError, sqlite3.Error, KeyError, TypeError, ValueError) as error:
             raise BackupError(f"{file} is no backup, or damaged: {error}") from None
         _sync_folder(made)
-        made.rename(folder)  # it may be there, and empty
+        made.rename(folder)  # it may exist, and be empty
         _sync_folder(folder.parent)
     return told
 
 
 @contextmanager
 def _beside(path: Path) -> Iterator[Path]:
-    """A folder on the same disk, for what is not finished; nobody else may read it."""
+    """Yield a private temporary folder on the same disk."""
     with tempfile.TemporaryDirectory(prefix=".rtfilter-", dir=path.absolute().parent) as made:
         yield Path(made)
 
 
 def _others(folder: Path) -> list[Path]:
-    """Files of the server that are neither its database nor a lock."""
+    """Return the files of the server that are neither its database nor a lock."""
     mine = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", f"{DATABASE}-journal", "lock", LIST)
     found = (one for one in folder.iterdir() if one.is_file() and not one.is_symlink())
     return sorted(one for one in found if one.name not in mine)
@@ -122,7 +122,7 @@ def _copy(source: Path, target: Path) -> None:
         closing(sqlite3.connect(target)) as here,
     ):
         there.isolation_level = None
-        there.execute("BEGIN")  # while it lasts, the copy is of one moment, and need not begin again
+        there.execute("BEGIN")  # so that the copy is of one moment, and never begins again
         there.execute("SELECT count(*) FROM sqlite_master").fetchone()
         there.backup(here, pages=STEP)
         there.execute("ROLLBACK")
@@ -130,7 +130,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _checked(file: Path, new: bool = False) -> dict[str, int]:
-    """Look through a database that nobody uses; a new one gets an epoch that no index was written with."""
+    """Check a database that no process uses; with `new`, give it an epoch that no index was written with."""
     with closing(sqlite3.connect(file)) as database:
         found = database.execute("PRAGMA integrity_check").fetchall()
         if found != [("ok",)]:
@@ -141,7 +141,7 @@ def _checked(file: Path, new: bool = False) -> dict[str, int]:
             database.commit()
         told = {}
         for name, asked in COUNTED.items():
-            with suppress(sqlite3.OperationalError):  # there are no users yet, or no server was there
+            with suppress(sqlite3.OperationalError):  # there are no users yet, or the folder is new
                 told[name] = int(database.execute(asked).fetchone()[0])
     return told
 
@@ -166,7 +166,7 @@ def _entry(name: str, size: int) -> tarfile.TarInfo:
 
 
 class _Hashed:
-    """A file, and the hash of what was read of it."""
+    """A file, and the hash of the bytes that were read."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self.hash = file, hashlib.sha256()
@@ -179,27 +179,27 @@ class _Hashed:
 
 
 def _unpack(file: Path, folder: Path) -> None:
-    """Write what is in a backup, if all of it is as it was. Raises `BackupError`."""
+    """Write the files of a backup, if all are unchanged. Raises `BackupError`."""
     found: dict[str, str] = {}
     with tarfile.open(file, "r:") as tar:
         for entry in tar:
             name, packed = entry.name, tar.extractfile(entry)
             if packed is None or name != Path(name).name or name in found:
-                raise BackupError(f"{file} is no backup: it has {name!r}")
+                raise BackupError(f"{file} is no backup of rtfilter: it has a file {name!r}")
             hashed = _Hashed(packed)
             with open(folder / name, "xb", opener=private) as out:
                 shutil.copyfileobj(hashed, out, CHUNK)
                 _sync(out)
             found[name] = hashed.hash.hexdigest()
     if LIST not in found:
-        raise BackupError(f"{file} is no backup, or cut off")
+        raise BackupError(f"{file} is no backup of rtfilter, or cut off; use another copy")
     kept = json.loads((folder / LIST).read_bytes())
     if kept["format"] != FORMAT:
-        raise BackupError(f"{file} was made by another version of rtfilter")
+        raise BackupError(f"{file} was made by another version of rtfilter; restore it with that one")
     (folder / LIST).unlink()
     del found[LIST]
     if found != kept["sha256"] or DATABASE not in found:
-        raise BackupError(f"{file} is damaged: its files are not those that were put in")
+        raise BackupError(f"{file} is damaged: its files have changed; use another copy")
 
 
 def _sync(file: IO[bytes]) -> None:
@@ -208,7 +208,7 @@ def _sync(file: IO[bytes]) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the names in a folder survive a loss of power."""
+    """Make the names in a folder survive a loss of power."""
     if os.name != "posix":
         return
     opened = os.open(folder, os.O_RDONLY)

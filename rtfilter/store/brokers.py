@@ -18,7 +18,7 @@ from rtfilter.store.log import TakenError
 from rtfilter.store.migrations import Step, migrate
 
 TABLES: Final = sql.MetaData()
-"""As of the last version: a change also needs a step in `STEPS`."""
+"""Of the last version: a change also needs a step in `STEPS`."""
 _Whole = sql.BigInteger().with_variant(sql.Integer(), "sqlite")
 STATE: Final = sql.Table(
     "broker_state",
@@ -63,9 +63,9 @@ class Subscription(NamedTuple):
     Attributes
     ----------
     client, key : str
-        The client, and how it calls the subscription.
+        The client, and its key of the subscription.
     type, predicate : str
-        Of the events; in SQL.
+        Of the events; as SQL.
     """
 
     client: str
@@ -75,14 +75,14 @@ class Subscription(NamedTuple):
 
 
 class Publication(NamedTuple):
-    """An event that somebody has published and that is not acknowledged.
+    """A published event that is not acknowledged.
 
     Attributes
     ----------
     origin, incarnation, number : str, int, int
         The id of the event.
     client : str
-        Who has published it.
+        The publisher.
     type : str
     event : bytes
     """
@@ -96,7 +96,7 @@ class Publication(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """A subscription that is no more."""
+    """A removed subscription."""
 
     client: str
     key: str
@@ -111,7 +111,7 @@ class Settled(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """The stored memory of a state machine; the last one counts."""
+    """The stored memory of a state machine; the last one is valid."""
 
     data: bytes
 
@@ -120,7 +120,7 @@ Change = Subscription | Publication | Gone | Settled | Memory
 
 
 class OwnedError(RTFilterError, ValueError):
-    """A database that is not shared holds what others keep.
+    """A database that is not shared has data of other brokers.
 
     Attributes
     ----------
@@ -139,21 +139,21 @@ class BrokerStore:
     Parameters
     ----------
     engine : sqlalchemy.Engine
-        Tables are made where there are none, and brought to the last version.
+        Tables are made if there are none, and brought to the last version.
     broker : str
     shared : bool, default True
-        Whether others may keep something there, too.
+        True if other brokers may store data there, too.
 
     Attributes
     ----------
     incarnation : int
-        Higher than at each former start: also where what was kept is lost, as long as the clock goes on.
+        Higher than at each former start, even after a loss of the data, if the clock does not go back.
 
     Raises
     ------
     VersionError
     OwnedError
-        It is not shared, and others have kept something there, and this one has not; nothing is changed.
+        It is not shared, and has data of others, but none of this one; nothing is changed.
     """
 
     def __init__(self, engine: sql.Engine, broker: str, shared: bool = True) -> None:
@@ -173,7 +173,7 @@ class BrokerStore:
                 self._update(connection, incarnation=self.incarnation)
 
     def commit(self, changes: Sequence[Change]) -> None:
-        """Keep changes in their order, in one transaction; all of it is durable when this returns.
+        """Store changes in their order, in one transaction; all of it is durable when this returns.
 
         Raises
         ------
@@ -186,19 +186,19 @@ class BrokerStore:
                 self._put(connection, change)
 
     def subscriptions(self) -> list[Subscription]:
-        """All, in no certain order."""
+        """Return all subscriptions, in no certain order."""
         with self._engine.connect() as connection:
             return [Subscription(*row) for row in connection.execute(self._rows(SUBSCRIPTIONS))]
 
     def publications(self) -> list[Publication]:
-        """All; those of one client in the order in which they came."""
+        """Return all publications; those of one client in the order of their arrival."""
         of = PUBLICATIONS.c
         asked = self._rows(PUBLICATIONS).order_by(of.origin, of.incarnation, of.number)
         with self._engine.connect() as connection:
             return [Publication(*row) for row in connection.execute(asked)]
 
     def memory(self) -> bytes | None:
-        """The last `Memory`."""
+        """Return the data of the last `Memory`, or None."""
         with self._engine.connect() as connection:
             found: bytes | None = connection.execute(self._own(BROKERS.c.memory)).scalar()
         return None if found is None else bytes(found)
@@ -207,7 +207,7 @@ class BrokerStore:
         return sql.select(column).where(BROKERS.c.broker == self._broker).with_for_update()
 
     def _rows(self, table: sql.Table) -> sql.Select[Any]:
-        """The rows of the broker, without its name."""
+        """Return a query for the rows of the broker, without its name."""
         columns = [column for column in table.columns if column.name != "broker"]
         return sql.select(*columns).where(table.c.broker == self._broker)
 

@@ -1,4 +1,4 @@
-"""A database: SQLite in a file, or PostgreSQL. What is committed survives a killed process."""
+"""A database: SQLite in a file, or PostgreSQL. Committed data survives a killed process."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ POSTGRESQL: Final = {
     "tcp_user_timeout": 25_000,
     "options": "-c lock_timeout=10s",
 }
-"""The default limits of a PostgreSQL connection: the time until a lost server or a lock is given up."""
+"""The default limits of a PostgreSQL connection, such as the wait for a lost server or a lock."""
 PAGES: Final = 16_000
 """Pages of SQLite's write-ahead log, 64 MB, at which a commit itself moves them into the database."""
 MORE: Final = 2 * 2**20
-"""Bytes that `reserve` keeps beyond the size of the write-ahead log."""
+"""Bytes that `reserve` keeps above the size of the write-ahead log."""
 LOCK: Final = 0x7274_6669
-"""Of PostgreSQL's advisory locks, the one that a server holds."""
+"""The advisory lock of PostgreSQL that a server has."""
 
 
 def engine(url: str, power: bool = False) -> sql.Engine:
@@ -39,16 +39,16 @@ def engine(url: str, power: bool = False) -> sql.Engine:
     Parameters
     ----------
     url : str
-        As of SQLAlchemy: ``sqlite:////path/to/file``, or ``postgresql+psycopg://user@host/name``.
+        A URL of SQLAlchemy: ``sqlite:////path/to/file``, or ``postgresql+psycopg://user@host/name``.
     power : bool
-        Whether a commit also survives a loss of power. SQLite is slower by one wait for the disk then;
-        PostgreSQL always does what its own settings say.
+        True if a commit also survives a loss of power. SQLite then waits once more for the disk; PostgreSQL
+        always follows its own settings.
     """
     place = sql.make_url(url)
     file = place.drivername.startswith("sqlite")
     given = {} if file else {name: value for name, value in POSTGRESQL.items() if name not in place.query}
     if file and place.database not in (None, "", ":memory:"):
-        with suppress(OSError):  # SQLite says it better, and makes its other files as this one
+        with suppress(OSError):  # SQLite has the better error; its other files get the mode of this one
             open(str(place.database), "ab", opener=private).close()
     made = sql.create_engine(url, hide_parameters=True, pool_pre_ping=not file, connect_args=given)
     if made.dialect.name == "sqlite":
@@ -71,25 +71,25 @@ def engine(url: str, power: bool = False) -> sql.Engine:
 
 
 def writing(engine: sql.Engine) -> sql.Engine:
-    """The same database, for transactions that write.
+    """Return the same database, for transactions that write.
 
-    SQLite takes its lock when they begin: one that has read first could not get it any more.
+    SQLite takes its lock when they begin: a transaction that has read first could not get it later.
     """
     return engine.execution_options(rtfilter_writes=True)
 
 
 def checkpoint(engine: sql.Engine, how: Literal["PASSIVE", "TRUNCATE"] = "PASSIVE") -> None:
-    """Move what was committed from SQLite's write-ahead log into the database, while others write on.
+    """Move committed data from SQLite's write-ahead log into the database, while others write.
 
-    A commit would do it every 1000 pages, and take ten times as long as others do. What fails here is done by
-    the next one. PostgreSQL has a process for this.
+    A commit would do it every 1000 pages, and take ten times as long as others do. The next checkpoint
+    repeats a failed one. PostgreSQL has a process for this.
 
     Parameters
     ----------
     engine : sqlalchemy.Engine
     how : "PASSIVE" or "TRUNCATE"
-        With the latter, where nobody else uses the database, the write-ahead log is empty then, and takes no
-        room.
+        After "TRUNCATE", if no other process uses the database, the write-ahead log is empty, and takes no
+        room on the disk.
     """
     if engine.dialect.name == "sqlite":
         with suppress(SQLAlchemyError, sqlite3.Error), closing(engine.raw_connection()) as connection:
@@ -97,10 +97,10 @@ def checkpoint(engine: sql.Engine, how: Literal["PASSIVE", "TRUNCATE"] = "PASSIV
 
 
 def reserve(engine: sql.Engine) -> None:
-    """Keep as much room on the disk beside SQLite's database as its write-ahead log takes, and some more.
+    """Reserve disk space beside SQLite's database: as much as its write-ahead log takes, and some more.
 
-    A start on a full disk gets it by `release`: to move the log into the database takes so much. Nothing is
-    kept where there is no room, or where the system cannot keep any. Nothing is done while there is enough.
+    A start on a full disk calls `release`, since moving the log into the database needs so much space.
+    Nothing is reserved if there is no space, if the system cannot reserve any, or if enough is reserved.
     """
     path, log = _beside(engine, "reserve"), _beside(engine, "wal")
     if path is None or log is None or not hasattr(os, "posix_fallocate"):
@@ -120,14 +120,14 @@ def reserve(engine: sql.Engine) -> None:
 
 
 def release(engine: sql.Engine) -> None:
-    """Give up the room that `reserve` keeps."""
+    """Free the disk space that `reserve` has reserved."""
     path = _beside(engine, "reserve")
     if path is not None:
         path.unlink(missing_ok=True)
 
 
 def _beside(engine: sql.Engine, name: str) -> Path | None:
-    """A file beside SQLite's database; None for others."""
+    """Return the path of a file beside SQLite's database, or None for other databases."""
     place = engine.url.database
     if engine.dialect.name != "sqlite" or place in (None, "", ":memory:"):
         return None
@@ -140,9 +140,9 @@ def _begin(connection: sql.Connection) -> None:
 
 
 class Hold:
-    """Keeps other servers out of a database of PostgreSQL until it is closed, or its connection is lost.
+    """A lock that keeps other servers out of a database of PostgreSQL, until `close` or a lost connection.
 
-    For SQLite it does nothing: there, the folder has a lock.
+    For SQLite it does nothing, since the folder has a lock.
     """
 
     def __init__(self, engine: sql.Engine) -> None:
@@ -150,7 +150,7 @@ class Hold:
         self._connection: sql.Connection | None = None
 
     def take(self) -> bool:
-        """Take it where it is not held, or was lost; returns whether it is held. Raises `SQLAlchemyError`."""
+        """Take the lock, unless it is taken already; return whether it is now. Raises `SQLAlchemyError`."""
         if self._engine.dialect.name != "postgresql":
             return True
         try:
@@ -162,14 +162,14 @@ class Hold:
             got = self._connection.execute(sql.select(sql.func.pg_try_advisory_lock(LOCK))).scalar()
             self._connection.commit()
         except SQLAlchemyError:
-            self.close()  # or it would connect again by itself, without the lock
+            self.close()  # else it would connect again by itself, without the lock
             raise
         if not got:
             self.close()
         return bool(got)
 
     def close(self) -> None:
-        """Let others in."""
+        """Release the lock."""
         if self._connection is not None:
             self._connection.invalidate()  # in the pool, it would keep the lock
             self._connection.close()
@@ -177,10 +177,10 @@ class Hold:
 
 
 def hold(engine: sql.Engine, patience: float = 5.0) -> Hold | None:
-    """Keep other servers out of a database of PostgreSQL.
+    """Return the lock of a database of PostgreSQL, which keeps other servers out.
 
-    Returns None where another one is in for so many seconds: PostgreSQL takes a moment to see that a server
-    was killed.
+    Returns None if another server has it for `patience` seconds: PostgreSQL needs a moment to notice a killed
+    server.
     """
     made = Hold(engine)
     end = time.monotonic() + patience

@@ -1,4 +1,4 @@
-"""The folder of a process: no other one may use it meanwhile, and nobody else may read it."""
+"""The folder of a process: locked against other processes, and private to the user."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class InUseError(RTFilterError, ValueError):
 
 
 def make(folder: Path) -> None:
-    """Make a folder with those above it, for this user only; one that is there becomes so, with a warning.
+    """Make a folder, and those above it, for this user only; make an existing one private, with a warning.
 
     Raises
     ------
@@ -43,25 +43,25 @@ def private(path: str, flags: int) -> int:
 
 
 def _shut(folder: Path) -> None:
-    """Let nobody else read a folder and what is in it."""
+    """Make a folder and the files in it private to this user."""
     for path in (folder, *folder.iterdir()):
         try:
             mode = path.lstat().st_mode
             if stat.S_ISLNK(mode) or not mode & OTHERS:
                 continue
             if mode & stat.S_ISVTX:
-                raise PermissionError("it is for everybody's files; use a folder of its own")
+                raise PermissionError("it is a folder for all users; use a folder of its own")
             path.chmod(stat.S_IMODE(mode) & ~OTHERS)
         except FileNotFoundError:
-            continue  # another process has removed it
+            continue  # another process has removed it meanwhile
         except OSError as error:
             _log.warning("others may read %s, which cannot be changed: %s", path, error)
         else:
-            _log.warning("others could read %s, and may no more", path)
+            _log.warning("others could read %s; it is private now", path)
 
 
 def locked(folder: Path) -> AbstractContextManager[object]:
-    """Keep other processes out of a folder, until this one ends. Raises `InUseError` and `OSError`."""
+    """Lock a folder against other processes, until this one ends. Raises `InUseError` and `OSError`."""
     try:
         import fcntl
     except ImportError:  # on Windows
@@ -71,5 +71,5 @@ def locked(folder: Path) -> AbstractContextManager[object]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
-        raise InUseError(f"another process uses {folder}") from None
+        raise InUseError(f"another process uses {folder}; end it, or use another folder") from None
     return file

@@ -1,6 +1,6 @@
-"""The log: events and changes of subscriptions in one order, and what has been acknowledged.
+"""The log: events and changes of subscriptions in one order, and acknowledged positions.
 
-What `Log.commit` returned survives a killed process. Everything else of the server is computed from it.
+A commit survives a killed process. All other state of the server is computed from the log.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from rtfilter.store.tables import (
 PAGE: Final = 10_000
 """Entries that are read at once."""
 FEW: Final = 1000
-"""The same, where others wait meanwhile."""
+"""The same, if other users wait meanwhile."""
 PAGE_BYTES: Final = 4 * 2**20
-"""Bytes of these, about."""
+"""Bytes of these entries, about."""
 FIRST: Final = 20
 """Entries that are read at once before their size is known."""
 _COLUMNS: Final = ("kind", "filter", "user", "body", "subscription", "at", "expires", "manner")
 _OF_EVENTS: Final = LOG.columns.keys()[:6]
-"""All that an event has; what else there is takes as long again."""
+"""The columns of an event; the other columns would take as long again."""
 TRIMMED: Final = 2000
 """Entries that are removed at once, in some milliseconds."""
 BLOCK: Final = 50
-"""Rows that SQLite gets at once, in a fifth less than half of the time."""
+"""Rows of one statement of SQLite: a block takes less than half of the time."""
 _ENTRY: Final = (LOG.c.position, *(LOG.c[name] for name in _COLUMNS))
 _Owner = tuple[int, str, str, float | None, str | None]
 _OWNER: Final = (LOG.c.subscription, LOG.c.filter, LOG.c.user, LOG.c.expires, LOG.c.manner)
@@ -60,7 +60,7 @@ _LIVE: Final = LOG.c.until.is_(None) & LOG.c.subscription.is_not(None)
 
 
 class RefusedError(RTFilterError):
-    """A request that the log does not take; the others of its transaction are not touched.
+    """A request that the log refuses; other requests of its transaction are not affected.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class RefusedError(RTFilterError):
 
 
 class TakenError(RTFilterError):
-    """Another process has opened the log since; this one may write no more."""
+    """Another process has opened the log since; this one may not write any more."""
 
 
 class Placed(NamedTuple):
@@ -79,7 +79,7 @@ class Placed(NamedTuple):
     ----------
     first, size : int
     new : bool
-        False where its key was there: then it had been put in before.
+        False if its key was in the log: then it was stored before.
     error : RefusedError or None
     """
 
@@ -97,7 +97,7 @@ class Trimmed(NamedTuple):
 
 
 class FilterRow(NamedTuple):
-    """A filter as it is kept; `since` is the position from which on it is there."""
+    """A stored filter; `since` is its first position."""
 
     name: str
     since: int
@@ -106,28 +106,28 @@ class FilterRow(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Of the log, those that are to be put in: `_OF_EVENTS`, and all columns."""
+    """Rows to insert into the log: with `_OF_EVENTS`, and with all columns."""
 
     events: list[tuple[Any, ...]]
     changes: list[tuple[Any, ...]]
 
 
 class Log:
-    """The log in a database. One thread writes; others may read meanwhile.
+    """The log in a database. One thread writes; others may read at the same time.
 
     Parameters
     ----------
     engine : sqlalchemy.Engine
-        Tables are made where there are none, and brought to the last version.
+        Tables are made if there are none, and brought to the last version.
 
     Attributes
     ----------
     head : int
         The last position.
     latest : float
-        When the last entry arrived, in seconds since 1970. No later entry has an earlier moment.
+        When the last entry arrived, in seconds since 1970. No later entry has an earlier time.
     epoch : int
-        Raised by one whenever a log is opened. A new log begins at random, so no two logs have the same.
+        Raised by one at each start. A new log begins with a random epoch, so no two logs have the same.
 
     Raises
     ------
@@ -136,7 +136,7 @@ class Log:
 
     def __init__(self, engine: sql.Engine) -> None:
         self._engine, self._writing = engine, writing(engine)
-        release(engine)  # on a disk that is full, this is the only room for what follows
+        release(engine)  # on a full disk, this is the only space for the next steps
         checkpoint(engine, "TRUNCATE")
         with self._writing.begin() as connection:
             migrate(connection)
@@ -153,7 +153,7 @@ class Log:
 
     @staticmethod
     def _take(connection: sql.Connection) -> int:
-        """Shut out who opened the log before, and may not know that its lock is lost."""
+        """Make this process the owner of the log: an earlier owner may not know that its lock is lost."""
         epoch = int(connection.execute(_OWNED).scalar() or secrets.randbelow(2**62)) + 1
         _put_state(connection, "epoch", epoch)
         return epoch
@@ -164,7 +164,7 @@ class Log:
 
     @contextmanager
     def _write(self) -> Iterator[sql.Connection]:
-        """A transaction of whom the log belongs to. Raises `TakenError`."""
+        """Begin a transaction of the owner of the log. Raises `TakenError`."""
         with self._writing.begin() as connection:
             if connection.execute(_OWNED).scalar() != self.epoch:
                 raise TakenError("another server has opened this database since; this one must end")
@@ -177,16 +177,16 @@ class Log:
     # -- writing ---------------------------------------------------------------------------------------------
 
     def commit(self, requests: Sequence[Request], progress: Progress | None = None) -> list[Placed]:
-        """Put in requests and progress in one transaction; all of it is durable when this returns.
+        """Store requests and progress in one transaction; all of it is durable when this returns.
 
         Raises
         ------
         TakenError
         sqlalchemy.exc.SQLAlchemyError
-            Nothing was written, unless the connection was lost at the last moment; `missed` tells.
+            Nothing was written, unless the connection was lost at the last moment; see `missed`.
         """
         if self._in_doubt:
-            raise RuntimeError("a commit has failed: ask `missed` first")
+            raise RuntimeError("a commit has failed: call `missed` first")
         head, placed = self.head, []
         self._in_doubt = True
         with self._write() as connection:
@@ -210,13 +210,13 @@ class Log:
         return placed
 
     def missed(self) -> list[Logged]:
-        """After a failed commit: what was committed all the same, where only the answer was lost.
+        """Return the entries of a failed commit that were committed all the same: only the answer was lost.
 
-        Raises as `commit`.
+        Raises as `commit` does.
         """
         if not self._in_doubt:
             return []
-        with self._write():  # so that the database is not still at it
+        with self._write():  # waits until the database has ended that commit
             found = list(self.entries(self.head))
         if found:
             self.head = found[-1].position
@@ -224,14 +224,14 @@ class Log:
         return found
 
     def has(self, key: Key, moment: float) -> bool:
-        """Return whether a request with this key is in the log, and its result still exists at a moment."""
+        """Return whether a request with this key is in the log, and its result still exists at a time."""
         with self._engine.connect() as connection:
             return _kept(connection, key, moment) is not None
 
     def _known(
         self, connection: sql.Connection, request: Request, keys: dict[tuple[str, str], tuple[bytes, Placed]]
     ) -> Placed | None:
-        """Return the place of the same request from before; None if nothing of it is left."""
+        """Return the earlier place of the same request, or None if nothing of it is left."""
         key = request.key
         if key is None:
             return None
@@ -243,12 +243,12 @@ class Log:
                 connection.execute(sql.delete(KEYS).where(_of(key)))
                 return None
         if there[0] != key.request:
-            error = RefusedError(f"the key {key.key!r} stands for another request; take a new one")
+            error = RefusedError(f"the key {key.key!r} stands for another request; use a new key")
             return Placed(0, 0, False, error)
         return there[1]._replace(new=False)
 
     def _place(self, connection: sql.Connection, request: Request, first: int, rows: _Rows) -> Placed:
-        """Make the rows of a request."""
+        """Add the rows of a request."""
         changes = []
         for position, entry in enumerate(request.entries, first):
             self.latest = max(self.latest, entry.at)
@@ -261,7 +261,7 @@ class Log:
             if kind is Kind.SUBSCRIBE:
                 id = position
             else:
-                self._put_changes(connection, rows.changes)  # it may be among these
+                self._put_changes(connection, rows.changes)  # the changed one may be among these
                 rows.changes.clear()
                 if not _supersede(connection, entry, position):
                     gone = RefusedError(f"there is no subscription {entry.subscription} any more")
@@ -273,9 +273,9 @@ class Log:
         return Placed(first, len(request.entries), True)
 
     def put_filter(self, name: str, schema: bytes, key: str | None) -> FilterRow:
-        """Keep a new filter, durably; returns the one of this name that is there from now on.
+        """Store a new filter durably; return the one that the log has now.
 
-        It is another one where that was put in before, and the answer was lost.
+        That is an earlier one if it was stored before, and the answer was lost.
         """
         asked = sql.select(FILTERS).where(FILTERS.c.name == name)
         with self._write() as connection:
@@ -289,32 +289,32 @@ class Log:
         return made
 
     def redefine_filter(self, name: str, schema: bytes) -> None:
-        """Replace what `put_filter` keeps as the schema of a filter, durably."""
+        """Replace the stored schema of a filter, durably."""
         with self._write() as connection:
             connection.execute(sql.update(FILTERS).where(FILTERS.c.name == name).values(schema=schema))
 
     def remove_filter(self, name: str) -> None:
-        """Forget a filter."""
+        """Remove a filter."""
         with self._write() as connection:
             connection.execute(sql.delete(FILTERS).where(FILTERS.c.name == name))
 
     def forget_user(self, user: str) -> None:
-        """Note that who gets the name of a removed user is another one: no former key or event is theirs."""
+        """Separate a removed user from a later one with the same name, who gets no former key or event."""
         with self._write() as connection:
             connection.execute(sql.delete(KEYS).where(KEYS.c.user == user))
             connection.execute(sql.delete(FORMER).where(FORMER.c.user == user))
             _insert(connection, FORMER, [{"user": user, "upto": self.head}])
 
     def trim(self, last: int, changes: int) -> Trimmed:
-        """Remove some of what is needed no more; to be called until there is none. Others commit in between.
+        """Remove some unneeded entries; call it until there are none. Commits may come in between.
 
         Parameters
         ----------
         last : int
-            Events up to this position go, once they are settled and in no backlog's bounds; see `before`.
+            Events up to this position are removed, if they are settled; see `before`.
         changes : int
-            Changes that were superseded up to this position go, once that is settled; ends of subscriptions
-            stay as long as events, since users may have to be told.
+            Changes that were superseded up to this position are removed, if it is settled. Ends of
+            subscriptions stay as long as events, since they may have to be delivered.
         """
         with self._write() as connection:
             _put_state(connection, "head", self.head)
@@ -348,7 +348,7 @@ class Log:
         return Trimmed(count, more=True)
 
     def checkpoint(self) -> None:
-        """As `checkpoint` and `reserve` of `rtfilter.store.database`. Others may write and read meanwhile."""
+        """Call `checkpoint` and `reserve` of the database; other threads may write and read meanwhile."""
         checkpoint(self._engine)
         reserve(self._engine)
 
@@ -356,16 +356,16 @@ class Log:
 
     @property
     def settled(self) -> int:
-        """As of the last `Progress`."""
+        """The settled position of the last `Progress`."""
         return self._state().get("settled", 0)
 
     def filters(self) -> list[FilterRow]:
-        """All filters."""
+        """Return all filters."""
         with self._engine.connect() as connection:
             return [FilterRow(*row) for row in connection.execute(sql.select(FILTERS))]
 
     def entries(self, after: int, upto: int | None = None, filter: str | None = None) -> Iterator[Logged]:
-        """Entries in order, above one position and up to another; of one filter, changes only."""
+        """Yield entries in order, above one position and up to another; with `filter`, changes of it only."""
         asked = sql.select(*_ENTRY)
         if upto is not None:
             asked = asked.where(LOG.c.position <= upto)
@@ -374,9 +374,9 @@ class Log:
         return self._pages(asked, after)
 
     def at(self, position: int, filter: str, since: int) -> Iterator[Logged]:
-        """The subscriptions of a filter as they were at a position that no `trim` has reached.
+        """Yield the subscriptions of a filter at a position that no `trim` has reached.
 
-        Those before `since` are of another filter that had the name.
+        Entries before `since` belong to another filter that had the name.
         """
         asked = sql.select(*_ENTRY).where(
             LOG.c.filter == filter,
@@ -387,7 +387,7 @@ class Log:
         return self._pages(asked, since - 1)
 
     def _pages(self, asked: sql.Select[Any], after: int, most: int = PAGE) -> Iterator[Logged]:
-        """Entries, of which about `PAGE_BYTES` are read at once, by the size of those before them."""
+        """Yield entries, about `PAGE_BYTES` of them at once: the size of earlier ones gives the number."""
         size = min(FIRST, most)
         while True:
             page = asked.where(LOG.c.position > after).order_by(LOG.c.position).limit(size)
@@ -401,12 +401,12 @@ class Log:
             size = max(1, min(most, 10 * size, int(PAGE_BYTES / max(mean, 1))))
 
     def owners(self) -> Iterator[_Owner]:
-        """Of all subscriptions that are there: id, filter, user, when it ends, and how it delivers."""
+        """Yield id, filter, user, expiry, and manner of delivery of all present subscriptions."""
         with self._engine.connect() as connection:
             yield from connection.execute(sql.select(*_OWNER).where(_LIVE))
 
     def expired(self, after: int) -> Iterator[tuple[int, _Owner]]:
-        """Of subscriptions that ended by themselves above a position: that of the end, and as `owners`."""
+        """Yield subscriptions that expired above a position: the position of the end, and as in `owners`."""
         ends = (LOG.c.until > after) & (LOG.c.kind == str(Kind.UNSUBSCRIBE)) & LOG.c.expires.is_not(None)
         asked = sql.select(LOG.c.position, *_OWNER).where(ends).order_by(LOG.c.position)
         with self._engine.connect() as connection:
@@ -422,7 +422,7 @@ class Log:
         after: int = 0,
         limit: int = PAGE,
     ) -> list[Logged]:
-        """Subscriptions that are there, by id."""
+        """Return present subscriptions, by id."""
         asked = sql.select(*_ENTRY).where(_LIVE, LOG.c.subscription > after)
         for column, value in ((LOG.c.subscription, id), (LOG.c.user, user), (LOG.c.filter, filter)):
             if value is not None:
@@ -432,7 +432,7 @@ class Log:
             return [_logged(row) for row in rows]
 
     def bodies(self, positions: Collection[int]) -> dict[int, Logged]:
-        """Events by position; those that were trimmed are left out."""
+        """Return entries by position, without those that were trimmed."""
         found: dict[int, Logged] = {}
         ordered = sorted(positions)
         with self._engine.connect() as connection:
@@ -445,7 +445,7 @@ class Log:
     def events(
         self, filter: str, *, user: str | None, since: float | None, until: float | None, after: int
     ) -> Iterator[Logged]:
-        """Stored events of a filter above a position, of a time, in order; those of one user or all."""
+        """Yield stored events of a filter, above a position, within a time, in order; of one user or all."""
         asked = sql.select(*_ENTRY).where(LOG.c.filter == filter, LOG.c.kind == str(Kind.EVENT))
         if user is not None:
             with self._engine.connect() as connection:
@@ -459,7 +459,7 @@ class Log:
         return self._pages(asked, after, FEW)
 
     def before(self, moment: float) -> int:
-        """The last position that arrived before a moment: `at` ascends with positions."""
+        """Return the last position that arrived before a time: `at` ascends with positions."""
         low, high = 0, self.head
         with self._engine.connect() as connection:
             while low < high:
@@ -522,13 +522,13 @@ def _logged(row: Any) -> Logged:
 
 
 class _Many:
-    """A statement for many rows, without what SQLAlchemy does for each row, most of the time it takes.
+    """A statement for many rows, without the work of SQLAlchemy for each row, which takes most of the time.
 
     Parameters
     ----------
     statement : sqlalchemy.Insert or sqlalchemy.Delete
     names : sequence of str
-        Of the parameters, in the order in which they are given.
+        Names of the parameters, in the order of the values.
     dialect : sqlalchemy.Dialect
     """
 
@@ -606,7 +606,7 @@ def _span(placed: Placed) -> dict[str, int]:
 def _supersede(connection: sql.Connection, entry: Entry, position: int) -> bool:
     there = (LOG.c.subscription == entry.subscription) & LOG.c.until.is_(None)
     if entry.kind == Kind.UNSUBSCRIBE and entry.expires is not None:
-        there &= LOG.c.expires == entry.expires  # or it was replaced meanwhile, and lives on
+        there &= LOG.c.expires == entry.expires  # else it was replaced meanwhile, and has another expiry
     return connection.execute(sql.update(LOG).where(there).values(until=position)).rowcount == 1
 
 

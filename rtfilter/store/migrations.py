@@ -1,4 +1,4 @@
-"""Versions of the tables, and the steps from each to the next: all in one transaction, so all or none."""
+"""Versions of the tables, and the steps between them: all steps are one transaction."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ class VersionError(RTFilterError, ValueError):
 
 
 def _find_keys_by_position(connection: sql.Connection) -> None:
-    """To 2. Or each trim would read all keys. New tables are made without a step."""
+    """Bring version 1 to 2: without the index, each trim would read all keys. New tables need no step."""
     connection.exec_driver_sql('CREATE INDEX keys_first ON keys ("first")')
 
 
 def _count_failures_of_webhooks(connection: sql.Connection) -> None:
-    """To 3. Where there never was a webhook, the table is made later, with the column."""
+    """Bring version 2 to 3. A table that does not exist is made later, with the column."""
     if sql.inspect(connection).has_table("webhooks"):
         connection.exec_driver_sql("ALTER TABLE webhooks ADD COLUMN failures INTEGER NOT NULL DEFAULT 0")
 
 
 def _find_what_was_superseded(connection: sql.Connection) -> None:
-    """To 4. Or each trim would look at all subscriptions."""
+    """Bring version 3 to 4: without the index, each trim would read all subscriptions."""
     connection.exec_driver_sql("CREATE INDEX superseded ON log (until) WHERE until IS NOT NULL")
 
 
 def _count_what_was_dropped(connection: sql.Connection) -> None:
-    """To 5. Users are told of it, also after a restart."""
+    """Bring version 4 to 5: users get a report of dropped deliveries, also after a restart."""
     connection.exec_driver_sql("ALTER TABLE marks ADD COLUMN dropped BIGINT NOT NULL DEFAULT 0")
 
 
@@ -46,9 +46,9 @@ STEPS: Final[tuple[Step, ...]] = (
     _find_what_was_superseded,
     _count_what_was_dropped,
 )
-"""The first leads from version 1 to 2. A step names its columns itself: `TABLES` is of the last version."""
+"""The first leads from version 1 to 2. A step writes its columns itself: `TABLES` has the last version."""
 VERSION: Final = 1 + len(STEPS)
-"""Of the tables."""
+"""The last version of the tables."""
 
 
 def migrate(
@@ -57,16 +57,16 @@ def migrate(
     tables: sql.MetaData = TABLES,
     state: sql.Table = STATE,
 ) -> None:
-    """Bring the tables to the last version; make those that are not there. No other server may be in.
+    """Bring the tables to the last version; make missing ones. No other server may use the database.
 
     Parameters
     ----------
     connection : sqlalchemy.Connection
     steps : tuple of callable
     tables : sqlalchemy.MetaData
-        Those of the server, or another set in the same database.
+        The tables of the server, or another set in the same database.
     state : sqlalchemy.Table
-        One of them, which holds their version.
+        The table that has their version.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def migrate(
 
 
 def _version(connection: sql.Connection, state: sql.Table) -> int | None:
-    """None where there are no tables yet."""
+    """Return the version of the tables, or None if there are none yet."""
     if not sql.inspect(connection).has_table(state.name):
         return None
     found: int | None = connection.execute(

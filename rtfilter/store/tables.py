@@ -1,4 +1,4 @@
-"""The tables of the log, and the records that are in them."""
+"""The tables of the log, and their records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sqlalchemy as sql
 from msgspec import Struct
 
 TABLES = sql.MetaData()
-"""As of the last version: a change of one that is there already also needs a step in `migrations`."""
+"""Of the last version: a change of an existing table also needs a step in `migrations`."""
 _Whole = sql.BigInteger().with_variant(sql.Integer(), "sqlite")
 
 LOG = sql.Table(
@@ -109,20 +109,20 @@ class Entry(Struct, frozen=True, gc=False):
     ----------
     kind : Kind
     filter, user : str
-        The name of the filter; who publishes, or whose subscription it is.
+        The name of the filter; the publisher, or the user of the subscription.
     body : bytes
         JSON.
     subscription : int or None
-        Of a change; None for a new subscription, whose id is its position.
+        The id of the changed subscription; None for a new one, whose id is its position.
     at : float
         When it arrived, in seconds since 1970.
     expires : float or None
-        When a subscription ends by itself. An end that has it is that end, and is refused where it is
-        another time by now.
+        When a subscription expires. An entry for an expiry has it, too, and is refused if the subscription
+        has another expiry by now.
     manner : str or None
-        How its deliveries are sent, as JSON; None for each at once.
+        How its deliveries are sent, as JSON; None for one by one.
     arrived : float or None
-        The same moment by `time.perf_counter`, of this process.
+        When it arrived by `time.perf_counter` of this process.
     """
 
     kind: Kind
@@ -146,7 +146,7 @@ class Logged(NamedTuple):
 class Mark(NamedTuple):
     """The acknowledged events of a user: every event up to `low`, and those in `beyond`, which are above it.
 
-    `dropped` is how many deliveries were dropped that the user has not been told of.
+    `dropped` is the number of dropped deliveries that were not reported to the user.
     """
 
     low: int = 0
@@ -170,14 +170,14 @@ class Key(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Entries that are put in together: all, or none."""
+    """Entries that are stored together: all, or none."""
 
     entries: Sequence[Entry]
     key: Key | None = None
 
 
 Held = tuple[int, Sequence[int], str | None]
-"""The position of an event and the subscriptions that match it; or of the end of a subscription, and why."""
+"""The position of an event and its matching subscriptions; or that of the end of one, and the reason."""
 
 
 class Row(NamedTuple):
@@ -187,7 +187,7 @@ class Row(NamedTuple):
     ----------
     user : str
     number : int
-        Of this user's rows.
+        Number among this user's rows.
     deliveries : sequence of Held
     """
 
@@ -202,13 +202,13 @@ class Progress(NamedTuple):
     Attributes
     ----------
     settled : int or None
-        Of all entries up to this position it is known what they match, and the rows have it, these and
-        those written before. None where rows of other users are still to come.
+        The matches of all entries up to this position are known, and are in these rows or in earlier ones.
+        None if rows of other users are still to come.
     marks : mapping of str to Mark
     rows : sequence of Row
-        A row that is there by its user and number is replaced.
+        A row replaces the one with the same user and number.
     gone : sequence of (str, int)
-        Rows, by user and number, that are needed no more.
+        Rows to remove, by user and number.
     """
 
     settled: int | None

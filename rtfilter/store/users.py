@@ -1,7 +1,7 @@
 """Users and their tokens, in a database that several processes use at the same time.
 
-Passwords are kept as argon2 hashes, tokens as SHA-256: nothing here is secret in clear. Every change moves a
-stamp, by which another process notices cheaply that it has to read again.
+Passwords are stored as argon2 hashes, tokens as SHA-256: no secret is readable here. Every change raises a
+stamp, by which other processes notice that they have to read again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rtfilter.store.database import writing
 from rtfilter.text import shown
 
 ADMIN: Final = "admin"
-"""The role that the first user has."""
+"""The role of the first user."""
 MOST_NAME: Final = 200
 """Most characters of a name or label."""
 _MAKING: Final = 0x7274_6670  # the advisory lock of PostgreSQL, while the tables are made
@@ -51,7 +51,7 @@ _STAMP = sql.Table("user_stamp", _TABLES, sql.Column("stamp", _Whole, nullable=F
 
 
 class UsersError(RTFilterError, ValueError):
-    """A change of users or tokens that cannot be done; nothing of it was done."""
+    """A change of users or tokens that is refused; nothing of it was done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Account:
     ----------
     name : str
     hash : str
-        Of the password, by argon2.
+        The argon2 hash of the password.
     roles : frozenset of str
     made : float
         Unix seconds.
@@ -100,7 +100,7 @@ class Token:
     revoked: float | None
 
     def good(self, now: float) -> bool:
-        """Return whether the token can be used."""
+        """Return whether the token is valid at a time, in Unix seconds."""
         return self.revoked is None and (self.expires is None or now < self.expires)
 
 
@@ -108,7 +108,7 @@ class Token:
 class Known:
     """All users and the tokens that are not revoked, as of a stamp.
 
-    `gone` are users that were removed, and whose subscriptions and deliveries are still to be removed.
+    `gone` are removed users, whose subscriptions and deliveries are still to be removed.
     """
 
     stamp: int
@@ -118,13 +118,13 @@ class Known:
 
 
 class Users:
-    """Users and tokens. From any thread.
+    """Users and tokens, for any thread.
 
     Parameters
     ----------
     engine : sqlalchemy.Engine
-        Of `rtfilter.store.database.engine`. The tables are made where they are not there. Its errors show no
-        values from now on.
+        Of `rtfilter.store.database.engine`. Missing tables are made. Its errors show no values from now
+        on.
     """
 
     def __init__(self, engine: sql.Engine) -> None:
@@ -141,14 +141,14 @@ class Users:
     # -- reading ---------------------------------------------------------------------------------------------
 
     def stamp(self) -> int:
-        """Another number after each change."""
+        """Return a number that is another one after each change."""
         with self._engine.connect() as connection:
             return _stamp(connection)
 
     def read(self) -> Known:
         """Return all users, and the tokens that are not revoked."""
         with self._engine.connect() as connection:
-            stamp = _stamp(connection)  # first: what changes in between is read again next time
+            stamp = _stamp(connection)  # first, so that a change in between is read again next time
             accounts = {one.name: one for one in map(_account, connection.execute(sql.select(_ACCOUNTS)))}
             live = sql.select(_TOKENS).where(_TOKENS.c.revoked.is_(None))
             tokens = {one.digest: one for one in map(_token, connection.execute(live))}
@@ -156,14 +156,14 @@ class Users:
         return Known(stamp, accounts, tokens, gone)
 
     def tokens(self) -> list[Token]:
-        """All tokens, also those that were revoked, by id."""
+        """Return all tokens, by id, also the revoked ones."""
         with self._engine.connect() as connection:
             return [_token(row) for row in connection.execute(sql.select(_TOKENS).order_by(_TOKENS.c.id))]
 
     # -- changes; each raises UsersError ---------------------------------------------------------------------
 
     def add(self, name: str, hash: str, roles: Collection[str]) -> None:
-        """Add a user. The first one has to be an admin."""
+        """Add a user. The first one must be an admin."""
         _check(name, "a user's name")
         if not name or name != name.strip() or ":" in name:
             raise UsersError("a user's name is not empty, and has no colon and no spaces around it")
@@ -173,7 +173,7 @@ class Users:
                 raise UsersError(f"there is a user {shown(name)} already; choose another name")
             if connection.execute(sql.select(_GONE.c.name).where(_GONE.c.name == name)).first() is not None:
                 raise UsersError(
-                    f"a user {shown(name)} was removed, and the server has still to remove what they had; "
+                    f"a user {shown(name)} was removed, and the server has still to remove their data; "
                     "start it, or wait a moment"
                 )
             values = {"name": name, "hash": hash, "roles": _joined(roles), "made": time.time()}
@@ -184,7 +184,7 @@ class Users:
     def remove(self, name: str) -> None:
         """Remove a user and the tokens, but not the last admin while there are other users.
 
-        The server removes what the user had; until then nobody else can have the name.
+        The server removes the user's data; until then the name cannot be used again.
         """
         with self._change() as (connection, _):
             _hit(connection.execute(sql.delete(_ACCOUNTS).where(_ACCOUNTS.c.name == name)), name)
@@ -193,26 +193,26 @@ class Users:
             _need_admin(connection, _LAST)
 
     def forgotten(self, name: str) -> None:
-        """Nothing is left of a user who was removed: the name is free."""
+        """Release the name of a removed user, of whose data nothing is left."""
         with self._change() as (connection, _):
             connection.execute(sql.delete(_GONE).where(_GONE.c.name == name))
 
     def set_roles(self, name: str, roles: Collection[str]) -> None:
-        """Give a user these roles and no others; one admin has to remain."""
+        """Set the roles of a user; one admin has to remain."""
         self._update(name, roles=_joined(roles))
 
     def set_password(self, name: str, hash: str) -> None:
-        """Give a user another password."""
+        """Set the password of a user, by its hash."""
         self._update(name, True, hash=hash)
 
     def rehash(self, account: Account, hash: str) -> None:
-        """Keep the same password with another hash, unless it was changed in the meantime."""
+        """Replace the hash of an unchanged password."""
         same = (_ACCOUNTS.c.name == account.name) & (_ACCOUNTS.c.since == account.since)
         with self._change() as (connection, _):
             connection.execute(sql.update(_ACCOUNTS).where(same).values(hash=hash))
 
     def add_token(self, user: str, digest: bytes, label: str = "", expires: float | None = None) -> int:
-        """Add a token of a user; returns its id."""
+        """Add a token of a user; return its id."""
         _check(label, "a label")
         with self._change() as (connection, _):
             owner = sql.select(_ACCOUNTS.c.name).where(_ACCOUNTS.c.name == user)
@@ -224,7 +224,7 @@ class Users:
             return int(put.inserted_primary_key[0])
 
     def revoke(self, id: int) -> None:
-        """Let a token be good no more."""
+        """Revoke a token."""
         with self._change() as (connection, _):
             live = (_TOKENS.c.id == id) & _TOKENS.c.revoked.is_(None)
             if not connection.execute(sql.update(_TOKENS).where(live).values(revoked=time.time())).rowcount:
@@ -242,7 +242,7 @@ class Users:
 
     @contextmanager
     def _change(self) -> Iterator[tuple[sql.Connection, int]]:
-        """A transaction with a new stamp: changes wait for each other, since all of them write that row."""
+        """Begin a transaction with a new stamp. Changes wait for each other, since all write its row."""
         with self._writing.begin() as connection:
             connection.execute(sql.update(_STAMP).values(stamp=_STAMP.c.stamp + 1))
             yield connection, _stamp(connection)
@@ -265,7 +265,7 @@ def _token(row: Any) -> Token:
 
 def _joined(roles: Collection[str]) -> str:
     if not roles:
-        raise UsersError("a user needs a role")
+        raise UsersError("a user needs a role; give at least one")
     return ",".join(sorted(set(roles)))
 
 

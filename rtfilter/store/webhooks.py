@@ -1,4 +1,4 @@
-"""Webhooks of users. No secret is in the database: see `rtfilter.service.webhooks.signing`."""
+"""Webhooks of users. Their secrets are not in the database: see `rtfilter.service.webhooks.signing`."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class Webhook(NamedTuple):
     ----------
     user, url : str
     salt : bytes
-        Of its secret.
+        The salt of its secret.
     key : bytes
-        A mark of the key that the secret is made with; the key is not in the database.
+        A mark of the key of the secret; the key itself is not in the database.
     made : float
     parked : float or None
-        Since when nothing is sent any more.
+        When the webhook was parked; None if it sends.
     reason : str or None
-        Why.
+        The reason of that.
     failures : int
-        Requests that failed in a row.
+        Failed requests in a row.
     """
 
     user: str
@@ -53,12 +53,12 @@ class Webhook(NamedTuple):
 
 
 class WebhookTable:
-    """All webhooks, by user. From any thread.
+    """All webhooks, by user, for any thread.
 
     Parameters
     ----------
     engine : sqlalchemy.Engine
-        The table is made where it is not there.
+        The table is made if it does not exist.
     """
 
     def __init__(self, engine: sql.Engine) -> None:
@@ -67,25 +67,25 @@ class WebhookTable:
             _TABLES.create_all(connection)
 
     def read(self) -> list[Webhook]:
-        """All of them."""
+        """Return all webhooks."""
         with self._engine.connect() as connection:
             return [_webhook(row) for row in connection.execute(sql.select(_WEBHOOKS))]
 
     def put(self, webhook: Webhook) -> None:
-        """Keep a webhook in the place of the one that its user had."""
+        """Store a webhook; it replaces the user's earlier one."""
         with self._writing.begin() as connection:
             connection.execute(sql.delete(_WEBHOOKS).where(_WEBHOOKS.c.user == webhook.user))
             connection.execute(sql.insert(_WEBHOOKS).values(**webhook._asdict()))
 
     def note(self, webhook: Webhook) -> None:
-        """Keep how it goes, unless it was removed or made anew meanwhile."""
+        """Store the state of a webhook, unless it was removed or replaced meanwhile."""
         same = (_WEBHOOKS.c.user == webhook.user) & (_WEBHOOKS.c.salt == webhook.salt)
         with self._writing.begin() as connection:
             values = {name: getattr(webhook, name) for name in ("parked", "reason", "failures")}
             connection.execute(sql.update(_WEBHOOKS).where(same).values(**values))
 
     def remove(self, user: str) -> None:
-        """Forget the webhook of a user, where there is one."""
+        """Remove the webhook of a user, if there is one."""
         with self._writing.begin() as connection:
             connection.execute(sql.delete(_WEBHOOKS).where(_WEBHOOKS.c.user == user))
 

@@ -1,4 +1,4 @@
-"""The subscriptions of a filter: what they ask for, how they change, how they are kept."""
+"""Subscriptions of a filter: ids, predicates, metadata and expiry, their changes, and their storage."""
 
 from rtfilter.index import ready
 

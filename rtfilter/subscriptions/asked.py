@@ -1,4 +1,4 @@
-"""The attributes that subscriptions ask for: no others have to be read of an event."""
+"""The attributes that subscriptions ask for. Other attributes of an event are not read."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rtfilter.predicates.store import Kept
 
 
 class Asked:
-    """Names of attributes. They only grow; nobody is told which subscription asked first.
+    """Names of attributes that subscriptions ask for; names are added, never removed.
 
     Attributes
     ----------
     names : frozenset of str
-        Those that some subscription asks for, or asked for once, and those with a domain, which every event
-        has to keep.
+        Attributes that a subscription asks for or has asked for, and attributes with a domain, which each
+        event is checked against.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -35,7 +35,7 @@ class Asked:
         """Attributes that no subscription asks for so far: name, name as JSON, first coordinate and width."""
 
     def note(self, filters: Filters, boxes: bool) -> None:
-        """Ask for what the matcher needs to find subscriptions: what boxes bound, or else all they name."""
+        """Ask for the attributes that the matcher needs: bounded ones for boxes, else all that are named."""
         if not self._others:
             return
         if boxes:
@@ -45,7 +45,7 @@ class Asked:
             self.ask(chain.from_iterable(map(names_of, filters.predicates())))
 
     def _note_boxes(self, low: FloatArray, high: FloatArray) -> None:
-        """Ask for what some boxes bound, float64 (m, D) each."""
+        """Ask for the attributes that some boxes bound, float64 (m, D) each."""
         if len(low) == 1:
             least, most = low[0].tolist(), high[0].tolist()
         elif len(low):
@@ -59,7 +59,7 @@ class Asked:
         )
 
     def note_kept(self, texts: Iterable[Kept]) -> None:
-        """Ask for all that some predicates name. Where a constant is such a name, that counts as well."""
+        """Ask for all attributes that some predicates name. A constant that equals a name counts as well."""
         for text in texts if self._others else ():
             found = [name for name, quoted, _, _ in self._others if quoted in text]
             if found:
@@ -74,5 +74,5 @@ class Asked:
 
 
 def _as_text(name: str) -> bytes:
-    """Return the name of an attribute in JSON texts of constraints; other text escapes its quotes."""
+    """Return an attribute's name as it stands in the JSON text of constraints, in quotes."""
     return json.dumps(name, ensure_ascii=False).encode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""Changes of subscriptions, each in one step: it is whole, or undone."""
+"""Changes of subscriptions in one step: a change is made as a whole, or not at all."""
 
 from __future__ import annotations
 
@@ -25,40 +25,40 @@ from rtfilter.text import shown
 
 
 class Changing(Held):
-    """Subscriptions that can be changed. Not safe for threads: who changes them must be alone with them."""
+    """Subscriptions that can be changed. A thread that changes them must be the only one that uses them."""
 
     _listeners: tuple[ref[Changes], ...] = ()
     expired = 0
     """The number of expired subscriptions that were removed."""
-    # While a change is going on: what takes it back or completes it, or once it is made, tells of it. Where
-    # this is cut short, too, it can be done again.
+    # During a change: the function that undoes or completes it, or reports it once it is made. It can be
+    # repeated if an exception interrupts it.
     _undo: Callable[[], None] | None = None
 
-    # -- telling -------------------------------------------------------------------------------------------
+    # -- listeners -----------------------------------------------------------------------------------------
 
     def listen(self) -> Changes:
-        """The changes from now on."""
+        """Return a new `Changes`, which receives every change from now on."""
         changes = Changes(self.version)
         self._listeners = (*(one for one in self._listeners if one() is not None), ref(changes))
         return changes
 
     def recover(self) -> None:
-        """Put in order a change that was cut short, or tell of one that is made.
+        """Undo or complete an interrupted change, or report one that is made.
 
-        If this is cut short, too, it can be repeated.
+        A recovery that is interrupted can be repeated.
         """
         if self._undo is not None:
             self._undo()
             self._undo = None
 
     def tell(self, change: Change) -> None:
-        """Be of the version after a change; who listens is told of it, once."""
+        """Set the version to that of a change, and report the change to the listeners once."""
         self.version = change.version
         if self._listeners:
             self._listeners = tuple(one for one in self._listeners if _told(one, change))
 
     def change_of(self, added: Filters, removed: IntArray, names: Names | None = None) -> Change:
-        """Return the report of a change of handles; added handles stand for `names`, if these differ."""
+        """Return the change of some handles; added handles stand for `names`, if these differ."""
         own = self.labels.names
         if own is None or not self._listeners:  # no listener needs the names, which are slow
             return Change(self.version + 1, added, removed)
@@ -69,10 +69,10 @@ class Changing(Held):
     # -- adding --------------------------------------------------------------------------------------------
 
     def add(self, draft: Draft, ids: IntArray | list[Name] | None = None, moment: float = -inf) -> AnyArray:
-        """Add subscriptions, all or none; their ids, int64 or object (n,).
+        """Add subscriptions, all or none, and return their ids, int64 or object (n,).
 
-        Ids are as of `new_ids`. Raises `ValueError` for unusable ones, `TypeError` for those of another type,
-        and what `admit` raises.
+        `ids` has the form that `new_ids` returns. Raises `ValueError` for unusable ids, `TypeError` for ids
+        of another type, and the errors of `admit`.
         """
         self.unbounded.admit(draft.filters, self.labels.deadlines, moment)
         handles, labels = self._new_handles(draft, ids, moment)
@@ -86,13 +86,13 @@ class Changing(Held):
         return self.labels.ids(handles)
 
     def admit(self, filters: Filters, moment: float, replaced: int | None = None) -> None:
-        """Raise `PredicateError` where too many would be there, once these are, that nothing bounds."""
+        """Raise `PredicateError` if these filters would exceed the limit of unbounded subscriptions."""
         self.unbounded.admit(filters, self.labels.deadlines, moment, replaced)
 
     def _new_handles(
         self, draft: Draft, ids: IntArray | list[Name] | None, moment: float
     ) -> tuple[IntArray, Beside]:
-        """Handles for new subscriptions, with their labels."""
+        """Return handles for new subscriptions, and their labels."""
         count = len(draft.filters)
         if ids is None:
             if self.kind is not int and count:
@@ -110,7 +110,7 @@ class Changing(Held):
         return ids, draft.labels
 
     def _renew(self, ids: IntArray | list[Name], moment: float) -> None:
-        """Remove those of some ids that are beyond their deadlines, so that they are new."""
+        """Remove the expired subscriptions among some ids, so that their ids are free."""
         handles = self.labels.handles(ids)
         passed = self.labels.passed(handles, moment)
         if passed is not None and passed.any():
@@ -130,15 +130,15 @@ class Changing(Held):
     # -- removing ------------------------------------------------------------------------------------------
 
     def remove(self, ids: IntArray | list[Name], moment: float = -inf) -> BoolArray:
-        """Remove subscriptions, all or none; bool (n,): which were known.
+        """Remove subscriptions, all or none, and return which ids were known, bool (n,).
 
-        One that is named twice was known the first time.
+        If an id occurs twice, only the first occurrence was known.
         """
         if len(self.claimed) or self.claimed_names:
             self.refuse_claimed(ids)
         labels = self.labels
         handles = ids if labels.plain and not isinstance(ids, list) else labels.handles(ids)
-        # Known beforehand: a removal that was begun is completed, and told, even where it is cut short.
+        # Found before the removal: once begun, a removal is completed and reported even if it is interrupted.
         found: list[bool] = []
         seen: set[int] = set()
         for handle in handles.tolist():
@@ -152,7 +152,7 @@ class Changing(Held):
         return known
 
     def remove_passed(self, moment: float, most: int) -> None:
-        """Remove some of those that are beyond their deadlines, at most so many; little work besides."""
+        """Remove at most `most` expired subscriptions; the search for them takes little time."""
         if self.labels.deadlines is None or moment < self.labels.deadlines.earliest:
             return
         handles = self.labels.deadlines.next_passed(moment, most)
@@ -175,9 +175,9 @@ class Changing(Held):
     def replace(
         self, id: object, draft: Draft | None, labels: Beside = NO_LABELS, moment: float = -inf
     ) -> None:
-        """Give a subscription another predicate, other labels or both, or leave it as it is.
+        """Replace the predicate of a subscription, its labels, or both.
 
-        Raises `UnknownSubscriptionError`, and what `admit` raises.
+        Raises `UnknownSubscriptionError`, and the errors of `admit`.
         """
         handle = self._require_known(id, moment)
         handles = np.array([handle])
@@ -202,9 +202,9 @@ class Changing(Held):
             self.recover()
 
     def _require_known(self, id: object, moment: float) -> int:
-        """The handle of an id. Raises `UnknownSubscriptionError`, and `ClaimedError`."""
+        """Return the handle of an id. Raises `UnknownSubscriptionError` and `ClaimedError`."""
         if type(id) is int and self.labels.plain and not len(self.claimed) and id in self:
-            return id  # mostly; the rest takes longer than all else before a change
+            return id  # the usual case; the checks below take longer than the other preparations
         if self.labels.names is None:
             if len(self.claimed) and is_integer(id):
                 self.refuse_claimed(as_ids(id))  # type: ignore[arg-type]
@@ -222,7 +222,7 @@ class Changing(Held):
     def _put_instead(
         self, handles: IntArray, filters: Filters, predicates: Sequence[Kept] | None, labels: Beside
     ) -> None:
-        """Let handles, which stay, ask for something else."""
+        """Replace the predicates and labels of handles, which stay the same."""
         self.strip(handles)
         self.put(handles, filters, predicates, labels)
 
@@ -245,9 +245,9 @@ class Changing(Held):
         predicates: Sequence[Kept] | None,
         labels: Beside,
     ) -> None:
-        """Replace one that the matcher has: in the matcher first, which may refuse, then beside it."""
+        """Replace a subscription in the matcher, which may refuse, and then its other data."""
         change = self.change_of(filters, handles)
-        # Once begun, it is completed.
+        # A replacement that has begun is completed.
         self._undo = partial(self._complete_replacement, handles, filters, predicates, labels, change)
         try:
             try:
@@ -286,11 +286,11 @@ class Changing(Held):
 
 
 def _told(listener: ref[Changes], change: Change) -> bool:
-    """Tell a listener of a change; False if it listens no more."""
+    """Report a change to a listener; return False if the listener no longer exists."""
     changes = listener()
     return changes is not None and changes.tell(change)
 
 
 def _plain(id: Any) -> Any:
-    """An id as messages show it."""
+    """Return an id as messages show it."""
     return int(id) if isinstance(id, np.integer) else id

@@ -1,11 +1,11 @@
-"""Exact checks of many hits at once: what predicates ask for, in columns, which compiled code reads.
+"""Exact checks of many candidates at once, by compiled code on columns of conditions.
 
 A box knows only the beginning of a long text, so candidates of such boxes are verified. The first check of a
-predicate writes it down as conditions: intervals of coordinates, texts with an order, and patterns. From then
-on a check compares bytes. Letters of either case are compared in folded texts, a column beside the plain one.
-Networks, two attributes and a few more tests have no such form: where all else of a conjunction holds, Python
-decides. So it does for quantified constraints of events with lists; of others they ask what their constraints
-ask.
+predicate compiles it to conditions: intervals of coordinates, texts with an order, and patterns. Later checks
+compare bytes. Letters of either case are compared in folded texts, a column beside the plain one. Networks,
+two attributes and a few more constraints have no such form: if the rest of a conjunction holds, Python checks
+them. Python also checks quantified constraints for events with lists; for other events their inner
+constraints are conditions.
 """
 
 from __future__ import annotations
@@ -34,11 +34,14 @@ from rtfilter.predicates.model import SETS, Constraint, Filter, Predicate, Quant
 from rtfilter.subscriptions.verdict import ASK, NO, UNKNOWN, YES
 
 MOST: Final = 64
-"""Conditions of one predicate that are written down."""
+"""Most conditions that one predicate is compiled to."""
 FEW, SHARE = 64, 8
-"""New predicates that one call writes down: some, and one for so many hits: it takes longer than a check."""
+"""New predicates that one call compiles, before Python checks the others.
+
+`FEW`, and one for each `SHARE` candidates. To compile takes longer than to check.
+"""
 STEPS: Final = 16
-"""Bytes compared in vain for each byte of a text, after which Python searches it, in linear time."""
+"""Failed comparisons for each byte of a text, after which Python searches the text in linear time."""
 
 INSIDE, ORDER, PATTERN, PYTHON = 0, 1, 2, 3
 LESS, EQUAL, GREATER = 1, 2, 4
@@ -53,10 +56,10 @@ MORE, LAST_OF_TEST, LAST_OF_FILTER, LAST = 0, 1, 2, 3
 
 CONDITION: Final = np.dtype(
     [
-        ("kind", np.int8),  # INSIDE, ORDER, PATTERN, or PYTHON, which decides where it is reached
-        ("ends", np.int8),  # MORE: the next is an alternative; else what this is the last condition of
-        ("negated", np.int8),  # all alternatives of a test alike
-        ("accepts", np.int8),  # ORDER: LESS, EQUAL and GREATER that hold
+        ("kind", np.int8),  # INSIDE, ORDER, PATTERN, or PYTHON, which leaves the decision to Python
+        ("ends", np.int8),  # MORE: an alternative follows; else the kind of group that ends here
+        ("negated", np.int8),  # the same for all alternatives of a constraint
+        ("accepts", np.int8),  # ORDER: the results LESS, EQUAL, GREATER that satisfy it
         ("place", np.int32),  # INSIDE: the coordinate; else the column of texts
         ("low", np.float64),  # INSIDE: the least coordinate; else where the text or pattern begins
         ("high", np.float64),  # INSIDE: the greatest coordinate; else the size of the text or pattern
@@ -64,7 +67,7 @@ CONDITION: Final = np.dtype(
 )
 Condition = tuple[int, int, int, int, int, float, float]
 Alternative = tuple[int, int, int, float, float, bytes]
-"""Kind, accepts, place, low, high, and the text or pattern."""
+"""Kind, accepts, place, low, high, and the bytes of the text or pattern."""
 
 _PYTHON: Final[list[Alternative]] = [(PYTHON, 0, 0, 0.0, 0.0, b"")]
 _EMPTY: Final = -1
@@ -72,7 +75,10 @@ _KEY, _FIRST, _COUNT = 0, 1, 2
 
 
 class Checks:
-    """The compiled constraints of predicates, by handle. Many may verify at once; `forget` runs alone."""
+    """The compiled conditions of predicates, by handle.
+
+    Threads may verify at the same time; `forget` must run alone.
+    """
 
     def __init__(self, schema: Schema) -> None:
         fields = schema.fields
@@ -82,12 +88,10 @@ class Checks:
         self._clear()
 
     def _clear(self) -> None:
-        self._columns: dict[
-            tuple[str, bool], int
-        ] = {}  # of texts that conditions ask for, and whether folded
+        self._columns: dict[tuple[str, bool], int] = {}  # texts that conditions ask for, and whether folded
         self._table = np.full((2, 3), _EMPTY, np.int64)  # handle, first condition and number of them
         self._keys = self._used = self._dead = self._bytes = 0
-        self._listed: set[int] = set()  # handles whose conditions are those of events without lists
+        self._listed: set[int] = set()  # handles whose conditions hold for events without lists only
         self._conditions = np.empty(0, CONDITION)
         self._block = np.empty(0, np.uint8)
 
@@ -99,21 +103,21 @@ class Checks:
         rows: IntArray | None,
         get: Callable[[int], Predicate | None],
     ) -> NDArray[np.int8]:
-        """Return a verdict for each hit, int8 (k,): `NO`, `YES`, or `ASK`.
+        """Return a verdict for each candidate, int8 (k,): `NO`, `YES`, or `ASK`.
 
         Parameters
         ----------
         handles : int64 (k,)
         owners : int64 (k,)
-            Of `rows`, or of `events` where there are none: the event of each hit.
+            The event of each candidate: a place in `rows`, or in `events` if `rows` is None.
         events : EventTable
         rows : int64 (n,) or None
             Rows of `events`.
         get : callable
-            Gives the predicate of a handle, or None.
+            Returns the predicate of a handle, None if it is unknown.
         """
         with self._lock:
-            if self._busy:  # a signal handler matches events, in the midst of this
+            if self._busy:  # a signal handler matches events during a call
                 return np.full(len(handles), ASK, np.int8)
             try:
                 self._busy = True
@@ -153,7 +157,11 @@ class Checks:
     def _texts(
         self, events: EventTable, places: IntArray, asked: BoolArray
     ) -> tuple[IntArray, NDArray[np.uint8]]:
-        """The size of each text, by column and owner, -1 for none; and all texts as bytes, in that order."""
+        """Encode the texts that are asked for.
+
+        Returns their sizes in bytes, by column and owner, -1 for none, and the bytes of all texts in this
+        order.
+        """
         sizes = np.empty(asked.shape, np.int64)
         sizes.fill(-1)
         parts: list[bytes] = []
@@ -177,7 +185,7 @@ class Checks:
             self._grow()
         if predicate is not None and asks_for_every(predicate):
             self._listed.add(handle)
-        self._keys += int(_enter(self._table, handle, first, len(conditions)))  # last: now it is there
+        self._keys += int(_enter(self._table, handle, first, len(conditions)))  # last: now it is found
 
     def _grow(self) -> None:
         live = self._table[self._table[:, _FIRST] >= 0]
@@ -190,7 +198,7 @@ class Checks:
         self._table, self._keys = table, len(live)
 
     def forget(self, handles: IntArray) -> None:
-        """Forget what is written down of some handles, int64 (n,); others are ignored."""
+        """Remove the conditions of some handles, int64 (n,); unknown ones are ignored."""
         if not self._keys:
             return
         self._dead += _forget(self._table, handles)
@@ -200,12 +208,12 @@ class Checks:
             self._clear()
 
     def _conditions_of(self, filters: Iterable[Filter]) -> tuple[list[Condition], bytes]:
-        """The conditions of a predicate, at least one, and the bytes of their texts and patterns."""
+        """Compile a predicate; return its conditions, at least one, and the bytes of texts and patterns."""
         found: list[Condition] = []
         block = bytearray()
         for conjunction in filters:
             tests = [self._alternatives(test) for test in _of_one_element(conjunction.constraints)]
-            tests = sorted(tests, key=lambda own: own[1][0][0]) or [(False, _PYTHON)]  # cheap ones first
+            tests = sorted(tests, key=lambda own: own[1][0][0]) or [(False, _PYTHON)]  # cheapest first
             if len(found) + sum(len(alternatives) for _, alternatives in tests) > MOST:
                 break
             for negated, alternatives in tests:
@@ -249,12 +257,12 @@ class Checks:
 
 
 def _end(conditions: list[Condition], ends: int) -> None:
-    """Let the last condition be the last one of something."""
+    """Mark the last condition as the end of a constraint, a conjunction or the predicate."""
     conditions[-1] = (conditions[-1][0], ends, *conditions[-1][2:])
 
 
 def _of_one_element(tests: Iterable[Test]) -> list[Test]:
-    """The tests that a filter is of events without lists."""
+    """Return constraints for events without lists: quantified ones give the constraints inside them."""
     found: list[Test] = []
     for test in tests:
         if isinstance(test, Quantified) and (test.quantifier == "any" or len(test.tests) == 1):
@@ -265,12 +273,15 @@ def _of_one_element(tests: Iterable[Test]) -> list[Test]:
 
 
 def _encoded(values: Sequence[object], folded: bool) -> tuple[list[int], bytes]:
-    """The size of each text as UTF-8, -1 where a value is none, and all of them in a row; folded if asked."""
+    """Encode texts, folded if asked, as UTF-8.
+
+    Returns the size of each, -1 for a value that is no text, and the bytes of all, joined.
+    """
     try:
         whole = "".join(values)  # type: ignore[arg-type]
         if whole.isascii():
             return list(map(str.__len__, values)), (fold(whole) if folded else whole).encode()  # type: ignore[arg-type]
-    except TypeError:  # some have no text, or UUIDs
+    except TypeError:  # some values are no texts, or are UUIDs
         pass
     texts = map(string, values)
     parts = [None if text is None else utf8(fold(text) if folded else text) for text in texts]
@@ -278,7 +289,7 @@ def _encoded(values: Sequence[object], folded: bool) -> tuple[list[int], bytes]:
 
 
 def exercise() -> None:
-    """Use all kernels once, which loads or compiles them."""
+    """Run all kernels once, which compiles or loads them."""
     schema = Schema({"s": str})
     checks, one = Checks(schema), np.zeros(1, np.int64)
     predicate = Predicate.parse("s LIKE 'a%'", schema)
@@ -287,7 +298,7 @@ def exercise() -> None:
 
 
 def _interval(operator: str, value: float) -> tuple[float, float]:
-    """Least and greatest coordinate for which an operator holds, or, of a negated one, does not hold."""
+    """Return the least and greatest coordinate that satisfy an operator; of ``!=``, that violate it."""
     match operator:
         case "<":
             return LOWEST, nextafter(value, -inf)
@@ -302,7 +313,7 @@ def _interval(operator: str, value: float) -> tuple[float, float]:
 
 
 def _room(array: NDArray[Any], count: int) -> NDArray[Any]:
-    """An array with room for so many elements: this one, or a larger one with all that is in it."""
+    """Return an array with room for `count` elements: this one, or a larger copy."""
     if count <= len(array):
         return array
     larger = np.empty(max(count, 2 * len(array)), array.dtype)
@@ -312,7 +323,7 @@ def _room(array: NDArray[Any], count: int) -> NDArray[Any]:
 
 @kernel
 def _place(table: IntArray, handle: int) -> np.int64:
-    """Return the place of a handle, or the place where it would be entered."""
+    """Return the place of a handle in the table, or the free place for it."""
     last = np.uint64(len(table) - 1)
     place = hash_id(handle) & last
     while table[place, _KEY] != _EMPTY and table[place, _KEY] != handle:
@@ -322,7 +333,7 @@ def _place(table: IntArray, handle: int) -> np.int64:
 
 @kernel
 def _enter(table: IntArray, handle: int, first: int, count: int) -> np.int64:
-    """Enter a handle; returns how many places that took."""
+    """Enter a handle; return how many places that took."""
     place = _place(table, handle)
     new = np.int64(table[place, _KEY] == _EMPTY)
     table[place, _FIRST], table[place, _COUNT] = first, count
@@ -332,7 +343,7 @@ def _enter(table: IntArray, handle: int, first: int, count: int) -> np.int64:
 
 @kernel
 def _forget(table: IntArray, handles: IntArray) -> int:
-    """Keep nothing but the keys of some handles; returns how many conditions they had."""
+    """Remove all from the table but the keys of some handles; return how many conditions these had."""
     count = 0
     for handle in handles:
         place = _place(table, handle)
@@ -350,11 +361,11 @@ def _find(
     conditions: NDArray[np.void],
     asked: BoolArray,
 ) -> IntArray:
-    """The first condition of each hit, or -1; marks the texts that they ask for, by column and owner."""
+    """Return the first condition of each candidate, or -1, and mark the texts that its conditions need."""
     firsts = np.empty(len(handles), np.int64)
     last = np.uint64(len(table) - 1)
     for hit in range(len(handles)):
-        handle = handles[hit]  # as in `_place`, which numba would call, and count references to the table
+        handle = handles[hit]  # inlined: numba would call `_place` and count references to the table
         place = hash_id(handle) & last
         while table[place, _KEY] != _EMPTY and table[place, _KEY] != handle:
             place = (place + np.uint64(1)) & last
@@ -378,8 +389,8 @@ def _fits(
 ) -> int:
     """Compare texts[place:end] with the pattern block[at:stop]: YES, NO, or ASK if that takes too long.
 
-    The pieces before the first and behind the last `ANY` have their places. Of each piece between them the
-    first place where it fits is the best.
+    The pieces before the first and behind the last `ANY` have fixed places. Each piece between them is
+    matched at the first place where it fits.
     """
     left = STEPS * (end - place)
     while at < stop and block[at] != ANY:
@@ -401,12 +412,12 @@ def _fits(
             while end > place and texts[end] & 0xC0 == 0x80:
                 end -= 1
     at += 1
-    while at < stop:  # at a piece, which begins with a byte of its own and ends before an `ANY`
+    while at < stop:  # at a piece; its first byte is no `EACH`, and an `ANY` ends it
         while place < end and texts[place] != block[at]:
             place += 1
         here, own = place, at
         while block[own] != ANY:
-            if here == end:  # a place further on is too near to the end as well
+            if here == end:  # later places are too near to the end as well
                 return NO
             if block[own] != EACH and block[own] != texts[here]:
                 break
@@ -436,9 +447,10 @@ def _verdicts(
     sizes: IntArray,
     texts: NDArray[np.uint8],
 ) -> NDArray[np.int8]:
-    """A verdict for each hit, from its first condition on.
+    """Return a verdict for each candidate from its conditions.
 
-    `sizes` has those of the events' texts, by column and owner, -1 for none; `texts` has them in this order.
+    `sizes` has the sizes of the events' texts, by column and owner, -1 for none; `texts` has the bytes in
+    this order.
     """
     begins = np.empty_like(sizes)
     total = 0
@@ -451,7 +463,7 @@ def _verdicts(
         at = firsts[hit]
         verdicts[hit] = NO if at >= 0 else UNKNOWN
         owner = owners[hit]
-        every = one = True  # tests of this filter so far; of this test, whether an alternative is yet to hold
+        every = one = True  # of the conjunction: all held so far; of the constraint: none held yet
         more = at >= 0
         while more:
             condition = conditions[at]

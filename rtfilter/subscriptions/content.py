@@ -1,7 +1,7 @@
-"""Subscriptions: ids, predicates, and the matcher that finds them; a change is whole or undone.
+"""Subscriptions: ids, predicates, and the matcher that finds them.
 
-What is there by handle is in `held`, changes in one step are in `changing`; here are those of many steps, and
-copies.
+A change is made as a whole, or not at all. `held` stores subscriptions by handle, `changing` has the changes
+in one step. This module has the large changes, of many steps, and copies.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from rtfilter.subscriptions.labels import NO_LABELS, Beside
 
 
 class _Large(NamedTuple):
-    """A large change that is made, and what follows from it."""
+    """A large change that is made, and its effects."""
 
     change: Change
     hidden: IntArray = NO_IDS
-    """Handles that it has removed, but that are still in the matcher."""
+    """Handles that the change removed, but that are still in the matcher."""
     content: Subscriptions | None = None
-    """The copy that holds all from now on."""
+    """The copy whose content replaces the present one."""
     freed: list[IntArray] | None = None
-    """With a copy: handles that stand for nothing from now on, of large removals."""
+    """With a copy: handles of large removals, free from now on."""
     before: Former | None = None
-    """With a copy whose matcher takes the place of the present one: what is counted before."""
+    """With a copy whose matcher replaces the present one: the counts of the matchers before."""
 
 
 class Subscriptions(Changing):
-    """The subscriptions of a filter. Not safe for threads: who changes them must be alone with them."""
+    """The subscriptions of a filter. A thread that changes them must be the only one that uses them."""
 
     _former: object = None
 
@@ -57,29 +57,28 @@ class Subscriptions(Changing):
         return drafts.of_bounds(low, high, self.schema, self.matcher.takes, self.name)
 
     # -- large changes -------------------------------------------------------------------------------------
-    #
-    # Handles are claimed. Those to be added are hidden, added bit by bit, and shown at once; those to be
-    # removed are hidden at once, and removed bit by bit. Or all is built anew elsewhere, and adopted at once.
-    # Each of these steps is a change that must run alone. One that is given up leaves claimed and hidden
-    # handles: all there is to do is to remove what is hidden, and to release the claim.
+    # Steps: the change claims handles. Handles to add are hidden, added in pieces, and shown at once. Handles
+    # to remove are hidden at once, and removed in pieces. Or a copy is built elsewhere and adopted at once.
+    # Each step is a change that must run alone. A change that is given up leaves claimed and hidden handles;
+    # remove the hidden ones and release the claim.
 
     def promise(self, filters: Filters, moment: float) -> None:
-        """Of claimed handles that are to be added: `admit` them, and count them from now on."""
+        """Admit claimed handles that are to be added, as `admit` does, and count them from now on."""
         self.admit(filters, moment)
         self.unbounded.note(filters)
 
     def release(self) -> None:
-        """Release what is claimed, when nothing is hidden any more."""
+        """Release all claims, once no handle is hidden."""
         if len(self.claimed):
             for handle in self.unbounded.among(self.claimed):
-                if handle not in self.matcher:  # it was promised, and never came
+                if handle not in self.matcher:  # promised, but never added
                     self.unbounded.handles.discard(handle)
         super().release()
 
     def add_hidden(
         self, filters: Filters, predicates: Sequence[Kept] | None, labels: Beside = NO_LABELS
     ) -> None:
-        """Add some of the claimed handles, new ones, hidden with all others."""
+        """Add some of the claimed new handles; they are hidden like all claimed ones."""
         self.hidden, visible = self.claimed, len(self)
         self._undo = partial(self._end_bit, filters.ids, self.hidden, visible)
         try:
@@ -89,33 +88,34 @@ class Subscriptions(Changing):
             self.recover()
 
     def remove_hidden(self, count: int) -> None:
-        """Remove the first of the hidden handles, which are then no longer hidden."""
+        """Remove the first `count` hidden handles."""
         self._undo = partial(self._end_bit, self.hidden[:count], self.hidden[count:], len(self))
         self.recover()
 
     def _end_bit(self, handles: IntArray, hidden: IntArray, visible: int) -> None:
-        """Remove some handles, and count again what is hidden."""
+        """Remove some handles, and count the hidden ones again."""
         self.forget(handles)
         self.hidden, self._hidden_count = hidden, self.count_all() - visible
 
     def show(self, filters: Filters) -> None:
-        """Show all that was added: this is the change."""
+        """Show all hidden handles: this makes the addition."""
         self._undo = partial(self._end_large, _Large(self.change_of(filters, NO_IDS)))
         self.recover()
 
     def count_expired(self, count: int) -> None:
-        """Of a large removal: it was of so many beyond their deadlines."""
+        """Count the expired subscriptions of a large removal."""
         self.expired += count
 
     def hide(self, handles: IntArray) -> None:
-        """Hide some of the claimed handles, known ones, ascending: this is their removal."""
+        """Hide some known, claimed handles, ascending: this makes their removal."""
         self._undo = partial(self._end_large, _Large(self.change_of(self.nothing, handles), handles))
         self.recover()
 
     def adopt(self, copy: Subscriptions, added: Filters | None, removed: IntArray) -> None:
-        """Take the content of a copy, which must not be used any more; tell what was changed in it.
+        """Take the content of a copy, which must not be used any more, and report its changes.
 
-        Its matcher may be another one. If it is not, it gives its content to one that is `Adopting`.
+        The matcher of the copy replaces the present one. A present matcher of the same kind that is
+        `Adopting` takes the content instead.
         """
         change = self.change_of(self.nothing if added is None else added, removed, copy.labels.names)
         if added is None and not len(removed):
@@ -131,7 +131,7 @@ class Subscriptions(Changing):
     def _end_large(self, made: _Large) -> None:
         if made.content is not None:
             copy = made.content
-            if copy._former is None:  # it takes long to free: that is done where the copy ends
+            if copy._former is None:  # freeing it takes long, so the owner of the copy does it
                 copy._former = self.predicates, self.labels, self.matcher
             if made.before is not None:
                 self.use(copy.matcher, copy.factory, made.before)
@@ -154,7 +154,7 @@ class Subscriptions(Changing):
     # -- copies --------------------------------------------------------------------------------------------
 
     def empty(self, of: Factory | None = None, schema: Schema | None = None) -> Subscriptions:
-        """None, with another matcher or one of the same kind, and perhaps of more attributes."""
+        """Return empty subscriptions, with another matcher or schema if one is given."""
         options = self.matcher.options if of is None else {}
         factory, schema = self.factory if of is None else of, schema or self.schema
         matcher = factory_of(factory)(schema, **options)
@@ -163,7 +163,7 @@ class Subscriptions(Changing):
         return none
 
     def part(self, ids: IntArray | list[Name], moment: float = -inf) -> Subscriptions:
-        """Some of the subscriptions with a matcher of their own; unknown ids are ignored."""
+        """Return a copy of some subscriptions with a matcher of their own; unknown ids are ignored."""
         wanted = np.unique(self.labels.handles(ids))
         if 8 * len(wanted) > len(self):
             own = self.handles()
@@ -181,14 +181,17 @@ class Subscriptions(Changing):
         return part
 
     def with_matcher(self, matcher: Factory) -> Subscriptions:
-        """All subscriptions with another matcher. Raises `PredicateError` for what it does not take."""
+        """Return a copy of all subscriptions with another matcher.
+
+        Raises `PredicateError` for predicates that the matcher does not take.
+        """
         other = Subscriptions(self.schema, matcher, kind=self.kind, clock=self.clock)
         other.unbounded.most = self.unbounded.most
         own = self.handles()
         takes = other.matcher.takes
         boxes = self.matcher.takes.boxes and takes.boxes and takes.everything and takes.missing
         known = isinstance(self.factory, str) and isinstance(other.factory, str)  # others may leave some out
-        if self.factory == other.factory or (boxes and known):  # else predicates are read anew
+        if self.factory == other.factory or (boxes and known):  # else predicates are compiled again
             slices.take(other, [slices.read(self, own)])
         else:
             draft = other.draft([one for one in map(self.get, own.tolist()) if one is not None])

@@ -1,4 +1,4 @@
-"""The expiry of subscriptions: a column of deadlines by handle, in which many are looked up at once.
+"""The expiry of subscriptions: a column of times by handle, which looks up many handles at once.
 
 It is a hash table of two columns, with linear probing: 16 bytes a place; at most two thirds are taken.
 """
@@ -14,26 +14,26 @@ from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.subscriptions.ids import NO_IDS
 
 EMPTY: Final = -1
-"""In a place without a handle."""
+"""Marks a place without a handle."""
 LEAST: Final = 64
 """Places of the smallest table; a power of two."""
 FACTOR: Final = 0x9E3779B97F4A7C15
-"""2**64 over the golden ratio: multiplied by it, handles that lie close together are spread."""
+"""2**64 over the golden ratio: multiplication by it spreads handles that lie close together."""
 SCAN: Final = 4096
-"""Places that are looked through for deadlines that have passed, in one go: some 10 us."""
+"""Places that one step searches for expired handles, in about 10 us."""
 
 _ALL = 2**64 - 1
 
 
 class Deadlines:
-    """Seconds of a clock after which handles are gone, float64, by handle.
+    """Times at which subscriptions expire, in seconds of a clock, float64, by handle.
 
-    Many may look up at once; changes run alone. One that was interrupted can be done again.
+    Threads may look up at the same time; a change must run alone. An interrupted change can be repeated.
 
     Attributes
     ----------
     earliest : float
-        No deadline is before; those who ask for an earlier moment need not look.
+        No handle expires before this time.
     """
 
     def __init__(self, handles: IntArray = NO_IDS, deadlines: FloatArray | None = None) -> None:
@@ -46,21 +46,22 @@ class Deadlines:
         size = max(LEAST, 1 << (2 * len(handles)).bit_length())
         shift = 65 - size.bit_length()
         order = np.argsort(_hashed(handles, shift), kind="stable")
-        # In the order of their hashes each takes the next free place; the last ones may need some more.
+        # In the order of the hashes, each handle takes the next free place; the last ones may need extra
+        # places.
         number = np.arange(len(handles))
         places = np.maximum.accumulate(_hashed(handles[order], shift) - number) + number
-        # The last place stays empty, also when one more handle is put: there each search ends.
+        # The last place stays empty, even after one more `put`: every search ends there.
         table = np.full(max(size + 16, int(places.max(initial=0)) + 3), EMPTY)
         deadlines = np.full(len(table), inf)
         table[places], deadlines[places] = handles[order], at[order]
-        self._sweep = 0, inf  # the next place to look through, and the least deadline of those before it
+        self._sweep = 0, inf  # the next place to search, and the earliest expiry of the places before it
         self._table = table, deadlines, shift
         self._used = len(handles)
 
     # -- changing --------------------------------------------------------------------------------------------
 
     def put(self, handle: int, deadline: float) -> None:
-        """Set the deadline of a handle; inf is none."""
+        """Set the expiry of a handle; inf for none."""
         place, found = self._place(handle)
         if not found:
             if deadline == inf:
@@ -68,7 +69,7 @@ class Deadlines:
             if 3 * self._used >= 2 * len(self._table[0]) or place + 1 == len(self._table[0]):
                 self._grow()
                 place, _ = self._place(handle)
-        # First the bounds: a deadline below them would not be seen.
+        # The bounds come first: readers do not see an expiry below them.
         hand, least = self._sweep
         self.earliest, self._sweep = min(self.earliest, deadline), (hand, min(least, deadline))
         table, deadlines, _ = self._table
@@ -78,7 +79,7 @@ class Deadlines:
             self._used += 1
 
     def put_many(self, handles: IntArray, deadlines: FloatArray) -> None:
-        """Set the deadlines of distinct handles, int64 (n,) and float64 (n,); inf is none."""
+        """Set the expiry of distinct handles, int64 (n,) and float64 (n,); inf for none."""
         concerned = (deadlines < inf) | (self.of(handles) < inf)
         handles, deadlines = handles[concerned], deadlines[concerned]
         if len(handles) < max(LEAST, self._used // 4):
@@ -93,13 +94,13 @@ class Deadlines:
         )
 
     def remove(self, handle: int) -> None:
-        """Forget the deadline of a handle, if it has one."""
+        """Remove the expiry of a handle, if it has one."""
         place, found = self._place(handle)
         if found:
             self._table[1][place] = inf
 
     def _place(self, handle: int) -> tuple[int, bool]:
-        """Return the place of a handle, or the place where it would be, and whether it is there."""
+        """Return the place of a handle, or the free place for it, and whether the handle is there."""
         table, _, shift = self._table
         place = (int(handle) * FACTOR & _ALL) >> shift
         while (here := table.item(place)) != handle:
@@ -109,20 +110,20 @@ class Deadlines:
         return place, True
 
     def _grow(self) -> None:
-        """Make a new table of what has a deadline."""
+        """Make a new table of the handles that expire."""
         table, deadlines, _ = self._table
         used = np.flatnonzero(deadlines < inf)
         self._fill(table[used], deadlines[used])
 
-    # -- looking ---------------------------------------------------------------------------------------------
+    # -- looking up ------------------------------------------------------------------------------------------
 
     def get(self, handle: int) -> float:
-        """The deadline of a handle, inf if it has none."""
+        """Return the expiry of a handle, inf if it has none."""
         place, found = self._place(handle)
         return self._table[1].item(place) if found else inf
 
     def of(self, handles: IntArray) -> FloatArray:
-        """The deadline of each handle, inf for those that have none, float64 (n,)."""
+        """Return the expiry of each handle, float64 (n,), inf if it has none."""
         table, deadlines, shift = self._table
         places = _hashed(handles, shift)
         here = table[places]
@@ -143,7 +144,7 @@ class Deadlines:
         return self.earliest <= moment and self.get(handle) <= moment
 
     def all_passed(self, moment: float) -> IntArray:
-        """All handles that are gone at a moment, int64 (n,)."""
+        """Return all handles that are expired at a moment, int64 (n,)."""
         if moment < self.earliest:
             return NO_IDS
         table, deadlines, _ = self._table
@@ -151,9 +152,10 @@ class Deadlines:
         return found
 
     def next_passed(self, moment: float, most: int) -> IntArray:
-        """Some handles that are gone at a moment, at most so many, for who removes them then, int64 (n,).
+        """Return at most `most` handles that are expired at a moment, int64 (n,); the caller removes them.
 
-        Little is looked through at a time, round and round. It must run alone.
+        Each call searches a small piece of the table, and the next call goes on from there. It must run
+        alone.
         """
         table, deadlines, _ = self._table
         for _ in range(1 + most // 8):
@@ -162,7 +164,7 @@ class Deadlines:
             hand, least = self._sweep
             slice_ = deadlines[hand : hand + SCAN]
             places = np.flatnonzero(slice_ <= moment)
-            if len(places):  # it is looked through again, until they are removed
+            if len(places):  # this piece is searched again until they are removed
                 found: IntArray = table[hand + places[:most]]
                 return found
             least = min(least, float(slice_.min(initial=inf)))
@@ -174,7 +176,7 @@ class Deadlines:
         return NO_IDS
 
     def content(self) -> tuple[IntArray, FloatArray]:
-        """All handles that have a deadline, ascending, int64 (n,), and their deadlines, float64 (n,)."""
+        """Return all handles that expire, ascending, int64 (n,), and their expiry, float64 (n,)."""
         table, deadlines, _ = self._table
         used = np.flatnonzero(deadlines < inf)
         order = used[np.argsort(table[used])]

@@ -1,4 +1,4 @@
-"""Drafts: subscriptions that were read, checked and compiled before anybody has to wait for them."""
+"""Drafts: subscriptions that are read, checked and compiled before a change needs the index."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ _FALSE: Final = kept(Predicate(()))
 
 
 class Draft(NamedTuple):
-    """Subscriptions that were read and checked, and are still without ids."""
+    """Subscriptions that were read and checked, and have no ids yet."""
 
     filters: Filters
     predicates: list[Kept] | None
-    """To keep beside the matcher; None where its boxes tell all."""
+    """Predicates to store beside the matcher; None if the boxes hold all of them."""
     labels: Beside = NO_LABELS
-    """Deadlines and metadata."""
+    """Expiry and metadata."""
 
 
 def tell_impossible(draft: Draft) -> bool:
-    """Warn in the log if some of the subscriptions can match no event; whether it did.
+    """Warn in the log if some subscriptions can match no event; return whether it did.
 
-    ``FALSE`` is meant so. For matchers without boxes it is not known.
+    ``FALSE`` gets no warning: its author means it. Matchers without boxes do not know.
     """
     texts = draft.predicates
     rows = [row for row in draft.filters.impossible().tolist() if texts is None or texts[row] != _FALSE]
     if not rows:
         return False
-    import logging  # takes longer than to make a filter
+    import logging  # slow to import
 
     logging.getLogger("rtfilter").warning(
-        "%s of %s can match no event, as no value fits all of its conditions: %s%s; Predicate.cost tells, "
-        "and the log does not tell of later ones in this filter",
+        "%s of %s can match no event, because no value satisfies all constraints: %s%s; see Predicate.cost; "
+        "the log does not report later ones in this filter",
         f"{len(rows):,}",
         numbered(len(draft.filters), "subscription"),
         "" if len(draft.filters) == 1 else f"row {rows[0]}, ",
@@ -56,10 +56,11 @@ def tell_impossible(draft: Draft) -> bool:
 def of_sources(
     sources: Sequence[Source], schema: Schema, takes: Takes, name: str, refused: Refused | None = None
 ) -> Draft:
-    """Read predicates for the matcher of a name, which takes some.
+    """Read predicates, and check that the matcher called `name` takes them.
 
-    Raises `PredicateError`; of several its `row`, and its text, tell which. `refused`, if there is one, takes
-    the row and the error of each that cannot be used instead, in order; the draft is of all others.
+    Raises `PredicateError`; if there are several sources, its `row` and its text name the row. With
+    `refused`, it is not raised: `refused` gets the row and the error of each unusable source, in order, and
+    the draft has all others.
     """
     try:
         return _of_sources(sources, schema, takes, name, refused)

@@ -1,4 +1,4 @@
-"""Time to live and metadata as programs give them."""
+"""Times to live and metadata as callers pass them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def labels_of(
     metadata: Sequence[Mapping[str, Any] | None] | None,
     clock: Callable[[], float],
 ) -> Beside:
-    """The labels of so many subscriptions; a time to live may be one for all of them.
+    """Return the labels of `count` subscriptions; `ttl` may be one value for all of them.
 
-    Raises `TypeError` and `ValueError`, which tell the row where there are several.
+    Raises `TypeError` and `ValueError`, with the row if there are several subscriptions.
     """
     if ttl is None and metadata is None:
         return NO_LABELS
@@ -37,7 +37,7 @@ def labels_of(
         return Beside(None, None, texts)
     now = clock()
     if not isfinite(now):
-        raise ValueError(f"no time to live can be counted from what the clock tells: {shown(now)}")
+        raise ValueError(f"the clock returned {shown(now)}, but a time to live needs finite seconds")
     if isinstance(ttl, Real | timedelta | np.timedelta64 | str):
         return Beside(None, np.full(count, now + seconds(ttl)), texts)
     lives = [_of_row(*each, seconds) for each in _rows("ttl", ttl, count)]
@@ -45,7 +45,10 @@ def labels_of(
 
 
 def seconds(ttl: object) -> float:
-    """A time to live in seconds; inf for None. Raises `TypeError`, and `ValueError` if it is not above 0."""
+    """Return a time to live in seconds, inf for None.
+
+    Raises `TypeError`; `ValueError` if it is not above 0.
+    """
     if ttl is None:
         return inf
     if isinstance(ttl, timedelta):
@@ -60,21 +63,24 @@ def seconds(ttl: object) -> float:
     else:
         raise TypeError(f"a time to live is a number of seconds or a timedelta, not {shown(ttl)}")
     if not (value > 0 and isfinite(value)):
-        raise ValueError(f"a time to live is finite and above 0, not {shown(ttl)}; leave it out for none")
+        raise ValueError(
+            f"a time to live is finite and above 0, not {shown(ttl)}; "
+            "leave it out if the subscription never expires"
+        )
     return value
 
 
 def _rows(name: str, column: Any, count: int) -> list[tuple[int | None, Any]]:
-    """The cells of a column with their rows; None instead of the only one."""
+    """Return the cells of a column with their rows, None as the row if there is only one."""
     if isinstance(column, str | Mapping | Set) or not hasattr(column, "__len__"):
-        raise TypeError(f"{name} has a row for each subscription, so it is a list, not {shown(column)}")
+        raise TypeError(f"{name} must be a list with a value for each subscription, not {shown(column)}")
     if len(column) != count:
         raise ValueError(f"{name} has {len(column)} rows for {count} subscriptions")
     return [(row if count > 1 else None, cell) for row, cell in enumerate(column)]
 
 
 def _of_row(row: int | None, cell: Any, read: Callable[[Any], Any]) -> Any:
-    """Read a cell; errors tell its row."""
+    """Read a cell; errors name its row."""
     try:
         return read(cell)
     except (TypeError, ValueError) as error:

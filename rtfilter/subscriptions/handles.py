@@ -1,8 +1,8 @@
-"""Handles: the integers by which a subscription goes inside, what they stand for, and who may change them.
+"""Handles: the integers that stand for subscriptions inside the package, their labels, and claims on them.
 
 Where ids are integers, handles are ids. Where they are text or UUIDs (`rtfilter.subscriptions.names`), a
-handle is given out again once its subscription is gone: changes run alone, and batches put ids for handles
-before one may begin, so no batch sees a handle stand for two.
+handle is used again once its subscription is removed. No batch sees a handle stand for two subscriptions:
+changes run alone, and a batch replaces handles by ids before a change may begin.
 """
 
 from __future__ import annotations
@@ -20,35 +20,34 @@ from rtfilter.subscriptions.ids import LAST_ID, NO_IDS, Name, among, missing_ids
 from rtfilter.subscriptions.labels import Labels
 
 LAST_MOMENT: Final = sys.float_info.max
-"""Deadlines of inf are none, so nobody asks for a later moment."""
+"""The latest moment that is asked for: an expiry of inf means none."""
 
 
 class ClaimedError(Exception):
-    """A large change is at these ids; wait until it has ended."""
+    """Raised if a large change has claimed these ids; wait until it has ended."""
 
 
 class Handles:
-    """The handles of a filter, and the labels of what they stand for.
+    """The handles of a filter, and the labels of the subscriptions that they stand for.
 
     Attributes
     ----------
     labels : Labels
-        Ids that are no integers, deadlines and metadata.
+        Ids that are no integers, expiry and metadata.
     kind : type or None
-        Of ids: int, str or UUID; None until the first one comes.
+        The type of the ids: int, str or UUID; None before the first one.
     clock : callable
-        Seconds, to which deadlines are compared.
+        Returns seconds; subscriptions expire by it.
     version : int
         The number of changes so far.
     next_id : int
-        The next handle that was never given out.
+        The next handle that was never used.
     claimed : int64 (n,), ascending
-        Handles that a large change is at; nobody else may change them.
+        Handles of a large change; no other change may change them.
     claimed_names : set
-        The same of ids that are no integers, which may have no handles yet.
+        The claimed ids that are no integers; some may have no handle yet.
     hidden : int64 (n,), ascending
-        Claimed handles that nobody may see: those being added, and those that were removed and are still
-        there.
+        Claimed handles that no reader may see: they are being added, or are removed but still in the matcher.
     """
 
     def __init__(
@@ -57,26 +56,29 @@ class Handles:
         self.kind, self._settled, self.clock = kind, kind is not None, clock
         self.labels = Labels(kind)
         self.next_id, self.version = next_id, 0
-        # Handles that were given out, and stand for nothing: one by one, and of large removals.
+        # Handles that were used and stand for nothing now: one by one, and of large removals.
         self._free: list[int] = []
         self._freed: list[IntArray] = []
         self.claimed = self.hidden = NO_IDS
         self.claimed_names: frozenset[Name] = frozenset()
         self._hidden_count = 0  # the number of hidden handles that exist
-        self._reserved = 0  # while new ids are claimed that were given: the first one behind them
+        self._reserved = 0  # while given new ids are claimed: the first id behind them
 
     def moment(self) -> float:
-        """Now, for those who ask what is there; free of cost where nothing has a deadline."""
+        """Return the present moment for look-ups, -inf if no subscription expires, which takes no time."""
         return -inf if self.labels.deadlines is None else min(self.clock(), LAST_MOMENT)
 
     def now(self, moment: float) -> float:
-        """The moment of a batch whose `moment` is as above, for predicates that ask for it."""
+        """Return the moment of a batch for predicates that need it; `moment` is the result of `moment()`."""
         return self.clock() if moment == -inf else moment
 
-    # -- giving out ----------------------------------------------------------------------------------------
+    # -- assigning -------------------------------------------------------------------------------------------
 
     def settle(self, kind: type, made_up: bool = False) -> None:
-        """Let ids be of a type, or refuse it. Nothing is settled before a change is made."""
+        """Set the type of the ids, or raise `TypeError` or `ValueError` if they have another one.
+
+        The type can still change until a change has succeeded.
+        """
         if self.kind is kind:
             return
         if self.kind is not None and (self._settled or self.version):
@@ -85,7 +87,10 @@ class Handles:
         self.kind = kind
 
     def next_ids(self, count: int) -> IntArray:
-        """Handles that were never given out, ascending, int64 (n,). Raises `ValueError` if none are left."""
+        """Return handles that were never used, ascending, int64 (n,).
+
+        Raises `ValueError` if none are left.
+        """
         first = max(self.next_id, self._reserved)
         if count > LAST_ID + 1 - first:
             raise ValueError(
@@ -95,10 +100,10 @@ class Handles:
         return np.arange(first, self.next_id)
 
     def next_handles(self, count: int) -> IntArray:
-        """Handles that stand for nothing, ascending, int64 (n,). If a change is cut short now, they are lost.
+        """Return free handles, ascending, int64 (n,). A change that is interrupted now loses them.
 
-        While handles are claimed none is given out again: those of a large change that failed are free, but
-        hidden.
+        While handles are claimed, no handle is used again: the handles of a large change that failed are
+        free, but hidden.
         """
         again: list[int] = []
         if not len(self.claimed):
@@ -114,12 +119,12 @@ class Handles:
         return np.concatenate([np.sort(np.array(again, np.int64)), others])
 
     def reuse(self) -> None:
-        """Let all handles be given out again that stand for nothing; for what was just loaded."""
+        """Make all free handles usable again, after a load from a snapshot."""
         if self.labels.names is not None:
             self._freed = [np.setdiff1d(np.arange(self.next_id), self.labels.names.used())]
 
     def follow(self, source: Handles) -> None:
-        """Be of the same version as the subscriptions that these are a copy of."""
+        """Take the version and the next id of the subscriptions that these are a copy of."""
         self.version, self.next_id = source.version, source.next_id
 
     # -- claims of large changes -----------------------------------------------------------------------------
@@ -130,22 +135,22 @@ class Handles:
         return len(self.claimed) > 0 or len(self.claimed_names) > 0
 
     def claim(self, handles: IntArray) -> None:
-        """Claim handles, ascending; nothing else may be claimed but their names."""
+        """Claim handles, ascending; only their names may be claimed as well."""
         self.claimed = handles
 
     def claim_names(self, names: frozenset[Name], kind: type | None = None) -> None:
-        """Claim ids that are no integers; with `kind`, new ones."""
+        """Claim ids that are no integers; `kind` is the type of new ids."""
         if kind is not None:
             self.settle(kind)
         self.claimed_names = names
 
     def claim_new(self, ids: IntArray) -> None:
-        """Claim ids that are to be added, ascending: the next ones lie behind them."""
+        """Claim given ids that are to be added, ascending; the next free id lies behind them."""
         self.settle(int)
         self.claimed, self._reserved = ids, int(ids[-1]) + 1
 
     def claim_next(self, count: int) -> IntArray:
-        """Claim the next ids, or handles for new names that are claimed already, ascending; returns them."""
+        """Claim and return the next ids, or handles for new names that are claimed already, ascending."""
         if not len(self.claimed_names):
             self.settle(int, made_up=True)
         following = self.next_ids if self.labels.names is None else self.next_handles
@@ -153,12 +158,12 @@ class Handles:
         return handles
 
     def release(self) -> None:
-        """Release what is claimed, when nothing is hidden any more."""
+        """Release all claims, once no handle is hidden."""
         self.claimed, self._reserved = NO_IDS, 0
         self.claimed_names = frozenset()
 
     def refuse_claimed(self, ids: IntArray | list[Name]) -> None:
-        """Raise `ClaimedError` for what is claimed."""
+        """Raise `ClaimedError` if any of some ids is claimed."""
         if isinstance(ids, list):
             claimed = bool(self.claimed_names) and not self.claimed_names.isdisjoint(ids)
         else:

@@ -1,6 +1,6 @@
-"""The content of a filter: the matcher, and the data that its boxes do not have, all by handle.
+"""The content of a filter by handle: the matcher, and the data that its boxes do not have.
 
-What is beyond its deadline is gone for those who ask, and is removed later, some at a time.
+Readers see no expired subscription. The filter removes expired ones later, some at a time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Former(NamedTuple):
-    """The counts of earlier matchers that another one has replaced."""
+    """The counts of matchers that another one has replaced."""
 
     updates: int = 0
     packed: int = 0
@@ -48,31 +48,31 @@ NONE_BEFORE: Final = Former()
 
 
 class Held(Handles):
-    """All that is known of subscriptions. Many may look at once; who puts or removes must be alone.
+    """All data of subscriptions. Threads may read at the same time; a change must run alone.
 
     Attributes
     ----------
     schema : Schema
     factory, name : Factory, str
-        What made the matcher.
+        The maker of the matcher, and its name.
     matcher : Matcher
     levels : Resumable or Flat
         The matcher, searched level by level.
     before : Former
     replacing, scannable, adopting, single : Replacing, Scannable, Adopting, Single, or None
-        The matcher, if it is one: to ask a protocol takes longer than a change.
+        The matcher, if it has this protocol: an `isinstance` check takes longer than a change.
     predicates : PredicateStore
-        Those that the matcher's boxes do not tell.
+        Predicates that the matcher's boxes do not hold.
     unmatchable : set of int
-        Handles that no event can match: known, but not to the matcher.
+        Handles that no event can match; the matcher does not have them.
     unbounded : Unbounded
-        Handles that nothing bounds.
+        Handles of unbounded subscriptions.
     asked : Asked
-        Attributes that they ask for.
+        Attributes that subscriptions ask for.
     verified : Verified
         Counts of candidates.
     nothing : Filters
-        Those of no subscriptions.
+        Filters of no subscription.
     """
 
     _checks: Checks | None = None
@@ -99,7 +99,7 @@ class Held(Handles):
         self.nothing = Filters.of_predicates(schema, [])
 
     def use(self, matcher: Matcher, factory: Factory, before: Former = NONE_BEFORE) -> None:
-        """Be of a matcher from now on, which has the same subscriptions; a second time does nothing."""
+        """Use a matcher from now on, which has the same subscriptions; a repeated call does nothing."""
         self.matcher, self.levels = matcher, leveled(matcher)
         self.name, self.before = name_of(factory), before
         self.factory = self.name if isinstance(factory, Mapping) else factory  # the matcher has the options
@@ -109,9 +109,9 @@ class Held(Handles):
         self.single = matcher if isinstance(matcher, Single) else None
 
     def whole(self, events: EventTable) -> EventTable:
-        """Return events with all attributes that subscriptions ask for now: there may be more than at first.
+        """Return events with all attributes that subscriptions ask for now.
 
-        Those that came before the schema was extended lack what it was extended by.
+        Events that arrived before an extension of the schema lack the new attributes.
         """
         read, fields = events.read, self.schema.fields
         if read is not None and not self.asked.names <= read:
@@ -119,12 +119,12 @@ class Held(Handles):
         return events if len(events.fields) == len(fields) else events.extended(fields)
 
     def searched(self, events: EventTable, now: float) -> EventTable:
-        """Return the events of a batch for the matcher; boxes do not depend on the moment."""
+        """Return the events of a batch for the matcher; only matchers without boxes need the moment."""
         return events.searched if self.matcher.takes.boxes else events.searched.at(now)
 
     @property
     def checks(self) -> Checks | None:
-        """The compiled constraints for verification; None with a scan if no compiled code is loaded."""
+        """The compiled constraints for verification; None for a scan while no compiled code is loaded."""
         if self._checks is None and (ready.ready() or not isinstance(self.matcher, ScanMatcher)):
             from rtfilter.subscriptions.checks import Checks
 
@@ -133,7 +133,7 @@ class Held(Handles):
 
     @property
     def updates(self) -> int:
-        """Boxes or filters that came and went, in all matchers that there were."""
+        """Number of boxes or filters that were added or removed, over all matchers so far."""
         return self.before.updates + self.matcher.updates
 
     @property
@@ -141,7 +141,7 @@ class Held(Handles):
         """The number of times the matcher was built as a whole or replaced by another."""
         return self.before.packed + self.levels.packed
 
-    # -- putting and removing: nobody is told ----------------------------------------------------------------
+    # -- putting and removing, without reports ---------------------------------------------------------------
 
     def put(
         self,
@@ -150,8 +150,8 @@ class Held(Handles):
         predicates: Sequence[Kept] | None,
         labels: Beside = NO_LABELS,
     ) -> None:
-        """Add new handles, of which `filters` may lack those that match nothing."""
-        # All of this before the matcher has them: its hits may ask for it.
+        """Add new handles; `filters` may lack handles that match nothing."""
+        # All data before the matcher has the handles: verification of its candidates needs it.
         if labels is not NO_LABELS:
             self.labels.put(handles.tolist(), labels)
         if predicates is not None:
@@ -162,7 +162,10 @@ class Held(Handles):
         self.fill(handles, filters)
 
     def fill(self, handles: IntArray, filters: Filters) -> None:
-        """Give the matcher subscriptions; those that it leaves out match nothing, and are kept beside it."""
+        """Add subscriptions to the matcher.
+
+        Handles that the matcher leaves out match nothing; they are noted beside it.
+        """
         filters, before = filters.of(self.schema), len(self.matcher)
         self.unbounded.note(filters)
         self.asked.note(filters, self.matcher.takes.boxes)
@@ -177,7 +180,7 @@ class Held(Handles):
                 self.predicates.put(handle, kept(filters.predicates()[row]))
 
     def strip(self, handles: IntArray) -> None:
-        """Remove what some handles ask for; where it was interrupted, it can be done again."""
+        """Remove the predicates of some handles; an interrupted call can be repeated."""
         self.matcher.remove(handles)
         self.predicates.ends.remove(handles)
         if self._checks is not None:
@@ -189,8 +192,8 @@ class Held(Handles):
             self.predicates.remove(handle)
 
     def forget(self, handles: IntArray) -> None:
-        """Remove all that is known of some handles; where it was interrupted, it can be done again."""
-        if not len(handles):  # to remove nothing takes the matcher as long as to add a few
+        """Remove all data of some handles; an interrupted call can be repeated."""
+        if not len(handles):  # the matcher needs as long for nothing as for a few
             return
         self.strip(handles)
         if not self.labels.plain:
@@ -199,13 +202,13 @@ class Held(Handles):
     # -- all of them -----------------------------------------------------------------------------------------
 
     def handles(self) -> IntArray:
-        """All handles, ascending, int64 (n,)."""
+        """Return all handles that are not hidden, ascending, int64 (n,)."""
         own = np.union1d(self.matcher.ids(), np.array(sorted(self.unmatchable), np.int64))
         visible = self.visible(own)
         return own if visible is None else own[visible]
 
     def ids(self, moment: float = -inf) -> AnyArray:
-        """The ids of all that are there at a moment, int64 or object (n,); integers ascend."""
+        """Return the ids that exist at a moment, int64 or object (n,); integers ascend."""
         handles = self.handles()
         passed = self.labels.passed(handles, moment)
         return self.labels.ids(handles if passed is None else handles[~passed])
@@ -225,7 +228,7 @@ class Held(Handles):
         return len(self.hidden) > 0 or (deadlines is not None and deadlines.earliest <= moment)
 
     def count_all(self) -> int:
-        """Number of those that are there, also hidden ones."""
+        """Return the number of all subscriptions, hidden and expired ones included."""
         return len(self.matcher) + len(self.unmatchable)
 
     def __len__(self) -> int:
@@ -233,7 +236,7 @@ class Held(Handles):
         return self.count_all() - self._hidden_count
 
     def count(self, moment: float) -> int:
-        """Number of those that are there at a moment."""
+        """Return the number of subscriptions that exist at a moment."""
         if self.labels.deadlines is None or moment < self.labels.deadlines.earliest:
             return len(self)
         passed = self.labels.deadlines.all_passed(moment)
@@ -253,7 +256,7 @@ class Held(Handles):
         return np.zeros(len(handles), np.bool_) if passed is None else there & passed
 
     def some_passed(self, moment: float, most: int) -> IntArray | list[Name]:
-        """Ids of some that are beyond their deadlines, at most so many."""
+        """Return the ids of at most `most` expired subscriptions."""
         if self.labels.deadlines is None:
             return NO_IDS
         handles = self.labels.deadlines.all_passed(moment)[:most]
@@ -267,7 +270,7 @@ class Held(Handles):
         return known and not (len(self.hidden) and among(np.array([handle]), self.hidden)[0])
 
     def handle(self, id: object, moment: float = -inf) -> int:
-        """The handle of an id that is there at a moment, -1 if it is not."""
+        """Return the handle of an id that exists at a moment, else -1."""
         handle = self.labels.handle(id)
         return handle if handle in self and not self.labels.has_passed(handle, moment) else -1
 
@@ -278,28 +281,31 @@ class Held(Handles):
         return self.handle(id, self.moment()) >= 0
 
     def predicate(self, id: object, moment: float = -inf) -> Predicate:
-        """The predicate of a subscription. Raises `UnknownSubscriptionError`."""
+        """Return the predicate of a subscription. Raises `UnknownSubscriptionError`."""
         predicate = self._found(self.predicates.read, self.handle(id, moment))
         if predicate is None:
             raise UnknownSubscriptionError(id)
         return predicate
 
     def metadata(self, id: object, moment: float = -inf) -> bytes | None:
-        """The metadata of a subscription as JSON text. Raises `UnknownSubscriptionError`."""
+        """Return the metadata of a subscription as JSON text. Raises `UnknownSubscriptionError`."""
         handle = self.handle(id, moment)
         if handle < 0:
             raise UnknownSubscriptionError(id)
         return None if self.labels.metadata is None else self.labels.metadata.get(handle)
 
     def expires(self, id: object, moment: float = -inf) -> float:
-        """The deadline of a subscription, inf if it has none. Raises `UnknownSubscriptionError`."""
+        """Return the expiry of a subscription, inf if it has none. Raises `UnknownSubscriptionError`."""
         handle = self.handle(id, moment)
         if handle < 0:
             raise UnknownSubscriptionError(id)
         return inf if self.labels.deadlines is None else self.labels.deadlines.get(handle)
 
     def get(self, handle: int) -> Predicate | None:
-        """The predicate of a handle, for matching, which will ask again; None if it is unknown."""
+        """Return the predicate of a handle, None if it is unknown.
+
+        The predicate is cached, because matching asks for it repeatedly.
+        """
         return self._found(self.predicates.get, handle)
 
     def _found(self, get: Callable[[int], Predicate | None], handle: int) -> Predicate | None:
@@ -317,7 +323,7 @@ class Held(Handles):
 
     @property
     def ends(self) -> EndStore:
-        """Exact ends of bounds that their boxes do not tell, by handle."""
+        """Exact ends of bounds that their boxes do not hold, by handle."""
         return self.predicates.ends
 
     def content(self, handles: Sequence[int]) -> Filters:

@@ -1,4 +1,4 @@
-"""Ids of subscriptions: integers from 0 to 2**63 - 2, text, or UUIDs; those of one filter are of one type."""
+"""Ids of subscriptions: integers from 0 to 2**63 - 2, text, or UUIDs; a filter has ids of one type."""
 
 from __future__ import annotations
 
@@ -27,35 +27,38 @@ _WORDS: Final[dict[type, str]] = {int: "integers", str: "text", UUID: "UUIDs"}
 
 
 def kind_of(given: object) -> type | None:
-    """Return the type of the ids of a filter, None for that of the first one; `TypeError` for others."""
+    """Return the given type of the ids of a filter; None lets the first id decide.
+
+    Raises `TypeError` for another type.
+    """
     if given is None or (isinstance(given, type) and given in _WORDS):
         return given
     raise TypeError(f"ids is int, str or uuid.UUID, the type of all ids of a filter; got {shown(given)}")
 
 
 def refuse_kind(kind: type, id: object) -> TypeError:
-    """The error for an id of another type than those of a filter."""
+    """Return the error for an id of another type than the filter's."""
     hint = {int: "", str: "; str(id) makes one", UUID: "; uuid.UUID(text) makes one"}[kind]
     return TypeError(f"the ids of this filter are {_WORDS[kind]}, not {shown(id)}{hint}")
 
 
 def refuse_kinds(kind: type, other: type) -> TypeError:
-    """The error for new ids of another type than those of a filter."""
+    """Return the error for new ids of another type than the filter's."""
     return TypeError(
-        f"the ids of this filter are {_WORDS[kind]}, those given are {_WORDS[other]}: "
+        f"the ids of this filter are {_WORDS[kind]}, the given ids are {_WORDS[other]}: "
         "use one type, or another filter"
     )
 
 
 def missing_ids(kind: type) -> ValueError:
-    """The error for subscriptions without ids, where only integers are made up."""
-    return ValueError(f"the ids of this filter are {_WORDS[kind]}: give each subscription one")
+    """Return the error for subscriptions without ids in a filter that assigns no ids."""
+    return ValueError(f"the ids of this filter are {_WORDS[kind]}: give each subscription an id")
 
 
 def new_ids(ids: ArrayLike | Sequence[Name], count: int) -> IntArray | list[Name]:
-    """Ids for so many new subscriptions: int64 (n,), or n names of one type.
+    """Return ids for `count` new subscriptions: int64 (n,), or n names of one type.
 
-    Raises `ValueError` for what cannot be such, and `TypeError` for names of several types.
+    Raises `ValueError` for values that cannot be ids, and `TypeError` for names of several types.
     """
     values = _elements(ids)
     if not values or not isinstance(values[0], Name):
@@ -75,7 +78,7 @@ def new_ids(ids: ArrayLike | Sequence[Name], count: int) -> IntArray | list[Name
 
 
 def _elements(ids: Any) -> list[Any] | None:
-    """The elements of what may be a list of names; None for all else, such as arrays of integers."""
+    """Return the elements of a possible list of names; None for other values, such as arrays of integers."""
     if isinstance(ids, list | tuple):
         return list(ids)
     given = np.asarray(ids)
@@ -83,7 +86,10 @@ def _elements(ids: Any) -> list[Any] | None:
 
 
 def _names(values: list[Any]) -> list[Name]:
-    """Names of the type of the first. Raises `TypeError`, and `ValueError` for what UTF-8 cannot hold."""
+    """Return names, all of the type of the first.
+
+    Raises `TypeError` for another type, and `ValueError` for text that UTF-8 cannot encode.
+    """
     kind = str if isinstance(values[0], str) else UUID
     if not isinstance(values[0], kind):
         kind = type(values[0])
@@ -91,8 +97,7 @@ def _names(values: list[Any]) -> list[Name]:
         if type(value) is not kind:
             if not isinstance(value, kind):
                 raise TypeError(
-                    f"ids must be of one type: that of row 0 is {shown(values[0])}, "
-                    f"that of row {row} is {shown(value)}"
+                    f"ids must be of one type: row 0 has {shown(values[0])}, row {row} has {shown(value)}"
                 )
             other: Any = value
             values[row] = str.__str__(other) if kind is str else UUID(int=other.int)
@@ -101,12 +106,15 @@ def _names(values: list[Any]) -> list[Name]:
             "".join(values).encode()
         except UnicodeEncodeError as error:
             alone = shown(error.object[error.start])
-            raise ValueError(f"an id has the character {alone}, which UTF-8 cannot hold") from None
+            raise ValueError(f"an id has the character {alone}, which UTF-8 cannot hold; remove it") from None
     return values
 
 
 def distinct_ids(ids: Any, count: int) -> IntArray:
-    """Ids for so many new subscriptions, int64 (n,). Raises `ValueError` for what cannot be such."""
+    """Return ids for `count` new subscriptions, int64 (n,).
+
+    Raises `ValueError` for values that cannot be distinct ids.
+    """
     given = np.asarray(ids)
     if given.shape != (count,):
         raise ValueError(f"ids must be {count} integers, not {given.dtype} of shape {given.shape}")
@@ -122,14 +130,14 @@ def distinct_ids(ids: Any, count: int) -> IntArray:
 
 
 def asked_ids(ids: Any, kind: type | None) -> IntArray | list[Name]:
-    """Ids to look up in a filter whose ids are of one type: int64 (n,), or n names.
+    """Return ids to look up in a filter with ids of one type: int64 (n,), or n names.
 
-    Raises `TypeError` for those of another type, and what `as_ids` raises.
+    Raises `TypeError` for ids of another type, and the errors of `as_ids`.
     """
     if kind is int:
         return as_ids(ids)
     values = [ids] if isinstance(ids, Name) else _elements(ids)
-    if kind is None:  # it has no subscriptions: whatever may be an id is unknown
+    if kind is None:  # no subscriptions: every valid id is unknown
         if values and all(isinstance(value, Name) for value in values):
             return values
         return as_ids(ids)
@@ -142,20 +150,20 @@ def asked_ids(ids: Any, kind: type | None) -> IntArray | list[Name]:
 
 
 def as_ids(ids: ArrayLike) -> IntArray:
-    """Return ids, an integer or n of them, as int64 (n,); those beyond int64, which nothing has, as -1.
+    """Return ids, an integer or n of them, as int64 (n,); -1 for integers that int64 cannot hold.
 
-    Raises `TypeError` for other than integers, `ValueError` for more than one dimension.
+    Raises `TypeError` for values that are no integers, `ValueError` for more than one dimension.
     """
-    if type(ids) is int:  # for this alone, what follows takes 5 us
+    if type(ids) is int:  # the lines below take 5 us for it
         return np.array([ids if 0 <= ids <= LAST_ID else -1])
     if isinstance(ids, list | tuple) and not _BOOLEANS.isdisjoint(map(type, ids)):
-        raise TypeError("ids must be integers, not booleans")  # which NumPy would make integers of
+        raise TypeError("ids must be integers, not booleans")  # NumPy would convert them to integers
     names = np.atleast_1d(np.asarray(ids))
     if names.ndim != 1:
         raise ValueError(f"ids must be in one dimension, not in an array of shape {names.shape}")
     if names.dtype.kind in "iu" or not len(names):
         return np.where(names > LAST_ID, -1, names).astype(np.int64)
-    # NumPy makes objects of integers beyond 64 bits, and of some lists floats.
+    # NumPy makes objects of integers over 64 bits, and floats of some lists.
     given = np.atleast_1d(np.array(ids, object)).tolist()
     if not all(isinstance(id, Integral) and not isinstance(id, bool) for id in given):
         raise TypeError(f"ids must be integers, not {names.dtype}")
@@ -163,9 +171,9 @@ def as_ids(ids: ArrayLike) -> IntArray:
 
 
 def one_id(id: object) -> IntArray | list[Name]:
-    """Return the id of one new subscription as `new_ids` does, but sooner.
+    """Return the id of one new subscription as `new_ids` does, but faster.
 
-    Raises `TypeError` for what can be none, and `ValueError` as `new_ids`.
+    Raises `TypeError` for a value of another type, and `ValueError` as `new_ids`.
     """
     if type(id) is not int and isinstance(id, Name):
         return _names([id])
@@ -181,14 +189,14 @@ def one_id(id: object) -> IntArray | list[Name]:
 
 
 def is_integer(id: object) -> bool:
-    """Return whether an object is an integer, and might be an id."""
-    # The first takes a third of the time.
+    """Return whether an object is an integer, and so may be an id."""
+    # The first check takes a third of the time.
     return type(id) is int or (isinstance(id, Integral) and not isinstance(id, bool))
 
 
 def among(ids: IntArray, ascending: IntArray) -> BoolArray:
     """Return which of some ids are among others, at least one and ascending; bool (n,)."""
     found: BoolArray = (ids >= ascending[0]) & (ids <= ascending[-1])
-    near = np.flatnonzero(found)  # mostly none: new ids lie beyond all others
+    near = np.flatnonzero(found)  # mostly empty: new ids lie behind all others
     found[near] = ascending[np.searchsorted(ascending, ids[near])] == ids[near]
     return found

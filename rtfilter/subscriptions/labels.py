@@ -1,4 +1,4 @@
-"""Labels of subscriptions, besides their predicates: ids that are no integers, deadlines, metadata."""
+"""Labels of subscriptions beside their predicates: ids that are no integers, expiry, metadata."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from rtfilter.subscriptions.names import Names
 
 
 class Beside(NamedTuple):
-    """Labels of n subscriptions, a row each. A column that is None says nothing."""
+    """Labels of n subscriptions, a row each. A column that is None sets nothing."""
 
     names: Sequence[Name] | None = None
     deadlines: FloatArray | None = None
-    """float64 (n,): seconds; inf for none."""
+    """float64 (n,): seconds of the clock; inf for none."""
     metadata: Sequence[bytes | None] | None = None
 
     def piece(self, first: int, last: int) -> Beside:
@@ -46,18 +46,20 @@ NO_LABELS = Beside()
 
 
 class Labels:
-    """Labels by handle. Many may look up at once; changes run alone, and can be done again.
+    """Labels by handle.
+
+    Threads may look up at the same time; a change must run alone, and can be repeated.
 
     Attributes
     ----------
     names : Names or None
         Ids; None where handles are ids.
     deadlines : Deadlines or None
-        None where none was ever set.
+        None if no subscription ever had an expiry.
     metadata : MetadataStore or None
-        The same.
+        None if no subscription ever had metadata.
     plain : bool
-        Whether there is none of these, so that who is in a hurry need not ask for each.
+        Whether names, deadlines and metadata are all None.
     """
 
     def __init__(self, kind: type | None) -> None:
@@ -69,7 +71,7 @@ class Labels:
     # -- changing --------------------------------------------------------------------------------------------
 
     def put(self, handles: list[int], beside: Beside) -> None:
-        """Set labels of handles; ids only of handles that have none."""
+        """Set labels of handles; ids only for handles without one."""
         names, deadlines, metadata = beside
         if names is not None:
             assert self.names is not None
@@ -86,7 +88,7 @@ class Labels:
                 self.metadata.put(handle, text)
 
     def drop(self, handles: IntArray) -> list[int]:
-        """Forget all labels of handles; those that had ids, and now are free."""
+        """Remove all labels of handles; return the handles that had ids and are now free."""
         freed: list[int] = []
         if self.deadlines is not None:
             for handle in handles.tolist():
@@ -98,10 +100,10 @@ class Labels:
             freed = [handle for handle in handles.tolist() if self.names.remove(handle)]
         return freed
 
-    # -- looking ---------------------------------------------------------------------------------------------
+    # -- looking up ------------------------------------------------------------------------------------------
 
     def of(self, handles: IntArray) -> Beside:
-        """The labels of known handles, int64 (n,)."""
+        """Return the labels of known handles, int64 (n,)."""
         if self.plain:
             return NO_LABELS
         return Beside(
@@ -111,19 +113,19 @@ class Labels:
         )
 
     def handle(self, id: object) -> int:
-        """The handle of an id; one that stands for nothing, if it is unknown."""
+        """Return the handle of an id; for an unknown id, a handle that stands for nothing."""
         if self.names is not None:
             return self.names.handle(id)
         return id if is_integer(id) else -1  # type: ignore[return-value]
 
     def handles(self, ids: IntArray | list[Name]) -> IntArray:
-        """The handles of ids, int64 (n,); -1, or what stands for nothing, for unknown ones."""
+        """Return the handles of ids, int64 (n,); for unknown ids, -1 or a handle that stands for nothing."""
         if self.names is None:
             return np.full(len(ids), -1) if isinstance(ids, list) else ids
         return self.names.handles(ids) if isinstance(ids, list) else np.full(len(ids), -1)
 
     def ids(self, handles: IntArray) -> AnyArray:
-        """The ids that known handles stand for, int64 or object (n,)."""
+        """Return the ids that known handles stand for, int64 or object (n,)."""
         return handles if self.names is None else self.names.take(handles)
 
     def passed(self, handles: IntArray, moment: float) -> BoolArray | None:
@@ -134,7 +136,7 @@ class Labels:
         """Return whether a handle is expired."""
         return self.deadlines is not None and self.deadlines.has_passed(handle, moment)
 
-    # -- kept ------------------------------------------------------------------------------------------------
+    # -- arrays ----------------------------------------------------------------------------------------------
 
     def to_arrays(self) -> dict[str, AnyArray]:
         """Return the arrays that `from_arrays` needs, by name."""
@@ -149,18 +151,21 @@ class Labels:
 
     @classmethod
     def from_arrays(cls, kind: type | None, arrays: Mapping[str, AnyArray], known: IntArray) -> Labels:
-        """The labels of `to_arrays`, of known handles, ascending; `ValueError` for what cannot be such."""
+        """Return the labels of `to_arrays`, of known handles, ascending.
+
+        Raises `ValueError` for arrays that `to_arrays` cannot have made.
+        """
         made = cls(kind)
         if made.names is not None:
             made.names = Names.from_arrays(made.names.kind, arrays)
             if not np.array_equal(made.names.used(), known):
-                raise ValueError("there are not as many ids as subscriptions")
+                raise ValueError("the number of ids differs from that of the subscriptions")
         if "deadlines" in arrays:
             handles, deadlines = arrays["deadline_handles"], arrays["deadlines"]
             if handles.dtype != np.int64 or deadlines.dtype != np.float64 or handles.shape != deadlines.shape:
-                raise ValueError("the arrays of deadlines do not fit together")
+                raise ValueError("the arrays of expiry times do not fit together")
             if handles.ndim != 1 or np.isnan(deadlines).any() or not _subset(handles, known):
-                raise ValueError("there are deadlines of what is no subscription")
+                raise ValueError("an expiry time is NaN, or of an unknown subscription")
             made.deadlines = Deadlines(handles, deadlines)
         metadata = MetadataStore.from_arrays(arrays)
         if metadata:

@@ -1,4 +1,4 @@
-"""Loads: many subscriptions at once. Those that cannot be used are reported, and the rest is added."""
+"""Loads: many subscriptions at once. Unusable ones are reported, and the others are added."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class BadSubscription(NamedTuple):
     """A subscription of a load that cannot be used."""
 
     row: int
-    """Its place in the load, from 0; -1 in a frame of Spark, whose rows have none."""
+    """Its row in the load, from 0; -1 for a Spark frame, whose rows have no order."""
     id: Any
-    """The id that was given; None without one."""
+    """The id that was passed; None without one."""
     where: Any
-    """The condition, as it was given."""
+    """The text or pattern, as it was passed."""
     error: Exception
     """The error: `PredicateError`, `ValueError` or `TypeError`."""
 
@@ -42,16 +42,16 @@ class BadSubscription(NamedTuple):
 
     @property
     def attribute(self) -> str | None:
-        """The attribute that it is about, if it is about one."""
+        """The attribute that the error is about; None if there is none."""
         return getattr(self.error, "attribute", None)
 
     @property
     def position(self) -> int | None:
-        """The place in the text of the condition, from 0, if there is one."""
+        """The position of the error in the text of `where`, from 0; None if it has none."""
         return getattr(self.error, "position", None)
 
     def __str__(self) -> str:
-        """The row, the id and the error, with its place in the text."""
+        """Return the row, the id and the error, with its position in the text."""
         place = "" if self.row < 0 else f"row {self.row}, "
         text = str(self.error).removeprefix(place)
         return place + (text if self.id is None else f"id {shown(self.id)}: {text}")
@@ -61,32 +61,32 @@ OnError = Literal["raise", "skip"] | Callable[[BadSubscription], object]
 
 
 def require_on_error(given: object) -> None:
-    """Raise `ValueError` unless a value is one for `on_error`."""
+    """Raise `ValueError` unless a value is valid for `on_error`."""
     if not (callable(given) or given in ("raise", "skip")):
         raise ValueError(
-            f'on_error is "raise", "skip" or a function of a BadSubscription; got {shown(given)}'
+            f'on_error is "raise", "skip" or a function that takes a BadSubscription; got {shown(given)}'
         )
 
 
 class Load:
-    """Rules, of which those that are bad are found one after the other.
+    """Subscriptions of a load, with a check that finds the unusable ones.
 
     Parameters
     ----------
     held : Subscriptions
-        Whose they are to be.
+        The subscriptions to add to.
     given : Rules
     on_error : OnError
 
     Attributes
     ----------
     bad : dict of int to BadSubscription
-        Those that were found so far, by row.
+        Unusable subscriptions found so far, by row.
 
     Raises
     ------
     TypeError, ValueError
-        A column that has not as many rows as there are rules.
+        A column has another number of rows than there are subscriptions.
     """
 
     def __init__(self, held: Subscriptions, given: Rules, on_error: OnError) -> None:
@@ -103,7 +103,7 @@ class Load:
     def _note(self, row: int, error: Exception) -> None:
         self.bad.setdefault(row, BadSubscription(row, self._ids and self._ids[row], self._rules[row], error))
 
-    # -- columns beside the rules --------------------------------------------------------------------------
+    # -- columns beside `where` ----------------------------------------------------------------------------
 
     def _read(self, name: str, column: Any, read: Callable[[Any], Any]) -> list[Any] | None:
         if column is None:
@@ -126,7 +126,7 @@ class Load:
         return [now + seconds(given.ttl)] * len(self._rules)
 
     def _check_ids(self, ids: Sequence[Any]) -> None:
-        """Note ids that cannot be such, or are not of the type of the others."""
+        """Note ids that are unusable, or of another type than the others."""
         kind = self._held.kind
         for row, id in enumerate(ids):
             try:
@@ -152,9 +152,9 @@ class Load:
     # -- drafts --------------------------------------------------------------------------------------------
 
     def draft(self) -> tuple[Draft, Any]:
-        """Read all that are not known to be bad; their draft and ids. Tells of all bad ones that are new.
+        """Read all subscriptions that are not known to be bad; return their draft and ids.
 
-        Raises what the first one is, where nobody takes errors.
+        New bad ones are reported. Raises the first error if `on_error` is ``"raise"``.
         """
         while True:
             rows = [row for row in range(len(self._rules)) if row not in self.bad]
@@ -164,7 +164,7 @@ class Load:
             if not twice:
                 break
             for row, first in twice.items():
-                self._note(row, ValueError(f"ids must be distinct: row {first} has this one, too"))
+                self._note(row, ValueError(f"ids must be distinct: row {first} has the same id"))
         self._tell()
         return draft._replace(labels=self._labels(left)), self._new_ids(left)
 
@@ -177,7 +177,7 @@ class Load:
         return refused
 
     def note_known(self) -> bool:
-        """Beside batches: note ids that exist; whether any were found."""
+        """Note ids that exist already, and return whether there are any. Batches may run meanwhile."""
         held, moment, before = self._held, self._held.moment(), len(self.bad)
         for row, id in enumerate(self._ids or ()):
             if row not in self.bad and held.handle(id, moment) >= 0:
@@ -186,7 +186,7 @@ class Load:
         return len(self.bad) > before
 
     def _twice(self, rows: list[int]) -> dict[int, int]:
-        """Rows whose id an earlier one has, and that one."""
+        """Return rows whose id occurred in an earlier row, with that row."""
         if self._ids is None:
             return {}
         first: dict[Any, int] = {}
@@ -211,7 +211,7 @@ class Load:
     # -- errors --------------------------------------------------------------------------------------------
 
     def refuse_unbounded(self, draft: Draft, error: PredicateError) -> bool:
-        """Note those that nothing bounds and that are too many; whether that was what is wrong."""
+        """Note the unbounded subscriptions over the limit; return whether there are any."""
         rows = [row for row in range(len(self._rules)) if row not in self.bad]
         many = [place for place in draft.filters.unbounded().tolist() if place >= (error.row or 0)]
         for place in many:
@@ -228,15 +228,15 @@ class Load:
             error = first.error
             if len(new) > 1:
                 many = numbered(len(new), "row")
-                error.add_note(f'{many} cannot be used; on_error="skip" takes the others')
+                error.add_note(f'{many} cannot be used; on_error="skip" adds the others')
             if not isinstance(error, PredicateError):
                 raise type(error)(str(first)) from None
             raise error
         if self._on_error == "skip":
-            import logging  # takes longer than to make a filter
+            import logging  # slow to import
 
             logging.getLogger("rtfilter").warning(
-                "%s of %s left out; on_error=list.append tells all. The first: %s",
+                "%s of %s left out; on_error=errors.append collects all errors. The first: %s",
                 f"{len(new):,}",
                 numbered(len(self._rules), "subscription"),
                 first,
@@ -247,9 +247,9 @@ class Load:
 
 
 def _column(name: str, given: Any, count: int) -> list[Any]:
-    """A column with a cell for each rule."""
+    """Return a column as a list with a cell for each subscription."""
     if isinstance(given, str | bytes) or not hasattr(given, "__len__"):
-        raise TypeError(f"{name} has a row for each subscription, so it is a list, not {shown(given)}")
+        raise TypeError(f"{name} must be a list with a value for each subscription, not {shown(given)}")
     cells = given if isinstance(given, list) else given.tolist() if hasattr(given, "tolist") else list(given)
     if len(cells) != count:
         raise ValueError(f"{name} has {len(cells)} rows for {count} subscriptions")
@@ -257,19 +257,19 @@ def _column(name: str, given: Any, count: int) -> list[Any]:
 
 
 def _noted(metadata: object) -> bytes | None:
-    """The text of metadata, which may be text already."""
+    """Return the JSON text of metadata, which may be JSON text already."""
     if isinstance(metadata, str | bytes):
         try:
             metadata = json.loads(metadata)
         except (ValueError, RecursionError) as error:
             raise ValueError(
-                f"metadata as text must be JSON, and {shown(metadata)} is none: {error}"
+                f"metadata as text must be JSON, but {shown(metadata)} is not: {error}"
             ) from None
     return encoded(metadata)
 
 
 def _moment(expires: object) -> float:
-    """A deadline in seconds since 1970: of a moment, or as it is; inf for None."""
+    """Return an expiry in seconds since 1970, of a time or of seconds; inf for None."""
     if expires is None:
         return inf
     if isinstance(expires, Real) and not isinstance(expires, bool | np.bool_):
@@ -278,5 +278,5 @@ def _moment(expires: object) -> float:
             return value
     found = microseconds(expires)
     if found is None:
-        raise ValueError(f"a subscription expires at a moment or at seconds since 1970, not {shown(expires)}")
+        raise ValueError(f"expires must be a time or seconds since 1970, not {shown(expires)}")
     return found / 1e6

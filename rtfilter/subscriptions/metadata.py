@@ -1,4 +1,4 @@
-"""Metadata of a subscription: a small JSON object of the program's own, stored as compact text."""
+"""Metadata of a subscription: a small JSON object of the caller, stored as compact text."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from rtfilter.predicates.texts import NO_TEXTS, Texts
 from rtfilter.text import shown
 
 LIMIT: Final = 4096
-"""Most bytes of the text of one."""
+"""Most bytes of the text of one object."""
 _ARRAYS: Final = ("metadata_handles", "metadata_offsets", "metadata_text")
 
 
 def encoded(metadata: object) -> bytes | None:
-    """Return the text of a JSON object; None for None, and for one that is empty.
+    """Return the text of a JSON object; None for None and for an empty object.
 
-    Raises `TypeError` for what is no mapping, `ValueError` for what JSON cannot hold or is too long.
+    Raises `TypeError` for a value that is no mapping, `ValueError` for one that JSON cannot hold or that is
+    too long.
     """
     if metadata is None:
         return None
@@ -37,27 +38,27 @@ def encoded(metadata: object) -> bytes | None:
         )
     if len(data) > LIMIT:
         raise ValueError(
-            f"metadata takes {len(data):,} bytes as JSON, at most {LIMIT:,} are kept: "
-            "keep the rest elsewhere, by id"
+            f"metadata takes {len(data):,} bytes as JSON, and at most {LIMIT:,} are allowed: "
+            "store the rest elsewhere, by id"
         )
     return data if plain else None
 
 
 class MetadataStore:
-    """Texts of JSON objects by handle; what was loaded stays in mapped memory."""
+    """Texts of JSON objects by handle; texts of a snapshot stay in mapped memory."""
 
     def __init__(self) -> None:
-        self._changed: dict[int, bytes | None] = {}  # None: removed from what was loaded
+        self._changed: dict[int, bytes | None] = {}  # None: removed from the loaded texts
         self._loaded = NO_TEXTS
 
     def get(self, handle: int) -> bytes | None:
-        """The text of a handle, None if it has none."""
+        """Return the text of a handle, None if it has none."""
         if handle in self._changed:
             return self._changed[handle]
         return self._loaded.get(handle)
 
     def put(self, handle: int, text: bytes | None) -> None:
-        """Set the text of a handle, None for none."""
+        """Set the text of a handle, None to remove it."""
         if text is not None or self._loaded.has(handle):
             self._changed[handle] = text
         else:
@@ -71,7 +72,7 @@ class MetadataStore:
         yield from (handle for handle, text in self._changed.items() if text is not None)
 
     def to_arrays(self) -> dict[str, AnyArray]:
-        """All handles, ascending, and their texts in a block; nothing where there are none."""
+        """Return the arrays that `from_arrays` needs, by name; none if no handle has a text."""
         handles = sorted(self)
         if not handles:
             return {}
@@ -79,7 +80,10 @@ class MetadataStore:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> MetadataStore:
-        """The store of `to_arrays`; other arrays are ignored. Raises `ValueError` for what cannot be such."""
+        """Return the store of `to_arrays`; other arrays are ignored.
+
+        Raises `ValueError` for arrays that `to_arrays` cannot have made.
+        """
         made = cls()
         if _ARRAYS[0] in arrays:
             made._loaded = Texts.from_arrays(arrays, _ARRAYS, "metadata")

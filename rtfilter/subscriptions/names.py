@@ -1,4 +1,4 @@
-"""Ids that are text or UUIDs: the index knows integer handles, and here is which id each stands for."""
+"""Ids that are text or UUIDs. The index knows integer handles; a column says which id each stands for."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.subscriptions.ids import Name
 
 FREE: Final = 0
-"""In the place of a handle that stands for nothing."""
+"""Marks a handle that stands for nothing."""
 
 
 class Names:
-    """Ids by handle, and handles by id. Many may look up at once; changes run alone, and can be done again.
+    """Ids by handle, and handles by id.
 
-    A handle takes 8 bytes in a column; the dict of handles by id some 80, besides the ids themselves. It is
-    made when it is first needed: who only matches does without.
+    Threads may look up at the same time; a change must run alone, and can be repeated.
+
+    A handle takes 8 bytes in a column, and about 80 bytes in the dict of handles by id, besides the id
+    itself. The first look-up by id makes the dict; matching does not need it.
 
     Parameters
     ----------
@@ -34,36 +36,36 @@ class Names:
         self._handles: dict[Any, int] | None = None
 
     def take(self, handles: IntArray) -> AnyArray:
-        """The ids of known handles, object (n,)."""
+        """Return the ids of known handles, object (n,)."""
         found: AnyArray = self._column[handles]
         return found
 
     def handle(self, id: object) -> int:
-        """The handle of an id, -1 if it is unknown or of another type."""
+        """Return the handle of an id, -1 if it is unknown or of another type."""
         if not isinstance(id, self.kind):
             return -1
         handle: int = self.by_id().get(id, -1)
         return handle
 
     def handles(self, ids: Iterable[Name]) -> IntArray:
-        """The handle of each id, -1 for unknown ones, int64 (n,)."""
+        """Return the handle of each id, -1 for unknown ones, int64 (n,)."""
         known = self.by_id()
         return np.array([known.get(id, -1) for id in ids], np.int64)
 
     @property
     def indexed(self) -> bool:
-        """True if handles can be looked up at once; False if `by_id` must make a dict first."""
+        """True if the dict of handles by id exists; False if `by_id` must make it first."""
         return self._handles is not None
 
     def by_id(self) -> dict[Any, int]:
-        """All handles by their ids; about 0.1 s a million when it is first asked for."""
+        """Return all handles by their ids; the first call takes about 0.1 s for a million."""
         if self._handles is None:
             used = self.used()
             self._handles = dict(zip(self._column[used].tolist(), used.tolist(), strict=True))
         return self._handles
 
     def used(self) -> IntArray:
-        """All handles that stand for an id, ascending, int64 (n,)."""
+        """Return all handles that stand for an id, ascending, int64 (n,)."""
         return np.flatnonzero(self.has(np.arange(len(self._column))))
 
     def has(self, handles: IntArray) -> BoolArray:
@@ -71,12 +73,12 @@ class Names:
         return np.array([type(id) is not int for id in self._column[handles].tolist()], np.bool_)
 
     def put(self, handles: Sequence[int], ids: Sequence[Name]) -> None:
-        """Let handles, 0 or more each and free, stand for ids, which are new."""
+        """Assign new ids to free handles, 0 or more."""
         if not handles:
             return
         least = max(handles) + 1
         if least > len(self._column):
-            # In place: nobody looks while this changes, and what was taken are copies.
+            # In place: no reader runs during a change, and `take` returned copies.
             self._column.resize(max(least, len(self._column) * 9 // 8 + 16), refcheck=False)
         for handle, id in zip(handles, ids, strict=True):
             self._column[handle] = id
@@ -84,20 +86,20 @@ class Names:
                 self._handles[id] = handle
 
     def remove(self, handle: int) -> bool:
-        """Let a handle stand for nothing; whether it stood for something."""
+        """Free a handle; return whether it stood for an id."""
         id: Any = self._column[handle] if handle < len(self._column) else FREE
         if type(id) is int:
             return False
-        # In a copy it may have another one by now.
+        # In a copy the id may have another handle by now.
         if self._handles is not None and self._handles.get(id) == handle:
             del self._handles[id]
         self._column[handle] = FREE
         return True
 
-    # -- kept ------------------------------------------------------------------------------------------------
+    # -- arrays ----------------------------------------------------------------------------------------------
 
     def to_arrays(self) -> dict[str, AnyArray]:
-        """Handles, ascending, and their ids: UTF-8 and where each begins, or 16 bytes each."""
+        """Return handles, ascending, and their ids: UTF-8 with offsets, or 16 bytes each."""
         handles = self.used()
         ids = self._column[handles].tolist()
         if self.kind is UUID:
@@ -113,7 +115,10 @@ class Names:
 
     @classmethod
     def from_arrays(cls, kind: type, arrays: Mapping[str, AnyArray]) -> Names:
-        """The ids of `to_arrays`; other arrays are ignored. Raises `ValueError` for what cannot be such."""
+        """Return the ids of `to_arrays`; other arrays are ignored.
+
+        Raises `ValueError` for arrays that `to_arrays` cannot have made.
+        """
         handles = _column(arrays["name_handles"])
         if len(handles) and (handles[0] < 0 or (np.diff(handles) <= 0).any()):
             raise ValueError("the handles of ids do not ascend")

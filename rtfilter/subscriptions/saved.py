@@ -1,4 +1,4 @@
-"""Subscriptions as facts and arrays, and back: what a snapshot and a pickle hold."""
+"""Subscriptions as facts and arrays, and back: the content of a snapshot and of a pickle."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from rtfilter.subscriptions.labels import Labels
 from rtfilter.text import shown
 
 TEXT_COORDINATES: Final = 3
-"""Coordinates of a text; snapshots that do not say have two of them."""
+"""Coordinates of a text; a snapshot without this number has two."""
 _OPEN: Final = (("box_low", -inf), ("box_high", inf))
-"""The saved sides of boxes, and where each bounds nothing."""
+"""The saved sides of boxes, and the value of each that bounds nothing."""
 
 
 def to_arrays(held: Subscriptions) -> tuple[dict[str, Any], dict[str, AnyArray]]:
@@ -47,7 +47,7 @@ def to_arrays(held: Subscriptions) -> tuple[dict[str, Any], dict[str, AnyArray]]
     meta = {
         "schema": held.schema.to_json(),
         "text_coordinates": TEXT_COORDINATES,
-        # Former versions know neither names nor deadlines: without this they refuse what they would misread.
+        # Former versions know neither names nor expiry: this key makes them refuse the snapshot.
         "next_id" if plain else "next_handle": held.next_id,
         "version": held.version,
         "subscriptions": len(held),
@@ -68,11 +68,11 @@ def from_arrays(
     schema: Schema | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Subscriptions:
-    """The subscriptions of `to_arrays`, with another matcher, or with other options, if one is given.
+    """Return the subscriptions of `to_arrays`, with another matcher or other options if they are given.
 
-    A name alone leaves the options as they are. A matcher that is not registered has to be given. Raises
-    `SnapshotError` if another is given although it saved arrays of its own, and `ValueError` or `LookupError`
-    for what `to_arrays` cannot have made.
+    A name alone leaves the options as they are. Pass the matcher if it is not registered. Raises
+    `SnapshotError` if another matcher is passed although the saved one wrote arrays of its own, and
+    `ValueError` or `LookupError` for data that `to_arrays` cannot have made.
     """
     saved = meta.get("matcher", "rtree")
     own = saved if saved in MATCHERS or matcher is None else matcher
@@ -87,34 +87,34 @@ def from_arrays(
     content = meta.get("content", "arrays")
     next_id = meta["next_handle"] if "next_handle" in meta else meta["next_id"]
     if content not in ("arrays", "boxes", "predicates") or not 0 <= next_id < 2**63:
-        raise ValueError(f"content {shown(content)} or next id {shown(next_id)} cannot be")
+        raise ValueError(f"content {shown(content)} or next id {shown(next_id)} is not valid")
     lacks = _lacking_endings(known) if meta.get("text_coordinates") is None else []
     if lacks and content == "boxes":
         arrays = {**arrays, **{side: _with_endings(arrays[side], lacks, end) for side, end in _OPEN}}
     if content == "arrays":
         if not isinstance(made, Savable):
-            raise SnapshotError(f"{saved!r} saved arrays of its own; open it with that matcher")
+            raise SnapshotError(f"the matcher {saved!r} saved arrays of its own; open the snapshot with it")
         made = _rebuilt(made, known, arrays, lacks) if lacks else type(made).from_arrays(known, arrays)
-    # Snapshots of former versions do not say: there, all were integers.
+    # Snapshots of former versions do not name the type: all their ids were integers.
     saved_kind = meta.get("ids", "int" if next_id else None)
     if saved_kind is not None and saved_kind not in list(KINDS):
-        raise ValueError(f"ids of type {shown(saved_kind)} cannot be")
+        raise ValueError(f"{shown(saved_kind)} is no type of ids")
     kind = None if saved_kind is None else KINDS[saved_kind]
     held = Subscriptions(known, own, made, predicates, unmatchable, next_id, kind, clock)
-    held.asked.ask(meta.get("asked", known.names))  # former versions do not say
+    held.asked.ask(meta.get("asked", known.names))  # former versions do not save it
     held.version = meta.get("version", 0)
     held.unbounded.most = most = meta.get("max_unbounded", MAX_UNBOUNDED)
     unbounded = arrays.get("unbounded_ids", np.empty(0, np.int64))
     if unbounded.dtype.kind not in "iu" or not (most is None or (type(most) is int and most >= 0)):
-        raise ValueError("the ids that nothing bounds, or their limit, are no integers")
+        raise ValueError("the ids of unbounded subscriptions, or their limit, are no integers")
     held.unbounded.handles.update(unbounded.tolist())
-    if content == "arrays" and "max_unbounded" not in meta:  # former versions did not count them
+    if content == "arrays" and "max_unbounded" not in meta:  # former versions did not count unbounded ones
         held.unbounded.note(made.content())
     if content != "arrays":
         filters = _saved_filters(held, arrays, boxes=content == "boxes")
         if made.takes.boxes or content == "predicates":
             held.fill(filters.ids, filters)
-        else:  # an own class that saved boxes, replaced by a matcher of constraints
+        else:  # boxes of an own class, opened with a matcher of constraints
             draft = held.draft(list(filters.predicates()))
             held.put(filters.ids, draft.filters.named(filters.ids), draft.predicates)
     if len(held) != meta.get("subscriptions", len(held)):
@@ -137,7 +137,7 @@ def _lacking_endings(schema: Schema) -> list[int]:
 
 
 def _with_endings(side: AnyArray, lacks: list[int], end: float) -> AnyArray:
-    """Return a side of boxes of former versions, float64 (m, D), with endings that bound nothing."""
+    """Insert endings that bound nothing into a side of boxes of former versions, float64 (m, D)."""
     if side.ndim != 2 or max(lacks) > side.shape[1]:
         raise ValueError("the boxes do not fit the schema")
     found: AnyArray = np.insert(side, lacks, end, axis=1)
@@ -145,7 +145,7 @@ def _with_endings(side: AnyArray, lacks: list[int], end: float) -> AnyArray:
 
 
 def _rebuilt(empty: Savable, schema: Schema, arrays: Mapping[str, AnyArray], lacks: list[int]) -> Matcher:
-    """The matcher that a former version saved, of the class of an empty one, built again."""
+    """Build the matcher again that a former version saved; `empty` is of its class."""
     plain = Schema({f"coordinate{place}": float for place in range(schema.dimensions - len(lacks))})
     former = type(empty).from_arrays(plain, arrays)
     ids, low, high, exact = former.content().boxes()
@@ -163,7 +163,7 @@ def _has_options(held: Subscriptions, matcher: Factory) -> bool:
 
 
 def _saved_filters(held: Subscriptions, arrays: Mapping[str, AnyArray], boxes: bool) -> Filters:
-    """Return the data to rebuild a matcher from: boxes, or stored predicates and those of the other boxes."""
+    """Return filters to rebuild a matcher from: boxes, or stored predicates and those of the other boxes."""
     columns: BoxColumns | None = None
     if boxes:
         columns = BoxColumns(*(arrays[f"box_{name}"] for name in BoxColumns._fields))
@@ -174,7 +174,7 @@ def _saved_filters(held: Subscriptions, arrays: Mapping[str, AnyArray], boxes: b
     found = [one for one in map(held.predicates.read, ids) if one is not None]
     names = np.array(ids, np.int64)
     if columns is not None:
-        # Bounds have one box each, and nothing beside it but ends.
+        # Bounds have one box each, and no other data than ends.
         alone: Any = (column[~np.isin(columns.ids, names)] for column in columns)
         bounds = Filters.of_boxes(held.schema, BoxColumns(*alone))
         found += bounds.with_ends(held.ends.of(bounds.ids)).predicates()

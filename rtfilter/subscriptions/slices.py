@@ -1,4 +1,4 @@
-"""Slices of subscriptions, for a copy that is made while others go on."""
+"""Slices of subscriptions, for a copy that is made while matching and changes go on."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from rtfilter.subscriptions.ids import NO_IDS
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
 
 SLICE = 2048
-"""Subscriptions that are read at once by those who must not keep changes waiting."""
+"""Subscriptions that one step reads, so that changes do not wait long."""
 
 
 class Part(NamedTuple):
-    """Some of the subscriptions, as they are at one moment."""
+    """Some of the subscriptions, read at one moment."""
 
     filters: Filters
     """The subscriptions that the matcher has."""
     kept: list[tuple[int, Kept]]
-    """Predicates beside it, by handle."""
+    """Predicates stored beside the matcher, by handle."""
     unmatchable: list[int]
     """Handles that no event can match."""
     handles: IntArray
@@ -32,7 +32,7 @@ class Part(NamedTuple):
     labels: Beside
 
     def renumbered(self, handles: IntArray) -> Part:
-        """The same with the places of their handles among some, which ascend, as handles."""
+        """Return this part with other handles: the places of its handles among `handles`, which ascend."""
         filters = self.filters.named(np.searchsorted(handles, self.filters.ids))
         kept = [(int(np.searchsorted(handles, handle)), one) for handle, one in self.kept]
         unmatchable = np.searchsorted(handles, self.unmatchable).tolist()
@@ -40,7 +40,7 @@ class Part(NamedTuple):
 
 
 def slices_of(held: Held) -> list[range | IntArray]:
-    """Cut all subscriptions into slices that `read` takes; one that is not changed stays in its slice."""
+    """Cut all subscriptions into slices that `read` takes; an unchanged subscription stays in its slice."""
     cut: list[range | IntArray] = []
     if held.scannable is not None:
         rows = held.scannable.rows
@@ -55,12 +55,12 @@ def _cut_up(handles: IntArray) -> list[range | IntArray]:
 
 
 def places_of(held: Held) -> object:
-    """The same object as long as `slices_of` that are ranges can be read."""
+    """Return an object that stays the same while the ranges of `slices_of` are valid."""
     return None if held.scannable is None else held.scannable.places
 
 
 def read(held: Held, part: range | IntArray) -> Part:
-    """A slice, or handles of which unknown ones are left out."""
+    """Return a slice of the subscriptions; unknown handles are left out."""
     if isinstance(part, range):
         assert held.scannable is not None
         filters = held.scannable.scan(part)
@@ -84,12 +84,13 @@ def _kept(held: Held, handles: list[int]) -> list[tuple[int, Kept]]:
 
 
 def take(held: Held, parts: Sequence[Part], without: IntArray = NO_IDS) -> None:
-    """Add parts of others, without some handles. Nobody else may use these meanwhile, and nobody is told.
+    """Add parts of other subscriptions, without some handles, and report nothing. It must run alone.
 
-    The parts may be boxes where the matcher takes predicates, or the other way.
+    The parts may be boxes although the matcher takes predicates, or the reverse.
     """
     left_out = set(without.tolist())
-    # First, as predicates that were compiled to boxes are joined as boxes, and impossible ones have none.
+    # First, because predicates that were compiled to boxes are joined as boxes, and impossible ones have
+    # none.
     filters = Filters.joined(held.schema, [part.filters for part in parts], without)
     for part in parts:
         held.asked.note_kept(one for _, one in part.kept)
@@ -105,7 +106,7 @@ def take(held: Held, parts: Sequence[Part], without: IntArray = NO_IDS) -> None:
 
 
 def _as_predicates(held: Held, filters: Filters) -> Filters:
-    """The predicates that are kept of filters, and those of bounds, which then are kept too."""
+    """Return filters as predicates: stored ones, and those of bounds, which are then stored too."""
     known = np.array([id for id in filters.ids.tolist() if id in held.predicates], np.int64)
     bounds = Filters.joined(held.schema, [filters], known)
     for handle, predicate in zip(bounds.ids.tolist(), bounds.predicates(), strict=True):
@@ -115,7 +116,7 @@ def _as_predicates(held: Held, filters: Filters) -> Filters:
 
 
 def _take_labels(held: Held, parts: Sequence[Part], without: IntArray) -> None:
-    """Take the labels of parts; the boxes of one subscription may lie in several, which then all tell."""
+    """Take the labels of parts. Boxes of one subscription may lie in several parts, each with its labels."""
     moments: list[tuple[IntArray, FloatArray]] = []
     for part in parts:
         rows = np.flatnonzero(~np.isin(part.handles, without))
@@ -123,7 +124,7 @@ def _take_labels(held: Held, parts: Sequence[Part], without: IntArray) -> None:
         held.labels.put(handles.tolist(), own._replace(deadlines=None))
         if own.deadlines is not None:
             moments.append((handles, own.deadlines))
-    if moments:  # all at once, which is much sooner
+    if moments:  # all at once, which is much faster
         columns: Any = map(np.concatenate, zip(*moments, strict=True))
         handles, deadlines = columns
         handles, first = np.unique(handles, return_index=True)
@@ -131,6 +132,6 @@ def _take_labels(held: Held, parts: Sequence[Part], without: IntArray) -> None:
 
 
 def renew(held: Held, handles: IntArray, part: Part) -> None:
-    """Replace what is known of some handles, by a part of others; see `take`."""
+    """Replace all data of some handles by a part of other subscriptions; see `take`."""
     held.forget(handles)
     take(held, [part])

@@ -8,10 +8,10 @@ from rtfilter.predicates.model import Predicate
 
 
 class Subscription(NamedTuple):
-    """A predicate, and what was added to it."""
+    """A predicate, with its metadata and expiry."""
 
     predicate: Predicate
     metadata: dict[str, Any] | None
-    """None if the subscription was added without."""
+    """None if the subscription has no metadata."""
     expires: float | None
-    """The moment from which on it is gone, in seconds of the filter's clock; None if it does not expire."""
+    """The time at which it expires, in seconds of the filter's clock; None if it does not expire."""

@@ -1,7 +1,7 @@
 """Subscriptions in tables: data frames, Arrow tables and streams of batches, cursors of databases.
 
-Columns go by their names: ``where``, and if there are any ``id``, ``ttl`` or ``expires``, and ``metadata``.
-Others are ignored. `rtfilter.events.foreign` reads events and bounds from the same frames.
+The column ``where`` is required; ``id``, ``ttl`` or ``expires``, and ``metadata`` are optional. Other columns
+are ignored. `rtfilter.events.foreign` reads events and bounds from the same frames.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from rtfilter.events.foreign import families, streamed
 from rtfilter.text import listed, shown
 
 FETCHED: Final = 10_000
-"""Rows that are asked of a cursor at once."""
+"""Rows that one call fetches from a cursor."""
 COLUMNS: Final = ("where", "id", "ttl", "expires", "metadata")
 _TEXTS: Final = ("where", "rule", "pattern")
-"""Names of a column of predicates, as files have them."""
+"""Names of a column of predicates in files."""
 _MAY_HAVE: Final = ", and may have 'id', 'ttl' or 'expires', and 'metadata'"
 
 
 class Rules(NamedTuple):
-    """n rules, with what is told beside them; a column that is None says nothing."""
+    """n subscriptions as they were passed. A column that is None sets nothing."""
 
     rules: Sequence[Any]
     ids: Any = None
@@ -32,16 +32,17 @@ class Rules(NamedTuple):
     expires: Sequence[Any] | None = None
     metadata: Sequence[Any] | None = None
     is_table: bool = False
-    """Metadata may then be text: databases without a type for JSON keep it so."""
+    """Metadata of a table may be text: databases without a type for JSON store it so."""
 
 
 def read_rules(given: object) -> Rules | None:
-    """Return the rules of a table or a cursor; None for what is neither, such as a list of rules.
+    """Return the subscriptions of a table or a cursor; None for other values, such as lists.
 
     Raises
     ------
     PredicateError
-        There is no column ``where``, or two have one name or say the same.
+        There is no column ``where``, two columns have the same name, or there are both ``ttl`` and
+        ``expires``.
     """
     columns = _columns(given)
     if columns is None:
@@ -56,7 +57,7 @@ def read_rules(given: object) -> Rules | None:
 
 
 def _columns(given: Any) -> dict[str, list[Any]] | None:
-    """The columns of a table by name, as lists with None for what is missing; None for no table."""
+    """Return the columns of a table by name, as lists with None for missing cells; None for no table."""
     if isinstance(given, list | tuple | str):
         return None
     if hasattr(given, "fetchmany"):
@@ -72,7 +73,7 @@ def _columns(given: Any) -> dict[str, list[Any]] | None:
     elif not {("pyarrow", "Table"), ("pyarrow", "RecordBatch")} & kinds:
         if not hasattr(given, "__arrow_c_stream__") or ("pandas", "Series") in kinds:
             return None
-        if not hasattr(type(given), "columns"):  # a column alone, as Polars and pyarrow have them
+        if not hasattr(type(given), "columns"):  # a single column, as Polars and pyarrow have them
             return None
         given = streamed(given, PredicateError)
     names = list(given.schema.names)
@@ -86,11 +87,11 @@ def _without_missing(series: Any) -> list[Any]:
 
 
 def _of_cursor(cursor: Any) -> dict[str, list[Any]]:
-    """All rows that a cursor still has, slice by slice."""
+    """Fetch all rows that a cursor still has, slice by slice."""
     if not getattr(cursor, "description", None):
         raise PredicateError("this cursor has no rows: execute a SELECT first")
     names = [str(column[0]) for column in cursor.description]
-    lower = [name.lower() for name in names]  # some databases tell names in capitals
+    lower = [name.lower() for name in names]  # some databases return names in capitals
     _refuse_same(lower)
     places = {name: lower.index(name) for name in COLUMNS if name in lower}
     if "where" not in places:
@@ -110,7 +111,7 @@ def _refuse_same(names: list[Any]) -> None:
 
 
 def no_list(given: object) -> TypeError:
-    """Return the error about what is neither a list of predicates nor a table, with a hint that fits."""
+    """Return the error for a value that is neither a list of predicates nor a table, with a hint."""
     if isinstance(given, Mapping):
         text = _text_of(given)
         if text is None:
@@ -128,15 +129,15 @@ def no_list(given: object) -> TypeError:
         )
     return TypeError(
         f"subscribe_many takes a list of predicates, a table or a cursor, not {shown(given)}; "
-        "list(...) makes a list of what gives one predicate after the other"
+        "list(...) makes a list of an iterator"
     )
 
 
 def refuse_rows(given: object, attributes: Container[str]) -> None:
     """Raise `TypeError` for rows of a table as dicts, which could be read as event patterns.
 
-    A pattern has lists and mappings as values. A row has a condition, an id or an expiry under one of their
-    names, which no attribute of the schema has.
+    The values of a pattern are lists and mappings. A row has a predicate, an id or an expiry under one of the
+    column names, and the schema has no attribute of that name.
     """
     first = given[0] if isinstance(given, list | tuple) and given else None
     if not isinstance(first, Mapping):
@@ -159,7 +160,7 @@ def _comprehension(columns: Mapping[str, Any], rows: str) -> str:
 
 
 def _text_of(columns: Mapping[str, Any]) -> str | None:
-    """The name of the column of predicates."""
+    """Return the name of the column of predicates, None if there is none."""
     return next((name for name in _TEXTS if name in columns), None)
 
 
@@ -168,13 +169,13 @@ def _listed(columns: Mapping[str, Any]) -> str:
 
 
 def cell(value: object) -> object:
-    """A cell as it is; None for what is missing."""
+    """Return a cell as it is; None if it is missing."""
     return None if is_missing(value) and not isinstance(value, Mapping) else value
 
 
 def refuse_twice(table: Rules, **given: object) -> None:
-    """Raise `TypeError` for what a table tells and the caller, too."""
+    """Raise `TypeError` if both a table and an argument set the same label."""
     told = {"ids": table.ids, "ttl": table.ttl or table.expires, "metadata": table.metadata}
     for name, argument in given.items():
         if argument is not None and told[name] is not None:
-            raise TypeError(f"the table has a column for it, so leave out {name}={shown(argument)}")
+            raise TypeError(f"the table has this column, so leave out the argument {name}={shown(argument)}")

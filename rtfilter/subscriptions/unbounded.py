@@ -1,4 +1,4 @@
-"""Subscriptions that nothing bounds: each costs an exact check of nearly every event, so there is a limit."""
+"""Unbounded subscriptions: each must be verified for nearly every event, so their number is limited."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class Unbounded:
     Parameters
     ----------
     boxes : bool
-        Whether the matcher works on boxes; for others nothing counts as unbounded.
+        Whether the matcher works on boxes; with other matchers no subscription counts as unbounded.
 
     Attributes
     ----------
     boxes : bool
     handles : set of int
-        With those that are being added.
+        Unbounded subscriptions, those being added included.
     most : int or None
-        How many `admit` lets there be; None for any number.
+        The limit that `admit` enforces; None for no limit.
     """
 
     def __init__(self, boxes: bool) -> None:
@@ -37,9 +37,9 @@ class Unbounded:
     def admit(
         self, filters: Filters, deadlines: Deadlines | None, moment: float, replaced: int | None = None
     ) -> None:
-        """Raise `PredicateError` where too many would be there at a moment, once new ones are.
+        """Raise `PredicateError` if new filters would exceed the limit at a moment.
 
-        One handle may be that of a subscription that they replace.
+        `replaced` is the handle of a subscription that they replace.
         """
         if self.most is None or not self.boxes:
             return
@@ -60,7 +60,7 @@ class Unbounded:
             raise error
 
     def note(self, filters: Filters) -> None:
-        """Count those of some subscriptions from now on."""
+        """Count the unbounded ones of some subscriptions from now on."""
         if self.boxes:
             rows = filters.unbounded()
             if len(rows):
@@ -75,7 +75,7 @@ class Unbounded:
         return found
 
     def count(self, deadlines: Deadlines | None, moment: float) -> int:
-        """Number of those that are there at a moment, or are being added."""
+        """Return the number of unbounded subscriptions at a moment, those being added included."""
         if deadlines is None or moment < deadlines.earliest or not self.handles:
             return len(self.handles)
         passed = deadlines.passed(np.array(list(self.handles)), moment)

@@ -1,4 +1,4 @@
-"""Verdicts of an exact check of a hit. Imports no compiler, as `rtfilter.subscriptions.checks` does."""
+"""Verdicts of an exact check of a candidate. This module imports no compiler."""
 
 from typing import Final
 
@@ -7,6 +7,6 @@ NO: Final = 0
 YES: Final = 1
 """The event satisfies the predicate."""
 ASK: Final = 2
-"""The predicate has to decide."""
+"""The predicate itself has to decide."""
 UNKNOWN: Final = 3
-"""Nothing is written down of the predicate yet."""
+"""The predicate is not compiled yet."""

@@ -1,4 +1,4 @@
-"""Counts of candidates: hits that no box decides, which are verified by their predicates."""
+"""Counts of verified candidates."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 from rtfilter.dtypes import IntArray
 
 SAMPLE: Final = 8
-"""Candidates of a batch whose subscriptions are counted, about."""
+"""Candidates of a batch that are counted by subscription, about."""
 MOST: Final = 4096
-"""Subscriptions that are counted; beyond that the half with the lowest counts is dropped."""
+"""Subscriptions with a count; if there are more, the half with the lowest counts is dropped."""
 DEAREST: Final = 10
-"""Subscriptions that `Verified.dearest` returns, at most."""
+"""Most subscriptions that `Verified.dearest` returns."""
 
 
 class Verified:
@@ -22,9 +22,9 @@ class Verified:
     Attributes
     ----------
     candidates, refused : int
-        All, and those that do not satisfy their predicate.
+        All candidates, and those that do not satisfy their predicate.
     by_python : int
-        Candidates that compiled code did not decide: each takes microseconds, and not tens of nanoseconds.
+        Candidates that compiled code did not decide: each takes microseconds instead of tens of nanoseconds.
     seconds : float
     """
 
@@ -35,7 +35,10 @@ class Verified:
         self._lock = threading.RLock()  # reentrant, because a signal handler may match
 
     def add(self, candidates: int, refused: int, by_python: int, seconds: float, some: IntArray) -> None:
-        """Count the candidates of a batch, or of a group of a stream; `some` are handles of the slowest."""
+        """Count the candidates of a batch, or of a group of a stream.
+
+        `some` are handles of the slowest ones.
+        """
         with self._lock:
             self.candidates += candidates
             self.refused += refused
@@ -56,7 +59,7 @@ class Verified:
             return [(handle, count / total) for handle, count in self._sampled.most_common(DEAREST)]
 
     def stats(self) -> dict[str, float]:
-        """All of it by name."""
+        """Return the counts by name."""
         with self._lock:
             names = ("candidates", "refused", "by_python", "seconds")
             return {name: getattr(self, name) for name in names}

@@ -40,20 +40,20 @@ class Histogram:
         self.total = 0.0
 
     def add(self, values: AnyArray, weights: AnyArray | None = None) -> NDArray[np.intp]:
-        """Count each value, as often as its weight says. Returns the bucket of each value."""
+        """Count each value, as often as its weight says; return the bucket of each value."""
         bucket = np.searchsorted(self.bounds, values, side="left")  # a value on a bound is in its bucket
         self.counts += np.bincount(bucket, weights, len(self.counts)).astype(np.int64)
         self.total += float(values.sum() if weights is None else values @ weights)
         return bucket
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Upper bounds, and how many values are at most that, as Prometheus wants them."""
+        """Return upper bounds, and how many values are at most that, in the form of Prometheus."""
         names = [repr(bound) for bound in self.bounds] + ["+Inf"]
         return list(zip(names, np.cumsum(self.counts).astype(float).tolist(), strict=True))
 
 
 class Totals(NamedTuple):
-    """The counts up to a moment, and the state then.
+    """The counts up to a time, and the state at that time.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Totals(NamedTuple):
         Upper bound of an estimate in nodes, events of streams with an estimate up to that and above the bound
         before, and nodes visited by them. Bounds without events are left out.
     statistics, controller : dict
-        As of `EventFilter.stats`, and the snapshot of the controller.
+        See `EventFilter.stats`, and the snapshot of the controller.
     """
 
     events: int
@@ -81,10 +81,10 @@ class Metrics(Collector):
     Attributes
     ----------
     registry : CollectorRegistry
-        Holds these metrics, and by default no others than those of the process. Expose it yourself, or let
-        `serve` do so.
+        Has these metrics, and by default no others than those of the process. Expose it yourself, or call
+        `serve`.
     name : str
-        The label ``filter`` of all samples, which tells filters of one registry apart; without a name there
+        The label ``filter`` of all samples, which distinguishes filters of one registry; without a name there
         is no such label.
     added, removed, refused : int
         Subscriptions.
@@ -120,7 +120,7 @@ class Metrics(Collector):
         _join(self)
 
     def leave(self) -> None:
-        """Leave the registry: the filter is no more. Its name may be taken again."""
+        """Remove the metrics from the registry, for a removed filter. Its name may be used again."""
         with _joining:
             filters = _joined[id(self.registry)]
             if filters.members.get(self.name) is not self:
@@ -131,7 +131,7 @@ class Metrics(Collector):
                 del _joined[id(self.registry)]
 
     def observe_state(self, state: Callable[[], tuple[dict[str, Any], dict[str, Any]]]) -> None:
-        """Set what is called at each scrape for the statistics of the index and the controller's snapshot.
+        """Set the function that each scrape calls for the index's statistics and the controller's snapshot.
 
         Raises `ValueError` when the metrics already belong to another filter.
         """
@@ -217,7 +217,7 @@ class Metrics(Collector):
         return Totals(*counted, index, controller)
 
     def describe(self) -> Iterable[Metric]:
-        """The names: a registry refuses another collector with the same ones."""
+        """Return the metrics for their names: a registry refuses another collector with the same names."""
         return self._work()
 
     def collect(self) -> Iterable[Metric]:
@@ -280,7 +280,7 @@ class Metrics(Collector):
 
 
 class _Filters(Collector):
-    """The metrics of all filters of one registry: each name may stand there once only."""
+    """The metrics of all filters of one registry, in which each name occurs once."""
 
     def __init__(self) -> None:
         self.members: dict[str, Metrics] = {}
@@ -325,7 +325,7 @@ _joined: WeakValueDictionary[int, _Filters] = WeakValueDictionary()
 
 
 def _join(metrics: Metrics) -> None:
-    """Add metrics to those of their registry."""
+    """Add metrics to their registry."""
     with _joining:
         known = _joined.get(id(metrics.registry))
         if known is not None and metrics.name in known.members:
@@ -344,14 +344,14 @@ def _join(metrics: Metrics) -> None:
 
 
 def serve(registry: CollectorRegistry, port: int, address: str = "127.0.0.1") -> Callable[[], None]:
-    """Expose a registry at http://address:port/metrics from a thread. Returns a function that stops it.
+    """Expose a registry at http://address:port/metrics from a thread; return a function that stops it.
 
     Raises
     ------
     OSError
-        The port cannot be opened; names it.
+        The port cannot be opened; the message has its number.
     TypeError
-        No registry, as of a filter without metrics.
+        There is no registry, as for a filter without metrics.
     """
     if not hasattr(registry, "collect") or isinstance(registry, Metrics):
         raise TypeError(
@@ -429,7 +429,7 @@ def _matcher_metrics(matcher: dict[str, Any]) -> Iterable[Metric]:
 
 
 def controller_metrics(controller: dict[str, Any]) -> Iterable[Metric]:
-    """Metrics of a controller, from its snapshot."""
+    """Yield the metrics of a controller, from its snapshot."""
     classes = controller.get("classes", {})
     # Key in the snapshot, name and text of the metric. A group of None is the whole batch, shown as 0.
     gauges = [

@@ -6,7 +6,7 @@ from typing import Literal, NoReturn
 
 
 class Off:
-    """No metrics: false as a condition, and every use is an error that says how they are switched on."""
+    """No metrics: false as a condition, and every use is an error that explains how to enable them."""
 
     def __bool__(self) -> Literal[False]:
         return False

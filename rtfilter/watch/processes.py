@@ -78,7 +78,7 @@ class Together(Collector):
     Attributes
     ----------
     registry : CollectorRegistry
-        Holds these metrics; see `rtfilter.watch.metrics.serve`.
+        Has these metrics; see `rtfilter.watch.metrics.serve`.
     """
 
     def __init__(self, directory: str | PathLike[str], registry: CollectorRegistry | None = None) -> None:
@@ -88,7 +88,7 @@ class Together(Collector):
         self.registry.register(self)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: the names are not known before there are files."""
+        """Return no metrics: their names are not known before there are files."""
         return []
 
     def collect(self) -> Iterable[Metric]:

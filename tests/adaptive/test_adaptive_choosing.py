@@ -472,8 +472,8 @@ def test_a_decision_for_another_plan_is_in_the_log_and_replays():
     [
         ({"horizon": 0}, "horizon is a number of batches above 0"),
         ({"horizon": float("nan")}, "horizon is a number of batches above 0"),
-        ({"groups": (4, 1)}, "strictly increasing ladder"),
-        ({"groups": (0, 1)}, "strictly increasing ladder"),
+        ({"groups": (4, 1)}, "strictly increasing sizes"),
+        ({"groups": (0, 1)}, "strictly increasing sizes"),
     ],
 )
 def test_parameters_are_checked(options, message):

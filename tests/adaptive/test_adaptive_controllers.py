@@ -441,7 +441,7 @@ def test_it_settles_under_noise_where_all_plans_are_equal():
 
 @pytest.mark.parametrize("groups", [(4, 1), (1, 1), (0, 4)])
 def test_the_ladder_of_groups_is_checked(groups):
-    with pytest.raises(ValueError, match="strictly increasing ladder"):
+    with pytest.raises(ValueError, match="strictly increasing sizes"):
         PlanController(groups=groups)
 
 

@@ -68,7 +68,11 @@ def test_looks_double(rounds, looks):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"minimum": 1}, "minimum of 2 samples"), ({"alpha": 0.0}, "alpha"), ({"alpha": 0.5}, "alpha")],
+    [
+        ({"minimum": 1}, "minimum must be at least 2 samples"),
+        ({"alpha": 0.0}, "alpha"),
+        ({"alpha": 0.5}, "alpha"),
+    ],
 )
 def test_parameters_are_checked(options, message):
     with pytest.raises(ValueError, match=message):

@@ -540,7 +540,7 @@ def test_missing_files(files, capsys, missing):
         ("e.jsonl", b'{"x.live": true, "x": {"live": true}}', "e.jsonl:1: attribute 'x.live' occurs twice"),
         ("e.csv", b"price\n1\nnan\n", "e.csv:3: attribute 'price' is NaN"),
         ("e.csv", b'symbol,price\n"a\nb",1\nc,nan\n', "e.csv:4: attribute 'price' is NaN"),
-        ("e.csv", b"symbol,price\na,1\nb\n", "e.csv:3: 1 cells in a table of 2 columns"),
+        ("e.csv", b"symbol,price\na,1\nb\n", "e.csv:3: 1 cells, but 2 columns; correct the row"),
         ("e.csv", b'symbol,price\na,1\n"b,2\n', "e.csv:3: not CSV: "),
         ("e.csv", b"price,price\n1,2\n", "e.csv:1: two columns are called 'price'"),
         ("e.csv", b"symbol\na\n\xff\n", "e.csv:3: not UTF-8 text"),
@@ -600,7 +600,7 @@ def test_times_to_live_and_metadata_are_in_the_index(files, capsys, form):
         ({"ttl": True}, "a time to live is a number of seconds"),
         ({"metadata": [1]}, "metadata is a dict"),
         ({"metadata": "a"}, '"metadata" must be an object'),
-        ({"metadata": {"a": "x" * 5000}}, "at most 4,096 are kept"),
+        ({"metadata": {"a": "x" * 5000}}, "at most 4,096 are allowed"),
         ({"note": 1}, 'and optionally "id", "ttl" and "metadata"'),
     ],
 )
@@ -760,7 +760,7 @@ def test_index_build_replaces_an_index_and_nothing_else(index, capsys):
     capsys.readouterr()
     os.mkdir("other")
     Path("other/precious").write_text("")
-    assert "holds something else than an index" in fails(capsys, *build, "other")
+    assert "has other files than those of an index" in fails(capsys, *build, "other")
     assert "is no directory" in fails(capsys, *build, "subs.jsonl")
     assert "must be at least 4" in fails(capsys, *build, "new", "--capacity", "2", "2")
     assert "build needs a file" in fails(capsys, "index", "build", "index", *build[3:], "new")
@@ -771,7 +771,7 @@ def test_index_build_replaces_an_index_and_nothing_else(index, capsys):
 def test_an_index_and_a_match_take_how_a_filter_matches(files, capsys):
     defined = json.dumps({"schema": SCHEMA, "matcher": {"name": "filter-nodes", "bit_lists": 0.5}})
     build = ["index", "build", "subs.jsonl", "--schema", defined, "--out", "nodes"]
-    assert "leave it out, as --schema says the matcher" in fails(capsys, *build, "--capacity", "8", "16")
+    assert "leave it out: --schema names a matcher" in fails(capsys, *build, "--capacity", "8", "16")
     assert main(build) == 0
     assert EventFilter.load("nodes")._subscriptions.matcher.options == {"bit_lists": 0.5}
     assert main(["match", "subs.jsonl", "events.jsonl", "--schema", defined]) == 0
@@ -873,7 +873,7 @@ def test_explain_a_file_in_batches(files, capsys, monkeypatch):
     monkeypatch.setattr("rtfilter.predicates.misses.MAX_PAIRS", 7 * 12 + 3)
     assert main(given) == 0
     shown = capsys.readouterr()
-    assert "only the first 12 events were looked at, as at most 87 pairs are" in shown.err
+    assert "only the first 12 events were explained: at most 87 pairs are" in shown.err
     assert " of 84 pairs match" in shown.out
     monkeypatch.setattr("rtfilter.predicates.misses.MAX_PAIRS", 6)
     assert "7 subscriptions are more than 6; name one with --id" in fails(capsys, *given)
@@ -1107,8 +1107,8 @@ def test_the_column_that_names_events_is_asked_for_before_spark_starts(tmp_path,
         pq.write_table(pa.table({"price": [5.0], "tick": [1]}), Path(events, "part-0.parquet"))
     assert main(["spark-match", index, events, "--out", out]) == 2
     said = capsys.readouterr().err
-    assert f"{events}: events have no column 'id' to name them, but " in said
-    assert "price, tick; tell which by --id" in said.replace("'", "").replace(" and", ",")
+    assert f"{events}: events have no column 'id' with their ids; name another one by --id: " in said
+    assert said.replace("'", "").replace(" and", ",").endswith("price, tick\n")
     with pytest.raises(ImportError):
         main(["spark-match", index, events, "--out", out, "--id", "tick"])
 
@@ -1125,4 +1125,4 @@ def test_explain_events_with_lists(tmp_path, monkeypatch, capsys):
     assert "6 (x[1])       too high by 1" in capsys.readouterr().out
     monkeypatch.setattr("rtfilter.predicates.misses.MAX_PAIRS", 11)
     assert main(given) == 0
-    assert "only the first 1 event were looked at" in capsys.readouterr().err
+    assert "only the first 1 event were explained" in capsys.readouterr().err

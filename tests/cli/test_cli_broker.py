@@ -45,7 +45,7 @@ def test_a_map_without_a_root_says_so(tmp_path, capsys, monkeypatch):
     assert main(["broker", "map", "--at", "127.0.0.1:9", "--key", str(tmp_path / "network.key")]) == 0
     out, err = capsys.readouterr()
     assert [line for line in out.splitlines() if "cut off" in line] == ["a  (cut off)", "b  (cut off)"]
-    assert err == "rtfilter: no broker that answers stands for the root now; try again soon\n"
+    assert err == "rtfilter: no designated broker of the root answers now; try again soon\n"
 
 
 OWNERS = {"bonn": "broker bonn", POINT: "the rendezvous point"}

@@ -69,7 +69,7 @@ def test_another_file_is_not_overwritten_and_nothing_is_written(tmp_path, capsys
     own = tmp_path / "rules.yml"
     own.write_text("groups: []\n")
     assert main(["grafana", "--out", str(tmp_path)]) == 2
-    expected = f"rtfilter: error: there is another {own}; move it away, or choose another --out\n"
+    expected = f"rtfilter: error: {own}: exists with other content; move it, or choose another --out\n"
     assert capsys.readouterr().err == expected
     assert below(tmp_path) == {"rules.yml"}
     assert own.read_text() == "groups: []\n"
@@ -79,7 +79,7 @@ def test_another_file_is_not_overwritten_and_nothing_is_written(tmp_path, capsys
 def test_a_directory_in_the_way_is_told(tmp_path, capsys, name):
     (tmp_path / name).mkdir(parents=True)
     assert main(["grafana", "--out", str(tmp_path)]) == 2
-    assert f"there is another {tmp_path / name};" in capsys.readouterr().err
+    assert f"{tmp_path / name}: exists with other content;" in capsys.readouterr().err
 
 
 def test_a_file_instead_of_the_directory_is_told(tmp_path, capsys):

@@ -235,7 +235,7 @@ def test_of_bounds_none_are_left_out(capsys):
     said = fails(
         capsys, "match", write_subscriptions("bounds csv"), "events.jsonl", *GIVEN, "--on-error", "skip"
     )
-    assert said == "s.csv: --on-error skip is for conditions; of bounds all are taken, or none\n"
+    assert said == "s.csv: --on-error skip is for conditions; of bounds all are added, or none\n"
 
 
 def test_ids_of_csv_with_leading_zeros_are_text(tmp_path, capsys):

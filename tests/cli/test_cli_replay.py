@@ -70,7 +70,8 @@ def test_an_interrupted_replay_writes_what_it_has(capsys, interrupted):
     assert main(["replay", "wide", *QUICK, *given]) == 130
     captured = capsys.readouterr()
     assert (
-        "wide: 50 subscriptions, 12 dimensions, height 1; interrupted after 4 of 6 bursts, " in captured.out
+        "wide: 50 subscriptions, matcher rtree, 12 dimensions, height 1; interrupted after 4 of 6 bursts, "
+        in captured.out
     )
     assert "24 updates; 4 events checked" in captured.out
     assert captured.err.splitlines()[-1] == "rtfilter: interrupted"
@@ -125,6 +126,7 @@ def test_the_systems_of_the_papers_can_be_replayed(given, matcher, controller, c
     assert main(["replay", *given, "--json", "o.json"]) == 0
     said = json.loads(Path("o.json").read_text())
     assert said["index"]["matcher"]["name"] == matcher
+    assert f", matcher {matcher}, " in capsys.readouterr().out
     (shown,) = said["controllers"].values()
     assert (shown["controller"], shown["rounds"]) == (controller, 2 if matcher != "counting" else 16)
 

@@ -127,7 +127,7 @@ def test_at_a_terminal_the_password_is_asked_for_twice(run, kept, monkeypatch):
     monkeypatch.setattr(users, "getpass", lambda prompt: next(answers))
     run("add", "ann", "--role", "admin", terminal=True)
     assert Passwords().right(kept().accounts["ann"].hash, PASSWORD)
-    assert "two passwords" in run("add", "bob", "--role", "admin", terminal=True, fails=True)
+    assert "the two passwords differ" in run("add", "bob", "--role", "admin", terminal=True, fails=True)
     assert set(kept().accounts) == {"ann"}
 
 

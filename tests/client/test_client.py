@@ -479,7 +479,7 @@ def test_who_has_to_prove_anew_who_they_are_does_so():
         deliveries = aiter(client)
         await server.publish(1)
         assert (await anext(deliveries)).event["price"] == 1
-        error = "what proved who you are is no longer good; connect again"
+        error = "your password, token or roles are no longer valid; connect again"
         await server.sessions[0].say(directive="ERROR", kind="unauthenticated", error=error)
         await until(lambda: server.connections == 2)
         await server.publish(2)

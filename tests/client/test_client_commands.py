@@ -184,7 +184,7 @@ def test_a_bad_event_is_told_with_its_line(asked, tmp_path):
         (["publish", "absent.jsonl", "--user", "ann"], "absent.jsonl: No such file"),
         (["listen", "--user", "ann", "--url", "ws://127.0.0.1:9"], "cannot be reached"),
         (["listen", "--user", "ann", "--url", "nowhere"], "'nowhere' is not the URL of a server"),
-        (["listen", "--user", "ann", "--token-file", "t"], "give --user or --token-file"),
+        (["listen", "--user", "ann", "--token-file", "t"], "give either --user or --token-file"),
         (["listen", "--token-file", "absent"], "absent: No such file"),
         (["publish", "--filter", "other", "--user", "ann", "FILE"], "other"),
     ],

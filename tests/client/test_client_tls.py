@@ -138,7 +138,7 @@ def test_a_server_without_tls_is_told(tmp_path):
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         async with server:
             port = server.sockets[0].getsockname()[1]
-            with pytest.raises(UnreachableError, match="without TLS it is ws://"):
+            with pytest.raises(UnreachableError, match="the URL of a server without TLS has ws://"):
                 await connect(f"wss://127.0.0.1:{port}", user="ann").open()
 
     asyncio.run(main())

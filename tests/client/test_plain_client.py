@@ -206,9 +206,9 @@ def test_operations_return_futures_and_events_go_to_the_handler():
             if got[-1] == 9:
                 there.set()
 
-        with pytest.raises(ClientError, match="set_event_received_handler comes before ready"):
+        with pytest.raises(ClientError, match="call set_event_received_handler before ready"):
             client.ready()
-        with pytest.raises(ClientError, match="comes before get"):
+        with pytest.raises(ClientError, match="call set_event_received_handler before get"):
             client.get()
         client.set_event_received_handler(take)
         client.set_server_response_exception_handler(errors.append)

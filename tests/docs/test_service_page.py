@@ -239,8 +239,8 @@ def test_the_limits_that_are_fixed_are_those_of_the_code():
         "filters": pipeline.MOST_FILTERS,
         "unbounded subscriptions of a filter, unless `max_unbounded` says another number": MAX_UNBOUNDED,
         "seconds of a TLS handshake": handshakes.HANDSHAKE,
-        "seconds until CONNECT, without the look-up of the user": websocket.CONNECT_WITHIN,
-        "seconds in which a peer sends or reads nothing that it owes": bodies.SILENT,
+        "seconds to send CONNECT, without the server's check of the user": websocket.CONNECT_WITHIN,
+        "seconds without progress, in sending a message or in reading an answer": bodies.SILENT,
     }
     assert f"one second more for each {bodies.SLOWEST:,} bytes" in text
 

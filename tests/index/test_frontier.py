@@ -164,5 +164,5 @@ def test_wrong_splits_are_refused(order, cuts):
     with pytest.raises(ValueError, match="permutation"):
         frontier.split(np.array(order), np.array(cuts))
     parts = frontier.split(np.arange(3), np.array([0, 3]))
-    with pytest.raises(IndexError, match="group 1 of 1"):
+    with pytest.raises(IndexError, match="there is no group 1 among 1"):
         tree.resume_part(parts, 1)

@@ -119,5 +119,5 @@ def test_a_filter_may_have_copies():
 
 
 def test_there_is_at_least_one_copy():
-    with pytest.raises(ValueError, match="at least 1 copy, not 0"):
+    with pytest.raises(ValueError, match="copies must be at least 1, not 0"):
         ReplicatedMatcher(SCHEMA, copies=0)

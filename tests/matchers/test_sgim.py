@@ -195,5 +195,5 @@ def test_groups_by_all_attributes_or_one(attributes):
 
 
 def test_no_attribute_is_refused():
-    with pytest.raises(ValueError, match="at least 1 attribute; got 0"):
+    with pytest.raises(ValueError, match="attributes must be at least 1; got 0"):
         SgimMatcher(SCHEMA, attributes=0)

@@ -358,7 +358,7 @@ def test_who_would_take_too_much_memory_is_never_kept(monkeypatch):
     state = filter.stats()["matcher"]
     assert state["name"] == "counting"
     assert state["trials"] == 0
-    assert "bytes, of" in state["candidates"]["rtree"]["why"]
+    assert "bytes, and at most" in state["candidates"]["rtree"]["why"]
 
 
 def test_trials_take_samples_where_rows_are_free():
@@ -423,7 +423,7 @@ def test_a_fixed_filter_says_what_it_uses():
     filter = EventFilter(Schema({"x": float}), matcher="masks", metrics=True)
     assert filter.stats()["matcher"] == {"name": "masks"}
     assert filter.metrics.registry.get_sample_value("rtfilter_matcher", {"matcher": "masks"}) == 1
-    with pytest.raises(TypeError, match="this filter has no R"):
+    with pytest.raises(TypeError, match="this filter has the matcher 'masks', and no R"):
         filter.repack()
 
 
@@ -455,7 +455,7 @@ def test_wrong_candidates_are_refused():
             EventFilter(SCHEMA, matcher=MatcherChooser(("rtree", name)))
     with pytest.raises(ValueError, match="unknown matcher 'btree'"):
         EventFilter(SCHEMA, matcher=MatcherChooser(("btree",)))
-    with pytest.raises(ValueError, match="the matcher 'auto' has none"):
+    with pytest.raises(ValueError, match="leave it out for the matcher 'auto'"):
         EventFilter(SCHEMA, matcher="auto", capacity=(4, 4))
 
 

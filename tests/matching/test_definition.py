@@ -40,7 +40,7 @@ def test_a_schema_or_more_is_a_definition_and_comes_back_from_its_json(data, exp
         ({"controller": {"name": "wang", "N": 4}}, "it has rounds, threshold"),
         ({"order": "lifo"}, "order is one of fifo, shortest, longest, not 'lifo'"),
         ({"max_unbounded": -1}, "max_unbounded is a number of subscriptions"),
-        ({"policy": "fifo"}, "'policy' is unknown; beside the schema there are matcher, controller, order"),
+        ({"policy": "fifo"}, "'policy' is an unknown key; besides schema, use matcher, controller, order"),
         ({"schema": {"price": "flot"}}, "attribute 'price': the type 'flot' is unknown"),
     ],
 )

@@ -125,7 +125,7 @@ def test_results_as_arrays():
     assert matches.to_arrow().type == pa.large_list(pa.int64())
     assert [sorted(ids) for ids in matches.to_arrow().to_pylist()] == [[0], [], [0, 1]]
     assert matches[-1].tolist() == matches[2].tolist()
-    with pytest.raises(IndexError, match="event 3 of a batch of 3"):
+    with pytest.raises(IndexError, match="event 3 is outside a batch of 3"):
         matches[3]
 
 

@@ -111,7 +111,7 @@ def require_intervals(filter, count):
 def test_a_new_filter_has_a_scan(kernels):
     filter = EventFilter(NUMBERS)
     assert matcher_of(filter) == "scan"
-    with pytest.raises(TypeError, match=r"no R\*-tree but the matcher 'scan'; .* matcher='rtree'"):
+    with pytest.raises(TypeError, match=r"the matcher 'scan', and no R\*-tree; .* matcher='rtree'"):
         filter.tree  # noqa: B018
     filter.subscribe_many(*intervals(40))
     filter.repack()

@@ -287,7 +287,7 @@ def test_ids_of_another_type_are_refused(tmp_path):
         tracker.match({"vehicle": "a", "x": 1})
         tracker.save(tmp_path / "state")
         again = Tracker.load(tmp_path / "state", other)
-        with pytest.raises(TypeError, match="of a filter whose ids are of another type"):
+        with pytest.raises(TypeError, match="matches with ids of another type"):
             again.match({"vehicle": "a", "x": 1})
 
 
@@ -539,6 +539,6 @@ def test_another_snapshot_is_refused(tmp_path):
     }.items():
         raw = np.frombuffer(wrong, np.uint8) if isinstance(wrong, bytes) else np.array(wrong, np.int64)
         arrays.write(tmp_path / "state", "rtfilter.tracker", found.meta, {**found.arrays, name: raw})
-        with pytest.raises(SnapshotError, match="holds something else than is saved"):
+        with pytest.raises(SnapshotError, match="has content that `save` does not write"):
             Tracker.load(tmp_path / "state", filter)
     assert os.listdir(tmp_path / "state")

@@ -41,7 +41,7 @@ def test_bounds_arrays():
     [
         ([[0, math.nan]], [[1, 1]], r"row 0, attribute 'y': NaN"),
         ([[0, 0], [2, 0]], [[1, 1], [1, 1]], r"row 1, attribute 'x': low above high in \[2.0, 1.0\]"),
-        ([[math.inf, 0]], [[math.inf, 1]], "wrong infinity"),
+        ([[math.inf, 0]], [[math.inf, 1]], "low is inf or high is -inf"),
         ([[0, 0, 0]], [[1, 1, 1]], r"shape \(n, 2\)"),
         ([0, 0], [1, 1], r"shape \(n, 2\)"),
         ([[0, 0]], [[1, 1], [1, 1]], r"shape \(n, 2\)"),
@@ -68,7 +68,7 @@ def test_bounds_arrays():
         ({"x": [0], "y": [0, 1]}, {"x": [1]}, "the columns of low have 1, 2 rows"),
         ({"x": [0]}, {"x": [1, 2]}, r"shape \(n, 2\); got"),
         ({"x": [[0]]}, {"x": [1]}, "row 0, attribute 'x' is a number, but has|of one dimension"),
-        (pd.DataFrame([[0, 0]]), [[1, 1]], r"called as the attributes are, not 0; .* to_numpy\(\)"),
+        (pd.DataFrame([[0, 0]]), [[1, 1]], r"must have the names of attributes, not 0; .* to_numpy\(\)"),
         (pd.DataFrame([[0, 0]], columns=["x", "x"]), [[1, 1]], "low has several columns called 'x'"),
         (pd.DataFrame({"x": ["0"]}), [[1, 1]], "row 0, attribute 'x' is a number, but has the bound str"),
         (
@@ -105,7 +105,9 @@ def test_moments_that_are_refused():
 @cases(("low", "high"), [(2, 3), (0.25, 0.75), (-1, 0.5), (0, 2), (-1, math.inf)])
 @cases("form", [list, np.array, lambda ends: {"flag": [end for _, end in ends]}])
 def test_bounds_of_a_boolean_are_0_and_1(low, high, form):
-    with pytest.raises(PredicateError, match="row 0, attribute 'flag': a boolean's end is 0 or 1"):
+    with pytest.raises(
+        PredicateError, match="row 0, attribute 'flag': a boolean's bound is 0, 1 or infinite"
+    ):
         compile_bounds(form([[0, low]]), form([[0, high]]), Schema({"x": float, "flag": bool}))
 
 

@@ -174,13 +174,13 @@ def test_every_block_is_run():
 @cases(
     ("row", "value"),
     [
-        ("filters after", combine.MAX_FILTERS),
+        ("conjunctions, after", combine.MAX_FILTERS),
         ("constants in", model.MAX_TERMS),
         ("boxes in", boxes.MAX_BOXES),
         ("boxes of one", boxes.MAX_SPLIT),
         ("characters", sql.MAX_LENGTH),
         ("operations of one", expressions.MAX_OPERATIONS),
-        ("subscriptions of a filter", boxes.MAX_UNBOUNDED),
+        ("unbounded subscriptions", boxes.MAX_UNBOUNDED),
         ("levels of parentheses", combine.MAX_DEPTH),
         ("levels of objects", nesting.MAX_NESTING),
         ("choices of elements", elements.MAX_CHOICES),

@@ -127,7 +127,7 @@ def test_quantifiers_are_written_and_read_again(condition, text, pattern):
 
 
 def test_several_matchers_of_one_element_have_no_form_as_a_pattern():
-    with pytest.raises(PredicateError, match="an element is held against one matcher"):
+    with pytest.raises(PredicateError, match="in patterns an element has one matcher"):
         p("ANY (tags LIKE 'a%' AND tags LIKE '%b')").to_pattern()
 
 
@@ -158,7 +158,7 @@ def test_a_quantifier_is_a_name_where_no_operand_follows():
 )
 def test_what_is_no_test_of_one_attribute_is_refused(condition):
     with pytest.raises(
-        PredicateError, match="any, all and none are followed by a test of one attribute"
+        PredicateError, match="any, all and none need a constraint of one attribute"
     ) as caught:
         p(condition)
     assert caught.value.position == 0

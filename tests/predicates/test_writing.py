@@ -113,7 +113,11 @@ def test_forms(condition, pattern):
             "price",
         ),
         ("price * 2 > 5", "price [*] 2 > 5 has no form", "price"),
-        ("symbol < 'b'", "symbol < 'b' has no form as an event pattern: patterns order no text", "symbol"),
+        (
+            "symbol < 'b'",
+            "symbol < 'b' has no form as an event pattern: patterns do not order text",
+            "symbol",
+        ),
         ("symbol LIKE 'a_b'", "symbol LIKE 'a_b' has no form .* no _", "symbol"),
         ("LOWER(symbol) LIKE '%a%'", "only a beginning or an end is compared without case", "symbol"),
         ("NOT (LOWER(symbol) LIKE 'a%')", "this operator has no complement", "symbol"),

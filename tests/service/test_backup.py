@@ -135,7 +135,7 @@ def refused(capsys, *words):
 
 def test_nothing_is_overwritten(data, tmp_path, capsys):
     out = backed_up(data, tmp_path / "b.tar")
-    assert "is there already" in refused(capsys, "backup", "--data", data, "--out", out)
+    assert "exists already" in refused(capsys, "backup", "--data", data, "--out", out)
     assert "is not empty" in refused(capsys, "restore", out, "--data", data)
     (tmp_path / "empty").mkdir()
     restored(out, tmp_path / "empty")

@@ -364,7 +364,7 @@ def test_single_deliveries_are_acknowledged_beyond_one_that_is_not(tmp_path):
         said(session)
         for numbers in ([4], [0]):
             (error,) = await say(session, "ACK", upto=0, numbers=numbers)
-            assert error["error"] == '"numbers" are those of deliveries of this connection'
+            assert error["error"] == '"numbers" must be numbers of deliveries of this connection'
         assert await say(session, "ACK", upto=0, numbers=[3]) == [{"directive": "ACK"}]
         assert [one.position for one in pipeline.pending(ANN)] == places[:2]
         await say(session, "ACK", upto=2)
@@ -754,7 +754,7 @@ def test_every_directive_in_every_state(tmp_path):
         ('{"directive": "UNSUBSCRIBE", "subscription": 99}', "there is no subscription 99"),
         ('{"directive": "ACK"}', "ACK: Object missing required field `upto`"),
         ('{"directive": "ACK", "upto": true}', "ACK: Expected `int`, got `bool` - at `$.upto`"),
-        ('{"directive": "ACK", "upto": 1}', '"upto" is the number of a delivery'),
+        ('{"directive": "ACK", "upto": 1}', '"upto" must be the number of a delivery'),
         ('{"directive": "CREDIT", "more": -1}', "CREDIT: Expected `int` >= 0 - at `$.more`"),
     ],
 )

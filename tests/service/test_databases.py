@@ -19,7 +19,7 @@ def test_the_driver_is_named(scheme):
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("secret", "no address of a database, such as postgresql+psycopg://"),
+        ("secret", "no address of a database; write it as postgresql+psycopg://"),
         ("", "no address"),
         ("postgresql://ann:secret@host:nan/name", "no address"),
         ("mysql://ann:secret@host/name", "one of PostgreSQL"),

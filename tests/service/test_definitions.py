@@ -84,7 +84,7 @@ def test_an_index_beside_the_log_gets_what_was_changed_after_it_was_written(tmp_
 def test_what_cannot_be_changed_is_refused_and_nothing_is_changed(tmp_path):
     async def script(pipeline):
         for matcher in (None, "auto"):
-            with pytest.raises(ConflictError, match="name one, neither from nor to 'auto'"):
+            with pytest.raises(ConflictError, match="name a matcher, and neither may be 'auto'"):
                 await define(pipeline, matcher)
         with pytest.raises(RequestError, match="as a server needs; choose one of scan"):
             await define(pipeline, "matching-tree-equality")

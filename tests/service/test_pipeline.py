@@ -851,7 +851,7 @@ def test_nobody_waits_for_a_transaction_that_hangs_and_what_it_stored_is_matched
                 asyncio.create_task(pipeline.publish(CARL, "default", events(pipeline, 2))),
                 asyncio.create_task(pipeline._store.change(print)),
             ]
-            with pytest.raises(BusyError, match="not known whether this will be kept"):
+            with pytest.raises(BusyError, match="not known whether this will be stored"):
                 await first
             for one in behind:
                 with pytest.raises(BusyError):

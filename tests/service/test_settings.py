@@ -46,7 +46,8 @@ def test_flags_count_more_than_the_environment(tmp_path, monkeypatch):
         ({"rate": "nan"}, "--rate, or RTFILTER_RATE: "),
         (
             {"trusted_proxies": "127.0.0.1, proxy"},
-            "--trusted-proxies, or RTFILTER_TRUSTED_PROXIES: 'proxy' is no address and no network; give such",
+            "--trusted-proxies, or RTFILTER_TRUSTED_PROXIES: 'proxy' is no address and no network; "
+            "write it as",
         ),
         ({"durability": "none"}, "'process' or 'power'"),
         ({"backlog_policy": "x"}, "'drop-oldest', 'drop-newest' or 'refuse'"),

@@ -104,7 +104,7 @@ def test_a_newer_version_asks_for_an_upgrade_and_an_older_one_for_a_new_snapshot
     assert unknown.endswith(
         f"; upgrade rtree-filter, as the snapshot was saved by a version after {__version__}"
     )
-    assert older.endswith(f"; make it anew with rtree-filter {__version__}")
+    assert older.endswith(f"; make it again with rtree-filter {__version__}")
 
 
 def test_a_path_without_a_snapshot_says_what_is_there(tmp_path):
@@ -114,7 +114,9 @@ def test_a_path_without_a_snapshot_says_what_is_there(tmp_path):
         "is no snapshot, which is a folder: it is a file, or in one"
     )
     (tmp_path / "folder").mkdir()
-    assert refused(tmp_path / "folder").endswith("is no snapshot: it has no manifest.json")
+    assert refused(tmp_path / "folder").endswith(
+        "is no snapshot: it has no manifest.json; give another folder"
+    )
 
 
 def first(content):

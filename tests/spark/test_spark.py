@@ -315,7 +315,7 @@ def test_failures_of_the_command_say_what_to_do(spark, files, capsys):
             "new",
         ): "nothing: is no saved index; make one with rtfilter index build",
         ("index", "nothing.parquet", "new"): "nothing.parquet",
-        ("index", "named.parquet", "new"): "events have no column 'id' to name them",
+        ("index", "named.parquet", "new"): "events have no column 'id' with their ids",
         ("index", "infinite.jsonl", "new"): "error: event 1: attribute 'price' is infinite",
         (
             "index",
@@ -453,7 +453,7 @@ def test_an_index_that_is_gone_or_another_is_named(alerts, tmp_path, monkeypatch
     monkeypatch.setattr("pyspark.SparkFiles.get", lambda name: str(tmp_path / "sent" / name))
     alerts.save(tmp_path / "index")  # the same content, but the files that the lease names are gone
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(SnapshotError, match="is not what it was when match_frame was called"):
+    with pytest.raises(SnapshotError, match="has changed since match_frame was called"):
         lease.open()
     assert homes(tmp_path) == []
 

@@ -414,12 +414,12 @@ def test_two_writers_do_not_overwrite_each_other(spark, built, tmp_path):
     shutil.copytree(path, tmp_path / "index")
     index = ShardedIndex.open(tmp_path / "index")
     other = index.remove(before.ids()[:1])
-    with pytest.raises(RuntimeError, match="somebody else has made version 2"):
+    with pytest.raises(RuntimeError, match="another program has made version 2"):
         index.remove(before.ids()[1:2])
     assert ShardedIndex.open(tmp_path / "index") == other
     third = other.remove(before.ids()[3:4])
     third.expire()
-    with pytest.raises(RuntimeError, match="somebody else has made version 2"):
+    with pytest.raises(RuntimeError, match="another program has made version 2"):
         replace(third, version=2)._publish()  # their version 2 is gone, but not free
     assert ShardedIndex.open(tmp_path / "index") == third
 

@@ -11,7 +11,7 @@ def test_what_others_could_read_becomes_private_and_is_told(tmp_path, caplog):
     make(tmp_path)
     assert [path.stat().st_mode & 0o777 for path in (tmp_path, file)] == [0o700, 0o600]
     assert [one.getMessage() for one in caplog.records] == [
-        f"others could read {path}, and may no more" for path in (tmp_path, file)
+        f"others could read {path}; it is private now" for path in (tmp_path, file)
     ]
 
 

@@ -110,7 +110,7 @@ def test_a_user_who_comes_again_is_another_one_without_tokens(users):
     first = users.read().accounts["ann"]
     users.remove("ann")
     assert users.read().gone == {"ann"}
-    with pytest.raises(UsersError, match="still to remove what they had"):
+    with pytest.raises(UsersError, match="still to remove their data"):
         users.add("ann", "h", ADMIN)
     users.forgotten("ann")
     users.add("ann", "h", ADMIN)

@@ -166,7 +166,7 @@ def test_an_id_of_another_type_is_refused(kind, count):
 @pytest.mark.parametrize("ids", [["a", 1], [1, "a"], ["a", None], ["a", UUID(int=1)], [UUID(int=1), "a"]])
 def test_ids_of_several_types_are_refused(ids):
     filter = EventFilter(SCHEMA)
-    with pytest.raises(TypeError, match=r"ids must be of one type: that of row 0 is .*, that of row "):
+    with pytest.raises(TypeError, match=r"ids must be of one type: row 0 has .*, row "):
         filter.subscribe_many(["x > 1"] * 2, ids=ids)
     assert filter.subscribe("x > 1") == 0  # nothing is settled
 
@@ -381,5 +381,5 @@ def test_ids_that_cannot_have_been_saved_are_noticed(name, change, tmp_path):
     snapshot.write(
         tmp_path / "other", "rtfilter.filter", found.meta, {**found.arrays, name: change(found.arrays[name])}
     )
-    with pytest.raises(SnapshotError, match="something else than is saved"):
+    with pytest.raises(SnapshotError, match="has content that `save` does not write"):
         EventFilter.load(tmp_path / "other")

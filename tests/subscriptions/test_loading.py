@@ -86,7 +86,7 @@ def test_raise_tells_the_first_and_how_many_there_are(rules):
     frame = pd.DataFrame({"where": ["price > 1", "prise > 1", "price >"], "id": [1, 2, 3]})
     with pytest.raises(PredicateError, match="row 1, unknown attribute 'prise'") as error:
         rules.subscribe_many(frame)
-    assert error.value.__notes__ == ['2 rows cannot be used; on_error="skip" takes the others']
+    assert error.value.__notes__ == ['2 rows cannot be used; on_error="skip" adds the others']
     assert len(rules) == 0
 
 
@@ -94,7 +94,7 @@ def test_skip_says_so_in_the_log(rules, caplog):
     with caplog.at_level(logging.WARNING, "rtfilter"):
         assert rules.subscribe_many(["price > 1", "price >"], on_error="skip").tolist() == [0]
     assert caplog.messages[0].startswith(
-        "1 of 2 subscriptions left out; on_error=list.append tells all. The first: row 1,"
+        "1 of 2 subscriptions left out; on_error=errors.append collects all errors. The first: row 1,"
     )
 
 
@@ -130,7 +130,7 @@ def test_other_matchers_take_the_rest_too():
 def test_on_error_is_understood(rules):
     with pytest.raises(ValueError, match="on_error is"):
         rules.subscribe_many(["price > 1"], on_error="ignore")
-    with pytest.raises(TypeError, match="of bounds all are added"):
+    with pytest.raises(TypeError, match="leave it out for bounds: all are added"):
         EventFilter(Schema({"x": float})).subscribe_many([[1]], [[2]], on_error="skip")
 
 
@@ -245,7 +245,7 @@ def test_tables_that_are_none(table, says, rules):
 
 
 def test_what_a_table_tells_is_not_told_twice(rules):
-    with pytest.raises(TypeError, match="leave out ids="):
+    with pytest.raises(TypeError, match="leave out the argument ids="):
         rules.subscribe_many(pa.table({"where": ["TRUE"], "id": [1]}), ids=[2])
     assert rules.subscribe_many(pa.table({"where": ["TRUE"]}), ids=[2]).tolist() == [2]
 
@@ -259,7 +259,7 @@ def test_metadata_that_is_no_json_is_named():
     rules = EventFilter(SCHEMA)
     table = pd.DataFrame({"where": ["price < 3", "price < 4"], "metadata": ['{"a": 1}', "{bad"]})
     assert rules.subscribe_many(table, on_error=bad.append).tolist() == [0]
-    assert bad[0].reason.startswith("metadata as text must be JSON, and '{bad' is none: ")
+    assert bad[0].reason.startswith("metadata as text must be JSON, but '{bad' is not: ")
 
 
 @pytest.mark.parametrize("metadata", ["{bad", "[" * 100_000, b"\xff", '["a list"]'], ids=range(4))
@@ -282,7 +282,7 @@ NEVER = "price BETWEEN 5 AND 3"
         (lambda rules: rules.subscribe(NEVER), "1 of 1 subscription can match no event.*: price >= 5 AND"),
         (
             lambda rules: rules.subscribe_many(["price > 1", "FALSE", NEVER, {"symbol": ["a"]}, NEVER]),
-            "2 of 5 subscriptions can match no event.*: row 2, price >= 5 AND price <= 3; Predicate",
+            "2 of 5 subscriptions can match no event.*: row 2, price >= 5 AND price <= 3; see Predicate",
         ),
         (lambda rules: rules.subscribe_many([NEVER, "price >"], on_error="skip"), "1 of 1 subscription can"),
         (

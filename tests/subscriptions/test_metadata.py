@@ -68,7 +68,7 @@ def test_an_unknown_subscription_has_none():
         ({"a": float("nan")}, ValueError, "JSON can hold"),
         ({"a": object()}, ValueError, "JSON can hold"),
         ({"a": "\ud800"}, ValueError, "JSON can hold"),
-        ({"a": "x" * LIMIT}, ValueError, "4,104 bytes as JSON, at most 4,096"),
+        ({"a": "x" * LIMIT}, ValueError, "4,104 bytes as JSON, and at most 4,096"),
     ],
 )
 def test_what_cannot_be_kept_is_refused(note, error, message):
@@ -88,7 +88,7 @@ def test_what_cannot_be_kept_is_refused(note, error, message):
 def test_there_is_one_for_each():
     with pytest.raises(ValueError, match="metadata has 1 rows for 2 subscriptions"):
         EventFilter(SCHEMA).subscribe_many(["x > 0"] * 2, metadata=[{}])
-    with pytest.raises(TypeError, match="metadata has a row for each subscription"):
+    with pytest.raises(TypeError, match="metadata must be a list with a value for each subscription"):
         EventFilter(SCHEMA).subscribe_many(["x > 0"] * 2, metadata={"a": 1})
 
 

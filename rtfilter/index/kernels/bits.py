@@ -1,4 +1,4 @@
-"""Sets of rows as bits, 64 to a word: put rows in, take them out, list those that are not in."""
+"""Sets of rows as bits, 64 per word: add rows, remove them, list the rows outside."""
 
 import numpy as np
 
@@ -9,14 +9,14 @@ from rtfilter.index.kernels.vector import ones, trailing_zeros
 
 @kernel
 def put(words: Word1, rows: Int32_1, first: int, last: int) -> None:
-    """Put in ``rows[first:last]``."""
+    """Add ``rows[first:last]``."""
     for at in range(first, last):
         words[rows[at] >> 6] |= np.uint64(1) << np.uint64(rows[at] & 63)
 
 
 @kernel
 def take(words: Word1, rows: Int32_1, first: int, last: int) -> None:
-    """Take out ``rows[first:last]``."""
+    """Remove ``rows[first:last]``."""
     for at in range(first, last):
         words[rows[at] >> 6] &= ~(np.uint64(1) << np.uint64(rows[at] & 63))
 
@@ -32,7 +32,7 @@ def others(words: Word1, count: int) -> int:
 
 @kernel
 def with_room(found: Int1, size: int, more: int) -> Int1:
-    """``found``, or a longer array that begins with its first `size`, with room for so many more."""
+    """Return ``found``, or a longer array with the same first `size` items and room for `more`."""
     if size + more <= len(found):
         return found
     # No more than twice what is needed: the first touch of memory takes longer than to write there.
@@ -43,7 +43,7 @@ def with_room(found: Int1, size: int, more: int) -> Int1:
 
 @kernel
 def write_others(words: Word1, count: int, found: Int1, size: int) -> int:
-    """Write those of the rows 0 to `count` that are not in behind ``found[:size]``; the new size."""
+    """Write the rows 0 to `count` that are not in `words` after ``found[:size]``; return the new size."""
     for word in range(len(words)):
         rest = ~words[word]
         while rest != 0:

@@ -1,8 +1,8 @@
 """Arrays that kernels use without counting references to them.
 
-numba takes 2 us to look at the arrays of a tree in a call from Python, and counts, at 10 ns each, references
+In a call from Python, numba takes 2 us to read the arrays of a tree. At 10 ns each, it also counts references
 to every array in a tuple at each call of a kernel that branches, and to an array at each view of it: often
-more than the work to be done. Nothing of this is needed for what the caller keeps alive.
+more than the work itself. None of this is necessary for arrays that the caller keeps alive.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ _I64 = ir.IntType(64)
 
 
 class Opened(types.Type):
-    """A named tuple of arrays as addresses and lengths: less to pass on than arrays, and nothing to count."""
+    """A named tuple of arrays as addresses and lengths: smaller than arrays, without reference counts."""
 
     def __init__(self, kind: Any) -> None:
         self.kind = kind
@@ -75,7 +75,7 @@ def _field(context: Any, builder: Any, opened: Any, value: Any, name: str) -> An
 
 @unbox(Opened)
 def _unboxed(opened: Any, given: Any, c: Any) -> Any:
-    """Unbox the named tuple of a caller in Python, who keeps its arrays alive."""
+    """Unbox the named tuple of a caller in Python, which keeps its arrays alive."""
     parts = cgutils.create_struct_proxy(opened)(c.context, c.builder)
     failed = cgutils.false_bit
     for place, (name, part) in enumerate(zip(opened.kind.fields, opened.kind.types, strict=True)):
@@ -115,11 +115,11 @@ borrowed: Any = intrinsic(_borrowed)
 
 
 class ByAddress:
-    """Hands named tuples of arrays, like those of `example()`, to kernels called from Python.
+    """Passes named tuples of arrays, like those of `example()`, to kernels called from Python.
 
     Such a kernel gets `addresses(arrays)` and calls `opened` on them. It returns none of the arrays; the
-    caller keeps them alive. Once addresses were asked for, a kernel that gets the named tuple itself sees
-    the same; numba then takes 2 us to look at it.
+    caller keeps them alive. After the first call of `addresses`, a kernel that gets the named tuple itself
+    reads it in the same way; numba then takes 2 us.
     """
 
     def __init__(self, example: Callable[[], tuple[NDArray[Any], ...]]) -> None:
@@ -128,7 +128,7 @@ class ByAddress:
         self.opened: Any = intrinsic(self._opened)
 
     def _examples(self) -> tuple[tuple[NDArray[Any], ...], Opened]:
-        """Make the arrays and their type known, once."""
+        """Create the arrays and their type once."""
         if self._held is None:
             with global_compiler_lock:  # a thread that loads a kernel reads numba's table of types
                 if self._held is None:
@@ -147,7 +147,7 @@ class ByAddress:
         return example, kind
 
     def addresses(self, arrays: tuple[NDArray[Any], ...]) -> NDArray[np.int64]:
-        """Return the addresses and lengths of arrays, int64. TypeError if kernels expect others."""
+        """Return the addresses and lengths of arrays, int64. Raises `TypeError` for arrays of other types."""
         numbers = []
         for array, example in zip(arrays, self._examples()[0], strict=True):
             if array.dtype != example.dtype or array.ndim != example.ndim or not array.flags.carray:
@@ -163,7 +163,7 @@ class ByAddress:
 
 
 def _open(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """The arrays at some `addresses`."""
+    """Return the arrays at some `addresses`."""
     kind = signature.return_type.kind
     numbers = context.make_array(signature.args[0])(context, builder, arguments[0]).data
     rows = iter(range(sum(1 + part.ndim for part in kind.types)))

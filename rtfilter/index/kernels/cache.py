@@ -1,7 +1,7 @@
-"""The place of compiled kernels: numba's cache, else a folder of the user's own, else memory.
+"""The place of compiled kernels: numba's cache, else a folder of the user, else memory.
 
-numba keeps what it compiles in NUMBA_CACHE_DIR, beside the source, or below the user's home, and refuses a
-function for which it can write to none of them: a service often has no home, and a container no place.
+numba stores compiled code in NUMBA_CACHE_DIR, beside the source, or below the user's home, and refuses a
+function if it can write to none of them: a service often has no home, and a container no writable folder.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DIGEST = hashlib.blake2b(
 
 
 class NotCachedError(Exception):
-    """No cache has a kernel, and this thread must not compile; `folder` is that of the cache."""
+    """No cache has a kernel, and this thread must not compile; `folder` is the folder of the cache."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(f"a kernel is missing in {folder}")
@@ -43,7 +43,7 @@ _thread = threading.local()
 
 @contextlib.contextmanager
 def only_cached() -> Iterator[None]:
-    """Let this thread load kernels, and raise `NotCachedError` where it would compile one."""
+    """Let this thread load kernels, and raise `NotCachedError` instead of compiling one."""
     _thread.only_cached = True
     try:
         yield
@@ -52,7 +52,7 @@ def only_cached() -> Iterator[None]:
 
 
 class _Named(caching.UserProvidedCacheLocator):
-    """In the folder that NUMBA_CACHE_DIR names. Where it cannot be written, another one is used."""
+    """The cache in the folder of NUMBA_CACHE_DIR. If it cannot be written, another one is used."""
 
     def ensure_cache_path(self) -> None:
         try:
@@ -68,7 +68,7 @@ class _Named(caching.UserProvidedCacheLocator):
 
 
 class _Home(caching.UserWideCacheLocator):
-    """Below the user's home; not in a folder called "~", which numba would make for a user without one."""
+    """The cache below the user's home; not in a folder "~", which numba would make for a user without one."""
 
     def ensure_cache_path(self) -> None:
         if not os.path.isabs(self.get_cache_path()):
@@ -77,9 +77,9 @@ class _Home(caching.UserWideCacheLocator):
 
 
 class _Private(caching.UserWideCacheLocator):
-    """In the folder for temporary files, in one that nobody else can read or write.
+    """The cache in a folder for temporary files that no other user can read or write.
 
-    Reading a cache runs what is in it, so a folder that others could have filled is not used.
+    Reading a cache runs its content, so a folder that others could have written to is not used.
     """
 
     def __init__(self, function: Callable[..., Any], path: str) -> None:
@@ -101,7 +101,7 @@ class _Private(caching.UserWideCacheLocator):
 
 
 def private_folder() -> Path:
-    """A folder for one user, in that for temporary files."""
+    """Return the folder of this user among the temporary files."""
     user = os.geteuid() if hasattr(os, "geteuid") else ""
     return Path(tempfile.gettempdir(), f"rtfilter-{user}")
 
@@ -117,7 +117,7 @@ class _Located(caching.CompileResultCacheImpl):
 
 
 class KernelCache(caching.FunctionCache):
-    """numba's cache of one kernel. It compiles again what cannot be read, and warns where it cannot write."""
+    """numba's cache of one kernel. It compiles unreadable code again, and warns if it cannot write."""
 
     _impl_class = _Located
 
@@ -132,7 +132,7 @@ class KernelCache(caching.FunctionCache):
         index._version += _DIGEST + own
 
     def load_overload(self, signature: Any, context: Any) -> Any:
-        """Return what was compiled, None if it is not there."""
+        """Return the compiled code, None if it is not there."""
         try:
             found = super().load_overload(signature, context)
         except Exception:  # of a damaged file unpickling raises anything
@@ -146,7 +146,7 @@ class KernelCache(caching.FunctionCache):
         return found
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
-        """Keep what was compiled."""
+        """Store the compiled code."""
         try:
             super().save_overload(signature, compiled)
         except OSError as error:
@@ -157,7 +157,7 @@ class KernelCache(caching.FunctionCache):
 
 
 def cache_of(function: Callable[..., Any]) -> caching.FunctionCache | None:
-    """Return where `function` is kept, or None, after a warning, if there is no place."""
+    """Return the cache of `function`, or None, after a warning, if there is no place."""
     try:
         return KernelCache(function)
     except (RuntimeError, OSError):  # numba finds no folder; or the source is no file
@@ -171,14 +171,14 @@ _said: set[str] = set()
 
 
 def _say_once(text: str) -> None:
-    """Log what takes long, where no warning has said it."""
+    """Log a slow compilation, unless a warning has reported it."""
     if not _said:
         _said.add(text)
         logging.getLogger("rtfilter").warning(text)
 
 
 def _warn_once(text: str) -> None:
-    """Warn of the first thing that is wrong: it mostly is wrong for all kernels."""
+    """Warn of the first problem only: it is mostly the same for all kernels."""
     if not _warned:
         _warned.add(text)
         warnings.warn(text, RuntimeWarning, stacklevel=2)

@@ -1,6 +1,6 @@
-"""Changes of a tree: each is one call that does not stop in the middle; a signal comes before or after it.
+"""Changes of a tree: each is one call without interruption; a signal is handled before or after it.
 
-One kernel makes all kinds of changes: one that inserts takes longer to compile than any other.
+One kernel makes all kinds of changes, because a kernel that inserts takes longest to compile.
 """
 
 from typing import NamedTuple
@@ -36,16 +36,16 @@ opened_given = GIVEN_BY_ADDRESS.opened
 
 @kernel
 def change(where: Int1, kind: int, identifier: int, exact: bool, given: Int1) -> int:
-    """Change the tree at these addresses, as a whole or, for want of room or of a box, not at all.
+    """Change the tree at these addresses completely, or not at all if there is no room or no box.
 
-    `given` are the addresses of a `Given`: numba would look at each array for 0.1 us.
+    `given` are the addresses of a `Given`: numba would take 0.1 us for each array.
 
     `INSERT_ONE` takes `identifier`, `exact` and a box (d,), (d,). `INSERT` takes n `ids`, their exactness in
     `flags` and their boxes one after another, (n d,), (n d,). `DELETE_ONE` takes `identifier`, `DELETE` takes
-    `ids`, and sets the `flags` of those that were known. `REPLACE` deletes `identifier` and inserts it with n
-    boxes and `flags`. Arrays that a kind does not take are empty.
+    `ids`, and sets the `flags` of the known ones. `REPLACE` deletes `identifier` and inserts it with n
+    boxes and `flags`. Unused arrays of a kind are empty.
 
-    Returns how many of the deleted ids were known, `NO_ROOM`, or `WRONG` for low > high in `INSERT_ONE`.
+    Returns the number of known deleted ids, `NO_ROOM`, or `WRONG` for low > high in `INSERT_ONE`.
     """
     tree, arrays = opened_tree(where), opened_given(given)
     low, high, ids, flags = arrays.low, arrays.high, arrays.ids, arrays.flags

@@ -1,9 +1,9 @@
-"""Counts of the kernels that this process loaded and compiled. Imports no compiler: few readers need one."""
+"""Counts of the kernels that this process loaded and compiled. Imports no compiler."""
 
 from collections.abc import Callable
 
 loads = 0
-"""Number of kernels loaded or compiled so far: a call during which this grows is no measure."""
+"""Number of kernels loaded or compiled so far. Times of calls that increase it are not measurements."""
 compiled = 0
 """Number of kernels that this process compiled because no cache had them."""
 watchers: list[Callable[[], None]] = []

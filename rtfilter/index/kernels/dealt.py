@@ -31,7 +31,7 @@ opened_dealt = DEALT_BY_ADDRESS.opened
 
 @kernel
 def is_cut(order: Int1, order_cuts: Int1, count: int) -> bool:
-    """Return whether an order is a permutation of 0..count - 1, and its cuts ascend from 0 to the end."""
+    """Return whether `order` is a permutation of 0..count - 1, and its cuts ascend from 0 to the end."""
     groups = len(order_cuts) - 1
     if len(order) != count or groups < 0 or order_cuts[0] != 0 or order_cuts[groups] != count:
         return False
@@ -52,8 +52,8 @@ def deal(
 ) -> tuple[Float2, Int1, Int1, Int1, Int32_1, Int1]:
     """Cut a frontier into one frontier per group order[order_cuts[g]:order_cuts[g + 1]], each node by node.
 
-    Returns the arrays of `Dealt` but for the cuts of the queries, which are `order_cuts`; and where all of
-    them are, as `ByAddress.addresses` tells it, which is nowhere unless `is_cut`.
+    Returns the arrays of `Dealt`, except the cuts of the queries, which are `order_cuts`; and the addresses
+    of all of them, as from `ByAddress.addresses`, empty unless `is_cut`.
     """
     if not is_cut(order, order_cuts, len(queries)):
         none = np.empty(0, np.int64)

@@ -11,9 +11,9 @@ from rtfilter.index.kernels.nodes import free_node, let_leave, let_stay, minimum
 
 @kernel
 def condense(tree: Tree, node: int, sides: Float2) -> None:
-    """After an entry left `node`: dissolve nodes that are too empty, shrink rectangles, up to the root.
+    """Dissolve nodes with too few entries and shrink rectangles, from `node` up, after an entry left it.
 
-    A wide node is only marked to be dissolved.
+    A wide node is only marked for `dissolve`.
     """
     gone = sides.copy()
     while tree.nodes[node].parent >= 0:
@@ -39,7 +39,7 @@ def condense(tree: Tree, node: int, sides: Float2) -> None:
 
 @kernel
 def leave(tree: Tree, node: int) -> None:
-    """Take a node without entries from its parent, whose rectangle is the caller's."""
+    """Remove a node without entries from its parent; the caller updates the parent's rectangle."""
     parent = tree.nodes[node].parent
     remove_entry(tree, parent, position(tree, parent, node))
     free_node(tree, node)
@@ -47,7 +47,7 @@ def leave(tree: Tree, node: int) -> None:
 
 @kernel
 def lower_root(tree: Tree) -> None:
-    """While the root has a single child, let the child be the root. Nothing may be waiting."""
+    """Replace a root with a single child by that child, repeatedly. No entry may be waiting."""
     root = tree.state[ROOT]
     while tree.nodes[root].level > 0 and tree.nodes[root].count == 1:
         child = tree.entries[tree.nodes[root].entries]
@@ -61,7 +61,7 @@ def lower_root(tree: Tree) -> None:
 
 @kernel
 def remove(tree: Tree, identifier: int) -> bool:
-    """Take out an id with all its boxes; whether it was known. Masks are drawn later."""
+    """Remove an id with all its boxes; return whether it was known. Masks are redrawn later."""
     known = False
     tree.state[REINSERTED] = 0
     while first_link(tree, identifier) >= 0:

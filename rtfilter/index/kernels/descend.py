@@ -1,10 +1,9 @@
 """Searching: one traversal for a batch of queries, down to any level, resumable from where it stopped.
 
-Queries are rows of one array: points, or boxes (low ends, then high ends); `selection` tells which, and what
-they select (`select_box`). Each node is visited once with the list of queries that reached it (the
-IntersectBuffer of Wang et al.). The lists live on one stack, `arena`: the list of the node on top of the
-stack is the last one in the arena, and those of its children are appended behind it, so memory stays at one
-list per level.
+Queries are rows of one array: points, or boxes (low ends, then high ends); `selection` has the kind, and the
+relation to select (`select_box`). Each node is visited once with the list of queries that reached it (the
+IntersectBuffer of Wang et al.). The lists are on one stack, `arena`: the list of the top node is the last one
+in the arena, and those of its children are appended after it, so memory is at most one list per level.
 """
 
 import numpy as np
@@ -34,13 +33,13 @@ from rtfilter.index.kernels.vector import trailing_zeros
 
 #: Arguments of `search` for a search from the root.
 FROM_ROOT = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int64), 0
-#: Of `search_one`: larger runs are needed; the tree or the point is none that can be searched.
+#: Results of `search_one`: it needs larger runs; the tree or the point cannot be searched.
 NO_ROOM, WRONG = -1, -2
 
 
 @kernel
 def first_nan(points: Float2) -> int:
-    """The first of the points with a coordinate that is not a number, -1 if there is none."""
+    """Return the row of the first point with a NaN coordinate, -1 if there is none."""
     for i in range(points.shape[0]):
         for k in range(points.shape[1]):
             if points[i, k] != points[i, k]:
@@ -105,14 +104,14 @@ def search(
     group: int,
     room: Int1,
 ) -> tuple[bool, Int1, Int1]:
-    """Search for all queries, from the root or from where they stopped. Tree and runs are given by address.
+    """Search for all queries, from the root or from a frontier. Tree and runs are given by address.
 
-    The rows pairs[cuts[i]:cuts[i + 1]] of `queries` stopped at nodes[i]; without `cuts` they are searched for
-    from the root. With `dealt_at`, the addresses of `Dealt`, one group is searched for, in its order, and all
-    these are empty.
+    The rows pairs[cuts[i]:cuts[i + 1]] of `queries` stopped at nodes[i]; without `cuts` the search starts at
+    the root. With `dealt_at`, the addresses of `Dealt`, the search is for one group, in its order, and all
+    these arrays are empty.
 
-    With `first_only` a query is dropped after its first exact hit. Fills the runs; returns whether they had
-    the room (the rest is of no use then), `offsets_of` them, and visits int64 (n,): nodes visited per query.
+    With `first_only` a query ends after its first exact hit. Fills the runs; returns whether they had enough
+    room (otherwise the rest is invalid), `offsets_of` them, and visits int64 (n,): nodes visited per query.
     """
     tree, runs = opened_tree(where), opened_runs(room)
     if len(dealt_at) > 0:
@@ -164,10 +163,10 @@ def search(
 
 @kernel
 def search_one(where: Int1, queries: Float2, first_only: bool, room: Int1) -> int:
-    """`search` for one point, which costs little more than what it looks at.
+    """Search for one point, with little cost in addition to the visited nodes; see `search`.
 
-    Its hits are the first ``runs.size[1]`` of the runs. Returns how many nodes were visited, `NO_ROOM` or
-    `WRONG`. No lists of points are made for each child, and one number is handed to Python.
+    Its hits are the first ``runs.size[1]`` of the runs. Returns the number of visited nodes, `NO_ROOM` or
+    `WRONG`. It makes no lists of points for each child, and returns one number to Python.
     """
     tree, runs, queries = opened_tree(where), opened_runs(room), borrowed(queries)
     point = queries[0]

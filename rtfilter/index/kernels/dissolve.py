@@ -1,7 +1,7 @@
-"""Dissolving wide nodes that are too empty, bit by bit: each change moves a few of their entries elsewhere.
+"""Dissolving wide nodes with too few entries, in steps: each change moves some of their entries elsewhere.
 
-Until it is empty, such a node stays in the tree, takes no entries, and may have a larger rectangle than it
-needs.
+Until it is empty, such a node stays in the tree, gets no entries, and may have a larger rectangle than
+necessary.
 """
 
 from rtfilter.index.kernels.delete import condense, leave, lower_root
@@ -16,7 +16,7 @@ AT_ONCE = 32  # entries that are moved with a change
 
 @kernel
 def dissolve(tree: Tree) -> None:
-    """Move some entries from the first node that is being dissolved, until another node is full."""
+    """Move some entries from the first dissolving node, until another node is full."""
     left = AT_ONCE
     while tree.state[LEAVING] >= 0:
         node = tree.state[LEAVING]

@@ -1,6 +1,6 @@
-"""The entries of a node, and its rectangle, which stays the exact bounding box of them.
+"""The entries of a node, and its rectangle, which is always their exact bounding box.
 
-Masks are left behind and brought up to date once, at the end of a change (`grid.redraw`).
+Masks are updated once, at the end of a change (`grid.redraw`).
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ def position(tree: Tree, node: int, row: int) -> int:
 
 @kernel
 def append_entry(tree: Tree, node: int, row: int) -> None:
-    """Add an entry to a node with room; rectangles are the caller's."""
+    """Add an entry to a node with room; the caller updates rectangles."""
     head = tree.nodes[node]
     tree.entries[head.entries + head.count] = row
     head.count += 1
@@ -43,7 +43,7 @@ def append_entry(tree: Tree, node: int, row: int) -> None:
 
 @kernel
 def remove_entry(tree: Tree, node: int, j: int) -> None:
-    """Take entry j out of a node, the last entry filling its place; rectangles are the caller's."""
+    """Remove entry j of a node, and put the last entry into its place; the caller updates rectangles."""
     head = tree.nodes[node]
     last = head.count - 1
     if j < head.drawn:
@@ -62,7 +62,7 @@ def remove_entry(tree: Tree, node: int, j: int) -> None:
 
 @kernel
 def set_entries(tree: Tree, node: int, rows: Int32_1) -> None:
-    """Make `rows` the entries of a node, with exact rectangle; nothing is drawn."""
+    """Make `rows` the entries of a node, with exact rectangle; masks are not drawn."""
     head = tree.nodes[node]
     head.count = len(rows)
     head.drawn = 0
@@ -74,14 +74,14 @@ def set_entries(tree: Tree, node: int, rows: Int32_1) -> None:
 
 @kernel
 def fill_node(tree: Tree, node: int, rows: Int32_1) -> None:
-    """`set_entries`, to be drawn at the end of the change."""
+    """Make `rows` the entries of a node, to be drawn at the end of the change."""
     set_entries(tree, node, rows)
     postpone(tree, node)
 
 
 @kernel
 def measure(tree: Tree, node: int) -> bool:
-    """Compute a node's rectangle from its entries; whether it changed."""
+    """Compute a node's rectangle from its entries; return whether it changed."""
     head = tree.nodes[node]
     source = rectangles(tree, head.level)
     changed = False
@@ -98,9 +98,9 @@ def measure(tree: Tree, node: int) -> bool:
 
 @kernel
 def shrink(tree: Tree, node: int, gone: Float2) -> bool:
-    """Fit a node's rectangle after the entry with the sides `gone` has left it; whether it changed.
+    """Shrink a node's rectangle after the entry with the sides `gone` has left; return whether it changed.
 
-    Only where that entry reached the rectangle's side can another side be due.
+    Only sides that this entry reached can change.
     """
     head = tree.nodes[node]
     source = rectangles(tree, head.level)
@@ -122,7 +122,7 @@ def shrink(tree: Tree, node: int, gone: Float2) -> bool:
 
 @kernel
 def extend(tree: Tree, node: int, sides: Float2) -> bool:
-    """Let a node's rectangle cover `sides`; whether it had to grow."""
+    """Extend a node's rectangle to cover `sides`; return whether it grew."""
     grown = False
     for k in range(sides.shape[1]):
         if sides[0, k] < tree.mbr[node, 0, k]:
@@ -144,7 +144,7 @@ def refresh_entry(tree: Tree, node: int, j: int) -> None:
 
 @kernel
 def widen(tree: Tree, node: int, sides: Float2) -> None:
-    """Let the rectangles of a node, and of those above it, cover `sides`."""
+    """Extend the rectangles of a node, and of those above it, to cover `sides`."""
     while extend(tree, node, sides) and tree.nodes[node].parent >= 0:
         parent = tree.nodes[node].parent
         refresh_entry(tree, parent, position(tree, parent, node))
@@ -153,7 +153,7 @@ def widen(tree: Tree, node: int, sides: Float2) -> None:
 
 @kernel
 def refresh_ancestors(tree: Tree, node: int) -> None:
-    """Carry a changed rectangle of `node` up to the root."""
+    """Update the rectangles above `node` after its rectangle changed."""
     while tree.nodes[node].parent >= 0:
         parent = tree.nodes[node].parent
         refresh_entry(tree, parent, position(tree, parent, node))

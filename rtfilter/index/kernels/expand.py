@@ -1,4 +1,4 @@
-"""A step down by one level: queries that reached an inner node are distributed over its children."""
+"""A step down by one level: it distributes the queries at an inner node over its children."""
 
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ Numbers = TypeVar("Numbers", bound=NDArray[Any])
 
 @kernel
 def doubled(array: Numbers) -> Numbers:
-    """The array with twice the room."""
+    """Return a copy of the array with at least twice the room."""
     larger = np.empty(max(2 * len(array), 64), array.dtype)
     for i in range(len(array)):
         larger[i] = array[i]
@@ -29,7 +29,7 @@ def doubled(array: Numbers) -> Numbers:
 def select(
     tree: Tree, node: int, queries: Float2, selection: int, reached: Int32_1, rows: Int1, found: Word2
 ) -> None:
-    """The entries of a node that each of the queries in `reached` goes on with: a row of bits for each."""
+    """Select the entries of a node for each query in `reached`: write a row of bits for each to `found`."""
     reached, rows, found = borrowed((reached, rows, found))
     if selection != POINT:
         unsure = np.empty(found.shape[1], np.uint64)
@@ -49,7 +49,7 @@ def expand(
 ) -> tuple[Int1, Int1, Int32_1]:
     """Distribute queries that reached an inner node over its children.
 
-    Returns the children, int64 (k,), where each one's queries begin, int64 (k + 1,), and these, int32.
+    Returns the children, int64 (k,), the start of each one's queries, int64 (k + 1,), and these, int32.
     """
     head = tree.nodes[node]
     found = np.empty((len(reached), words_of(tree, head.level)), np.uint64)
@@ -86,7 +86,7 @@ def expand(
 def push(
     nodes: Int1, cuts: Int1, pairs: Int32_1, arena: Int32_1, top: int, stack: Int2, depth: int
 ) -> tuple[Int32_1, int]:
-    """Put the nodes that queries reached on the stack, their lists behind `top` in the arena."""
+    """Push the reached nodes on the stack, with their lists after `top` in the arena."""
     while top + len(pairs) > len(arena):
         arena = doubled(arena)
     for i in range(len(pairs)):

@@ -1,7 +1,7 @@
-"""Boxes as the heuristics of the R*-tree see them: their volumes, unions and overlaps.
+"""Volumes, unions and overlaps of boxes, for the heuristics of the R*-tree.
 
-Volumes and margins are computed in `frame` coordinates, the tree's finite extent mapped to [0, 1], with open
-ends cut off, so that infinite sides and any number of dimensions are safe. Searches never use them.
+Volumes and margins are computed in `frame` coordinates: the tree's finite extent becomes [0, 1], and open
+ends are cut off, so that infinite sides and any number of dimensions are safe. Searches do not use them.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ THIN = 2.0**-14
 
 @kernel
 def widen_frame(tree: Tree, sides: Float2) -> None:
-    """Let the frame cover the finite ends of a box."""
+    """Extend the frame to cover the finite ends of a box."""
     for k in range(sides.shape[1]):
         for end in range(2):
             x = sides[end, k]
@@ -28,9 +28,9 @@ def widen_frame(tree: Tree, sides: Float2) -> None:
 
 @kernel
 def framed(tree: Tree, sides: Float2, out: Float2) -> None:
-    """The box `sides` (2, d) in frame coordinates, into `out` (2, d).
+    """Write the box `sides` (2, d) in frame coordinates to `out` (2, d).
 
-    Where no side was finite yet, the frame is empty: all sides are 0 there, and say nothing.
+    While no side was finite, the frame is empty: all sides are 0.
     """
     for k in range(sides.shape[1]):
         low, width = tree.frame[0, k], tree.frame[2, k]
@@ -41,7 +41,7 @@ def framed(tree: Tree, sides: Float2, out: Float2) -> None:
 
 @kernel
 def area(box: Float2) -> float:
-    """Volume of a framed box."""
+    """Return the volume of a framed box."""
     product = 1.0
     for k in range(box.shape[1]):
         product *= box[1, k] - box[0, k] + THIN
@@ -50,7 +50,7 @@ def area(box: Float2) -> float:
 
 @kernel
 def area_of_union(a: Float2, b: Float2) -> float:
-    """Volume of the smallest framed box around two."""
+    """Return the volume of the smallest framed box around two."""
     product = 1.0
     for k in range(a.shape[1]):
         product *= max(a[1, k], b[1, k]) - min(a[0, k], b[0, k]) + THIN
@@ -59,7 +59,7 @@ def area_of_union(a: Float2, b: Float2) -> float:
 
 @kernel
 def overlap(a: Float2, b: Float2) -> float:
-    """Volume that two framed boxes share."""
+    """Return the volume that two framed boxes share."""
     product = 1.0
     for k in range(a.shape[1]):
         side = min(a[1, k], b[1, k]) - max(a[0, k], b[0, k])

@@ -1,7 +1,7 @@
 """The inside of a node: per dimension a grid of 64 cells, per cell a bit mask of the entries that overlap it.
 
-Beside its masks a wide node has, for each entry and end, a `code`: a byte that ascends within the cell.
-`select_point` and `select_box` read what is drawn here.
+In addition to masks, a wide node has a `code` for each entry and end: a byte that ascends within the cell.
+`select_point` and `select_box` read masks and codes.
 """
 
 import numpy as np
@@ -26,23 +26,23 @@ from rtfilter.index.kernels.sorting import ascending
 from rtfilter.index.kernels.vector import some_left
 
 UP_TO_DATE = -2  # of `Node.stale`
-PASS = 32  # drawing one entry by itself costs as much as its share, and that of so many, in building a grid
-LEFT = 2.0  # while more entries of a vector are expected to be left, it is not worth a test whether any is
+PASS = 32  # drawing an entry alone costs as much as drawing this many in a pass
+LEFT = 2.0  # expected entries of a vector above which a test for an empty one does not pay
 EMPTIED = 0.2  # share of vectors without a bit that makes a dimension the first to be tested
 
 
 @kernel
 def cell(x: float, low: float, scale: float) -> int:
-    """Cell of coordinate x: the first is kept for -inf, the last for inf, those between ascend with x."""
+    """Return the cell of coordinate x: the first for -inf, the last for inf, those between ascend with x."""
     inside = int(min(max((x - low) * scale, 0.0), CELLS - 3.0)) + 1
     return inside + int(x == np.inf) - int(x == -np.inf)
 
 
 @kernel
 def code(x: float, low: float, scale: float) -> int:
-    """Place of x within its cell, 0..255, ascending with x. Open ends have codes that nothing else has.
+    """Return the place of x within its cell, 0..255, ascending with x. Only open ends have 0 or 255.
 
-    So one byte tells that a value lies beside the end of a range that is open, though both are in one cell.
+    So a code distinguishes a finite value from an open end in the same cell.
     """
     if abs(x) > OPEN:
         return 255 if x > 0 else 0
@@ -60,14 +60,14 @@ def codes_of(tree: Tree, node: int, k: int) -> int:
 
 @kernel
 def put_code(tree: Tree, codes: int, j: int, value: int) -> None:
-    """Write byte j of those that begin at `codes`."""
+    """Write byte j of the bytes that begin at `codes`."""
     at, shift = codes + j // 8, np.uint64(j % 8 * 8)
     tree.masks[at] = tree.masks[at] & ~(np.uint64(0xFF) << shift) | np.uint64(value) << shift
 
 
 @kernel
 def set_bits(tree: Tree, node: int, j: int) -> None:
-    """Enter entry j into the masks of the cells it overlaps. Its bits must be clear."""
+    """Set the bits of entry j in the masks of the cells that it overlaps. They must be clear."""
     head = tree.nodes[node]
     stride = words_of(tree, head.level)
     box = rectangles(tree, head.level)[tree.entries[head.entries + j]]
@@ -91,7 +91,7 @@ def set_bits(tree: Tree, node: int, j: int) -> None:
 
 @kernel
 def clear_bits(tree: Tree, node: int, j: int) -> None:
-    """Take entry j out of all masks."""
+    """Clear the bits of entry j in all masks."""
     head = tree.nodes[node]
     stride = words_of(tree, head.level)
     keep = ~(ONE << np.uint64(j % WORD))
@@ -110,7 +110,7 @@ def clear_bits(tree: Tree, node: int, j: int) -> None:
 
 @kernel
 def build_grid(tree: Tree, node: int) -> None:
-    """Lay the grid over the finite ends of the node's entries and fill all masks anew."""
+    """Place the grid over the finite ends of the node's entries, and fill all masks."""
     head = tree.nodes[node]
     stride = words_of(tree, head.level)
     source = rectangles(tree, head.level)
@@ -129,7 +129,7 @@ def build_grid(tree: Tree, node: int) -> None:
                     low, high = min(low, x), max(high, x)
         if low > high:  # no finite end
             low, high = 0.0, 1.0
-        # One cell below and one above all ends, so that values outside are told from values inside.
+        # One cell below and one above all ends, so that values outside differ from values inside.
         step = max((high - low) / (CELLS - 5), max(abs(low), abs(high)) * 2.0**-50, 2.0**-500)
         low -= step
         scale = 1.0 / step
@@ -184,7 +184,7 @@ def build_grid(tree: Tree, node: int) -> None:
 
 
 def let_be_drawn(tree: Tree) -> None:
-    """Let the next change build the grids of all nodes that have codes: those were others once."""
+    """Mark all nodes with codes for `redraw`, because they are from a version with other codes."""
     heads = tree.nodes[: tree.state[USED_NODE]]
     wide = [level for level in (0, 1) if in_vectors(words_of(tree, level))]
     nodes = np.flatnonzero((heads["count"] > 0) & np.isin(np.minimum(heads["level"], 1), wide))
@@ -195,7 +195,7 @@ def let_be_drawn(tree: Tree) -> None:
 
 @kernel
 def postpone(tree: Tree, node: int) -> None:
-    """Let the masks of a node wait for `redraw`."""
+    """Mark the masks of a node for `redraw`."""
     if tree.nodes[node].stale == UP_TO_DATE:
         tree.nodes[node].stale = tree.state[STALE]
         tree.state[STALE] = node
@@ -203,7 +203,7 @@ def postpone(tree: Tree, node: int) -> None:
 
 @kernel
 def redraw(tree: Tree) -> None:
-    """Bring all masks up to date. One pass over a node costs as much as drawing a few entries one by one."""
+    """Update all masks. One pass over a node costs as much as drawing a few entries separately."""
     while tree.state[STALE] >= 0:
         node = tree.state[STALE]
         head = tree.nodes[node]

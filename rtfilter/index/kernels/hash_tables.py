@@ -1,12 +1,12 @@
 """Rows of boxes and links: two open-addressing hash tables and the chains between them.
 
-The first of `tables` finds the row of an identical box, the second the first link of an id. A place holds the
-complement of a row: 0 is an empty one, so that a table is made of new memory in no time. Deleting shifts
+The first of `tables` finds the row of an identical box, the second the first link of an id. A place has the
+complement of a row: 0 is an empty place, so that new memory is an empty table. A deletion moves
 later entries back, so that probing needs no tombstones.
 
-A full table hands over to a larger one, bit by bit: each insertion moves the entries of a few places of the
-old table, in their order, up to the next empty one. What hashes to a place before that is in the new table,
-what hashes behind it in the old one: a look-up reads one of them.
+A full table moves to a larger one in steps: each insertion moves the entries of a few places of the old
+table, in their order, up to the next empty one. Hashes of places before that are in the new table, later ones
+in the old table: a look-up reads only one of them.
 """
 
 import numpy as np
@@ -42,7 +42,7 @@ def mix(value: np.uint64) -> np.uint64:
 
 @kernel
 def hash_box(sides: Float2) -> np.uint64:
-    """Hash of one box, float64 (2, d) without negative zeros."""
+    """Return the hash of one box, float64 (2, d) without negative zeros."""
     total = np.uint64(0)
     words = sides.view(np.uint64)
     for end in range(2):
@@ -53,7 +53,7 @@ def hash_box(sides: Float2) -> np.uint64:
 
 @kernel
 def hash_id(identifier: int) -> np.uint64:
-    """Hash of one id."""
+    """Return the hash of one id."""
     return mix(np.uint64(identifier) * MULTIPLIER)
 
 
@@ -69,13 +69,13 @@ def same_box(tree: Tree, box: int, sides: Float2) -> bool:
 
 @kernel
 def row_at(table: Int32_1, place: int | np.uint64) -> int:
-    """The row that a place holds, -1 when it is empty."""
+    """Return the row in a place, -1 if it is empty."""
     return np.int64(~table[place])
 
 
 @kernel
 def serving(tree: Tree, which: int, hashed: np.uint64) -> Int32_1:
-    """The old or the new table: the one that has what hashes so, or would have it."""
+    """Return the table, old or new, that has the entries with this hash."""
     size = tree.old_tables.shape[1]
     if size > 0:
         place = (hashed - np.uint64(tree.state[FIRST + which])) & np.uint64(size - 1)
@@ -86,7 +86,7 @@ def serving(tree: Tree, which: int, hashed: np.uint64) -> Int32_1:
 
 @kernel
 def place_of_box(tree: Tree, sides: Float2) -> tuple[Int32_1, int]:
-    """Table and place of the box with these sides, or of the empty place where it would go."""
+    """Return table and place of the box with these sides, or the empty place for it."""
     hashed = hash_box(sides)
     table = serving(tree, BY_SIDES, hashed)
     last = np.uint64(len(table) - 1)
@@ -98,7 +98,7 @@ def place_of_box(tree: Tree, sides: Float2) -> tuple[Int32_1, int]:
 
 @kernel
 def place_of_id(tree: Tree, identifier: int) -> tuple[Int32_1, int]:
-    """Table and place of this id, or of the empty place where it would go."""
+    """Return table and place of this id, or the empty place for it."""
     hashed = hash_id(identifier)
     table = serving(tree, BY_ID, hashed)
     last = np.uint64(len(table) - 1)
@@ -110,14 +110,14 @@ def place_of_id(tree: Tree, identifier: int) -> tuple[Int32_1, int]:
 
 @kernel
 def first_link(tree: Tree, identifier: int) -> int:
-    """First link of an id, -1 when it is unknown."""
+    """Return the first link of an id, -1 if it is unknown."""
     table, place = place_of_id(tree, identifier)
     return row_at(table, place)
 
 
 @kernel
 def look_up(where: Int1, identifier: int) -> int:
-    """`first_link` in the tree at these addresses: it takes a tenth of the time to call."""
+    """Return `first_link` in the tree at these addresses: the call takes a tenth of the time."""
     return first_link(opened_tree(where), identifier)
 
 
@@ -128,7 +128,7 @@ def _home(tree: Tree, row: int, which: int) -> np.uint64:
 
 @kernel
 def _vacate(tree: Tree, table: Int32_1, place: int, which: int) -> None:
-    """Empty a place and move later entries of its run back over it."""
+    """Empty a place, and move later entries of its run back over it."""
     last = np.uint64(len(table) - 1)
     hole = np.uint64(place)
     probe = hole
@@ -145,7 +145,7 @@ def _vacate(tree: Tree, table: Int32_1, place: int, which: int) -> None:
 
 @kernel
 def _enter(tree: Tree, table: Int32_1, row: int, which: int) -> None:
-    """Enter a row that is in no table."""
+    """Add a row that is in no table."""
     last = np.uint64(len(table) - 1)
     place = _home(tree, row, which) & last
     while table[place] != 0:
@@ -155,10 +155,10 @@ def _enter(tree: Tree, table: Int32_1, row: int, which: int) -> None:
 
 @kernel
 def _move(tree: Tree, which: int, places: int) -> None:
-    """Move the entries of at least so many places from the old table to the new one, while there are any.
+    """Move the entries of at least `places` places from the old table to the new one, while there are any.
 
-    It begins behind an empty place and ends behind one, so that no entry lies before its home. At the end,
-    entries that were put beyond the last place, which is the one before the first, are moved as well.
+    The move begins and ends after an empty place, so that no entry is before its home. At the end, entries
+    that were put after the last place, at the start of the table, are moved as well.
     """
     old, new = tree.old_tables[which], tree.tables[which]
     moved = tree.state[MOVED + which]
@@ -179,7 +179,7 @@ def _move(tree: Tree, which: int, places: int) -> None:
 
 @kernel
 def move(tree: Tree, places: int) -> None:
-    """Move the entries of so many places, and a few more, from old tables to new ones, if there are any."""
+    """Move the entries of `places` places, and a few more, from old tables to new ones, if there are any."""
     _move(tree, BY_SIDES, places)
     _move(tree, BY_ID, places)
 
@@ -198,7 +198,7 @@ def start_moving(tree: Tree) -> None:
 
 
 def _first_gap(table: Int32_1) -> int:
-    """The first empty place: the first of a few rows of places, where a table is half empty."""
+    """Return the first empty place; a table is half empty, so one of the first rows of places has it."""
     for first in range(0, len(table), 1024):
         gaps = np.flatnonzero(table[first : first + 1024] == 0)
         if len(gaps):
@@ -208,7 +208,7 @@ def _first_gap(table: Int32_1) -> int:
 
 @kernel
 def fill_whole(tree: Tree, tables: Int32_2) -> None:
-    """Enter all boxes and ids in empty tables."""
+    """Add all boxes and ids to empty tables."""
     for box in range(tree.state[USED_BOX]):
         if tree.slots[box].link >= 0:
             _enter(tree, tables[BY_SIDES], box, BY_SIDES)
@@ -220,7 +220,7 @@ def fill_whole(tree: Tree, tables: Int32_2) -> None:
 
 @kernel
 def distinct(low: Float2, high: Float2, table: Int32_1) -> Int1:
-    """First row identical to each row, int64 (n,): its own number where the row is new.
+    """Return the first row identical to each row, int64 (n,): its own number for a new row.
 
     `table`, int32, a power of two above n, filled with -1, becomes the hash table of the new ones.
     """
@@ -248,7 +248,7 @@ def distinct(low: Float2, high: Float2, table: Int32_1) -> Int1:
 
 @kernel
 def add_box(tree: Tree, sides: Float2, table: Int32_1, place: int) -> int:
-    """A new row for a box, entered at the empty `place_of_box`, without links or leaf."""
+    """Add a row for a box at the empty `place_of_box`, without links or leaf; return it."""
     box = tree.state[FREE_BOX]
     if box >= 0:
         tree.state[FREE_BOX] = tree.slots[box].leaf
@@ -266,7 +266,7 @@ def add_box(tree: Tree, sides: Float2, table: Int32_1, place: int) -> int:
 
 @kernel
 def add_link(tree: Tree, identifier: int, box: int, exact: bool) -> None:
-    """Tie an id to a box; nothing new when it is tied already (then exactness may only be gained)."""
+    """Add a link from an id to a box; an existing one can only become exact."""
     table, place = place_of_id(tree, identifier)
     first = row_at(table, place)
     by_id, by_box = first, tree.slots[box].link  # walked in step: an end of the shorter chain is enough
@@ -301,7 +301,7 @@ def add_link(tree: Tree, identifier: int, box: int, exact: bool) -> None:
 
 @kernel
 def remove_first_link(tree: Tree, identifier: int) -> int:
-    """Drop one link of a known id. Returns the box that lost its last link, or -1."""
+    """Remove one link of a known id. Return the box that lost its last link, or -1."""
     table, place = place_of_id(tree, identifier)
     link = row_at(table, place)
     row = tree.links[link]

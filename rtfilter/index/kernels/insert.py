@@ -1,7 +1,7 @@
 """Inserting boxes one at a time (the R*-tree of Beckmann et al.).
 
-`drain` places the entries that wait until none is left. The caller has made sure that all pools have room.
-
+`drain` places all waiting entries. The caller has made sure that all pools have room.
+Decisions here need no current masks: they are drawn once, at the end (`redraw`).
 No decision here needs masks that are up to date: they are drawn once, at the end (`redraw`).
 """
 
@@ -32,15 +32,15 @@ from rtfilter.index.kernels.sorting import ascending
 from rtfilter.index.kernels.split import overflow
 from rtfilter.index.kernels.vector import trailing_zeros
 
-MOVED_AT_ONCE = 16  # places of old hash tables that an insertion moves: none is left long before the next
+MOVED_AT_ONCE = 16  # places of old hash tables that an insertion moves: all move before the next growth
 NEAR = 32  # candidates of least area enlargement whose overlap is computed
 
 
 @kernel
 def covering(tree: Tree, node: int, sides: Float2) -> int:
-    """The least entry of an inner node that covers the box, -1 if there is none.
+    """Return the smallest entry of an inner node that covers the box, -1 if there is none.
 
-    An entry covers a box when both of its outermost corners are in it; masks name few that may.
+    An entry covers a box if both its outermost corners are in it; masks find the few candidates.
     """
     head = tree.nodes[node]
     rows, box = np.empty(sides.shape[1], np.int64), np.empty_like(sides)
@@ -68,9 +68,9 @@ def covering(tree: Tree, node: int, sides: Float2) -> int:
 
 @kernel
 def choose_child(tree: Tree, node: int, sides: Float2) -> int:
-    """Entry of `node` that should take the box: least overlap growth above leaves, else least area growth.
+    """Return the entry of `node` for a box: least overlap growth above leaves, else least area growth.
 
-    One that is being dissolved only takes it where there is no other.
+    A dissolving entry is only chosen if there is no other.
     """
     head = tree.nodes[node]
     count = head.count
@@ -106,7 +106,7 @@ def choose_child(tree: Tree, node: int, sides: Float2) -> int:
 
 @kernel
 def place(tree: Tree, row: int, level: int, former: int) -> None:
-    """Give a waiting entry its node, splitting or reinserting where one is full; see `wait`."""
+    """Place a waiting entry in a node; split or reinsert if the node is full; see `wait`."""
     sides = rectangles(tree, level)[row]
     node, most = tree.state[ROOT], capacity_of(tree, level)
     while tree.nodes[node].level > level:
@@ -132,7 +132,7 @@ def drain(tree: Tree) -> None:
 
 @kernel
 def enter(tree: Tree, identifier: int, low: Float1, high: Float1, exact: bool, sides: Float2) -> None:
-    """Add a box and find it its place; `sides` (2, d) is scratch."""
+    """Add a box and place it; `sides` (2, d) is scratch."""
     for k in range(len(low)):
         sides[0, k], sides[1, k] = low[k] + 0.0, high[k] + 0.0  # no negative zeros
     tree.state[REINSERTED] = 0

@@ -1,4 +1,4 @@
-"""Interrupts that come while a kernel hands its result over."""
+"""Interrupts while a kernel returns its result."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ R = TypeVar("R")
 
 
 def unwrapped(function: Callable[P, R]) -> Callable[P, R]:
-    """Let interrupts leave a function, which calls kernels that return arrays, as themselves.
+    """Return `function`, which calls kernels that return arrays, with interrupts raised unchanged.
 
-    numba runs a little Python to hand over an array. What a signal handler raises there it turns into a
-    `SystemError`, which ``except Exception`` would swallow; the interrupt is the cause of its causes.
+    numba runs some Python code to return an array. It turns an exception of a signal handler in that code
+    into a `SystemError`, which ``except Exception`` would catch; the interrupt is the cause of its causes.
     """
 
     @wraps(function)

@@ -1,9 +1,9 @@
-"""The decorator of every kernel: compiled by numba, cached on disk, without the GIL.
+"""The decorator of every kernel: numba compiles it, without the GIL, and caches it on disk.
 
-A kernel may be compiled in two ways. For callers in Python it becomes machine code, which is cached. For
-other kernels it is a part: put into the code of those that call it, and optimised there. numba would optimise
-every part, make machine code of it, and add what unpacks Python's arguments: that takes longer than all the
-rest, and none of it would ever run.
+A kernel is compiled in two ways. For callers in Python it becomes machine code, which is cached. For other
+kernels it is a part: inserted into the code of its callers, and optimised there. numba itself would optimise
+each part, make machine code of it, and add code that unpacks Python's arguments: this takes longer than
+everything else, and would never run.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def kernel(function: F) -> F:
 
 
 def part(function: F) -> F:
-    """Compile `function` for the kernels that call it. Python runs it as it is written."""
+    """Compile `function` for the kernels that call it. Python runs it uncompiled."""
     return cast(F, functools.wraps(function)(_Inner(function)))
 
 
 class _Inner:
-    """A function that kernels call compiled, and Python does not."""
+    """A function that is compiled for kernels, but not for Python."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -56,10 +56,10 @@ class _Inner:
 
 
 class Kernel(CPUDispatcher):
-    """A kernel as Python calls it."""
+    """A kernel, as Python calls it."""
 
     known: list[Kernel] = []  # noqa: RUF012
-    """All kernels that were imported."""
+    """All imported kernels."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -74,13 +74,13 @@ class Kernel(CPUDispatcher):
         return self.part._numba_type_
 
     def typeof_pyval(self, value: Any) -> Any:
-        """The numba type of an argument of a kind that is new."""
+        """Return the numba type of an argument of a new type."""
         # For this numba goes through a table that grows when another thread loads a kernel, and fails then.
         with global_compiler_lock:
             return super().typeof_pyval(value)
 
     def compile(self, signature: Any) -> Any:
-        """Load or compile the kernel for arguments of these types; interrupts only stop waiting for it."""
+        """Load or compile the kernel for arguments of these types; an interrupt ends only the wait for it."""
         # A finalizer may come here while this thread compiles something else: no other thread could, then.
         if threading.current_thread() is not threading.main_thread() or global_compiler_lock.is_locked():
             return self._compile(signature)
@@ -121,24 +121,24 @@ class Kernel(CPUDispatcher):
         return entry
 
     def _missed(self) -> int:
-        """Return how often the kernel was in no cache."""
+        """Return how often no cache had the kernel."""
         return sum(self.stats.cache_misses.values())
 
 
 class _Part(CPUDispatcher):
-    """A kernel as other kernels call it."""
+    """A kernel, as other kernels call it."""
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         return super().get_call_template(tuple(map(_widest, args)), kws)
 
 
 def _writable(kind: Any) -> Any:
-    """The type of an array that may be written, for one that may not: kernels write to no input."""
+    """Return the writable type for an array type: kernels do not write to their inputs."""
     return kind.copy(readonly=False) if isinstance(kind, types.Array) and not kind.mutable else kind
 
 
 def _widest(kind: Any) -> Any:
-    """int64 for all signed integers and constants, so that a part is not compiled for each."""
+    """Return int64 for all signed integers and constants, so that a part is not compiled for each."""
     plain: Any = getattr(kind, "literal_type", kind)
     whole = plain in (types.int8, types.int16, types.int32, types.int64)
     return types.int64 if whole else kind
@@ -150,7 +150,7 @@ class _PartCompiler(Compiler):
 
 
 class _PartLibrary(JITCodeLibrary):
-    """Code of a part: not given to the engine that makes machine code."""
+    """Code of a part, which is not compiled to machine code."""
 
     def finalize(self) -> None:
         for library in dict.fromkeys(self._linking_libraries):
@@ -168,7 +168,7 @@ class _PartLibrary(JITCodeLibrary):
 
 
 class _WithoutEnvironment:
-    """numba's code generator, which does not look for a part's constants where there is no machine code."""
+    """numba's code generator, without the search for a part's constants where there is no machine code."""
 
     def __init__(self, codegen: Any) -> None:
         self._codegen = codegen

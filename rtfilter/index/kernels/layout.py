@@ -1,8 +1,8 @@
-"""The arrays an R*-tree is made of, how they are allocated, and how they grow.
+"""The arrays of an R*-tree, how they are allocated, and how they grow.
 
-Everything is a pool of rows in a NumPy array, so saving is writing arrays, loading is mapping them, and a
-reference is a row number. A *box* is a distinct hyper-rectangle; a *link* ties one id to one box, so that
-identical boxes are stored once; a *node* holds up to its capacity of entries: box rows in a leaf (level 0),
+All data are pools of rows in NumPy arrays, so saving is writing arrays, loading is mapping them, and a
+reference is a row number. A *box* is a distinct hyper-rectangle; a *link* connects one id to one box, so that
+identical boxes are stored once; a *node* has up to its capacity of entries: box rows in a leaf (level 0),
 node rows above.
 """
 
@@ -88,7 +88,7 @@ STATE_SIZE = 40
 
 
 class Tree(NamedTuple):
-    """Arrays of one tree of d dimensions; what the kernels take and change."""
+    """Arrays of one tree of d dimensions, which kernels read and change."""
 
     bounds: Float3  # float64 (boxes, 2, d): low and high of each box, closed
     slots: Slots  # SLOT (boxes,)
@@ -108,61 +108,61 @@ class Tree(NamedTuple):
 
 @part
 def words_for(count: int) -> int:
-    """Mask words that have a bit for each of so many entries."""
+    """Return the number of mask words with a bit for each of `count` entries."""
     return (count + WORD - 1) // WORD
 
 
 @part
 def words(capacity: int) -> int:
-    """Mask words of a node of `capacity` entries; many are a multiple of `LANES`."""
+    """Return the mask words of a node of `capacity` entries; a multiple of `LANES` if there are many."""
     least = words_for(capacity)
     return least if least <= LANES // 2 else (least + LANES - 1) // LANES * LANES
 
 
 @part
 def in_vectors(words: int) -> bool:
-    """Return whether masks of so many words are worked on as vectors, and have codes."""
+    """Return whether masks of so many words are processed as vectors, and have codes."""
     return words % LANES == 0
 
 
 @part
 def block(dimensions: int, words: int) -> int:
-    """Words in `Tree.masks` of a node with masks of so many words."""
+    """Return the words in `Tree.masks` of a node with masks of `words` words."""
     return dimensions * (CELLS + (CODES if in_vectors(words) else 0)) * words
 
 
 @part
 def capacity_of(tree: Tree, level: int) -> int:
-    """Most entries a node of this level may hold."""
+    """Return the most entries of a node of this level."""
     return tree.state[LEAF_CAPACITY] if level == 0 else tree.state[INNER_CAPACITY]
 
 
 @part
 def is_wide(tree: Tree, level: int) -> bool:
-    """Return whether nodes of this level are so wide that rules are adapted, see `split`."""
+    """Return whether nodes of this level are so wide that other rules apply, see `split`."""
     return capacity_of(tree, level) > WIDE
 
 
 @part
 def words_of(tree: Tree, level: int) -> int:
-    """Mask words of a node of this level."""
+    """Return the mask words of a node of this level."""
     return words(capacity_of(tree, level))
 
 
 @part
 def block_of(tree: Tree, level: int) -> int:
-    """Words of a node of this level in `Tree.masks`."""
+    """Return the words of a node of this level in `Tree.masks`."""
     return block(tree.mbr.shape[2], words_of(tree, level))
 
 
 @kernel
 def rectangles(tree: Tree, level: int) -> Float3:
-    """The array that the entries of a node of this level are rows of: boxes, or other nodes' rectangles."""
+    """Return the array of the entries of nodes of this level: boxes, or rectangles of nodes."""
     return tree.bounds if level == 0 else tree.mbr
 
 
 def empty(dimensions: int, inner_capacity: int, leaf_capacity: int) -> Tree:
-    """A tree whose root is an empty leaf."""
+    """Return a tree whose root is an empty leaf."""
     state = np.zeros(STATE_SIZE, np.int64)
     state[[LEAF_CAPACITY, INNER_CAPACITY]] = leaf_capacity, inner_capacity
     state[[FREE_BOX, FREE_LINK, FREE_LEAF, FREE_INNER, STALE, LEAVING]] = -1
@@ -204,15 +204,15 @@ opened_tree = TREE_BY_ADDRESS.opened
 
 @part
 def least_entries(capacity: int) -> int:
-    """Least entries of a node, the root excepted."""
+    """Return the least entries of a node, except the root."""
     return max(2, int(capacity * MINIMUM_FILL))
 
 
 @part
 def most_nodes(boxes: int, leaf_capacity: int, inner_capacity: int) -> tuple[int, int]:
-    """Leaves and inner nodes that a tree of so many boxes has at most.
+    """Return the most leaves and inner nodes of a tree of so many boxes.
 
-    Those that are being dissolved have nearly as many entries as others, but for the first.
+    Dissolving nodes have nearly as many entries as others, except the first.
     """
     leaves = max(1, boxes // least_entries(leaf_capacity))
     inner, level = 1, leaves
@@ -224,7 +224,7 @@ def most_nodes(boxes: int, leaf_capacity: int, inner_capacity: int) -> tuple[int
 
 @part
 def rows_for(boxes: int, leaf_capacity: int, inner_capacity: int, dimensions: int) -> tuple[int, int, int]:
-    """Rows of `nodes`, of `entries` and of `masks` that are enough for so many boxes."""
+    """Return the rows of `nodes`, of `entries` and of `masks` that are enough for so many boxes."""
     leaves, inner = most_nodes(boxes, leaf_capacity, inner_capacity)
     masks = leaves * block(dimensions, words(leaf_capacity)) + inner * block(
         dimensions, words(inner_capacity)
@@ -234,7 +234,7 @@ def rows_for(boxes: int, leaf_capacity: int, inner_capacity: int, dimensions: in
 
 @kernel
 def has_room(tree: Tree, boxes: int, links: int) -> bool:
-    """Return whether there is room for so many more boxes and links, and all nodes that they may need."""
+    """Return whether there is room for `boxes` more boxes, `links` more links, and all nodes for them."""
     state = tree.state
     count = state[USED_BOX] + boxes
     nodes, entries, masks = rows_for(count, state[LEAF_CAPACITY], state[INNER_CAPACITY], tree.mbr.shape[2])
@@ -249,9 +249,9 @@ def has_room(tree: Tree, boxes: int, links: int) -> bool:
 
 
 def with_room(tree: Tree, boxes: int, links: int) -> Tree:
-    """`tree` with room for so many more boxes and links, and all nodes that they may need.
+    """Return `tree` with room for `boxes` more boxes, `links` more links, and all nodes for them.
 
-    So a change never has to stop for want of room. Hash tables have room of their own (`hash_tables`).
+    So a change never ends for lack of room. Hash tables have room of their own (`hash_tables`).
     """
     state, dimensions = tree.state, tree.frame.shape[1]
     capacities = int(state[LEAF_CAPACITY]), int(state[INNER_CAPACITY])
@@ -272,13 +272,13 @@ def with_room(tree: Tree, boxes: int, links: int) -> Tree:
 
 
 def use_huge_pages_for_rows(tree: Tree) -> None:
-    """Let all rows in use lie in huge pages, where pools are large."""
+    """Put all rows in use into huge pages, if pools are large."""
     for name, used in trimmed(tree)._asdict().items():
         use_huge_pages(getattr(tree, name), len(used))
 
 
 def give_back_free_nodes(tree: Tree) -> None:
-    """Give back the memory of the masks and entries of nodes that were freed since this was last done."""
+    """Return to the system the memory of nodes that were freed since the last call."""
     for level, chain in ((0, FREE_LEAF), (1, FREE_INNER)):
         node, words, capacity = int(tree.state[chain]), block_of(tree, level), capacity_of(tree, level)
         while node >= 0 and tree.nodes[node]["built"] != GIVEN_BACK:
@@ -291,7 +291,7 @@ def give_back_free_nodes(tree: Tree) -> None:
 
 
 def trimmed(tree: Tree) -> Tree:
-    """`tree` without its spare rows, for saving."""
+    """Return `tree` without its spare rows, for saving."""
     state = tree.state
     return tree._replace(
         bounds=tree.bounds[: state[USED_BOX]],

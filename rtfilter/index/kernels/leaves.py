@@ -1,6 +1,6 @@
-"""Searching the leaves that queries reached.
+"""The search of the leaves that queries reached.
 
-Points are searched as one pipeline through all leaves, so that masks are on their way from memory before they
+The search of points is one pipeline through all leaves, so that masks are fetched from memory before they
 are needed, also those of the next leaf.
 """
 
@@ -30,7 +30,7 @@ MANY = 128
 
 @kernel
 def to_fetch(tree: Tree, nodes: Int1, cuts: Int1, i: int) -> tuple[int, int, int]:
-    """Masks of the leaf after nodes[i]: from, to, and how many to fetch with each point of nodes[i]."""
+    """Return masks of the leaf after nodes[i]: first, last, and how many to fetch per point of nodes[i]."""
     if i + 2 >= len(cuts) or cuts[i + 2] - cuts[i + 1] < MANY:
         return 0, 0, 0
     first = tree.nodes[nodes[i + 1]].masks
@@ -51,7 +51,7 @@ def search_leaves(
 ) -> bool:
     """Add the hits to the runs, if there is room; the points pairs[cuts[i]:cuts[i + 1]] reached leaves[i].
 
-    `done` (bool, n) tells which points need no further hit; empty if all are wanted.
+    `done` (bool, n) marks points that need no further hit; empty if all hits are wanted.
     """
     leaves, cuts, pairs, done = borrowed((leaves, cuts, pairs, done))
     rows, leaf_of, found = borrowed(ahead)
@@ -101,7 +101,7 @@ def search_leaves_by_boxes(
     runs: Runs,
     found: Word1,
 ) -> bool:
-    """`search_leaves` for query boxes."""
+    """Add the hits of query boxes to the runs, if there is room; see `search_leaves`."""
     leaves, cuts, pairs, done, found = borrowed((leaves, cuts, pairs, done, found))
     unsure = np.empty_like(found)
     for i in range(len(leaves)):

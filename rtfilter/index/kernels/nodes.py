@@ -26,13 +26,13 @@ from rtfilter.index.kernels.layout import (
 
 @kernel
 def minimum_of(tree: Tree, level: int) -> int:
-    """Least entries of a node of this level, the root excepted."""
+    """Return the least entries of a node of this level, except the root."""
     return least_entries(capacity_of(tree, level))
 
 
 @kernel
 def new_node(tree: Tree, level: int) -> int:
-    """An empty node; see `layout.has_room`."""
+    """Return an empty node; see `layout.has_room`."""
     free = FREE_LEAF if level == 0 else FREE_INNER
     node = tree.state[free]
     if node >= 0:
@@ -56,7 +56,7 @@ def new_node(tree: Tree, level: int) -> int:
 
 @kernel
 def free_node(tree: Tree, node: int) -> None:
-    """Give a node back to the pool."""
+    """Return a node to the pool."""
     free = FREE_LEAF if tree.nodes[node].level == 0 else FREE_INNER
     tree.state[FREED] |= is_wide(tree, tree.nodes[node].level)
     tree.nodes[node].parent = tree.state[free]
@@ -66,9 +66,9 @@ def free_node(tree: Tree, node: int) -> None:
 
 @kernel
 def let_leave(tree: Tree, node: int) -> None:
-    """Let a node be dissolved bit by bit (`dissolve`), after others; not the last of its siblings that stays.
+    """Mark a node for `dissolve`, unless it is the last of its siblings without the mark.
 
-    It becomes the second, so that only the first may have far fewer entries than others.
+    It becomes the second in the queue, so that only the first may have far fewer entries than others.
     """
     if tree.nodes[node].leaving != STAYS:
         return
@@ -89,7 +89,7 @@ def let_leave(tree: Tree, node: int) -> None:
 
 @kernel
 def let_stay(tree: Tree, node: int) -> None:
-    """Let a node not be dissolved, if it is to be."""
+    """Remove the mark for `dissolve` from a node, if it has one."""
     before, following = -1, tree.state[LEAVING]
     while following >= 0 and following != node:
         before, following = following, tree.nodes[following].leaving
@@ -104,7 +104,7 @@ def let_stay(tree: Tree, node: int) -> None:
 
 @kernel
 def find_leaving(tree: Tree) -> None:
-    """Let all wide nodes be dissolved that are too empty: what `Node.leaving` says is not known."""
+    """Mark all wide nodes with too few entries for `dissolve`, whatever `Node.leaving` says."""
     tree.state[LEAVING] = -1
     for node in range(tree.state[USED_NODE]):
         tree.nodes[node].leaving = STAYS
@@ -117,7 +117,7 @@ def find_leaving(tree: Tree) -> None:
 
 @kernel
 def wait(tree: Tree, row: int, level: int, former: int) -> None:
-    """Let an entry wait for a node of `level`: `former`, if not -1, rather than another that is full."""
+    """Push an entry that waits for a node of `level`: `former`, if not -1, rather than another full one."""
     tree.todo[tree.state[TODO], 0] = row
     tree.todo[tree.state[TODO], 1] = level
     tree.todo[tree.state[TODO], 2] = former

@@ -2,11 +2,10 @@
 
 Each cut is chosen on a sample. Sorting by low ends separates wide boxes (the half that begins late cannot
 contain an early point), sorting by centres separates narrow ones, so low, high and centre of every dimension
-are tried; the cut with the least expected work wins, work being entries x chance that a point visits them.
-
-A cut by width gains nothing by itself, but its thin boxes can then be cut along that dimension as finely as
-they are thin. Where equalities or don't-care sides stand among ranges, such a cut is what separates them, so
-it is tried too, and judged by what the cuts after it should bring.
+are tried; the cut with the least expected work wins, where work is entries x chance that a point visits them.
+A cut by width gains nothing itself, but its thin boxes can then be cut finely along that dimension. If
+equalities or don't-care sides are among ranges, only such a cut separates them, so it is tried, too, and
+judged by the expected gain of the cuts after it.
 """
 
 import numpy as np
@@ -26,7 +25,7 @@ LOW, HIGH, CENTRE, WIDTH = 0, 1, 2, 3  # kinds of sort keys
 
 @kernel
 def sort_key(box: Float2, k: int, kind: int) -> float:
-    """Low end, high end, centre (doubled) or width of a framed box in dimension k."""
+    """Return low end, high end, centre (doubled) or width of a framed box in dimension k."""
     if kind == CENTRE:
         return box[0, k] + box[1, k]
     if kind == WIDTH:
@@ -42,14 +41,14 @@ def sort_keys(boxes: Float3, rows: Int1, k: int, kind: int, keys: Float1) -> Non
 
 
 def keys_of(boxes: Float3, k: int, kind: int) -> Float1:
-    """The sort keys of all framed boxes, float64 (n,)."""
+    """Return the sort keys of all framed boxes, float64 (n,)."""
     low, high = boxes[:, 0, k], boxes[:, 1, k]
     return {LOW: low, HIGH: high, CENTRE: low + high, WIDTH: high - low}[int(kind)]
 
 
 @kernel
 def extent(boxes: Float3, rows: Int1, k: int) -> tuple[float, float]:
-    """Least low and greatest high end of these rows in dimension k."""
+    """Return the least low and the greatest high end of these rows in dimension k."""
     low, high = np.inf, -np.inf
     for row in rows:
         low, high = min(low, boxes[row, 0, k]), max(high, boxes[row, 1, k])
@@ -58,7 +57,7 @@ def extent(boxes: Float3, rows: Int1, k: int) -> tuple[float, float]:
 
 @kernel
 def sampled(rows: Int1, size: int) -> Int1:
-    """At most so many of the rows, evenly spread."""
+    """Return at most `size` of the rows, evenly spread."""
     n = min(len(rows), size)
     some = np.empty(n, np.int64)
     for i in range(n):
@@ -68,7 +67,7 @@ def sampled(rows: Int1, size: int) -> Int1:
 
 @kernel
 def expected_work(boxes: Float3, sample: Int1, order: Int1, cut: int) -> float:
-    """Work of the two parts of a sample: entries times volume of their common rectangle, summed."""
+    """Return the work of the two parts of a sample: the sum of entries times volume of their rectangle."""
     total = 0.0
     dimensions = boxes.shape[2]
     hull = np.empty((2, dimensions))
@@ -87,7 +86,7 @@ def expected_work(boxes: Float3, sample: Int1, order: Int1, cut: int) -> float:
 
 @kernel
 def choose_cut(boxes: Float3, rows: Int1, groups: int, sample_size: int) -> tuple[int, int, int]:
-    """Choose a cut of `rows` into so many groups: dimension, kind of key, and groups of the first part."""
+    """Choose a cut of `rows` into groups; return dimension, kind of key, and groups of the first part."""
     sample = sampled(rows, sample_size)
     n = len(sample)
     half = groups // 2
@@ -127,7 +126,7 @@ def choose_cut(boxes: Float3, rows: Int1, groups: int, sample_size: int) -> tupl
 
 @kernel
 def cut_once(boxes: Float3, rows: Int1, groups: int, sample_size: int, keys: Float1) -> int:
-    """Reorder `rows`, at least two groups of them, for the best cut; returns how many groups stand before it.
+    """Reorder `rows`, at least two groups of them, for the best cut; return the number of groups before it.
 
     `keys` is scratch, float64 (n,).
     """
@@ -139,7 +138,7 @@ def cut_once(boxes: Float3, rows: Int1, groups: int, sample_size: int, keys: Flo
 
 @kernel
 def group(boxes: Float3, rows: Int1, groups: int, sample_size: int) -> Int1:
-    """Reorder `rows` of framed boxes (n, 2, d) so that so many groups of one size stand one after another.
+    """Reorder `rows` of framed boxes (n, 2, d) into consecutive groups of one size.
 
     Returns their bounds, int64 (groups + 1,).
     """
@@ -161,9 +160,9 @@ def group(boxes: Float3, rows: Int1, groups: int, sample_size: int) -> Int1:
 
 @kernel
 def sort_blocks(boxes: Float3, rows: Int1, cuts: Int1, sample_size: int) -> None:
-    """Reorder each group of `rows` so that the entries of a few mask words lie together in one dimension.
+    """Reorder each group of `rows` so that the entries of a few mask words are near in one dimension.
 
-    Then most points leave whole words behind at the first dimension.
+    Then most points exclude whole words at the first dimension.
     """
     for g in range(len(cuts) - 1):
         own = rows[cuts[g] : cuts[g + 1]]
@@ -188,7 +187,7 @@ def sort_blocks(boxes: Float3, rows: Int1, cuts: Int1, sample_size: int) -> None
 
 @kernel
 def reordered(rows: Int1, order: Int1) -> Int1:
-    """The rows in another order."""
+    """Return the rows in another order."""
     found = np.empty(len(order), np.int64)
     for i in range(len(order)):
         found[i] = rows[order[i]]
@@ -197,7 +196,7 @@ def reordered(rows: Int1, order: Int1) -> Int1:
 
 @kernel
 def slab_width(boxes: Float3, sorted_rows: Int1, k: int, slabs: int) -> float:
-    """Share of dimension k's extent that each of equal slabs of the rows takes, summed."""
+    """Return the sum of the shares of dimension k's extent that equal slabs of the rows take."""
     n, total = len(sorted_rows), 0.0
     for s in range(slabs):
         low, high = extent(boxes, sorted_rows[n * s // slabs : n * (s + 1) // slabs], k)
@@ -208,7 +207,7 @@ def slab_width(boxes: Float3, sorted_rows: Int1, k: int, slabs: int) -> float:
 
 @kernel
 def frame_boxes(tree: Tree, low: Float2, high: Float2, rows: Int1) -> Float3:
-    """The boxes of these rows of the input in frame coordinates, (n, 2, d); widens the tree's frame."""
+    """Return the boxes of these input rows in frame coordinates, (n, 2, d); widen the tree's frame."""
     boxes = np.empty((len(rows), 2, low.shape[1]))
     for i in range(len(rows)):
         for k in range(low.shape[1]):
@@ -221,7 +220,7 @@ def frame_boxes(tree: Tree, low: Float2, high: Float2, rows: Int1) -> Float3:
 
 @kernel
 def frame_nodes(tree: Tree, nodes: Int1) -> Float3:
-    """The rectangles of nodes in frame coordinates, (n, 2, d)."""
+    """Return the rectangles of nodes in frame coordinates, (n, 2, d)."""
     boxes = np.empty((len(nodes), 2, tree.mbr.shape[2]))
     for i in range(len(nodes)):
         framed(tree, tree.mbr[nodes[i]], boxes[i])
@@ -230,7 +229,7 @@ def frame_nodes(tree: Tree, nodes: Int1) -> Float3:
 
 @kernel
 def new_nodes(tree: Tree, level: int, count: int) -> Int1:
-    """So many empty nodes, int64 (count,); the caller has made room."""
+    """Return `count` empty nodes, int64 (count,); the caller has made room."""
     nodes = np.empty(count, np.int64)
     for g in range(count):
         nodes[g] = new_node(tree, level)
@@ -239,7 +238,7 @@ def new_nodes(tree: Tree, level: int, count: int) -> Int1:
 
 @kernel
 def fill_nodes(tree: Tree, nodes: Int1, rows: Int32_1, cuts: Int1, first: int, last: int) -> None:
-    """Make each of the groups `first` to `last` (exclusive) of `rows` the entries of its node, a new one.
+    """Make each of the groups `first` to `last` (exclusive) of `rows` the entries of its new node.
 
     Threads may fill different nodes at once.
     """
@@ -252,10 +251,10 @@ def fill_nodes(tree: Tree, nodes: Int1, rows: Int32_1, cuts: Int1, first: int, l
 def fill_tables(
     tree: Tree, ids: Int1, low: Float2, high: Float2, exact: Bool1, first: Int1, table: Int32_1, rows: Int1
 ) -> None:
-    """Enter boxes and links in an empty tree with room, and free its root.
+    """Add boxes and links to an empty tree with room, and free its root.
 
-    Box b is row `rows[b]` of the input. `first` int64 (n,) names for each input row the identical row that
-    became a box, and `table` is the hash table of these; both of `hash_tables.distinct`.
+    Box b is row `rows[b]` of the input. `first` int64 (n,) has for each input row the identical row that
+    became a box, and `table` is the hash table of these; both from `hash_tables.distinct`.
     """
     free_node(tree, tree.state[ROOT])
     box_of = np.empty(len(ids), np.int32)
@@ -275,7 +274,7 @@ def fill_tables(
 
 @kernel
 def by_box(first: Int1, box_of: Int32_1, boxes: int) -> Int32_1:
-    """The input rows in the order of their boxes, int32 (n,); those of one box as they came."""
+    """Return the input rows in the order of their boxes, int32 (n,); rows of one box in their own order."""
     place = np.zeros(boxes + 1, np.int64)
     for row in first:
         place[box_of[row] + 1] += 1

@@ -1,7 +1,7 @@
-"""Memory of pools: small ones are copied when they grow, large ones lie in address space that is reserved.
+"""Memory of pools: small ones are copied when they grow, large ones are in reserved address space.
 
-Address space costs nothing. A page of it becomes memory when it is first written, and may be given back. So a
-large pool has from the beginning as many rows as it may ever need: to grow is to write the next row. Where
+Address space costs nothing. A page of it becomes memory at the first write, and may be returned. So a
+large pool has from the start as many rows as it may ever need: to grow is to write the next row. If
 the system reserves no address space (Windows, or a limit on it), large pools are copied as well.
 """
 
@@ -23,14 +23,14 @@ Rows = TypeVar("Rows", bound=NDArray[Any])
 LINE = 64  # bytes of a cache line
 LARGE = 1 << 21  # bytes from which a pool lies in reserved address space
 MOST = 1 << 36  # bytes of address space of a pool, unless it needs more
-SPARE = 1.5  # a pool that is copied gets so many times its rows
+SPARE = 1.5  # growth of a pool that is copied, as a factor
 _KEEP_OLD, _FIXED, _MAY_MOVE = 4, 2, 1  # of mremap
 
 
 def grown(pool: Rows, rows: int, most: int) -> Rows:
-    """A pool with room for `rows` rows, its content kept; itself when it has the room.
+    """Return a pool with room for `rows` rows and the same content, or `pool` itself if it has the room.
 
-    A large one gets room for `most` rows where the system allows it.
+    A large pool gets room for `most` rows if the system allows it.
     """
     if len(pool) >= rows:
         return pool
@@ -45,7 +45,7 @@ def grown(pool: Rows, rows: int, most: int) -> Rows:
 
 
 def zeros(rows: int, columns: int) -> NDArray[np.int32]:
-    """Zeros, int32 (rows, columns), made in no time: pages become memory when they are first written."""
+    """Return zeros, int32 (rows, columns), at no cost: pages become memory at the first write."""
     size = 4 * rows * columns
     reserved = _reserved(size, size) if size >= LARGE else None
     if reserved is None:
@@ -54,9 +54,9 @@ def zeros(rows: int, columns: int) -> NDArray[np.int32]:
 
 
 def give_back(pool: NDArray[Any], first: int, last: int) -> int:
-    """Give back the memory of rows `first` to `last` (exclusive), which read as anything then.
+    """Return to the system the memory of rows `first` to `last` (exclusive); their content is lost.
 
-    Only whole pages of a pool in reserved address space are given back. Returns how many bytes.
+    Only whole pages of a pool in reserved address space are returned. Returns the number of bytes.
     """
     mapping = _mapping(pool)
     if not isinstance(mapping, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
@@ -73,9 +73,9 @@ def give_back(pool: NDArray[Any], first: int, last: int) -> int:
 
 
 def use_huge_pages(pool: NDArray[Any], rows: int) -> None:
-    """Let the first `rows` rows lie in huge pages: searches read those faster.
+    """Put the first `rows` rows into huge pages: searches read those faster.
 
-    Not rows that single changes are about to write: the system may take long to find room for a huge page.
+    Do not include rows of coming changes: the system may take long to find room for a huge page.
     """
     mapping = _mapping(pool)
     if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_HUGEPAGE"):
@@ -84,9 +84,9 @@ def use_huge_pages(pool: NDArray[Any], rows: int) -> None:
 
 
 def _aligned(size: int) -> NDArray[np.uint8]:
-    """So many uninitialised bytes, which begin with a cache line.
+    """Return `size` uninitialised bytes that begin with a cache line.
 
-    NumPy begins big arrays 16 bytes into one, so that each vector of mask words would lie in two.
+    NumPy begins big arrays 16 bytes into a line, so that each vector of mask words would be in two.
     """
     room = np.empty(size + LINE, np.uint8)
     start = -room.__array_interface__["data"][0] % LINE
@@ -94,7 +94,7 @@ def _aligned(size: int) -> NDArray[np.uint8]:
 
 
 def _reserved(least: int, most: int) -> NDArray[np.uint8] | None:
-    """Zero bytes in reserved address space: `most` where it is free, else 2 x `least`, else None."""
+    """Return zero bytes in reserved address space: `most` if that is free, else 2 x `least`, else None."""
     if not hasattr(mmap, "MAP_ANONYMOUS"):
         return None
     free = [max(least, min(most, max(MOST, 2 * least)))] if _address_space_is_free() else []
@@ -107,7 +107,7 @@ def _reserved(least: int, most: int) -> NDArray[np.uint8] | None:
 
 @cache
 def _address_space_is_free() -> bool:
-    """Return whether address space that is not used costs nothing."""
+    """Return whether unused address space costs nothing."""
     with suppress(OSError, ImportError):
         import resource
 
@@ -119,22 +119,22 @@ def _address_space_is_free() -> bool:
 
 
 def _no_reserve() -> int:
-    """The flag by which pages count when they are written; 0 where it is not known."""
+    """Return the flag by which pages count at the first write; 0 if it is unknown."""
     usual = sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64")
     return getattr(mmap, "MAP_NORESERVE", 0x4000 if usual else 0)
 
 
 def _mapping(array: Any) -> Any:
-    """The object whose memory an array shows."""
+    """Return the object that owns the memory of an array."""
     while isinstance(array, np.ndarray) and array.base is not None:
         array = array.base
     return array.obj if isinstance(array, memoryview) else array
 
 
 def _pages_moved(pool: NDArray[Any], larger: NDArray[np.uint8]) -> bool:
-    """Let the pages of a pool that is mapped from a file be the beginning of a larger one, without a copy.
+    """Move the pages of a pool that is mapped from a file to the start of a larger one, without a copy.
 
-    The old pool then shows the file again, without what was written to it. False where this cannot be done.
+    The old pool then has the content of the file, without later writes. Returns False if impossible.
     """
     move = _mremap()
     begin = pool.__array_interface__["data"][0]

@@ -1,7 +1,7 @@
 """The hits of a search, and their copy in the order of the queries.
 
-A search meets its hits leaf by leaf, and in a leaf query by query: each such *run* is kept as it comes, and
-all are copied to their places at the end.
+A search finds its hits leaf by leaf, and in a leaf query by query: each such *run* is appended, and all are
+copied to their places at the end.
 """
 
 from typing import NamedTuple
@@ -17,9 +17,9 @@ from rtfilter.index.kernels.vector import trailing_zeros
 
 
 class Runs(NamedTuple):
-    """Room for what a search finds: hits leaf by leaf, and in a leaf point by point.
+    """Room for the results of a search: hits leaf by leaf, and in a leaf point by point.
 
-    The same arrays serve the next search: the first touch of new memory takes longer than the search.
+    The next search uses the same arrays: the first write to new memory takes longer than the search.
     """
 
     ids: Int1  # int64
@@ -30,7 +30,7 @@ class Runs(NamedTuple):
 
 
 def room_for(hits: int) -> Runs:
-    """Room for so many hits."""
+    """Return room for `hits` hits."""
     return Runs(
         ids=np.empty(hits, np.int64),
         exact=np.empty(hits, np.uint8),
@@ -46,9 +46,9 @@ opened_runs = RUNS_BY_ADDRESS.opened
 
 @kernel
 def collect(tree: Tree, node: int, found: Word1, ids: Int1, exact: Byte1, used: int) -> int:
-    """Put the ids of the entries in `found` of a leaf, and their exactness, behind the `used` first.
+    """Write the ids of the entries in `found` of a leaf, and their exactness, after the first `used`.
 
-    Returns how many are used then, or -1 when there is no more room.
+    Returns the new number of used places, or -1 if there is no more room.
     """
     head = tree.nodes[node]
     plain = tree.state[LINKS] == tree.state[BOXES] and tree.state[INEXACT] == 0
@@ -76,9 +76,9 @@ def collect(tree: Tree, node: int, found: Word1, ids: Int1, exact: Byte1, used: 
 
 @kernel
 def keep(tree: Tree, leaf: int, query: int, found: Word1, done: Bool1, runs: Runs) -> bool:
-    """Add a run: the ids of the entries in `found` of a leaf, for a query. False when there is no room.
+    """Add a run: the ids of the entries in `found` of a leaf, for a query. Return False without room.
 
-    `done`, unless empty, is set where a query has an exact hit.
+    `done`, unless empty, is set for a query with an exact hit.
     """
     tree, runs = borrowed((tree, runs))
     run, used = runs.size
@@ -96,7 +96,7 @@ def keep(tree: Tree, leaf: int, query: int, found: Word1, done: Bool1, runs: Run
 
 @kernel
 def offsets_of(runs: Runs, queries: int) -> Int1:
-    """Return the offset of the hits of each of so many queries, int64 (queries + 1,)."""
+    """Return the offset of the hits of each of `queries` queries, int64 (queries + 1,)."""
     offsets = np.zeros(queries + 1, np.int64)
     for r in range(runs.size[0]):
         offsets[runs.queries[r] + 1] += runs.cuts[r + 1] - runs.cuts[r]
@@ -107,7 +107,7 @@ def offsets_of(runs: Runs, queries: int) -> Int1:
 
 @kernel
 def gather(room: Int1, offsets: Int1, ids: Int1, exact: Byte1) -> None:
-    """Write ids (and exactness, unless `exact` is empty) of the runs query by query, to `offsets_of`."""
+    """Write ids (and exactness, unless `exact` is empty) of the runs query by query, by `offsets_of`."""
     runs = opened_runs(room)
     place = offsets[:-1].copy()
     for r in range(runs.size[0]):

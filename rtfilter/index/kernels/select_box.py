@@ -1,8 +1,8 @@
 """The entries of a node that intersect a query box, contain it, or lie within it.
 
-A query is a row of 2 d numbers: its low ends, then its high ends. In each dimension they lie in two cells,
+A query is a row of 2 d numbers: its low ends, then its high ends. In each dimension they are in two cells,
 the first and the last. An entry that contains the query has its bit in both; one that intersects it has a bit
-in any cell from the first to the last; one that lies within it has such a bit, but none in the cells beside.
+in any cell from the first to the last; one within it has such a bit, but none in the neighbouring cells.
 Coordinates in different cells compare as their cells do, so only entries that end in the first or the last
 cell are unsure: their bounds are compared.
 """
@@ -24,9 +24,9 @@ POINT, CONTAIN, INTERSECT, WITHIN = 0, 1, 2, 3
 
 @kernel
 def select_box(tree: Tree, node: int, query: Float1, selection: int, found: Word1, unsure: Word1) -> bool:
-    """The entries of a node that a search by a box goes on with, into `found`; whether there are any.
+    """Select the entries of a node for a query box, into `found`; return whether there are any.
 
-    Boxes of a leaf are selected. What lies within the query is found in children that intersect it. `unsure`
+    In a leaf these are the selected boxes. Boxes within the query are in children that intersect it. `unsure`
     is scratch, as long as `found`.
     """
     head = tree.nodes[node]
@@ -57,9 +57,9 @@ def select_box(tree: Tree, node: int, query: Float1, selection: int, found: Word
 def narrow(
     tree: Tree, node: int, k: int, low: float, high: float, selection: int, found: Word1, unsure: Word1
 ) -> bool:
-    """Take out of `found` what the cells in dimension k exclude, and note who is unsure; whether any is left.
+    """Remove entries that the cells in dimension k exclude, note unsure ones; return if any is left.
 
-    The cells at both ends of the grid hold nothing but infinity: no entry is unsure for ending there.
+    The cells at both ends of the grid have only infinite ends: no entry is unsure there.
     """
     head = tree.nodes[node]
     masks, stride, used = tree.masks, words_of(tree, head.level), words_for(head.count)
@@ -102,7 +102,7 @@ def narrow(
 def verify_box(
     tree: Tree, node: int, low: Float1, high: Float1, selection: int, found: Word1, unsure: Word1
 ) -> bool:
-    """Compare the bounds of those found that are unsure; whether any entry is left."""
+    """Compare the bounds of unsure entries in `found`; return whether any entry is left."""
     head = tree.nodes[node]
     boxes = rectangles(tree, head.level)
     some = False

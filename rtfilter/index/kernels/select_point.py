@@ -1,17 +1,17 @@
 """The entries of a node that contain a point.
 
-Testing a point against all entries is one look-up and one AND per dimension. `cell` is monotone in
+The test of a point against all entries is one look-up and one AND per dimension. `cell` is monotone in
 floating point, so an entry on [low, high] that contains x always has its bit in the cell of x, wherever the
-grid lies: a grid may be imprecise, but never loses a match. By the same token an entry with bits in the cells
+grid lies: a grid may be imprecise, but never loses a match. Likewise, an entry with bits in the cells
 before *and* after that of a finite x contains x: only entries that end in the cell of x are compared
-(`verify`), 64 at once by the `code` of their ends. Where codes are equal, where there are few candidates, and
+(`verify`), 64 at once by the `code` of their ends. If codes are equal, if there are few candidates, and
 in narrow nodes, which have no codes, the bounds themselves are read: they are larger than masks and codes
 together, and would not fit the cache.
 
-Dimensions are tested in the order in which they exclude most; those that no entry constrains are not tested
-at all. Bulk loading sorts the entries of a leaf along one dimension (`pack.sort_blocks`): that comes first,
-for it leaves most vectors of words without a bit. In the others so many dimensions follow, without looking,
-as are expected to leave a bit: a test for none costs as much as the next mask.
+Dimensions are tested in the order in which they exclude most; dimensions that no entry constrains are not
+tested. Bulk loading sorts the entries of a leaf along one dimension (`pack.sort_blocks`): that comes first,
+because it clears most vectors of words. Then follow, without a test for an empty vector, as many dimensions
+as are expected to leave a bit: such a test costs as much as the next mask.
 """
 
 import numpy as np
@@ -44,12 +44,12 @@ from rtfilter.index.kernels.vector import (
 )
 
 FETCHED = 8  # dimensions whose masks are fetched ahead; few points get further
-FEW = 16  # up to so many candidates the bounds are read straight away: the cells beside would cost more
+FEW = 16  # with at most this many candidates only bounds are read: neighbouring cells would cost more
 
 
 @kernel
 def locate(tree: Tree, node: int, point: Float1, rows: Int1) -> None:
-    """Find the masks of the cells of `point`, into `rows`, by rank of the tested dimensions."""
+    """Write the masks of the cells of `point` to `rows`, by rank of the tested dimensions."""
     head = tree.nodes[node]
     stride = words_of(tree, head.level)
     for i in range(head.tested):
@@ -60,7 +60,7 @@ def locate(tree: Tree, node: int, point: Float1, rows: Int1) -> None:
 
 @kernel
 def fetch_first(tree: Tree, node: int, rows: Int1) -> None:
-    """Have the first of the masks at `rows` brought to the cache while other work goes on."""
+    """Prefetch the first of the masks at `rows` into the cache."""
     head = tree.nodes[node]
     if head.tested > 0:
         for w in range(0, words_for(head.count), LANES):
@@ -69,7 +69,7 @@ def fetch_first(tree: Tree, node: int, rows: Int1) -> None:
 
 @kernel
 def fetch_rest(tree: Tree, node: int, rows: Int1) -> None:
-    """Likewise the others, where the first leaves any bit."""
+    """Prefetch the other masks at `rows`, where the first leaves any bit."""
     head = tree.nodes[node]
     if not in_vectors(words_of(tree, head.level)) or head.tested == 0:
         return
@@ -83,8 +83,8 @@ def fetch_rest(tree: Tree, node: int, rows: Int1) -> None:
 def candidates(tree: Tree, node: int, rows: Int1, cached: bool, found: Word1) -> bool:
     """AND the masks at `rows`: a superset of the entries that contain the point.
 
-    When most of them are in the cache, it pays to read more of them for fewer branches to guess. Fills
-    `found` (uint64, words in use, rounded up to `LANES`) and tells whether any bit is left.
+    With `cached`, most masks are in the cache, and it is faster to read more of them with fewer branches.
+    Fills `found` (uint64, words in use, rounded up to `LANES`) and returns whether any bit is left.
     """
     head = tree.nodes[node]
     used = words_for(head.count)
@@ -117,7 +117,7 @@ def candidates(tree: Tree, node: int, rows: Int1, cached: bool, found: Word1) ->
 
 @kernel
 def fetch_ends(tree: Tree, node: int, point: Float1, rows: Int1, found: Word1) -> None:
-    """Have brought to the cache what `verify` reads for many candidates of a leaf, and the ids it leaves."""
+    """Prefetch the data of `verify` for many candidates of a leaf, and their ids."""
     head = tree.nodes[node]
     stride = words_of(tree, head.level)
     used = words_for(head.count)
@@ -149,7 +149,7 @@ def fetch_ends(tree: Tree, node: int, point: Float1, rows: Int1, found: Word1) -
 
 @kernel
 def bit_count(found: Word1, used: int) -> int:
-    """Bits set in the first words."""
+    """Return the number of bits set in the first words."""
     total = 0
     for w in range(used):
         total += ones(found[w])
@@ -158,7 +158,7 @@ def bit_count(found: Word1, used: int) -> int:
 
 @kernel
 def verify(tree: Tree, node: int, point: Float1, rows: Int1, found: Word1) -> None:
-    """Leave in `found` only the entries that contain the point."""
+    """Remove from `found` the entries that do not contain the point."""
     head = tree.nodes[node]
     stride = words_of(tree, head.level)
     used = words_for(head.count)

@@ -13,7 +13,7 @@ RUN = 8  # keys that are sorted by insertion before runs are merged
 
 @kernel
 def ascending(keys: NDArray[Any]) -> Int1:
-    """The order of keys (n,) from the least on, int64 (n,); equal ones stay as they lie."""
+    """Return the ascending order of keys (n,), int64 (n,); equal keys keep their order."""
     n = len(keys)
     order, merged = np.empty(n, np.int64), np.empty(n, np.int64)
     for row in range(n):
@@ -41,7 +41,7 @@ def ascending(keys: NDArray[Any]) -> Int1:
 
 @kernel
 def partition(keys: NDArray[Any], rows: Int1, nth: int) -> None:
-    """Reorder both arrays so that the nth least key stands at nth, none greater before, none less after."""
+    """Reorder both arrays so that the nth least key is at nth, none greater before, none less after."""
     low, high = 0, len(keys) - 1
     while low < high:
         pivot = keys[(low + high) // 2]

@@ -1,8 +1,8 @@
 """The overflow of a full node: forced reinsertion or a split (Beckmann et al.).
 
-A wide node, of more entries than those of papers, would make one change a long one: of 4096 entries a third
-would move, and each may split another node. So few of them are reinserted, and one that would split another
-node goes back: at most one node a level is split.
+In a wide node, with more entries than in papers, one change would be long: a third of 4096 entries would
+move, and each may split another node. So few of them are reinserted, and an entry that would split another
+node returns to its own: at most one node per level is split.
 """
 
 import numpy as np
@@ -16,13 +16,13 @@ from rtfilter.index.kernels.nodes import minimum_of, new_node, wait
 from rtfilter.index.kernels.sorting import ascending, partition
 
 REINSERTED_SHARE = 0.3
-REINSERTED_MOST = 64  # of a wide node: more improve nothing and cost as much as all the rest
+REINSERTED_MOST = 64  # of a wide node: more do not improve the tree, and take long
 SAMPLE = 128  # entries from which a wide node chooses its split axis
 
 
 @kernel
 def split_order(boxes: Float3, minimum: int) -> tuple[Int1, int]:
-    """R* split of framed boxes (n, 2, d): an order of them and how many of its first form the one node.
+    """Return the R* split of framed boxes (n, 2, d): an order of them and the size of the first node.
 
     The axis has the least sum of margins over all distributions; on it the distribution has the least
     overlap, then the least area. For a wide node, axis and sort key are chosen on a sample.
@@ -49,7 +49,7 @@ def split_order(boxes: Float3, minimum: int) -> tuple[Int1, int]:
 
 @kernel
 def sampled(boxes: Float3) -> Float3:
-    """`SAMPLE` of more boxes, evenly spread."""
+    """Return `SAMPLE` of the boxes, evenly spread."""
     some = np.empty((SAMPLE, 2, boxes.shape[2]))
     for i in range(SAMPLE):
         copy_box(boxes[i * len(boxes) // SAMPLE], some[i])
@@ -66,7 +66,7 @@ def copy_box(box: Float2, into: Float2) -> None:
 
 @kernel
 def ends_of(boxes: Float3, end: int, k: int) -> Float1:
-    """The low ends (0) or the high ends (1) of boxes in dimension k."""
+    """Return the low ends (0) or the high ends (1) of boxes in dimension k."""
     found = np.empty(len(boxes))
     for i in range(len(boxes)):
         found[i] = boxes[i, end, k]
@@ -75,7 +75,7 @@ def ends_of(boxes: Float3, end: int, k: int) -> Float1:
 
 @kernel
 def distribution(boxes: Float3, axis: int, end: int, minimum: int) -> tuple[Int1, int, float, float]:
-    """The best of boxes sorted by one end: their order, how many are the first node, overlap, area."""
+    """Return the best split of boxes sorted by one end: order, size of the first node, overlap, area."""
     order = ascending(ends_of(boxes, end, axis))
     left, right = running_boxes(boxes, order)
     best_cut, best_overlap, best_area = minimum, np.inf, np.inf
@@ -89,7 +89,7 @@ def distribution(boxes: Float3, axis: int, end: int, minimum: int) -> tuple[Int1
 
 @kernel
 def running_boxes(boxes: Float3, order: Int1) -> tuple[Float3, Float3]:
-    """Bounding boxes of the first 1..n and of the last n..1 boxes of an order, each float64 (n, 2, d)."""
+    """Return bounding boxes of the first 1..n and of the last n..1 boxes of an order, float64 (n, 2, d)."""
     n = len(order)
     left = np.empty((n, 2, boxes.shape[2]))
     right = np.empty((n, 2, boxes.shape[2]))
@@ -107,9 +107,9 @@ def running_boxes(boxes: Float3, order: Int1) -> tuple[Float3, Float3]:
 
 @kernel
 def reinsert(tree: Tree, node: int, rows: Int32_1, boxes: Float3) -> None:
-    """Keep the entries nearest to the node's centre, let the farthest wait, nearest of them first.
+    """Keep the entries nearest to the node's centre, and let the farthest wait, nearest of them first.
 
-    Those that are kept stay in their order: packing has put together what is alike.
+    The remaining entries keep their order, because packing has put similar ones together.
     """
     n = len(rows)
     distance = np.zeros(n)
@@ -153,7 +153,7 @@ def farthest(distance: Float1, count: int) -> Int1:
 
 @kernel
 def framed_entries(tree: Tree, level: int, rows: Int32_1) -> Float3:
-    """The rectangles of entries of nodes of a level in frame coordinates, (n, 2, d)."""
+    """Return the rectangles of entries of nodes of a level in frame coordinates, (n, 2, d)."""
     source = rectangles(tree, level)
     boxes = np.empty((len(rows), 2, source.shape[2]))
     for i in range(len(rows)):
@@ -163,7 +163,7 @@ def framed_entries(tree: Tree, level: int, rows: Int32_1) -> Float3:
 
 @kernel
 def overflow(tree: Tree, node: int, extra: int) -> None:
-    """Treat a full node that gets one entry more: reinsert once per level and insertion, else split."""
+    """Handle one entry too many for a full node: reinsert once per level and insertion, else split."""
     while True:
         head = tree.nodes[node]
         level, parent = head.level, head.parent

@@ -1,7 +1,7 @@
-"""Operations that numba lacks: bit counts, vectors of `LANES` words, bytes compared, prefetching.
+"""Operations that numba lacks: bit counts, vectors of `LANES` words, comparisons of bytes, prefetching.
 
 A vector stays in a register from the first row to the last; numba's own loops would store it after each.
-LLVM picks the machine's widest instructions (one 512-bit register, or two or four narrower ones).
+LLVM uses the machine's widest instructions (one 512-bit register, or two or four narrower ones).
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ def _vector_at(context: Any, builder: Any, kind: Any, array: Any, index: Any) ->
 
 
 def _nonzero(builder: Any, vector: Any) -> Any:
-    """A bit for each word that is not zero: one instruction, where comparing the whole takes twenty."""
+    """Return a bit for each word that is not zero: one instruction, where a full comparison takes twenty."""
     return builder.bitcast(builder.icmp_unsigned("!=", vector, ir.Constant(_VECTOR, [0] * LANES)), _LANES)
 
 
@@ -57,7 +57,7 @@ ones: Any = intrinsic(_ones)
 
 
 def _intersecting(vectors: int) -> Any:
-    """`intersect` of so many vectors at once."""
+    """Return `intersect` for `vectors` vectors at once."""
 
     def _intersect(
         typing_context: Any, masks: Any, rows: Any, sure: Any, count: Any, shift: Any, found: Any

@@ -1,1 +1,1 @@
-"""Matchers as papers describe them, to compare with: registered, and tested as all others."""
+"""Matchers as papers describe them, for comparison: registered and tested as all others."""

@@ -1,24 +1,24 @@
 """BE-Tree: boxes by one attribute after the other, and by intervals within each (Sadoghi and Jacobsen 2011).
 
-Of the paper: the space is cut in two phases that take turns. A node holds a list of boxes. Where the list is
-full, it is *partitioned*: an attribute that is not used above is chosen, and all boxes of the list that
-constrain it move to the root of a tree of intervals of that attribute. Each interval is a node as well. Where
-the list of an interval is full, it is *clustered*: the interval is cut in two, and boxes whose sides lie in
-one half move there. Where it cannot be cut, or has been, its list is partitioned by another attribute. A list
-that nothing can be done for may hold twice as many. An event visits, from the root on, the partitions of each
-node, and of each interval the half that holds its value, and compares the boxes of all lists on its way.
-Boxes come and go one by one; a node that is empty is taken away.
+From the paper: the space is cut in two alternating phases. A node holds a list of boxes. A full list is
+*partitioned*: an attribute that is not used above is chosen, and all boxes of the list that constrain it move
+to the root of a tree of intervals of that attribute. Each interval is a node as well. If the list of an
+interval is full, the interval is *clustered*: it is cut in two, and boxes whose sides lie in one half move
+there. If it cannot be cut, or is cut already, its list is partitioned by another attribute. A list that
+cannot be partitioned may hold twice as many. An event visits, from the root on, the partitions of each node,
+and the half of each interval that holds its value, and compares the boxes of all visited lists. Boxes are
+added and removed one by one; an empty node is removed.
 
 It is exact: a box lies in an interval of an attribute only if its side does, so an event that does not visit
-the interval cannot match the box, and what is visited is compared.
+the interval cannot match the box, and visited boxes are compared.
 
-Ours: the paper's values are discrete and have a domain, which is cut in the middle. Here an interval is cut
-at the median of the sides in its list, so that no domain is needed; one value alone gets an interval of its
-own. Halves do not overlap, so one of both is visited. The paper ranks attributes by what they would save and
-what they would cost, and learns from the events that come. Here that attribute is chosen of which a first cut
-would move most boxes: it depends on the boxes alone, so the same changes always make the same tree. A list
-is cut once per insertion, so that a change stays short. The paper's faster ways to compare, lazily or by
-bitmaps, are for predicates that many subscriptions share, and left out.
+Differences: the paper's values are discrete and have a domain, which is cut in the middle. Here an interval
+is cut at the median of the sides in its list, so that no domain is needed; a single value gets an interval of
+its own. Halves do not overlap, so an event visits one of them. The paper ranks attributes by savings and
+cost, and learns from events. Here the attribute is chosen whose first cut moves the most boxes: it depends on
+the boxes alone, so the same changes always make the same tree. A list is cut once per insertion, so that a
+change stays short. The paper's faster comparisons, lazy or by bitmaps, are for predicates that many
+subscriptions share, and are left out.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.rows import BoxMatcher
 from rtfilter.results import Hits
 
-#: Boxes of a list beyond which it is cut.
+#: Boxes of a list above which it is cut.
 FULL: Final = 64
-#: Of the boxes of a list that is cut, one of so many must move.
+#: One box in this number of boxes of a list must move, or the list is not cut.
 WORTH: Final = 8
 #: Rows of a piece of a list.
 PIECE: Final = 32
@@ -51,30 +51,33 @@ NODE: Final = np.dtype(
         ("low", np.float64),  # the interval, closed below and open above
         ("high", np.float64),
         ("cut", np.float64),  # the point at which its halves meet
-        ("left", np.int64),  # half, or NONE where it was not cut
+        ("left", np.int64),  # half, or NONE if it is not cut
         ("right", np.int64),
-        ("parent", np.int64),  # the node that it is a half or a partition of
+        ("parent", np.int64),  # the node of which it is a half or a partition
         ("partition", np.int64),  # the first partition, or NONE
         ("next", np.int64),  # the next partition of the same parent, or the next free node
-        ("piece", np.int64),  # the last piece of its list, or NONE; all others are full
+        ("piece", np.int64),  # the last piece of its list, or NONE; all other pieces are full
         ("count", np.int64),  # boxes in its list
-        ("full", np.int64),  # boxes beyond which it is cut
+        ("full", np.int64),  # boxes above which it is cut
     ],
     align=True,
 )
 
 FREE_ROWS, FREE_NODE, USED_NODES, NODES, FREE_PIECE, USED_PIECES, PIECES = range(7)
-"""Places in `Tree.state`: rows that are free; the first free node, nodes ever used, nodes; same of pieces."""
+"""Places in `Tree.state`.
+
+Number of free rows; first free node, nodes ever used, nodes; the same of pieces.
+"""
 
 
 class Tree(NamedTuple):
-    """Nodes, lists of rows, and where each row lies. Node 0 is the root."""
+    """Nodes, lists of rows, and the place of each row. Node 0 is the root."""
 
     nodes: NDArray[np.void]
     slots: NDArray[np.int32]
     """Rows; piece p is ``slots[p * PIECE:][:PIECE]``."""
     before: IntArray
-    """The piece before each one of the same list, or the next free one."""
+    """The previous piece of the same list, or the next free piece."""
     node: IntArray
     """The node of each row, or NONE."""
     slot: IntArray
@@ -85,7 +88,7 @@ class Tree(NamedTuple):
 
     @classmethod
     def room(cls, rows: int, nodes: int = 16, pieces: int = 16) -> Tree:
-        """An empty tree."""
+        """Return an empty tree with room for some rows, nodes and pieces."""
         state = np.array([rows, NONE, 0, 0, NONE, 0, 0])
         made = cls(
             np.zeros(nodes, NODE),
@@ -100,7 +103,7 @@ class Tree(NamedTuple):
         return made
 
     def with_rows(self, rows: int) -> Tree:
-        """This with room for at least so many more rows."""
+        """Return the tree with room for at least `rows` more rows."""
         had, left = len(self.node), int(self.state[FREE_ROWS])
         if rows <= left:
             return self
@@ -115,14 +118,14 @@ class Tree(NamedTuple):
         return self._replace(node=more.node, slot=more.slot, free=free, state=state)
 
     def larger(self) -> Tree:
-        """This with room for twice as many nodes and pieces."""
+        """Return the tree with room for twice as many nodes and pieces."""
         nodes = np.concatenate([self.nodes, np.zeros_like(self.nodes)])
         slots, before = (np.concatenate([a, np.empty_like(a)]) for a in (self.slots, self.before))
         return self._replace(nodes=nodes, slots=slots, before=before)
 
 
 class BETreeMatcher(BoxMatcher):
-    """Matches with a BE-Tree; takes little memory, and changes box by box."""
+    """Matches with a BE-Tree, which takes little memory, and changes box by box."""
 
     unit = "nodes and boxes"
 
@@ -167,12 +170,12 @@ class BETreeMatcher(BoxMatcher):
 
     @unwrapped
     def workload(self, events: EventTable) -> IntArray:
-        """See `Matcher`; what matching will count."""
+        """See `Matcher`: the visits that matching will count."""
         work: IntArray = search(self._tree, self._rows.low, self._rows.high, events.points, False)[2]
         return work
 
     def stats(self) -> dict[str, Any]:
-        """Boxes, nodes and memory."""
+        """Return the numbers of boxes and nodes, and the memory."""
         state = self._tree.state
         return {
             "boxes": len(self._tree.node) - int(state[FREE_ROWS]),
@@ -187,11 +190,11 @@ class BETreeMatcher(BoxMatcher):
 
 @kernel
 def insert(tree: Tree, low: FloatArray, high: FloatArray, alive: BoolArray, count: int) -> int:
-    """Insert the next `count` free rows; how many were inserted until there was no room."""
+    """Insert the next `count` free rows; return how many found room."""
     for done in range(count):
         row = tree.free[tree.state[FREE_ROWS] - 1]
         node = _home(tree, low[row], high[row])
-        pieces = tree.nodes[node].count // PIECE + 3  # as many as a cut and a piece take
+        pieces = tree.nodes[node].count // PIECE + 3  # as many as a cut and a new piece may need
         if tree.state[NODES] + 2 > len(tree.nodes) or tree.state[PIECES] + pieces > len(tree.before):
             return done
         tree.state[FREE_ROWS] -= 1
@@ -204,7 +207,7 @@ def insert(tree: Tree, low: FloatArray, high: FloatArray, alive: BoolArray, coun
 
 @kernel
 def delete(tree: Tree, alive: BoolArray, rows: IntArray) -> int:
-    """Delete rows, and nodes that become empty; how many of the rows were there."""
+    """Delete rows, and nodes that become empty; return how many of the rows were there."""
     found = 0
     for row in rows:
         node = tree.node[row]
@@ -222,7 +225,7 @@ def delete(tree: Tree, alive: BoolArray, rows: IntArray) -> int:
 def search(
     tree: Tree, low: FloatArray, high: FloatArray, points: FloatArray, compare: bool
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Offsets and rows per event, and its work; without comparing, the work alone."""
+    """Return offsets and rows per event, and its work; without `compare`, only the work."""
     n = len(points)
     nodes = tree.nodes
     offsets, work = np.zeros(n + 1, np.int64), np.zeros(n, np.int64)
@@ -260,7 +263,7 @@ def search(
 def _compare(
     tree: Tree, node: int, low: FloatArray, high: FloatArray, point: FloatArray, hits: IntArray, own: int
 ) -> int:
-    """Write the rows of a node's list that contain a point behind ``hits[:own]``; how many these are then."""
+    """Write the rows of a node's list that contain a point behind ``hits[:own]``; return their number."""
     piece, rest = tree.nodes[node].piece, tree.nodes[node].count
     while rest > 0:
         size = (rest - 1) % PIECE + 1
@@ -281,7 +284,7 @@ def _compare(
 
 @kernel
 def _home(tree: Tree, low: FloatArray, high: FloatArray) -> int:
-    """The node that a box belongs to: in the first partition where it lies below the root, or in any."""
+    """Return the node for a box: in the first partition that takes it below the root, else in any."""
     nodes, node = tree.nodes, 0
     while True:
         best = NONE
@@ -309,7 +312,7 @@ def _home(tree: Tree, low: FloatArray, high: FloatArray) -> int:
 
 @kernel
 def _split(tree: Tree, low: FloatArray, high: FloatArray, node: int) -> None:
-    """Cut or partition a node whose list is full; where it is not worth it, let the list be twice as long."""
+    """Cut or partition a node with a full list; if that is not worth it, double the limit of its list."""
     nodes, rows = tree.nodes, _list(tree, node)
     j = nodes[node].attribute
     if j != NONE and nodes[node].left == NONE:
@@ -358,10 +361,10 @@ def _split(tree: Tree, low: FloatArray, high: FloatArray, node: int) -> None:
 def _best_cut(
     rows: IntArray, low: FloatArray, high: FloatArray, j: int, lower: float, upper: float
 ) -> tuple[float, int]:
-    """Return the cut for the sides of some boxes in an interval, and how many it moves: 0 if it is useless.
+    """Return the cut for the sides of some boxes in an interval, and how many boxes it moves; 0 if useless.
 
-    It is cut at the median of the sides' middles, or at the next one where all lie right of it. One value
-    alone is cut off below, then above.
+    The cut is at the median of the sides' middles, or at the next middle if all sides lie right of it. A
+    single value is cut off below, then above.
     """
     middles = np.empty(len(rows), np.float64)
     count, same = 0, True
@@ -409,7 +412,7 @@ def _halves(rows: IntArray, low: FloatArray, high: FloatArray, j: int, cut: floa
 
 @kernel
 def _list(tree: Tree, node: int) -> IntArray:
-    """The rows of a node's list."""
+    """Return the rows of a node's list."""
     rows = np.empty(tree.nodes[node].count, np.int64)
     piece, rest = tree.nodes[node].piece, len(rows)
     while rest > 0:
@@ -443,7 +446,7 @@ def _push(tree: Tree, node: int, row: int) -> None:
 
 @kernel
 def _pull(tree: Tree, row: int) -> None:
-    """Take a row out of the list that it is in; the last one of the list takes its place."""
+    """Remove a row from its list; the last row of the list takes its place."""
     nodes, state, node = tree.nodes, tree.state, tree.node[row]
     nodes[node].count -= 1
     piece, count = nodes[node].piece, nodes[node].count
@@ -461,7 +464,7 @@ def _pull(tree: Tree, row: int) -> None:
 
 @kernel
 def _new_node(tree: Tree, parent: int, attribute: int, low: float, high: float) -> int:
-    """Make a node, which nothing refers to yet."""
+    """Make a node, and link it nowhere yet."""
     nodes, state = tree.nodes, tree.state
     node = state[FREE_NODE]
     if node != NONE:
@@ -479,7 +482,6 @@ def _new_node(tree: Tree, parent: int, attribute: int, low: float, high: float) 
 
 @kernel
 def _free_node(tree: Tree, node: int) -> None:
-    """Give a node back."""
     tree.nodes[node].next = tree.state[FREE_NODE]
     tree.state[FREE_NODE] = node
     tree.state[NODES] -= 1
@@ -494,7 +496,7 @@ def _is_empty(tree: Tree, node: int) -> bool:
 
 @kernel
 def _prune(tree: Tree, node: int) -> None:
-    """Take a node away if it is empty, both halves at once, and then those above."""
+    """Remove a node if it is empty, both halves at once, and then the nodes above it."""
     nodes = tree.nodes
     while node != 0 and _is_empty(tree, node):
         parent = nodes[node].parent

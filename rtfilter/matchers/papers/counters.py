@@ -11,13 +11,13 @@ from rtfilter.matchers.papers.relations import StoredFilter
 
 
 class Counters(Protocol):
-    """Counts, for each filter, how many of its constraints an event satisfies."""
+    """The number of its constraints that an event satisfies, for each filter."""
 
     threads: ClassVar[bool]
     """True if several threads may count at once."""
 
     def count(self, satisfied: Collections, size: int) -> tuple[list[StoredFilter], int]:
-        """The filters all of whose constraints are satisfied, and how many increments that took.
+        """Return the filters whose constraints are all satisfied, and the number of increments.
 
         Parameters
         ----------
@@ -29,7 +29,7 @@ class Counters(Protocol):
 
 
 class MapCounters:
-    """A map that lives as long as a match ("multicore")."""
+    """A map that exists during one match ("multicore")."""
 
     threads: ClassVar[bool] = True
 
@@ -50,7 +50,7 @@ class MapCounters:
 class FilterCounters:
     """A counter in each filter, set to zero after each match ("singlecore").
 
-    What an interrupted match left is set to zero before the next one.
+    Counters of an interrupted match are set to zero before the next match.
     """
 
     threads: ClassVar[bool] = False
@@ -91,11 +91,11 @@ class _Own(threading.local):
 
 
 class StampedCounters:
-    """Arrays of each thread, never set to zero: a counter is void unless it has the stamp of its match.
+    """Arrays of each thread, never set to zero: a counter is valid only with the stamp of its match.
 
-    The thesis rejected arrays, since numbers become sparse when filters go. Here those of filters that are
-    gone are given again, so an array is as long as there were filters at once. A filter with the number of an
-    older one is safe: its stamp is of an older match.
+    The thesis rejected arrays, because numbers become sparse when filters are removed. Here the numbers of
+    removed filters are used again, so an array is as long as the most filters at once. A filter with the
+    number of an older one is safe: the old stamp is of an older match.
     """
 
     threads: ClassVar[bool] = True
@@ -108,7 +108,7 @@ class StampedCounters:
         own = self._own
         own.epoch = epoch = own.epoch + 1
         stamps, counts = own.stamps, own.counts
-        for array in (stamps, counts):  # each by its own length: an interrupt may come between
+        for array in (stamps, counts):  # each by its own length: an interrupt may come in between
             array.extend([0] * (size - len(array)))
             del array[size:]
         full, increments = [], 0
@@ -120,7 +120,7 @@ class StampedCounters:
                     if stamps[number] == epoch:
                         counts[number] = reached = counts[number] + 1
                     else:
-                        # First the counter: after an interrupt no counter has a stamp but not its value.
+                        # The counter comes first: an interrupt then never leaves a stamp without its counter.
                         counts[number] = reached = 1
                         stamps[number] = epoch
                     if reached == one.needed:
@@ -133,4 +133,4 @@ COUNTERS: Final[dict[str, type[MapCounters] | type[FilterCounters] | type[Stampe
     "filters": FilterCounters,
     "stamped": StampedCounters,
 }
-"""Each layout by its name."""
+"""Each layout by name."""

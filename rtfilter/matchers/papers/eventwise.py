@@ -1,4 +1,4 @@
-"""The common part of the papers' matchers that store predicates and match one event after the other."""
+"""The common part of the papers' matchers that store predicates and match events one by one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Event(NamedTuple):
     Attributes
     ----------
     row : mapping
-        As it came, flat: what `Predicate.satisfied_by` takes.
+        The flattened event as it arrived, for `Predicate.satisfied_by`.
     values : dict
         Canonical value of each attribute that has one of its type, by flattened name.
     """
@@ -44,7 +44,10 @@ class Event(NamedTuple):
 
 
 class PredicateMatcher(ABC):
-    """Keeps the predicates of all subscriptions. A subclass puts their filters where it finds them again."""
+    """Stores the predicates of all subscriptions.
+
+    A subclass stores their filters so that it can find them.
+    """
 
     takes = Takes(boxes=False)
     options: Mapping[str, Any] = MappingProxyType({})
@@ -58,13 +61,13 @@ class PredicateMatcher(ABC):
 
     @abstractmethod
     def insert(self, id: int, filter: Filter) -> None:
-        """Put in a filter of a subscription. It may be interrupted; then `delete` follows."""
+        """Insert a filter of a subscription. After an interrupt, `delete` follows."""
 
     @abstractmethod
     def delete(self, id: int, filter: Filter) -> None:
-        """Take a filter out again, as far as it is there: it may be called again after an interrupt.
+        """Remove a filter, as far as it is there; the call may be repeated after an interrupt.
 
-        Filters of a subscription come in the order in which they were put in, and equal ones several times.
+        Filters of a subscription are passed in the order of their insertion, equal ones several times.
         """
 
     @abstractmethod
@@ -94,7 +97,7 @@ class PredicateMatcher(ABC):
             for conjunction in predicate.filters:
                 self.delete(id, conjunction)
                 self._updates += 1
-            self._predicates.pop(id)  # last: if this is interrupted, it can be done again
+            self._predicates.pop(id)  # last: an interrupted removal can be repeated
         return known
 
     def ids(self) -> IntArray:
@@ -108,18 +111,18 @@ class PredicateMatcher(ABC):
         return id in self._predicates
 
     def content(self, ids: Iterable[int] | None = None) -> Filters:
-        """The predicates of some ids, or of all."""
+        """Return the predicates of some ids, or of all."""
         names = list(self._predicates if ids is None else ids)
         predicates = [self._predicates[id] for id in names]
         return Filters.of_predicates(self._schema, predicates, np.array(names, np.int64))
 
     @property
     def updates(self) -> int:
-        """Filters that came and went."""
+        """Number of filters added and removed."""
         return self._updates
 
     def stats(self) -> dict[str, Any]:
-        """Filters, and what `details` says; memory is not known."""
+        """Return the number of filters, and the details; the memory is not known."""
         return {
             "filters": sum(len(one.filters) for one in self._predicates.values()),
             "dimensions": self._schema.dimensions,
@@ -136,11 +139,11 @@ class PredicateMatcher(ABC):
 
 
 class EventwiseMatcher(PredicateMatcher):
-    """Takes one event after the other."""
+    """Matches events one by one."""
 
     @abstractmethod
     def find(self, event: Event) -> tuple[set[int], int]:
-        """The subscriptions that an event matches, and the operations that finding them took."""
+        """Return the subscriptions that an event matches, and the number of operations."""
 
     def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
         """See `Matcher`."""

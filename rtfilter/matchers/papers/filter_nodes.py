@@ -1,8 +1,8 @@
 """A filter node for each attribute: the algorithm of the prototype DAS (Bittner 2004).
 
 A node cuts the values of its attribute into intervals. Each interval has the set of all profiles that its
-values satisfy, among them those that do not care about the attribute. An event looks up its interval in each
-node; the profiles in all of these sets are those that it matches.
+values satisfy, including the profiles that ignore the attribute. An event looks up its interval in each node;
+it matches the profiles that are in all of these sets.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ from rtfilter.matchers.papers.profiles import (
 from rtfilter.predicates.values import Line, Values
 
 SHARE: Final = 1 / 32
-"""A set of more than this share of all profiles is a bit list: it then takes less memory than pointers of 32
-bits would."""
+"""A set of more than this share of all profiles is a bit list, which then takes less memory."""
 
 
 class FilterNode:
@@ -49,16 +48,16 @@ class FilterNode:
     line : Line
         The values of the attribute.
     profiles : collection of int
-        Those that are there already; none of them cares.
+        Profiles that exist already; all of them ignore the attribute.
     most : float
         Sets of more profiles are bit lists.
 
     Attributes
     ----------
     users : dict
-        The profiles that need each bound: its reference count is their number.
+        The profiles that need each bound; their number is its reference count.
     caring : set of int
-        The profiles that care about the attribute.
+        The profiles that do not ignore the attribute.
     """
 
     __slots__ = ("_intervals", "_line", "caring", "users")
@@ -73,16 +72,16 @@ class FilterNode:
 
     @property
     def bounds(self) -> list[Any]:
-        """The value at which each interval begins, ascending; without the lowest interval."""
+        """The value at which each interval begins, ascending, without the lowest interval."""
         return self._intervals[0]
 
     @property
     def leaves(self) -> list[Leaf]:
-        """The profiles of each place: of two, and then of the intervals; see `profiles`."""
+        """The profiles of each place: first of two special places, then of the intervals; see `profiles`."""
         return self._intervals[1]
 
     def put(self, number: int, values: Values | None, most: float) -> None:
-        """Put a profile into all places that it wants; None: it does not care."""
+        """Add a profile to all places that it wants; None for a profile that ignores the attribute."""
         if values is not None:
             self.caring.add(number)
             for bound in bounds_of(values, self._line):
@@ -94,7 +93,7 @@ class FilterNode:
                 leaves[place] = with_number(leaves[place], number, most)
 
     def take(self, number: int, values: Values | None, most: float) -> None:
-        """Take a profile out of all places, as far as it is there."""
+        """Remove a profile from all its places, as far as it is there."""
         leaves = self.leaves
         for places in self.places(values):
             for place in places:
@@ -109,7 +108,7 @@ class FilterNode:
             self.caring.discard(number)
 
     def places(self, values: Values | None) -> Iterable[range]:
-        """The places that a profile of the node wants; None: it does not care."""
+        """Return the places that a profile wants; None for a profile that ignores the attribute."""
         return [range(len(self.leaves))] if values is None else places_in(values, self.bounds)
 
     def _split(self, bound: Any) -> None:
@@ -125,7 +124,7 @@ class FilterNode:
             )
 
     def _merge(self, bound: Any) -> None:
-        """Join two intervals, which have the same profiles when nobody needs the bound between them."""
+        """Join two intervals, which have the same profiles once no profile needs the bound between them."""
         bounds, leaves = self._intervals
         at = bisect_left(bounds, bound)
         if bounds[at : at + 1] == [bound]:
@@ -134,14 +133,14 @@ class FilterNode:
 
 
 class FilterNodesMatcher(ProfileMatcher):
-    """Intersects the sets of an event's intervals; ahead of trees in memory where many do not care.
+    """Intersects the sets of an event's intervals; takes less memory than trees for sparse profiles.
 
     Parameters
     ----------
     schema : Schema
     bit_lists : float
         Sets with more than this share of all profiles are bit lists, others are pointers: 0 for bit lists
-        alone, 1 for pointers alone. What is found is the same. The paper names no share.
+        only, 1 for pointers only. The matches are the same. The paper names no share.
 
     Raises
     ------
@@ -150,11 +149,11 @@ class FilterNodesMatcher(ProfileMatcher):
 
     Notes
     -----
-    Visits are steps: comparisons of a look-up in an array of bounds, as many as its longest takes; pointers
-    of one set that are looked up in another; and comparisons of 64 bits of two bit lists. An attribute that
-    no profile cares about has no node.
+    Visits are steps: the most comparisons of a look-up in an array of bounds; pointers of one set that are
+    looked up in another; and comparisons of 64 bits of two bit lists. An attribute that all profiles ignore
+    has no node.
 
-    A change touches each interval of an attribute that the profile does not care about.
+    A change touches each interval of an attribute that the profile ignores.
     """
 
     def __init__(self, schema: Schema, *, bit_lists: float = SHARE) -> None:
@@ -180,7 +179,7 @@ class FilterNodesMatcher(ProfileMatcher):
             node.put(number, profile.wanted.get(name), most)
 
     def take(self, profile: Profile) -> None:
-        """See `ProfileMatcher`; a node that no profile cares about is dropped."""
+        """See `ProfileMatcher`; a node that all profiles ignore is dropped."""
         most = self._most
         for name, node in list(self.nodes.items()):
             node.take(profile.number, profile.wanted.get(name), most)
@@ -188,7 +187,7 @@ class FilterNodesMatcher(ProfileMatcher):
                 del self.nodes[name]
 
     def search(self, event: Event) -> tuple[set[int], int]:
-        """See `ProfileMatcher`: the smallest set first, and no other one when nothing is left."""
+        """See `ProfileMatcher`: the smallest set comes first, and the search stops when nothing is left."""
         if not self.nodes:
             return self.answer(self._profiles.numbered, event), 0
         leaves, steps = [], 0
@@ -205,15 +204,15 @@ class FilterNodesMatcher(ProfileMatcher):
         return self.answer(numbers_of(left), event), steps
 
     def covered(self, id: int) -> set[int]:
-        """Find the subscriptions all of whose events a subscription matches as well, itself among them.
+        """Find the subscriptions whose events all match a given subscription, itself included.
 
-        A profile covers another one if, in each node, no place outside of its own has the other one: then
-        the other one is in no more of its places than in all. Only registered profiles can be asked about,
-        as their bounds are there. See `Predicate.covers`, which this agrees with where all are conjunctions
-        of tests of single values. Where a subscription is a disjunction, each of its filters has to be
-        covered by one filter alone; where it has other tests (patterns, comparisons), what it covers has
-        the same ones: then some that are covered may be left out. Of `int` attributes it speaks of events
-        with integers, for which ``x IN (3, 4)`` covers ``x BETWEEN 3 AND 4``.
+        A profile covers another one if, in each node, no place outside of its own places has the other one.
+        The profile must be registered, because its bounds are needed. The result equals that of
+        `Predicate.covers` if all subscriptions are conjunctions of constraints on single attributes. In a
+        disjunction, a single filter must cover each filter. A subscription with other constraints (patterns,
+        comparisons) only covers subscriptions with the same ones. In these cases the result may lack covered
+        subscriptions. For `int` attributes, only events with integers count: ``x IN (3, 4)`` covers ``x
+        BETWEEN 3 AND 4``.
 
         Raises
         ------
@@ -232,7 +231,7 @@ class FilterNodesMatcher(ProfileMatcher):
         }
 
     def _covered(self, profile: Profile) -> set[int]:
-        """The numbers of the profiles that one covers."""
+        """Return the numbers of the profiles that a profile covers."""
         outside = 0
         for name, values in profile.wanted.items():
             leaves, inside = self.nodes[name].leaves, set(chain(*self.nodes[name].places(values)))
@@ -243,7 +242,7 @@ class FilterNodesMatcher(ProfileMatcher):
         return {one for one in others if {*profile.rest} <= {*self._profiles.numbered[one].rest}}
 
     def details(self) -> dict[str, Any]:
-        """Nodes and their intervals, and what their sets hold: pointers, and bits of bit lists."""
+        """Return the numbers of nodes, bounds and sets, and of the pointers and bits in the sets."""
         leaves = [leaf for node in self.nodes.values() for leaf in node.leaves]
         lists = [leaf for leaf in leaves if isinstance(leaf, int)]
         return {

@@ -1,8 +1,8 @@
-"""A tree with a level for each attribute, of which an event follows one path (Gough and Smith 1995).
+"""A tree with a level for each attribute, in which an event follows one path (Gough and Smith 1995).
 
-This is the tree that Bittner (2004) starts from, with edges that carry intervals. A profile that does not
-care about an attribute is below each of its edges, so the path of an event ends in a leaf with all profiles
-that it matches. For the same reason the tree can grow exponentially with the number of attributes.
+This is the tree that Bittner (2004) starts from, with edges for intervals. A profile that ignores an
+attribute is below each of its edges, so the path of an event ends in a leaf with all profiles that it
+matches. For the same reason the tree can grow exponentially with the number of attributes.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from rtfilter.matchers.papers.profiles import (
 )
 
 MOST: Final = 100_000
-"""References that a tree may hold; a change may touch all of them, which takes about a tenth of a second."""
+"""References that a tree may hold. A change may touch all of them, which takes about 0.1 s."""
 
 _Leaf: TypeAlias = frozenset[int]
 """Numbers of profiles."""
 
 
 class _Node(NamedTuple):
-    """The edges of one attribute below one path; no node is ever changed."""
+    """The edges of one attribute below one path; a node never changes."""
 
     bounds: tuple[Any, ...]  # the value at which each interval but the lowest begins
     users: tuple[_Leaf, ...]  # the profiles that need each bound
-    caring: tuple[_Leaf, ...]  # of each place, the profiles there that care about the attribute
-    below: tuple[_Node | _Leaf | None, ...]  # of each place; None where nobody cares: follow the star
-    star: _Node | _Leaf | None  # all that do not care; None for no profile
+    caring: tuple[_Leaf, ...]  # for each place, its profiles that do not ignore the attribute
+    below: tuple[_Node | _Leaf | None, ...]  # for each place; None if all there ignore it: follow the star
+    star: _Node | _Leaf | None  # the profiles that ignore the attribute; None for no profile
     nodes: int  # from here down, leaves not counted
     references: int  # edges and profiles of leaves, from here down
 
     @classmethod
     def of(cls, bounds: Any, users: Any, caring: Any, below: Any, star: Any) -> Self | None:
-        """The node with these parts; None if there is nothing below it."""
+        """Return the node with these parts; None if there is nothing below it."""
         children = [child for child in (*below, star) if child]
         if not children:
             return None
@@ -67,7 +67,7 @@ _Done: TypeAlias = dict[tuple[int, int], _Child]
 
 
 class GoughSmithMatcher(ProfileMatcher):
-    """Follows one path; fast where its tree finds room.
+    """Follows one path; fast if its tree finds room.
 
     Parameters
     ----------
@@ -76,24 +76,23 @@ class GoughSmithMatcher(ProfileMatcher):
     most_references : int
         References that the tree may hold, counted as in `details`.
     beyond : {"try", "refuse"}
-        What becomes of a filter for which the tree has no room. It stays beside the tree, and each event
-        tries it; or its subscription is refused with a `PredicateError`, which leaves the tree as it was.
+        The treatment of a filter for which the tree has no room. ``"try"`` keeps it beside the tree, and each
+        event tries it; ``"refuse"`` raises `PredicateError` and leaves the tree as it was.
 
     Raises
     ------
     ValueError
-        Less than 1 reference, or another word.
+        `most_references` is below 1, or `beyond` is another word.
 
     Notes
     -----
-    Visits are steps: comparisons of the look-ups on the path, as many as they take at most, and filters that
-    are tried.
+    Visits are steps: the most comparisons of the look-ups on the path, and filters that are tried.
 
-    A change builds the nodes that it changes anew, and then sets the root: an interrupt leaves the old tree
-    or the new one. Where an interval is cut, or a star gets an edge beside it, both share what lies below
-    until a change tells them apart, so that no change builds more nodes than there are. References and nodes
-    are counted as the paper draws the tree, as if nothing were shared. Recursion is as deep as there are
-    attributes.
+    A change builds new nodes for those that it changes, and then sets the root: an interrupt leaves the old
+    tree or the new one. If an interval is cut, or a star gets an edge beside it, both share the nodes below
+    until a change separates them, so that a change never builds more nodes than there are. References and
+    nodes are counted as the paper draws the tree, as if nothing were shared. The depth of recursion is the
+    number of attributes.
     """
 
     def __init__(
@@ -127,7 +126,7 @@ class GoughSmithMatcher(ProfileMatcher):
             self._beside[profile.number] = profile
 
     def take(self, profile: Profile) -> None:
-        """See `ProfileMatcher`; what is beside the tree stays there."""
+        """See `ProfileMatcher`; profiles beside the tree stay there."""
         if profile.number in self._beside:
             del self._beside[profile.number]
         else:
@@ -149,7 +148,10 @@ class GoughSmithMatcher(ProfileMatcher):
         return found, steps
 
     def _with(self, child: _Child, level: int, profile: Profile, done: _Done) -> _Child:
-        """The same with one profile more. What was done before is done once."""
+        """Return a child with one profile more.
+
+        `done` has the results for shared children, so that each is changed once.
+        """
         if (id(child), level) not in done:
             if level == len(self._levels):
                 made: _Child = _leaf(child) | {profile.number}
@@ -183,7 +185,10 @@ class GoughSmithMatcher(ProfileMatcher):
         return _Node.of(bounds, users, caring, below, node.star)
 
     def _without(self, child: _Child, level: int, profile: Profile, done: _Done) -> _Child:
-        """The same without a profile, if it is there. What was done before is done once."""
+        """Return a child without a profile, if it is there.
+
+        `done` has the results for shared children, so that each is changed once.
+        """
         if child is None:
             return None
         if (id(child), level) not in done:
@@ -217,7 +222,7 @@ class GoughSmithMatcher(ProfileMatcher):
         return _Node.of(bounds, users, caring, below, node.star)
 
     def details(self) -> dict[str, Any]:
-        """Inner nodes, references (edges that lead somewhere, and profiles in leaves), and filters tried."""
+        """Return the numbers of inner nodes, references (edges and profiles in leaves) and tried filters."""
         root = _node(self._root)
         return {
             "profiles": len(self._profiles.numbered),
@@ -228,12 +233,12 @@ class GoughSmithMatcher(ProfileMatcher):
 
 
 def _node(child: _Child) -> _Node:
-    """A child above the last level."""
+    """Return a child above the last level as a node."""
     assert not isinstance(child, frozenset)
     return _EMPTY if child is None else child
 
 
 def _leaf(child: _Child) -> _Leaf:
-    """A child below the last level."""
+    """Return a child below the last level as a set of profiles."""
     assert not isinstance(child, _Node)
     return frozenset() if child is None else child

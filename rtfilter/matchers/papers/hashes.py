@@ -1,6 +1,6 @@
-"""Hash look-ups: each filter waits under one of its equalities (access predicates, Fabret et al.).
+"""Hash look-ups: each filter is stored under one of its equalities (access predicates, Fabret et al.).
 
-An event looks up its values, one look-up per attribute that any filter waits under, and tries the filters it
+An event looks up its values, one look-up per attribute with stored filters, and tries the filters that it
 finds. Filters without an equality are tried by every event. Nothing is compiled to boxes.
 """
 
@@ -20,21 +20,21 @@ from rtfilter.results import Hits
 
 
 class _Waiting(NamedTuple):
-    """A filter, and what else it asks once its equality holds."""
+    """A filter, and the constraints to check once its equality holds."""
 
     id: int
     rest: Filter
 
 
 class _Place(NamedTuple):
-    """The entry of a conjunction: under a value of an attribute, or, without one, under None and None."""
+    """The entry of a conjunction: under a value of an attribute; without an equality, under None and None."""
 
     attribute: str | None
     value: Any
 
 
 class HashesMatcher(PredicateMatcher):
-    """Matches by hash look-ups; ahead where nearly all filters have an equality that few events satisfy."""
+    """Matches by hash look-ups; best if nearly all filters have an equality that few events satisfy."""
 
     takes = Takes(boxes=False, comparisons=True)
     unit = "filters"
@@ -45,7 +45,7 @@ class HashesMatcher(PredicateMatcher):
         self._waiting: dict[str | None, dict[Any, list[_Waiting]]] = {}  # by attribute, then by value
 
     def insert(self, id: int, filter: Filter) -> None:
-        """Let a filter wait under the equality with the fewest values, or under none."""
+        """Store a filter under the equality with the fewest values, or under none."""
         best = _best(filter)
         rest = Filter(tuple(test for test in filter.constraints if test is not best))
         for place in _places(best):
@@ -78,11 +78,11 @@ class HashesMatcher(PredicateMatcher):
         return Hits(offsets, np.array(ids, np.int64), None, tried)
 
     def workload(self, events: EventTable) -> IntArray:
-        """Filters that matching each event will try."""
+        """Return how many filters matching will try for each event, int64 (n,)."""
         return np.array([len(candidates) for candidates in self._candidates(events)], np.int64)
 
     def _candidates(self, events: EventTable) -> list[list[_Waiting]]:
-        """The filters that each event has to try."""
+        """Return the filters that each event has to try."""
         everywhere = self._waiting.get(None, {}).get(None, ())
         found = [list(everywhere) for _ in range(len(events))]
         for attribute, under in self._waiting.items():
@@ -96,7 +96,7 @@ class HashesMatcher(PredicateMatcher):
         return found
 
     def details(self) -> dict[str, Any]:
-        """Filters as they wait, and those that every event tries."""
+        """Return the numbers of stored entries, and of filters that every event tries."""
         return {
             "waiting": sum(len(own) for under in self._waiting.values() for own in under.values()),
             "without_equality": len(self._waiting.get(None, {}).get(None, ())),
@@ -107,7 +107,7 @@ _MANY = 1 << 60
 
 
 def _choices(test: Test) -> int:
-    """Values that satisfy a test, as far as it can be looked up."""
+    """Return how many values satisfy a constraint, as far as they can be looked up."""
     if not isinstance(test, Constraint):
         return _MANY
     if test.operator == "=":
@@ -116,13 +116,13 @@ def _choices(test: Test) -> int:
 
 
 def _best(filter: Filter) -> Constraint | None:
-    """The equality with the fewest values, if there is one."""
+    """Return the equality with the fewest values, None if there is none."""
     best = min(filter.constraints, key=_choices, default=None)
     return best if isinstance(best, Constraint) and _choices(best) < _MANY else None
 
 
 def _places(best: Constraint | None) -> list[_Place]:
-    """Return the entries of a conjunction that has this best equality."""
+    """Return the entries of a conjunction with this best equality."""
     if best is None:
         return [_Place(None, None)]
     values = best.value if best.operator == "in" else (best.value,)

@@ -1,15 +1,15 @@
-"""HEM: REIN with the marks of many ends kept as sets of bits, joined word by word (Shi and Qian 2022).
+"""HEM: REIN with sets of bits for the marks of many ends, joined word by word (Shi and Qian 2022).
 
-Of the paper: the ends of a side are cut into groups of equal size, and for each cut the boxes of all ends
-beyond it are kept as a set of bits. An event joins the set of a cut near its value, and treats only the ends
-in between one by one: it marks them where the cut lies beyond the value; where it lies before it, it takes
-them out of a copy of the set. It does whichever is less. A processor joins 64 boxes by one operation, or
-more, so this is far less work than marking them all.
+From the paper: the ends of a side are cut into groups of equal size, and each cut has a set of bits for the
+boxes of all ends behind it. An event joins the set of a cut near its value, and treats only the ends in
+between one by one: it marks them if the cut lies behind the value; if it lies before, it removes them from a
+copy of the set. It uses the cut that is less work. A processor joins 64 boxes or more by one operation, so
+this is far less work than marking them all.
 
-Ours: as with `rein`, ends are sorted, and an event finds its place by halving. The published program cuts
-between buckets of equal width only. Where the last bucket holds more ends than a group, as when many sides
-reach to the end of the domain, it takes sets that hold too much, and loses matches. Here groups are cut
-anywhere in the sorted order, so the sets are exactly the boxes beyond each cut, and the answer is that of
+Differences: as with `rein`, ends are sorted, and an event finds its place by bisection. The published program
+cuts only between buckets of equal width. If the last bucket holds more ends than a group, as when many sides
+reach to the end of the domain, its sets have too many boxes, and it loses matches. Here groups are cut
+anywhere in the sorted order, so each set has exactly the boxes behind its cut, and the answer is that of
 `rein`. The paper's grouping of attributes, for events that lack many, is left out.
 """
 
@@ -26,7 +26,7 @@ from rtfilter.matchers.layers import LayeredMatcher
 from rtfilter.matchers.papers.rein import Sides
 from rtfilter.matchers.rows import Found
 
-#: Groups of a side at most, and boxes for each. More take more memory, and less time up to some number.
+#: Most groups of a side, and boxes for each. More groups take more memory, and less time up to some number.
 GROUPS, LEAST = 64, 64
 
 
@@ -42,12 +42,12 @@ class HemIndex:
 
     @unwrapped
     def search(self, points: FloatArray) -> Found:
-        """The boxes that contain each point; work is bits that change one by one, and words joined."""
+        """Return the boxes that contain each point; work is bits that change one by one, and words joined."""
         return Found(*_search(self._sides, self._sets, self._count, points))
 
     @unwrapped
     def estimate(self, points: FloatArray) -> IntArray:
-        """Return the work of `search` for each point, and one more."""
+        """Return the work of `search` for each point, plus one."""
         groups, words = self._sets.shape[1:]
         return 1 + _work(self._sides.outside(points), self._sides.cuts, groups, words)
 
@@ -58,7 +58,7 @@ class HemIndex:
 
 
 class HemMatcher(LayeredMatcher):
-    """Matches by joining kept sets of what does not; ahead of `rein` wherever there are many boxes."""
+    """Matches by joining stored sets of boxes that do not; faster than `rein` if there are many boxes."""
 
     unit = "bits and words"
 
@@ -68,7 +68,7 @@ class HemMatcher(LayeredMatcher):
 
 @kernel
 def _fill(sides: Sides, sets: NDArray[np.uint64]) -> None:
-    """Make the sets: that of group g holds the boxes of this group's ends and of all after them."""
+    """Fill the sets: the set of group g holds the boxes of this group's ends and of all later ends."""
     groups = sets.shape[1]
     for side in range(len(sets)):
         first = sides.cuts[side]
@@ -86,13 +86,13 @@ def _fill(sides: Sides, sets: NDArray[np.uint64]) -> None:
 
 @kernel
 def _cut(length: int, groups: int, group: int) -> int:
-    """Return the first end of a group, of so many ends."""
+    """Return the first end of a group, with `length` ends in all."""
     return length * group // groups
 
 
 @kernel
 def _group(length: int, groups: int, place: int) -> int:
-    """The group that holds a place, 0 <= place < length."""
+    """Return the group that holds a place, 0 <= place < length."""
     group = place * groups // length
     while _cut(length, groups, group + 1) <= place:
         group += 1
@@ -103,7 +103,7 @@ def _group(length: int, groups: int, place: int) -> int:
 def _search(
     sides: Sides, sets: NDArray[np.uint64], count: int, points: FloatArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Offsets and boxes per event, and its work."""
+    """Return offsets and boxes per event, and its work."""
     n, d = points.shape
     groups, words = sets.shape[1], sets.shape[2]
     marked, copy = np.empty(words, np.uint64), np.empty(words, np.uint64)
@@ -140,7 +140,7 @@ def _search(
 
 @kernel
 def _join(words: NDArray[np.uint64], others: NDArray[np.uint64]) -> None:
-    """Put in all that is in others."""
+    """Add the bits of `others` to `words`."""
     for word in range(len(words)):
         words[word] |= others[word]
 

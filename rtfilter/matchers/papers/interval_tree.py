@@ -1,4 +1,4 @@
-"""An interval tree: closed intervals, and which of them hold a point."""
+"""An interval tree: closed intervals, and a search for those that hold a point."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 class _Node(NamedTuple):
-    """An interval; no node is ever changed."""
+    """An interval; a node never changes."""
 
-    key: tuple[Any, int]  # low end and number, by which nodes are in order
+    key: tuple[Any, int]  # low end and number: the order of nodes
     high: Any
     item: Any
     priority: float  # the highest is on top
@@ -21,11 +21,11 @@ class _Node(NamedTuple):
 
 
 class IntervalTree(Generic[T]):
-    """Intervals of values of one kind, in a treap (Aragon and Seidel 1989) where nodes know the highest end.
+    """Intervals of values of one kind, in a treap (Aragon and Seidel 1989) whose nodes have the highest end.
 
-    A change builds the nodes from the root to its place anew, and then sets the root: an interrupt leaves the
-    old tree or the new one. Of n intervals, a change costs O(log n) on the average, in any order of changes,
-    and so does each interval that a search finds. Recursion is that deep and no deeper.
+    A change builds new nodes from the root to its place, and then sets the root: an interrupt leaves the old
+    tree or the new one. With n intervals, a change costs O(log n) on average, in any order of changes, and so
+    does each interval that a search finds. Recursion is as deep.
     """
 
     def __init__(self) -> None:
@@ -36,18 +36,18 @@ class IntervalTree(Generic[T]):
         return self._root is not None
 
     def add(self, low: Any, high: Any, number: int, item: T) -> None:
-        """Put in an interval with both ends; intervals of equal low ends have different numbers.
+        """Add an interval with both ends; intervals with equal low ends need different numbers.
 
-        One whose low end is above the high one holds no point.
+        An interval whose low end is above its high end holds no point.
         """
         self._root = _add(self._root, _node((low, number), high, item, self._random.random(), None, None))
 
     def remove(self, low: Any, number: int) -> None:
-        """Take an interval out, if it is there."""
+        """Remove an interval, if it is there."""
         self._root = _remove(self._root, (low, number))
 
     def holding(self, point: Any) -> list[T]:
-        """The items of all intervals that hold a point."""
+        """Return the items of all intervals that hold a point."""
         found: list[T] = []
         waiting = [self._root]
         while waiting:
@@ -74,7 +74,7 @@ def _node(
 
 
 def _over(node: _Node, left: _Node | None, right: _Node | None) -> _Node:
-    """The same interval above others."""
+    """Return the node of an interval with other children."""
     return _node(node.key, node.high, node.item, node.priority, left, right)
 
 
@@ -108,7 +108,7 @@ def _remove(tree: _Node | None, key: tuple[Any, int]) -> _Node | None:
 
 
 def _merged(left: _Node | None, right: _Node | None) -> _Node | None:
-    """Two trees as one, where all in the left one lies before all in the right one."""
+    """Join two trees, all of whose left intervals lie before the right ones."""
     if left is None or right is None:
         return right if left is None else left
     if left.priority > right.priority:

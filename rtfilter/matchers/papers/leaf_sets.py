@@ -1,7 +1,7 @@
 """Sets of small numbers in two forms (Bittner 2004): a few as pointers, many as a bit list.
 
-Pointers are a set of Python's, a bit list is an integer with the bits of its numbers. Pointers change in
-place; what is returned takes the place of what was given.
+Pointers are a Python set, a bit list is an integer with the bits of its numbers. Pointers change in place;
+use the returned set instead of the argument.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ Leaf: TypeAlias = set[int] | int
 
 
 def leaf_of(numbers: Collection[int], most: float) -> Leaf:
-    """A set of numbers: pointers if there are at most so many."""
+    """Return a set of numbers: pointers for at most `most` of them, else a bit list."""
     return set(numbers) if len(numbers) <= most else bits_of(numbers)
 
 
 def bits_of(numbers: Collection[int]) -> int:
-    """The bit list of some numbers."""
+    """Return the bit list of some numbers."""
     ones = np.zeros(max(numbers, default=-1) + 1, np.uint8)
     ones[list(numbers)] = 1
     return int.from_bytes(np.packbits(ones, bitorder="little").tobytes(), "little")
 
 
 def copied(leaf: Leaf) -> Leaf:
-    """The same as another object, so that changes of the one leave the other one."""
+    """Return a copy of a set that changes independently."""
     return leaf if isinstance(leaf, int) else set(leaf)
 
 
 def size_of(leaf: Leaf) -> int:
-    """Return how many numbers there are."""
+    """Return the size of a set."""
     return leaf.bit_count() if isinstance(leaf, int) else len(leaf)
 
 
 def numbers_of(leaf: Leaf) -> Collection[int]:
-    """The numbers."""
+    """Return the numbers of a set."""
     if not isinstance(leaf, int):
         return leaf
     found: list[int] = np.flatnonzero(np.unpackbits(_bytes(leaf), bitorder="little")).tolist()
@@ -48,7 +48,7 @@ def numbers_of(leaf: Leaf) -> Collection[int]:
 
 
 def with_number(leaf: Leaf, number: int, most: float) -> Leaf:
-    """The set with one number more, which becomes a bit list if it has more than `most` then."""
+    """Add a number to a set, and return it; it becomes a bit list if it then has more than `most`."""
     if isinstance(leaf, int):
         return leaf | 1 << number
     leaf.add(number)
@@ -56,7 +56,7 @@ def with_number(leaf: Leaf, number: int, most: float) -> Leaf:
 
 
 def without_number(leaf: Leaf, number: int, most: float) -> Leaf:
-    """The set without a number, if it has it; it becomes pointers if it has at most `most` then."""
+    """Remove a number from a set, if present, and return it; with at most `most` it becomes pointers."""
     if not isinstance(leaf, int):
         leaf.discard(number)
         return leaf

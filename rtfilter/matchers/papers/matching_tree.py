@@ -1,10 +1,11 @@
-"""Trees of tests: the Matching Tree (Aguilera et al. 1999), for equality alone and as Novák (2013) widens it.
+"""Trees of tests: the Matching Tree (Aguilera et al. 1999), for equality, and extended by Novák (2013).
 
-A test node has an edge for each result that some subscription asks for, and a star for those that do not ask.
-An event goes down all edges that it satisfies, and the star. The leaves that it reaches are its matches.
+A test node has an edge for each result that some subscription asks for, and a star for subscriptions that do
+not ask. An event follows all edges that it satisfies, and the star. The leaves that it reaches are its
+matches.
 
-Every edge on the way to a leaf says something that its subscriptions ask for, or that follows from it, or
-nothing; and all that they ask for is said on the way. So the leaf is reached if, and only if, they match.
+Every edge on the way to a leaf is a star, or a constraint of its subscriptions, or follows from one; and all
+their constraints are on the way. So an event reaches the leaf if, and only if, they match.
 """
 
 from __future__ import annotations
@@ -20,24 +21,27 @@ from rtfilter.predicates import model
 from rtfilter.predicates.model import Constraint, Filter
 
 STAR: Final[Hashable] = "*", "any result"
-"""The edge of subscriptions that do not ask for a result; no result is equal to it."""
+"""The edge of subscriptions that do not ask for a result; it equals no result."""
 COMPARED: Final = frozenset(("<", "<=", ">", ">="))
 """Operators that are results of a comparison."""
 
 
 @dataclass(frozen=True, slots=True)
 class Examine:
-    """The test for the value of an attribute. The value is the result; without the attribute, none."""
+    """The test for the value of an attribute.
+
+    The value is the result; there is none without the attribute.
+    """
 
     attribute: str
 
     def results(self, event: Event) -> tuple[Hashable, ...]:
-        """The results for an event."""
+        """Return the results for an event."""
         value = event.values.get(self.attribute)
         return () if value is None else (value,)
 
     def implied(self, step: Step) -> tuple[Hashable, ...]:
-        """The results that follow from that of another test: none do."""
+        """Return the results that follow from a step with another test: none."""
         return ()
 
 
@@ -49,7 +53,7 @@ class Compare:
     constant: Any
 
     def results(self, event: Event) -> tuple[Hashable, ...]:
-        """The results for an event: a value equal to the constant is both at least and at most that."""
+        """Return the results for an event; a value equal to the constant has both ``>=`` and ``<=``."""
         value = event.values.get(self.attribute)
         if value is None:
             return ()
@@ -58,7 +62,7 @@ class Compare:
         return (">", ">=") if value > self.constant else (">=", "<=")
 
     def implied(self, step: Step) -> tuple[Hashable, ...]:
-        """The results that follow from that of another test, the narrowest first."""
+        """Return the results that follow from a step with another test, the narrowest first."""
         test, result = step
         if isinstance(test, Examine) and test.attribute == self.attribute:
             return self._around(result, "=")
@@ -67,7 +71,7 @@ class Compare:
         return ()
 
     def _around(self, value: Any, operator: Hashable) -> tuple[Hashable, ...]:
-        """The results that all those have who have ``operator value``, one of = and `COMPARED`."""
+        """Return the results of every value with ``operator value``; the operator is = or in `COMPARED`."""
         above = value >= self.constant if operator == ">" else value > self.constant
         below = value <= self.constant if operator == "<" else value < self.constant
         found: tuple[Hashable, ...] = ()
@@ -80,34 +84,34 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """Does another constraint hold? The one result is True; nothing is known of how it stands to others."""
+    """The test of another constraint. The one result is True; nothing follows from it or implies it."""
 
     constraint: model.Test
 
     def results(self, event: Event) -> tuple[Hashable, ...]:
-        """The results for an event."""
+        """Return the results for an event."""
         return (True,) if self.constraint.matches(event.row) else ()
 
     def implied(self, step: Step) -> tuple[Hashable, ...]:
-        """The results that follow from that of another test: none are known."""
+        """Return the results that follow from a step with another test: none."""
         return ()
 
 
 class Step(NamedTuple):
-    """A test, and the result that is asked for."""
+    """A test, and the result that a subscription asks for."""
 
     test: Examine | Compare | Try
     result: Hashable
 
 
 class Leaf:
-    """The ids of subscriptions that ask for nothing more.
+    """The ids of subscriptions without further tests.
 
     Attributes
     ----------
     ids : set of int
     above : tuple
-        The test node that it is below, and the result there.
+        The test node above it, and the result there.
     """
 
     __slots__ = ("above", "ids")
@@ -118,15 +122,15 @@ class Leaf:
 
 
 class Node:
-    """A test, and what is below each of its results and the star.
+    """A test, and the nodes below its results and the star.
 
     Attributes
     ----------
     test : Examine, Compare or Try
     edges : dict
-        Result or `STAR` to the node below. It is empty only of a node that leaves, and of a root.
+        Result or `STAR` to the node below. Only a removed node and a root may be empty.
     above : tuple
-        The test node that it is below, and the result there; a root has none.
+        The test node above it, and the result there; a root has none.
     """
 
     __slots__ = ("above", "edges", "test")
@@ -138,25 +142,25 @@ class Node:
 
 
 class MatchingTreeMatcher(EventwiseMatcher):
-    """Goes down a tree of tests; ahead where equalities that many share leave few branches.
+    """Follows a tree of tests; best if shared equalities leave few branches.
 
     Comparisons of one attribute with many constants become a chain, one node below the other: at worst, each
-    event visits all nodes. The shape depends on the order in which subscriptions came.
+    event visits all nodes. The shape depends on the order in which subscriptions were added.
 
-    Operators that are no test of the thesis (``<>``, ``in``, ``prefix``, ``like``, comparisons and others)
-    are tests of their own, with one result.
+    Operators that are no test in the thesis (``<>``, ``in``, ``prefix``, ``like``, comparisons and others)
+    are tests with one result.
 
     Notes
     -----
     Visits are nodes, tests as well as leaves.
 
-    The thesis leaves the insertion to others. In its published code a leaf has one subscription, so that a
-    second one with the same constraints is lost, and a leaf below a star is lost when a test takes its place.
-    Here a leaf has any number, and goes below the star of that test. A more general constraint that comes
-    later stays below the star as well: nothing is arranged anew.
+    The thesis does not describe the insertion. In its published code a leaf has one subscription, so that a
+    second one with the same constraints is lost, and a leaf below a star is lost when a test replaces it.
+    Here a leaf has any number of subscriptions, and moves below the star of that test. A more general
+    constraint that is added later stays below the star as well: the tree is not rearranged.
 
-    The thesis cannot unsubscribe. Here what is left without subscriptions goes, and a test that nobody asks
-    for any more gives way to what is below its star.
+    The thesis has no removal. Here nodes without subscriptions are removed, and a test that no subscription
+    asks for is replaced by the node below its star.
     """
 
     takes = Takes(boxes=False, comparisons=True)
@@ -166,7 +170,7 @@ class MatchingTreeMatcher(EventwiseMatcher):
 
     def __init__(self, schema: Schema) -> None:
         super().__init__(schema)
-        self._root = Node(Examine(""))  # never asked; the tree is below its star
+        self._root = Node(Examine(""))  # a test that is never run; the tree is below its star
         self._leaves: dict[int, list[Leaf]] = {}
 
     def steps(self, filter: Filter) -> list[Step] | None:
@@ -174,7 +178,7 @@ class MatchingTreeMatcher(EventwiseMatcher):
         return [_step(one) for one in sorted(dict.fromkeys(filter.constraints), key=_rank)]
 
     def insert(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`: what is new is made first, and then put in at once."""
+        """See `PredicateMatcher`: new nodes are made first, and then linked at once."""
         steps = self.steps(filter)
         if steps is None:
             return
@@ -203,7 +207,7 @@ class MatchingTreeMatcher(EventwiseMatcher):
     def _place(self, steps: list[Step]) -> tuple[Node, Hashable, int]:
         """Find the place for the rest of some steps: a node, its result, and the number of steps before it.
 
-        There is nothing yet, or a leaf.
+        The place is empty, or has a leaf.
         """
         node, result, done = self._root, STAR, 0
         while isinstance(below := node.edges.get(result), Node):
@@ -222,18 +226,18 @@ class MatchingTreeMatcher(EventwiseMatcher):
         return node, result, done
 
     def delete(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`; the first filter takes all others of the subscription with it."""
+        """See `PredicateMatcher`; the first filter removes all filters of the subscription."""
         leaves = self._leaves.get(id, [])
         while leaves:
             leaf = leaves[-1]
             leaf.ids.discard(id)
             if not leaf.ids:
                 self._prune(leaf)
-            leaves.pop()  # last: until then it can be done again
+            leaves.pop()  # last: an interrupted removal can be repeated
         self._leaves.pop(id, None)
 
     def _prune(self, leaf: Leaf) -> None:
-        """Take out a leaf, and the tests above it that nobody else needs, as far as they are there."""
+        """Remove a leaf, and the tests above it that no other leaf needs, as far as they are there."""
         node: Node | Leaf = leaf
         while True:
             parent, result = node.above
@@ -272,7 +276,7 @@ class MatchingTreeMatcher(EventwiseMatcher):
         return found, visits
 
     def details(self) -> dict[str, Any]:
-        """Test nodes, leaves, and the longest way to a leaf in test nodes."""
+        """Return the numbers of test nodes and leaves, and the most test nodes on the way to a leaf."""
         tests = leaves = longest = 0
         ahead = [(node, 0) for node in self._root.edges.values()]
         while ahead:
@@ -286,15 +290,15 @@ class MatchingTreeMatcher(EventwiseMatcher):
 
 
 class EqualityTreeMatcher(MatchingTreeMatcher):
-    """Goes down a tree with one level per attribute of the schema, each a hash look-up of its value.
+    """Follows a tree with one level per attribute of the schema, each a hash look-up of its value.
 
-    An event goes two ways at most from each node, so with k attributes it meets at most 2^k leaves. An event
-    without an attribute goes down the star alone. This is the first of the two trees of the thesis.
+    An event follows at most two edges from each node, so with k attributes it reaches at most 2^k leaves. An
+    event without an attribute follows only the star. This is the first of the two trees of the thesis.
 
     Notes
     -----
-    Visits are nodes, tests as well as leaves. Each subscription has a node per attribute, save those that it
-    shares; so a test that only its star is left of stays.
+    Visits are nodes, tests as well as leaves. Each subscription has a node per attribute, some of them
+    shared; so a test that has only its star stays.
     """
 
     takes = Takes(operators=frozenset(("=",)), boxes=False)
@@ -305,7 +309,10 @@ class EqualityTreeMatcher(MatchingTreeMatcher):
         self._levels = [Examine(field.name) for field in schema.fields]
 
     def steps(self, filter: Filter) -> list[Step] | None:
-        """A step per attribute, with the star where a filter does not ask; None if it asks for two values."""
+        """Return a step per attribute, with the star if a filter does not ask for a value.
+
+        Returns None if it asks for two values of an attribute.
+        """
         wanted: dict[str, Any] = {}
         for one in filter.constraints:
             if isinstance(one, Constraint) and wanted.setdefault(one.attribute, one.value) != one.value:
@@ -323,7 +330,7 @@ def _step(constraint: model.Test) -> Step:
 
 
 def _rank(constraint: model.Test) -> tuple[Any, ...]:
-    """The order of tests on the way down: by attribute, operator and constant, and the others at the end."""
+    """Return the sort key of a test: by attribute, operator and constant; other tests come last."""
     if isinstance(constraint, Constraint) and (constraint.operator in COMPARED or constraint.operator == "="):
         return 0, constraint.attribute, constraint.operator, constraint.value
     return 1, str(constraint)

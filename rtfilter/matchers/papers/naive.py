@@ -1,4 +1,4 @@
-"""Every subscription is asked, one after the other: what all others are held against."""
+"""A test of every subscription, one after the other: the baseline for the other matchers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class NaiveMatcher(EventwiseMatcher):
     unit = "constraints"
 
     def insert(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`: the predicates are all there is."""
+        """See `PredicateMatcher`: the predicates are its only data."""
 
     def delete(self, id: int, filter: Filter) -> None:
         """See `PredicateMatcher`."""

@@ -1,8 +1,8 @@
 """Indexes of constraints: by attribute, then by operator, as Novák (2013) lays them out.
 
-Between the two the thesis has the type of the value. Here the schema gives each attribute one type, so that
-there is nothing to choose. Each index answers a value with collections of the constraints that it satisfies.
-Changes may be interrupted; `remove` takes out what is there.
+The thesis also has the type of the value between the two. Here the schema gives each attribute one type. Each
+index returns, for a value, collections of the constraints that it satisfies. Changes may be interrupted;
+`remove` removes whatever part is there.
 """
 
 from __future__ import annotations
@@ -19,19 +19,17 @@ from rtfilter.matchers.papers.relations import StoredConstraint
 from rtfilter.matchers.papers.ternary_search_tree import TernarySearchTree
 
 Collections: TypeAlias = list[Collection[StoredConstraint]]
-_Same: TypeAlias = dict[
-    StoredConstraint, None
-]  # constraints that say the same: several if they are not shared
+_Same: TypeAlias = dict[StoredConstraint, None]  # equal constraints: several if they are not shared
 
 
 class OperatorIndex(Protocol):
     """The constraints of one attribute with one operator."""
 
     def add(self, constraint: StoredConstraint) -> None:
-        """Put in one that is not there."""
+        """Add a constraint that is not there."""
 
     def remove(self, constraint: StoredConstraint) -> None:
-        """Take one out, as far as it is there."""
+        """Remove a constraint, as far as it is there."""
 
     def satisfied(self, value: Any) -> Collections:
         """Return the constraints that a value satisfies, each once."""
@@ -41,7 +39,7 @@ class OperatorIndex(Protocol):
 
 
 class EqualityIndex:
-    """``=`` and ``in``: a hash with an entry for each member, of which an event's value finds at most one."""
+    """``=`` and ``in``: a hash table with an entry for each member; an event's value finds at most one."""
 
     def __init__(self) -> None:
         self._under: dict[Any, _Same] = {}
@@ -75,15 +73,15 @@ def _members(constraint: StoredConstraint) -> Collection[Any]:
 
 _PLACE: Final = attrgetter("place")
 _AFTER: Final[Mapping[str, bool]] = {"<": True, "<=": True, ">": False, ">=": False}
-"""True for an operator by which a value satisfies the constants after it."""
+"""True for an operator whose satisfied constants lie after the value."""
 _EQUAL: Final = frozenset(("<=", ">="))
 
 
 class OrderedIndex:
     """The constraints of ``<``, ``<=``, ``>`` or ``>=``, sorted by constant; a value satisfies one end.
 
-    Of n, a change costs O(log n) comparisons and moves up to n pointers in one block; a look-up costs
-    O(log n) comparisons and a copy of the pointers to what is satisfied.
+    With n constraints, a change costs O(log n) comparisons and moves up to n pointers in one block; a look-up
+    costs O(log n) comparisons and a copy of the pointers to the satisfied constraints.
     """
 
     def __init__(self, operator: str) -> None:
@@ -112,7 +110,7 @@ class OrderedIndex:
 
 
 class PrefixIndex:
-    """``prefix``: a ternary search tree, which gives all stored prefixes of a value."""
+    """``prefix``: a ternary search tree, which returns all stored prefixes of a value."""
 
     def __init__(self) -> None:
         self._tree = TernarySearchTree[_Same]()
@@ -165,7 +163,7 @@ class RangeIndex:
 
 
 class ConstraintIndex:
-    """All constraints: attributes, then operators; and those that cannot be looked up, which are tried."""
+    """All constraints, by attribute and operator; constraints that cannot be looked up are tried."""
 
     def __init__(self) -> None:
         self._attributes: dict[str, dict[str, OperatorIndex]] = {}
@@ -176,11 +174,11 @@ class ConstraintIndex:
 
     @property
     def tried(self) -> int:
-        """Constraints that each event tries."""
+        """Number of constraints that each event tries."""
         return len(self._tried)
 
     def add(self, constraint: StoredConstraint) -> None:
-        """Put in one that is not there."""
+        """Add a constraint that is not there."""
         attribute, operator, _ = constraint.condition
         if operator == "other":
             self._tried[constraint] = None
@@ -192,7 +190,7 @@ class ConstraintIndex:
         index.add(constraint)
 
     def remove(self, constraint: StoredConstraint) -> None:
-        """Take one out, as far as it is there, and with the last one the index that it was in."""
+        """Remove a constraint, as far as it is there, and its index if that becomes empty."""
         attribute, operator, _ = constraint.condition
         self._tried.pop(constraint, None)
         operators = self._attributes.get(attribute, {})
@@ -205,7 +203,7 @@ class ConstraintIndex:
             self._attributes.pop(attribute, None)
 
     def satisfied(self, event: Event) -> Collections:
-        """The constraints that an event satisfies, each once. An absent attribute satisfies none."""
+        """Return the constraints that an event satisfies, each once. An absent attribute satisfies none."""
         found: Collections = []
         for attribute, operators in self._attributes.items():
             value = event.values.get(attribute)
@@ -222,7 +220,7 @@ def _kind(operator: str) -> str:
 
 
 def _made(operator: str) -> OperatorIndex:
-    """An empty index for an operator."""
+    """Return an empty index for an operator."""
     if operator in _AFTER:
         return OrderedIndex(operator)
     if operator == "prefix":

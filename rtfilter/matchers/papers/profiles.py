@@ -1,9 +1,9 @@
-"""Filters as Bittner (2004) has them: profiles, which ask for some values of each attribute, or do not care.
+"""Filters as in Bittner (2004): profiles, which ask for some values of each attribute, or ignore it.
 
-What a profile asks of an attribute is a set of values that lie in order, told by its ends. The ends of all
-profiles cut the values of an attribute into intervals, and all values of one interval satisfy the same
-profiles. Two more *places* are for events without the attribute, and for values of another type. Intervals of
-an `int` attribute are of integers, as in the paper. An event with another number there tries every predicate.
+A profile asks for a set of values of an attribute, given by the ends of its spans. The ends of all profiles
+cut the values of an attribute into intervals, and all values of one interval satisfy the same profiles. Two
+more *places* are for events without the attribute, and for values of another type. Intervals of an `int`
+attribute contain integers, as in the paper. An event with another number there tries every predicate.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from rtfilter.predicates.model import Filter, Predicate, Test
 from rtfilter.predicates.values import Line, Values
 
 MISSING: Final = 0
-"""The place of events without the attribute: what does not care is there, and ``is null``."""
+"""The place of events without the attribute: for profiles that ignore it, and for ``is null``."""
 ALIEN: Final = 1
-"""The place of values of another type: what does not care is there, and ``exists``."""
+"""The place of values of another type: for profiles that ignore the attribute, and for ``exists``."""
 FIRST: Final = 2
 """The place of the lowest interval; the others follow."""
 
 
 def bounds_of(values: Values, line: Line) -> set[Any]:
-    """Return the bounds inside a line at which spans of a set begin, or the first values behind the spans.
+    """Return the bounds inside a line: the starts of the spans of a set, and the first values behind them.
 
     The paper cuts at the last value before each end, and its intervals are open below and closed above. A
-    text has a next one but none before it, so here they are closed below and open above. No bound lies above
-    the last interval, so that nothing stands for infinity.
+    text has a next text but no previous one, so here intervals are closed below and open above. No bound lies
+    above the last interval, so infinity needs no value.
     """
     lows = {low for low, _ in values.spans if low > line.first}
     return lows | {end for _, end in values.spans if end < line.end}
 
 
 def whole(values: Values) -> Values:
-    """The integers among numbers: neighbours such as 3 and 4 are one span."""
+    """Return only the integers of a set of numbers; neighbours such as 3 and 4 are one span."""
     spans: list[tuple[int, int]] = []
     for low, end in ((ceil(low), ceil(end)) for low, end in values.spans):
         if spans and spans[-1][1] >= low:
@@ -54,7 +54,7 @@ def whole(values: Values) -> Values:
 
 
 def places_in(values: Values, bounds: Sequence[Any]) -> Iterator[range]:
-    """The places whose values are wanted, among intervals that all bounds of the set cut."""
+    """Yield the places of a set of values, among intervals that all bounds of the set cut."""
     if values.missing:
         yield range(MISSING, MISSING + 1)
     if values.alien:
@@ -64,7 +64,7 @@ def places_in(values: Values, bounds: Sequence[Any]) -> Iterator[range]:
 
 
 def place_of(event: Event, name: str, bounds: Sequence[Any]) -> int:
-    """The place of an event's value of an attribute."""
+    """Return the place of an event's value of an attribute."""
     value = event.values.get(name)
     if value is not None:
         return FIRST + bisect_right(bounds, value)
@@ -72,52 +72,52 @@ def place_of(event: Event, name: str, bounds: Sequence[Any]) -> int:
 
 
 def halvings(bounds: Sequence[Any]) -> int:
-    """Comparisons that finding a value among bounds takes at most."""
+    """Return the most comparisons that a look-up among bounds takes."""
     return len(bounds).bit_length()
 
 
 class Profile(NamedTuple):
-    """A filter that something satisfies."""
+    """A filter that some event satisfies."""
 
     number: int
-    """No other profile has it; numbers of those that are gone are given again."""
+    """No other profile has it; numbers of removed profiles are used again."""
     id: int
-    """Of the subscription."""
+    """The subscription."""
     wanted: Mapping[str, Values]
-    """Of each attribute that it cares about."""
+    """The wanted values of each attribute that it does not ignore."""
     rest: tuple[Test, ...]
-    """The constraints that values of single attributes do not decide: patterns, comparisons and the like."""
+    """The constraints that values of single attributes do not decide: patterns, comparisons and others."""
 
 
 class Profiles:
-    """All profiles, by number and by subscription. Changes may be interrupted, and done again then."""
+    """All profiles, by number and by subscription. An interrupted change can be repeated."""
 
     def __init__(self, schema: Schema) -> None:
         self._space = Space(schema, ())
         self.whole = frozenset(name for name, one in schema.attributes.items() if one.type is int)
-        """The attributes whose intervals are of integers."""
+        """The attributes whose intervals contain integers."""
         self._of: dict[int, list[Profile]] = {}
         self.numbered: dict[int, Profile] = {}
-        self._free: list[int] = []  # a heap of lower numbers that are not used, or no longer free
+        self._free: list[int] = []  # a heap of lower numbers that are not used; some may be in use again
 
     @property
     def size(self) -> int:
-        """All numbers are below it; at most as many as were there at once since all were gone."""
+        """An upper limit of all numbers: at most the most profiles at once since there were none."""
         return len(self.numbered) + len(self._free)
 
     def line(self, attribute: str) -> Line:
-        """The values of an attribute, in order."""
+        """Return the values of an attribute, in order."""
         line = self._space.line(attribute)
         if attribute in self.whole:
             return line._replace(first=ceil(line.first), end=ceil(line.end))
         return line
 
     def of(self, id: int) -> Sequence[Profile]:
-        """The profiles of a subscription."""
+        """Return the profiles of a subscription."""
         return self._of.get(id, ())
 
     def add(self, id: int, filter: Filter) -> Profile | None:
-        """Number a filter of a subscription; None for one that nothing satisfies, or no integers do."""
+        """Number a filter of a subscription; None for a filter that no event satisfies, or no integer."""
         cells = self._space.cells(Predicate((filter,)))
         if not cells:
             return None
@@ -139,13 +139,13 @@ class Profiles:
         return profile
 
     def forget(self, profile: Profile) -> None:
-        """Give back the number of a profile."""
+        """Free the number of a profile."""
         if self.numbered.get(profile.number) is profile:
             heappush(self._free, profile.number)
             del self.numbered[profile.number]
 
     def drop(self, id: int) -> None:
-        """Forget a subscription whose profiles are forgotten."""
+        """Remove a subscription without profiles."""
         self._of.pop(id, None)
         if not self.numbered:
             self._free.clear()
@@ -156,9 +156,12 @@ def _is_rest(test: Test) -> bool:
 
 
 class ProfileMatcher(EventwiseMatcher):
-    """Numbers the filters. A subclass finds the numbers of those that an event's values satisfy.
+    """Numbers the filters.
 
-    What intervals do not tell is tried on the profiles that are found.
+    A subclass finds the numbers of the filters that an event's values satisfy. A subclass finds the numbers
+    of those that an event's values satisfy.
+
+    Constraints that intervals do not decide are tried on the profiles that are found.
     """
 
     takes = Takes(boxes=False, comparisons=True)
@@ -170,15 +173,15 @@ class ProfileMatcher(EventwiseMatcher):
 
     @abstractmethod
     def search(self, event: Event) -> tuple[set[int], int]:
-        """As `find`, of an event whose values of `int` attributes are integers."""
+        """Return as `find`, for an event whose values of `int` attributes are integers."""
 
     @abstractmethod
     def put(self, profile: Profile) -> None:
-        """Put in a profile. It may be interrupted; then `take` follows."""
+        """Add a profile. After an interrupt, `take` follows."""
 
     @abstractmethod
     def take(self, profile: Profile) -> None:
-        """Take a profile out, as far as it is there."""
+        """Remove a profile, as far as it is there."""
 
     def find(self, event: Event) -> tuple[set[int], int]:
         """See `EventwiseMatcher`."""
@@ -194,14 +197,14 @@ class ProfileMatcher(EventwiseMatcher):
             self.put(profile)
 
     def delete(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`; the first filter takes all others of the subscription with it."""
+        """See `PredicateMatcher`; the first filter removes all filters of the subscription."""
         for profile in self._profiles.of(id):
             self.take(profile)
             self._profiles.forget(profile)
         self._profiles.drop(id)
 
     def answer(self, numbers: Iterable[int], event: Event) -> set[int]:
-        """The subscriptions of some profiles, all of whose other tests an event satisfies."""
+        """Return the subscriptions of the given profiles whose other constraints an event satisfies."""
         known = self._profiles.numbered
         return {
             profile.id

@@ -1,14 +1,14 @@
-"""RAPIDMatch: where events have few ones, most attributes need no test (Mohapatra et al.).
+"""RAPIDMatch: if events have few ones, most attributes need no test (Mohapatra et al.).
 
-An event with t ones has none in one of any t + 1 blocks of the attributes. A subscription that matches it
-has at most t ones, and none in that block. So for each t up to c, and each of t + 1 blocks of nearly equal
-length, there is a tree of the subscriptions with at most t ones and none in the block. It tests the other
-attributes, those after the block first, and not the block itself: there the event is 0 and they all accept
-0. Events with more than c ones search one tree of all.
+Cut the attributes into t + 1 blocks: an event with t ones has no one in at least one block. A subscription
+that matches it has at most t ones, and none in that block. So for each t up to c, and each of t + 1 blocks of
+nearly equal length, there is a tree of the subscriptions with at most t ones and none in the block. It tests
+the other attributes, beginning behind the block, and not the block itself: there the event is 0 and all these
+subscriptions accept 0. Events with more than c ones search a tree of all subscriptions.
 
-The modified method, the paper's own, has the same for zeros, and takes the value that an event has fewer of.
-The paper would enter a subscription once for each way to read its stars, 2 to the power of their number. That
-is not needed: what counts is how many cells refuse a 0 (or a 1), and a star refuses none.
+The modified method, the paper's own, does the same for zeros, and uses the value that is rarer in an event.
+The paper enters a subscription once for each way to read its stars, 2 to the power of their number. That is
+not needed: only the number of cells that refuse a 0 (or a 1) counts, and a star refuses none.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from rtfilter.matchers.papers.ternary_trie import TernaryTrie
 from rtfilter.predicates.model import Filter
 
 MOST: Final = 4
-"""The parameter c, unless it is given."""
+"""The default of the parameter c."""
 
 
 class Partition:
-    """The tree of one block: of subscriptions that refuse `common` rarely, and never in the block.
+    """The tree of one block: of subscriptions whose cells rarely refuse `common`, and never in the block.
 
     Parameters
     ----------
     common : int
         `ZERO`, or `ONE`: the state that the event has in the whole block.
     most : int
-        How many cells may refuse it, t.
+        The most cells that may refuse it, t.
     first, last : int
         The block: places first..last - 1.
     """
@@ -49,18 +49,18 @@ class Partition:
         return states[self.first : self.last] == self._block
 
     def has(self, cells: bytes) -> bool:
-        """Return whether a subscription belongs here. An event that is admitted may match no other."""
+        """Return whether a subscription belongs here. An admitted event can match only such subscriptions."""
         return refused(cells, self.common) <= self.most and not refused(
             cells[self.first : self.last], self.common
         )
 
     def tested(self, vector: bytes) -> bytes:
-        """Cells or states in the order in which they are tested: circular, from the end of the block."""
+        """Return cells or states in the order of their tests: circular, from the end of the block."""
         return vector[self.last :] + vector[: self.first]
 
 
 def partitions(width: int, most: int, common: int) -> list[list[Partition]]:
-    """For each t from 0 to `most` its t + 1 partitions of `width` attributes."""
+    """Return, for each t from 0 to `most`, the t + 1 partitions of `width` attributes."""
     made = []
     for t in range(most + 1):
         cuts = [block * width // (t + 1) for block in range(t + 2)]
@@ -69,35 +69,35 @@ def partitions(width: int, most: int, common: int) -> list[list[Partition]]:
 
 
 class RapidMatcher(EventwiseMatcher):
-    """RAPIDMatch; ahead of the plain tree where events have few ones.
+    """RAPIDMatch; faster than the plain tree if events have few ones.
 
-    It takes booleans with all their operators. An attribute that an event lacks is not 0, so it counts like
-    a one, though it satisfies only ``*`` (and ``IS NULL``).
+    It takes booleans with all their operators. A missing attribute is not 0, so it counts as a one, although
+    it satisfies only ``*`` (and ``IS NULL``).
 
     Parameters
     ----------
     schema : Schema
-        With k boolean attributes.
+        A schema with k boolean attributes.
     c : int, optional
-        Events with up to so many ones find a small tree, 0..k - 1; by default 4, or k - 1 if that is less.
-        More serves more events, but there are (c + 1) (c + 2) / 2 trees, and a subscription is in each one
-        that it fits: in all of them if it has no ones. So memory and changes grow with the square of c, and
-        the last trees gain little: for t ones k / (t + 1) tests are saved.
+        Events with at most c ones search a small tree; 0..k - 1, by default 4, or k - 1 if that is less. A
+        larger c serves more events, but there are (c + 1) (c + 2) / 2 trees, and a subscription is in each
+        tree that it fits: in all of them if it has no ones. So memory and the time of changes grow with the
+        square of c, and the last trees gain little: for t ones they save k / (t + 1) tests.
 
     Raises
     ------
     ValueError
-        Another c.
+        c is out of range.
 
     Notes
     -----
-    Visits are nodes of the tree that is searched, with its root, before chains are joined.
+    Visits are nodes of the searched tree, with its root, before chains are joined.
     """
 
     takes = TAKES
     unit = "nodes"
     commons: tuple[int, ...] = (ZERO,)
-    """States that may be the common one, the first of them where events have as many of both."""
+    """States that may be the common one; the first is used if an event has as many of both."""
 
     def __init__(self, schema: Schema, *, c: int | None = None) -> None:
         super().__init__(schema)
@@ -111,7 +111,7 @@ class RapidMatcher(EventwiseMatcher):
         self._by_common = {common: partitions(width, most, common) for common in self.commons}
 
     def insert(self, id: int, filter: Filter) -> None:
-        """Put a filter into each tree that it fits."""
+        """Add a filter to each tree that it fits."""
         cells = self._vectors.of_filter(filter)
         if cells is not None:
             self._all.insert(cells, id)
@@ -132,7 +132,7 @@ class RapidMatcher(EventwiseMatcher):
                 yield from (one for one in level if one.has(cells))
 
     def admissible(self, states: bytes) -> list[Partition]:
-        """The partitions that may answer for an event, at least one; none if it has more than c ones."""
+        """Return the partitions that may answer for an event, one or more; none if it has over c ones."""
         common = min(self.commons, key=lambda state: len(states) - states.count(state))
         level = len(states) - states.count(common)
         levels = self._by_common[common]
@@ -145,12 +145,12 @@ class RapidMatcher(EventwiseMatcher):
         return able[0].tree.search(able[0].tested(states)) if able else self._all.search(states)
 
     def details(self) -> dict[str, Any]:
-        """Trees, and nodes of all of them as they are stored."""
+        """Return the number of trees, and of the stored nodes of all trees."""
         trees = [one.tree for levels in self._by_common.values() for level in levels for one in level]
         return {"trees": 1 + len(trees), "nodes": sum(tree.nodes for tree in (self._all, *trees))}
 
 
 class ModifiedRapidMatcher(RapidMatcher):
-    """The modified RAPIDMatch: also ahead where events have few zeros. It has nearly twice as many trees."""
+    """The modified RAPIDMatch: also fast if events have few zeros. It has nearly twice as many trees."""
 
     commons = (ZERO, ONE)

@@ -1,15 +1,15 @@
-"""REIN: mark all boxes that do *not* contain the event; what stays unmarked does (Qian et al. 2014).
+"""REIN: mark all boxes that do *not* contain the event; the unmarked boxes do (Qian et al. 2014).
 
-Of the paper: for each attribute the lower ends of all boxes, and the upper ends, in the order of values. A
-box contains an event unless, in some attribute, its lower end lies above the value or its upper end below.
-So an event walks over the ends outside of its values and sets a bit for the box of each; the boxes whose bit
-is still 0 are the answer. That is De Morgan's rule: no counter and no candidate is needed, and nothing can be
-lost. It is ahead where boxes are so large that few ends lie outside, and behind where they are small.
+From the paper: each attribute has the lower ends of all boxes, and the upper ends, sorted by value. A box
+contains an event unless, in some attribute, its lower end lies above the value or its upper end below. So an
+event visits the ends outside of its values and sets a bit for the box of each; the boxes whose bit is still 0
+are the answer. That is De Morgan's rule: no counter and no candidate is needed, and no match is lost. It is
+fast if boxes are so large that few ends lie outside, and slow if they are small.
 
-Ours: the paper puts ends into buckets of equal width, and compares those that share a bucket with the value.
-Here they are sorted, which a layer can be because it does not change: the ends outside of a value are found
-by halving, and no end is compared. An open side has no end. Changes come in layers; the paper's buckets take
-them one by one.
+Differences: the paper puts ends into buckets of equal width, and compares the ends in the bucket of the
+value. Here the ends of a layer are sorted, because a layer does not change: the ends outside of a value are
+found by bisection, and no end is compared. An open side has no end. Changes make layers; the paper's buckets
+change one by one.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ RowArray = NDArray[np.int32]
 
 
 class Sides(NamedTuple):
-    """The finite ends of n boxes, side by side: d of lower ends, then d of upper ends with other signs.
+    """The finite ends of n boxes: d sides of lower ends, then d sides of negated upper ends.
 
-    Thus those outside of a value, whose sign is turned for upper ends, always are the last ones of a side.
+    So the ends outside of a value, negated for upper ends, are always the last ones of a side.
     """
 
     ends: FloatArray
     """Ascending within a side."""
     rows: RowArray
-    """The box of each."""
+    """The box of each end."""
     cuts: IntArray
-    """int64 (2 d + 1,): where each side begins."""
+    """int64 (2 d + 1,): the start of each side."""
 
     @classmethod
     def of(cls, low: FloatArray, high: FloatArray) -> Sides:
@@ -70,11 +70,11 @@ class ReinIndex:
 
     @unwrapped
     def search(self, points: FloatArray) -> Found:
-        """The boxes that contain each point; work is marks."""
+        """Return the boxes that contain each point; work is marks."""
         return Found(*_search(self._sides, self._count, points))
 
     def estimate(self, points: FloatArray) -> IntArray:
-        """The marks, and one more."""
+        """Return the marks per point, plus one, int64 (n,)."""
         return np.asarray(1 + self._sides.outside(points).sum(axis=1), np.int64)
 
     @property
@@ -84,7 +84,7 @@ class ReinIndex:
 
 
 class ReinMatcher(LayeredMatcher):
-    """Matches by marking what does not; ahead where few constraints exclude a box."""
+    """Matches by marking the boxes that do not; fast if few constraints exclude a box."""
 
     unit = "marks"
 
@@ -94,7 +94,7 @@ class ReinMatcher(LayeredMatcher):
 
 @kernel
 def _search(sides: Sides, count: int, points: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Offsets and boxes per event, and its marks."""
+    """Return offsets and boxes per event, and its marks."""
     n, d = points.shape
     marked = np.empty((count + 63) // 64, np.uint64)
     offsets, marks = np.zeros(n + 1, np.int64), np.zeros(n, np.int64)

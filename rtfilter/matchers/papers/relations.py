@@ -1,8 +1,8 @@
-"""Predicates, filters and constraints, each stored once, and which belongs to which (Novák 2013).
+"""Predicates, filters and constraints, each stored once, and their relations (Novák 2013).
 
-A predicate has several filters and a filter belongs to several predicates; so it is with filters and
-constraints. What is stored counts as used while something it belongs to is there: the numbers of its users,
-the reference counts, are the lengths of ``predicates`` and ``filters``.
+A predicate has several filters and a filter belongs to several predicates; filters and constraints are
+related in the same way. A stored object is used while an object that it belongs to exists: the reference
+counts are the lengths of ``predicates`` and ``filters``.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ INDEXED: Final = frozenset(("=", "in", "<", "<=", ">", ">=", "prefix"))
 
 
 class Condition(NamedTuple):
-    """A constraint as it is looked up.
+    """A constraint in the form in which it is looked up.
 
-    A ``>=`` and a ``<=`` of one attribute are a ``range``, with the pair of both ends. What cannot be looked
-    up has the operator ``other``, no attribute, and itself as the value.
+    A ``>=`` and a ``<=`` of one attribute are a ``range``, with the pair of both ends. A constraint that
+    cannot be looked up has the operator ``other``, no attribute, and itself as the value.
     """
 
     attribute: str
@@ -30,7 +30,7 @@ class Condition(NamedTuple):
 
 
 def conditions_of(filter: Filter) -> tuple[Condition, ...]:
-    """The different conditions of which a filter is the conjunction."""
+    """Return the distinct conditions whose conjunction is a filter."""
     found = dict.fromkeys(_condition(test) for test in filter.constraints)
     ends: dict[str, tuple[list[Any], list[Any]]] = {}
     for one in found:
@@ -59,7 +59,7 @@ class StoredConstraint:
     def __init__(self, key: Hashable, condition: Condition, number: int) -> None:
         self.key, self.condition, self.number = key, condition, number
         self.place = (condition.value, number)
-        """Its sort key by value; no other has the same one."""
+        """Its sort key by value, which is unique."""
         self.filters: dict[StoredFilter, None] = {}
 
 
@@ -69,13 +69,13 @@ class StoredFilter:
     Attributes
     ----------
     number : int
-        No other that is stored has the same; numbers of those that are gone are given again.
+        Unique among stored filters; numbers of removed filters are used again.
     needed : int
-        Constraints that must be satisfied.
+        Number of constraints that must be satisfied.
     counted : hashable
-        What a map of counters knows it by.
+        Its key in a map of counters.
     count : int
-        The counter, where counters lie in filters.
+        The counter, if counters are stored in filters.
     """
 
     __slots__ = ("constraints", "count", "counted", "key", "needed", "number", "predicates")
@@ -88,7 +88,7 @@ class StoredFilter:
 
 
 class StoredPredicate:
-    """A disjunction of filters, and the subscriptions that ask for it."""
+    """A disjunction of filters, and the subscriptions that have it."""
 
     __slots__ = ("filters", "key", "subscriptions")
 
@@ -102,26 +102,27 @@ class Indexes(Protocol):
     """The indexes in which constraints are looked up."""
 
     def add(self, constraint: StoredConstraint) -> None:
-        """Put in one that is not there."""
+        """Add a constraint that is not there."""
 
     def remove(self, constraint: StoredConstraint) -> None:
-        """Take one out, as far as it is there."""
+        """Remove a constraint, as far as it is there."""
 
 
 class Relations:
-    """All that is stored, by what it says.
+    """All stored objects, by content.
 
     Changes may be interrupted. Then `detach` follows, as often as needed, before anything else changes.
 
     Parameters
     ----------
     indexes : Indexes
-        They have each stored constraint.
+        The indexes of all stored constraints.
     share : bool
         Whether equal predicates, filters and constraints are stored once. If not, each subscription has its
         own, and each filter its own constraints.
     content : bool
-        Whether `StoredFilter.counted` is what the filter says, which Python hashes once; else its number.
+        Whether `StoredFilter.counted` is the content of the filter, which Python hashes once; else its
+        number.
     """
 
     def __init__(self, indexes: Indexes, share: bool, content: bool) -> None:
@@ -131,17 +132,17 @@ class Relations:
         self.filters: dict[Hashable, StoredFilter] = {}
         self.constraints: dict[Hashable, StoredConstraint] = {}
         self.always: dict[StoredFilter, None] = {}
-        """Filters without constraints: no counter ever moves."""
-        self._free: set[int] = set()  # numbers below those of filters that are not theirs
+        """Filters without constraints: no counter ever counts for them."""
+        self._free: set[int] = set()  # unused numbers below those of the stored filters
         self._numbers = count()
 
     @property
     def size(self) -> int:
-        """All numbers of filters are below it; at most as many as were there at once since all were gone."""
+        """An upper limit of all numbers of filters: at most the most filters at once since it was empty."""
         return len(self.filters) + len(self._free)
 
     def attach(self, id: int, filters: tuple[Filter, ...], filter: Filter) -> None:
-        """Store one of the filters of a subscription, and that it belongs to it."""
+        """Store a filter of a subscription, and relate the two."""
         predicate = self._predicate(id, filters)
         conditions = conditions_of(filter)
         key = self._filter_key(id, conditions)
@@ -160,7 +161,7 @@ class Relations:
             self.always[stored] = None
 
     def _predicate(self, id: int, filters: tuple[Filter, ...]) -> StoredPredicate:
-        """The predicate of a subscription, stored with the first of its filters."""
+        """Return the predicate of a subscription; the first of its filters stores it."""
         found = self.subscribed.get(id)
         if found is None:
             key: Hashable = id
@@ -193,7 +194,7 @@ class Relations:
         return key if self._share else (id, key)
 
     def detach(self, id: int) -> None:
-        """Let go of all that a subscription alone needed."""
+        """Remove all objects that only one subscription needs."""
         predicate = self.subscribed.get(id)
         if predicate is None:
             return
@@ -209,7 +210,7 @@ class Relations:
             self._free.clear()
 
     def _drop(self, stored: StoredFilter) -> None:
-        """Forget a filter, and the constraints that no other has."""
+        """Remove a filter, and the constraints that no other filter has."""
         self.always.pop(stored, None)
         for constraint in stored.constraints:
             constraint.filters.pop(stored, None)
@@ -221,6 +222,6 @@ class Relations:
             self.filters.pop(stored.key)
 
     def found(self, satisfied: Iterable[StoredFilter]) -> set[int]:
-        """The subscriptions of all predicates of satisfied filters."""
+        """Return the subscriptions of all predicates of satisfied filters."""
         predicates = {predicate for stored in satisfied for predicate in stored.predicates}
         return {id for predicate in predicates for id in predicate.subscriptions}

@@ -1,4 +1,4 @@
-"""Several copies of a matcher, one per core: changes go to all, and any of them matches (Novák 2013)."""
+"""Several copies of a matcher, one per core: changes go to all, and any copy can match (Novák 2013)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from rtfilter.results import Hits
 
 
 class ReplicatedMatcher:
-    """Lets as many threads match at once as there are copies, also where one copy bears only one.
+    """Lets as many threads match at once as there are copies, although a copy takes one thread at a time.
 
-    `of` is the matcher that is copied, and `copies` how many there are, at least 1. Memory and the time of
-    changes are those of all copies. The first copy answers what else is asked: it learns of what is added
-    first, and of what is removed last. Raises `ValueError` for no copies.
+    `of` is the matcher to copy, and `copies` their number, at least 1. Memory and the time of changes are
+    those of all copies. The first copy answers all other calls: additions reach it first, and removals last.
+    Raises `ValueError` if there are no copies.
     """
 
     def __init__(self, schema: Schema, *, of: Factory = "shared-counting", copies: int = 2) -> None:
         if copies < 1:
-            raise ValueError(f"there is at least 1 copy, not {copies}")
+            raise ValueError(f"copies must be at least 1, not {copies}")
         self._copies = [make_matcher(of, schema) for _ in range(copies)]
         self._locks = [threading.Lock() for _ in self._copies]
         self._turn = count()
@@ -44,7 +44,7 @@ class ReplicatedMatcher:
         return known
 
     def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
-        """See `Matcher`; copies take turns."""
+        """See `Matcher`; the copies are used in rotation."""
         turn = next(self._turn) % len(self._copies)
         with self._locks[turn]:
             return self._copies[turn].match(events, first_only=first_only)
@@ -70,7 +70,7 @@ class ReplicatedMatcher:
 
     @property
     def updates(self) -> int:
-        """Changes of the first copy."""
+        """Number of changes of the first copy."""
         return self._copies[0].updates
 
     def stats(self) -> dict[str, Any]:

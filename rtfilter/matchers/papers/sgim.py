@@ -1,11 +1,11 @@
-"""SGIM, statistical group index matching: subscriptions are dropped in groups (Mohapatra et al.).
+"""SGIM, statistical group index matching: an event skips whole groups of subscriptions (Mohapatra et al.).
 
-The paper tells the idea and no rule; the rules here are ours. A few attributes that ask much are chosen, and
-the range of the constants of each is cut into m classes of equal width, 1 + log2 n of them (Sturges). A
-filter's group is the first and the last class that it accepts, of each chosen attribute. An event is in one
-class of each: where that lies outside a group's classes, the group is dropped; where it lies strictly inside,
-the filter's bounds are certainly kept; on the first or last class they are evaluated. What else a filter
-asks is evaluated up to the first constraint that does not hold, each different constraint once an event.
+The paper has the idea but no rules; the rules here are ours. A few selective attributes are chosen, and the
+range of the constants of each is cut into 1 + log2 n classes of equal width (Sturges). A filter's group is
+the first and the last class that it accepts, of each chosen attribute. An event is in one class of each. If
+that class lies outside a group's classes, the group is skipped; strictly inside, the filter's bounds
+certainly hold; in the first or last class they are evaluated. The other constraints of a filter are evaluated
+up to the first that does not hold, each distinct constraint once an event.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from rtfilter.matchers.port import Takes
 from rtfilter.predicates.model import Constraint, Filter, Test
 
 FIRST: Final = 8
-"""Subscriptions at which groups are made for the first time."""
+"""Subscriptions from which groups are made."""
 BOUNDS: Final = frozenset(("=", "<", "<=", ">", ">=", "in"))
 """Operators that bound an attribute."""
 RANGES: Final = frozenset(("<", "<=", ">", ">="))
-"""Of these, those that hold in all of the inside."""
+"""The operators among these that hold in all inner classes."""
 
 Key = tuple[tuple[int, int] | None, ...]
-"""Of a group: first and last class of each chosen attribute, or None where the filter does not bound it."""
+"""The key of a group: first and last class of each chosen attribute; None if the filter does not bound it."""
 Entry = tuple[int, Filter]
 
 
 class Classes(NamedTuple):
-    """Classes of equal width of one attribute; the first and the last take what lies outside as well."""
+    """Classes of equal width of one attribute; the first and the last also take the values outside."""
 
     attribute: str
     low: float
@@ -39,12 +39,12 @@ class Classes(NamedTuple):
     number: int
 
     def of(self, value: Any) -> int:
-        """The class of a value, 0..number - 1. It never falls where the value rises."""
+        """Return the class of a value, 0..number - 1. A greater value never has a lower class."""
         place = (float(value) - self.low) / self.width
         return int(min(max(place, 0.0), self.number - 1.0))
 
     def bounds(self, filter: Filter) -> tuple[int, int] | None:
-        """The first and last class that the filter accepts; -1 or `number` where a side is open."""
+        """Return the first and last class that a filter accepts; -1 or `number` for an open side."""
         low, high = _ends(filter, self.attribute)
         if low == -inf and high == inf:
             return None
@@ -52,27 +52,27 @@ class Classes(NamedTuple):
 
 
 class SgimMatcher(EventwiseMatcher):
-    """Groups by classes of a few attributes; every group and all subscriptions of those kept are looked at.
+    """Groups by classes of a few attributes; tries every group, and the subscriptions of those that remain.
 
-    So work grows with the number of subscriptions, and falls with what groups let drop. It takes all
+    So work grows with the number of subscriptions, and falls with the number of skipped ones. It takes all
     predicates; groups are made by bounds of numbers and timestamps, and by booleans.
 
     Parameters
     ----------
     schema : Schema
     attributes : int
-        Most attributes that groups are made by, at least 1. More drop more subscriptions, and make more
-        groups to look at.
+        Most attributes that groups are made by, at least 1. More attributes skip more subscriptions, but make
+        more groups to try.
 
     Raises
     ------
     ValueError
-        No attribute.
+        `attributes` is below 1.
 
     Notes
     -----
-    Visits are groups looked at, and constraints of subscriptions of those that are kept, also where their
-    outcome is known already: each is touched.
+    Visits are tried groups, and constraints of subscriptions in the groups that remain, also if their result
+    is known already.
     """
 
     takes = Takes(boxes=False, comparisons=True)
@@ -81,27 +81,27 @@ class SgimMatcher(EventwiseMatcher):
     def __init__(self, schema: Schema, *, attributes: int = 2) -> None:
         super().__init__(schema)
         if attributes < 1:
-            raise ValueError(f"groups are made by at least 1 attribute; got {attributes}")
+            raise ValueError(f"attributes must be at least 1; got {attributes}")
         self.options = {"attributes": attributes}
         self._ordinal = [name for name, one in schema.attributes.items() if one.family != "str"]
         self._most = attributes
         self._groups = _Groups((), 0)
 
     def insert(self, id: int, filter: Filter) -> None:
-        """Put a filter into its group; groups are made anew where subscriptions are twice as many."""
+        """Add a filter to its group; make new groups if the number of subscriptions has doubled."""
         self._groups.add((id, filter))
         count = len(self._predicates)
         if count >= FIRST and count >= 2 * self._groups.made_for:
             self._regroup()
 
     def delete(self, id: int, filter: Filter) -> None:
-        """Take a filter out, and its group where that is empty; make groups anew where few are left."""
+        """Remove a filter, and its group if that becomes empty; make new groups if few are left."""
         self._groups.discard((id, filter))
         if 4 * len(self._predicates) < self._groups.made_for:
             self._regroup()
 
     def _regroup(self) -> None:
-        """Choose attributes and classes anew. The groups are built aside."""
+        """Choose attributes and classes again, build new groups, and then replace the old ones."""
         entries = [entry for group in self._groups.groups.values() for entry in group]
         made = _Groups(self._chosen(entries), len(self._predicates))
         for entry in entries:
@@ -109,7 +109,7 @@ class SgimMatcher(EventwiseMatcher):
         self._groups = made
 
     def _chosen(self, entries: list[Entry]) -> tuple[Classes, ...]:
-        """The attributes whose bounds leave the fewest classes to each filter, of those that are bounded."""
+        """Return the bounded attributes whose bounds leave the fewest classes to filters."""
         count = 1 + ceil(log2(len(entries))) if entries else 1
         rated = list[tuple[int, int, Classes]]()
         for name in self._ordinal:
@@ -153,7 +153,7 @@ class SgimMatcher(EventwiseMatcher):
         return found, touched
 
     def details(self) -> dict[str, Any]:
-        """Groups, and the attributes and classes that they are made by."""
+        """Return the number of groups, and the attributes and number of classes that they are made by."""
         classes = self._groups.classes
         return {
             "groups": len(self._groups.groups),
@@ -170,11 +170,11 @@ class _Groups:
         self.groups: dict[Key, dict[Entry, None]] = {}
 
     def add(self, entry: Entry) -> None:
-        """Add it, if it is not there."""
+        """Add an entry, if it is not there."""
         self.groups.setdefault(self._key(entry[1]), {})[entry] = None
 
     def discard(self, entry: Entry) -> None:
-        """Take it out, if it is there."""
+        """Remove an entry, if it is there."""
         key = self._key(entry[1])
         group = self.groups.get(key)
         if group is not None:
@@ -187,7 +187,7 @@ class _Groups:
 
 
 def _certain(key: Key, places: list[int | None], classes: tuple[Classes, ...]) -> set[str] | None:
-    """The attributes whose bounds surely hold for all of a group; None if surely one does not."""
+    """Return the attributes whose bounds certainly hold for a whole group; None if one certainly does not."""
     certain = set()
     for bounds, place, one in zip(key, places, classes, strict=True):
         if bounds is None:
@@ -200,7 +200,7 @@ def _certain(key: Key, places: list[int | None], classes: tuple[Classes, ...]) -
 
 
 def _ends(filter: Filter, attribute: str) -> tuple[Any, Any]:
-    """The closed hull of the values that a filter may accept; it may accept fewer."""
+    """Return the closed hull of the values that a filter may accept; it may accept fewer."""
     low, high = -inf, inf
     for test in filter.constraints:
         if not isinstance(test, Constraint) or test.attribute != attribute or test.operator not in BOUNDS:

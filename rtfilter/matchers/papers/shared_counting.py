@@ -1,4 +1,4 @@
-"""Counting with all that is equal stored once: the Counting algorithm of Novák (2013) in full.
+"""Counting with shared predicates, filters and constraints: the full Counting algorithm of Novák (2013).
 
 An event's values find the constraints that they satisfy; each constraint adds one to the counter of each of
 its filters; a filter whose counter reaches the number of its constraints is satisfied, and with it all its
@@ -22,37 +22,37 @@ from rtfilter.predicates.model import Filter
 
 
 class SharedCountingMatcher(EventwiseMatcher):
-    """Counts satisfied constraints; ahead where few are satisfied, and many are equal.
+    """Counts satisfied constraints; fast if few are satisfied, and many are equal.
 
-    Operators that no index has (``<>``, ``like``, comparisons and others) are tried once an event for each
-    different constraint, however many filters have it; that is not counted among the increments.
+    Operators without an index (``<>``, ``like``, comparisons and others) are tried once an event for each
+    distinct constraint; the increments do not count these.
 
     Parameters
     ----------
     schema : Schema
     counters : {"map", "filters", "stamped"}
-        Where counters lie. In a map of each match, which any number of threads may do at once; in the
-        filters, which one thread may use, and which the thesis found to take 2/3 of the time; or in arrays
-        with stamps, of each thread. See `rtfilter.matchers.papers.counters`.
+        The place of the counters: a map for each match, for any number of threads; the filters, for one
+        thread, in 2/3 of the time according to the thesis; or arrays with stamps, for each thread. See
+        `rtfilter.matchers.papers.counters`.
     share : bool
-        Whether equal predicates, filters and constraints are stored once. The thesis expects less memory
-        and a small gain of speed. Without it, equal subscriptions count each for itself.
+        Whether equal predicates, filters and constraints are stored once. The thesis expects less memory and
+        slightly more speed. Without it, each of several equal subscriptions has its own counters.
     keys : {"id", "content"}
-        What a map knows a filter by: a unique integer, or its constraints. The thesis found integers
-        noticeably better, even where hashes were computed beforehand, as they are here.
+        The key of a filter in a map: a unique integer, or its constraints. The thesis found integers
+        noticeably faster, even with hashes computed in advance, as here.
     merged : bool
-        Whether the constraints that are found become one collection before they are counted, or stay in the
-        collections in which the indexes gave them. The thesis found that merging costs.
+        Whether the found constraints become one collection before they are counted, or stay in the
+        collections of the indexes. The thesis found merging slower.
 
     Raises
     ------
     ValueError
-        Another value, or keys for counters that are not in a map.
+        An argument has another value, or `keys` is set for counters that are not in a map.
 
     Notes
     -----
-    Visits are increments: for each stored filter, how many of its constraints an event satisfies. Equal
-    constraints of a filter are one, and so are a ``>=`` and a ``<=`` of one attribute.
+    Visits are increments: for each stored filter, the number of its constraints that an event satisfies.
+    Equal constraints of a filter count once, and so do a ``>=`` and a ``<=`` of one attribute.
     """
 
     takes = Takes(boxes=False, comparisons=True)
@@ -86,7 +86,7 @@ class SharedCountingMatcher(EventwiseMatcher):
         self._relations.attach(id, self._predicates[id].filters, filter)
 
     def delete(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`; the first filter takes all others of the subscription with it."""
+        """See `PredicateMatcher`; the first filter removes all filters of the subscription."""
         self._relations.detach(id)
 
     def find(self, event: Event) -> tuple[set[int], int]:

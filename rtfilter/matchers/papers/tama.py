@@ -1,15 +1,15 @@
 """TAMA: count the attributes whose cells on all levels of a table hold the event (Zhao and Wu 2011).
 
-Of the paper: the values of each attribute are cut into two cells, each of these into two again, and so on for
-some levels. A side of a box is stored in the fewest cells, of whatever level, that make it up; where it ends
-inside a smallest cell, in the whole of that cell. An event meets one cell of each level and adds one to the
-counter of every box stored there. Cells of one side do not overlap, so an attribute counts once, and a box
-is found when its counter has reached the number of its attributes. Nothing is compared and nothing is lost,
-but a box may be found whose side ends in the event's smallest cell, before its value: it is approximate.
+From the paper: the values of each attribute are cut into two cells, each of these into two again, and so on
+for some levels. A side of a box is stored in the fewest cells, of any level, that cover it; a smallest cell
+in which it ends counts as a whole. An event meets one cell of each level and adds one to the counter of every
+box stored there. Cells of one side do not overlap, so an attribute counts once, and a box is found when its
+counter has reached the number of its attributes. No values are compared and no match is lost, but a box may
+be found whose side ends in the event's smallest cell, before its value: the method is approximate.
 
-Ours: what is found is compared with the box, so the answer is exact. Cells are cut at quantiles of the ends
-and not into halves of a domain, which may be infinite here. A side that is open at both ends is not stored.
-Changes come in layers; the paper's table takes them one by one.
+Differences: found boxes are compared with the event, so the answer is exact. Cells are cut at quantiles of
+the ends instead of halves of a domain, which may be infinite here. A side that is open at both ends is not
+stored. Changes make layers; the paper's table changes one by one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rtfilter.index.kernels.jit import kernel
 from rtfilter.matchers.layers import LayeredMatcher
 from rtfilter.matchers.rows import Found
 
-#: Smallest cells of an attribute at most, a power of 2. More take more memory, and find fewer boxes in vain.
+#: Most smallest cells of an attribute, a power of 2. More cells take more memory, and find fewer wrong boxes.
 CELLS = 1024
 
 
@@ -45,7 +45,7 @@ class TamaIndex:
                 edges[:] = np.quantile(finite, shares, method="lower")
         constrained = (low > -np.inf) | (high < np.inf)
         self._needed = constrained.sum(axis=1).astype(np.uint16)
-        self._always = np.flatnonzero(self._needed == 0)  # no counter ever moves
+        self._always = np.flatnonzero(self._needed == 0)  # boxes without constraints
         first, last = self._cells(low), self._cells(high)
         counts = np.zeros((low.shape[1], 2 * cells), np.int64)
         _count(counts, first, last, constrained)
@@ -59,13 +59,13 @@ class TamaIndex:
             )
 
     def _cells(self, values: FloatArray) -> IntArray:
-        """Smallest cells of some values, int64 (n, d), from 0 on."""
+        """Return the smallest cells of some values, int64 (n, d), from 0 on."""
         pairs = zip(self._edges, values.T, strict=True)
         return np.stack([np.searchsorted(*pair, side="right") for pair in pairs], axis=1)
 
     @unwrapped
     def search(self, points: FloatArray) -> Found:
-        """The boxes that contain each point; work is increments, and boxes that were compared."""
+        """Return the boxes that contain each point; work is increments, and boxes that were compared."""
         return Found(
             *_search(
                 self._edges,
@@ -80,7 +80,7 @@ class TamaIndex:
         )
 
     def estimate(self, points: FloatArray) -> IntArray:
-        """The increments, and one for each box that nothing constrains."""
+        """Return the increments per point, plus one for each box without constraints, int64 (n,)."""
         cells = self._cells(points) + self._counts.shape[1] // 2
         increments = self._counts[np.arange(cells.shape[1]), cells].sum(axis=1)
         return np.asarray(len(self._always) + increments, np.int64)
@@ -93,7 +93,7 @@ class TamaIndex:
 
 
 class TamaMatcher(LayeredMatcher):
-    """Matches by counting cells; ahead of `counting` where sides are long."""
+    """Matches by counting cells; faster than `counting` if sides are long."""
 
     unit = "increments and boxes"
 
@@ -109,7 +109,7 @@ def _count(counts: IntArray, first: IntArray, last: IntArray, constrained: NDArr
         for j in range(first.shape[1]):
             if constrained[box, j]:
                 left, right = first[box, j] + cells, last[box, j] + cells + 1
-                while left < right:  # the fewest cells that make up left..right - 1
+                while left < right:  # the fewest cells that cover left..right - 1
                     if left & 1:
                         counts[j, left] += 1
                         left += 1
@@ -123,7 +123,7 @@ def _count(counts: IntArray, first: IntArray, last: IntArray, constrained: NDArr
 def _fill(
     rows: NDArray[np.int32], at: IntArray, first: IntArray, last: IntArray, constrained: NDArray[np.bool_]
 ) -> None:
-    """Write the boxes of each cell, from its place in `at` on; as `_count`."""
+    """Write the boxes of each cell, from its place in `at` on, in the order of `_count`."""
     cells = at.shape[1] // 2
     for box in range(len(first)):
         for j in range(first.shape[1]):
@@ -152,7 +152,7 @@ def _search(
     high: FloatArray,
     points: FloatArray,
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Offsets and boxes per event, and its work."""
+    """Return offsets and boxes per event, and its work."""
     n, d = points.shape
     cells = edges.shape[1] + 1
     counters = np.empty(len(needed), np.uint16)
@@ -191,7 +191,7 @@ def _hit(
     rows: IntArray,
     found: int,
 ) -> tuple[int, int]:
-    """Count the boxes of a cell and compare those that are complete; how many are found, were compared."""
+    """Count the boxes of a cell, and compare complete ones; return how many are found, were compared."""
     tried = 0
     for box in stored:
         counters[box] += 1

@@ -1,9 +1,9 @@
 """Filters over booleans as vectors of 0, 1 and ``*``, and events as vectors of 0 and 1 (Mohapatra et al.).
 
-A cell of a vector says which states of an attribute the filter accepts, one bit each. In the paper a cell is
-0, 1 or ``*``, and an event has 0 or 1. Here an event may also lack the attribute, or have a value of another
-type: these are states as well, which a 0 and a 1 refuse and a ``*`` accepts. So all operators of booleans
-have a cell. What the paper says of a 1, namely that the event must not be 0 there, is `refuses` of `ZERO`.
+A cell of a vector has a bit for each state of an attribute that the filter accepts. In the paper a cell is 0,
+1 or ``*``, and an event has 0 or 1. Here an event may also lack the attribute, or have a value of another
+type: these are further states; a 0 and a 1 refuse them and a ``*`` accepts them. So all operators of booleans
+have a cell. A 1 of the paper, by which the event must not be 0 there, is a cell that refuses `ZERO`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ALIEN: Final = 8
 """The state of an attribute that has a value of another type."""
 STATES: Final = (ZERO, ONE, ABSENT, ALIEN)
 STAR: Final = ZERO | ONE | ABSENT | ALIEN
-"""The cell that accepts everything."""
+"""The cell that accepts every state."""
 
 TAKES: Final = Takes(
     operators=frozenset(OPERATORS_OF["bool"]) | PRESENCE, families=frozenset(("bool",)), boxes=False
@@ -48,7 +48,7 @@ class Vectors:
         return len(self.names)
 
     def of_filter(self, filter: Filter) -> bytes | None:
-        """The cells of a filter of constraints; None if nothing satisfies it."""
+        """Return the cells of a filter of constraints; None if no event satisfies it."""
         cells = bytearray([STAR]) * len(self.names)
         for test in filter.constraints:
             assert isinstance(test, Constraint)  # the port refuses comparisons
@@ -56,7 +56,7 @@ class Vectors:
         return None if 0 in cells else bytes(cells)
 
     def of_event(self, event: Event) -> bytes:
-        """The state of each attribute."""
+        """Return the state of each attribute."""
         values, row = event.values, event.row
         states = bytearray(len(self.names))
         for place, name in enumerate(self.names):
@@ -70,7 +70,7 @@ class Vectors:
 
 @cache
 def _cell(operator: str, value: Any) -> int:
-    """The states that satisfy a constraint of a boolean."""
+    """Return the states that satisfy a constraint of a boolean."""
     test = Constraint("", operator, value)
     return sum(state for state, sample in _SAMPLES.items() if test.accepts(sample))
 

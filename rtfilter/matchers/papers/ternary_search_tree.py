@@ -1,4 +1,4 @@
-"""A ternary search tree (Bentley and Sedgewick 1997): texts, and which of them a longer text begins with."""
+"""A ternary search tree (Bentley and Sedgewick 1997): texts, and a search for the prefixes of a text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _Side = Literal["low", "equal", "high"]
 
 
 class _Node(Generic[T]):
-    """A letter after what led to it: lesser and greater ones beside it, and what comes next below it."""
+    """A letter of a text: links to smaller and greater letters at its place, and to the next letters."""
 
     __slots__ = ("equal", "high", "letter", "low", "value")
 
@@ -20,20 +20,20 @@ class _Node(Generic[T]):
 
 
 class TernarySearchTree(Generic[T]):
-    """A map of texts to values that are not None; every change can be interrupted, and made again.
+    """A map of texts to values that are not None; an interrupted change can be repeated.
 
-    A look-up costs a step per letter, and per letter at most as many more as there are others beside it. They
-    are not balanced: there are at most as many as the alphabet has. Nothing is recursive.
+    A look-up costs a step per letter, and at most one more for each other letter at the same place. These are
+    not balanced: their number is at most that of the alphabet. Nothing is recursive.
     """
 
     def __init__(self) -> None:
-        self._top = _Node[T]("")  # no letter was read yet: its value is that of the empty text
+        self._top = _Node[T]("")  # before the first letter: its value is that of the empty text
 
     def __bool__(self) -> bool:
         return self._top.equal is not None or self._top.value is not None
 
     def put(self, text: str, value: T) -> None:
-        """Give a text a value, in place of the one that it had."""
+        """Set the value of a text."""
         links, at = self._path(text)
         if len(at) == len(text) + 1:
             at[-1].value = value
@@ -43,15 +43,15 @@ class TernarySearchTree(Generic[T]):
         for letter in reversed(letters[:-1]):
             chain = _Node(letter, chain)
         parent, side = links[-1]
-        setattr(parent, side, chain)  # all at once, so that nothing is left of a half
+        setattr(parent, side, chain)  # all at once, so that an interrupt leaves no part of it
 
     def get(self, text: str) -> T | None:
-        """The value of a text, None if it has none."""
+        """Return the value of a text, None if it has none."""
         _, at = self._path(text)
         return at[-1].value if len(at) == len(text) + 1 else None
 
     def delete(self, text: str) -> None:
-        """Take a text out, if it is there, and all nodes that no other text needs."""
+        """Remove a text, if it is there, and all nodes that no other text needs."""
         links, at = self._path(text)
         if len(at) == len(text) + 1:
             at[-1].value = None
@@ -65,7 +65,7 @@ class TernarySearchTree(Generic[T]):
             setattr(parent, side, node.high if node.low is None else node.low)
 
     def prefixes_of(self, text: str) -> list[T]:
-        """The values of all texts that a text begins with, shortest first, the empty one included."""
+        """Return the values of all stored prefixes of a text, shortest first, the empty text included."""
         found = [] if self._top.value is None else [self._top.value]
         below = self._top.equal
         for letter in text:
@@ -78,7 +78,7 @@ class TernarySearchTree(Generic[T]):
         return found
 
     def _path(self, text: str) -> tuple[list[tuple[_Node[T], _Side]], list[_Node[T]]]:
-        """The links followed to a text, the last perhaps to nothing, and the nodes of its first letters."""
+        """Return the links to a text, the last of which may lead nowhere, and the nodes of its letters."""
         links: list[tuple[_Node[T], _Side]] = []
         at = [self._top]
         for letter in text:
@@ -94,7 +94,7 @@ class TernarySearchTree(Generic[T]):
 
 
 def _beside(node: _Node[T] | None, letter: str) -> _Node[T] | None:
-    """The node of a letter among those beside one."""
+    """Return the node of a letter among the letters at one place."""
     while node is not None and node.letter != letter:
         node = node.low if letter < node.letter else node.high
     return node

@@ -14,8 +14,8 @@ from rtfilter.predicates.model import Filter
 class TernaryTreeMatcher(EventwiseMatcher):
     """Level i of a tree tests attribute i, and an event follows the edges of its value and of ``*``.
 
-    Ahead of asking each subscription where many share what they ask of the first attributes. It takes
-    booleans with all their operators; an attribute that an event lacks has only ``*`` (and ``IS NULL``).
+    It is faster than a test of each subscription if many share their constraints of the first attributes. It
+    takes booleans with all their operators; a missing attribute satisfies only ``*`` (and ``IS NULL``).
 
     Notes
     -----
@@ -47,5 +47,5 @@ class TernaryTreeMatcher(EventwiseMatcher):
         return self._tree.search(self._vectors.of_event(event))
 
     def details(self) -> dict[str, Any]:
-        """Nodes as they are stored, and of the plain tree."""
+        """Return the number of stored nodes, and of nodes of the plain tree."""
         return {"nodes": self._tree.nodes, "plain_nodes": self._tree.plain_nodes}

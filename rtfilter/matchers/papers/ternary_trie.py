@@ -1,11 +1,11 @@
-"""A search trie over vectors of cells, of which an event follows all edges that accept its states.
+"""A search trie over vectors of cells, in which an event follows all edges that accept its states.
 
 Level i tests cell i; in the paper a node has up to three children, 0, 1 and ``*`` (Mohapatra et al.). Chains
 of nodes with one child each are stored as one node with a label, as in Morrison's PATRICIA: a trie of n
-vectors has at most 2 n nodes, however long they are. A search still counts the nodes of the plain trie.
+vectors has at most 2 n nodes, at any length. A search still counts the nodes of the plain trie.
 
-No node is changed but by one assignment to a dict, or one change of a set: an interrupt leaves the trie as it
-was before a change, or as it is after.
+A change is one assignment to a dict, or one change of a set: an interrupt leaves the trie as before the
+change, or as after it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Node:
     Attributes
     ----------
     label : bytes
-        Cells of the chain, after the one that leads to it from its parent.
+        Cells of the chain, behind the cell of the edge from its parent.
     children : dict of int to Node
         By cell; empty at the last level.
     ids : set of int
@@ -39,7 +39,7 @@ class TernaryTrie:
         self._top = Node(b"", {}, set())  # above the root: its only edge, 0, leads there
 
     def insert(self, cells: bytes, id: int) -> None:
-        """Put in a vector of a subscription, if it is not there."""
+        """Add a vector of a subscription, if it is not there."""
         parent, edge, rest = self._top, 0, cells
         while True:
             node = parent.children.get(edge)
@@ -56,7 +56,7 @@ class TernaryTrie:
             parent, edge, rest = node, rest[shared], rest[shared + 1 :]
 
     def delete(self, cells: bytes, id: int) -> None:
-        """Take a vector of a subscription out, if it is there."""
+        """Remove a vector of a subscription, if it is there."""
         above: list[tuple[Node, int]] = []
         parent, edge, rest = self._top, 0, cells
         while (node := parent.children.get(edge)) is not None and rest.startswith(node.label):
@@ -82,9 +82,9 @@ class TernaryTrie:
             del parent.children[edge]
 
     def search(self, states: bytes) -> tuple[set[int], int]:
-        """The subscriptions with a vector that accepts all states, and how many nodes were visited.
+        """Return the subscriptions with a vector that accepts all states, and how many nodes were visited.
 
-        Nodes are those of the plain trie, the root among them.
+        Nodes of the plain trie count, the root included.
         """
         found: set[int] = set()
         root = self._top.children.get(0)
@@ -110,7 +110,7 @@ class TernaryTrie:
         return found, visits
 
     def vectors(self) -> Iterator[tuple[bytes, set[int]]]:
-        """All vectors, and the subscriptions of each."""
+        """Yield all vectors, with the subscriptions of each."""
         waiting = [(node, b"") for node in self._top.children.values()]
         while waiting:
             node, before = waiting.pop()
@@ -121,12 +121,12 @@ class TernaryTrie:
 
     @property
     def nodes(self) -> int:
-        """Nodes as they are stored."""
+        """Number of stored nodes."""
         return self._counted(0)
 
     @property
     def plain_nodes(self) -> int:
-        """Nodes of the plain trie: those stored, and those that labels stand for."""
+        """Number of nodes of the plain trie: stored nodes, and nodes that labels replace."""
         return self._counted(1)
 
     def _counted(self, each: int) -> int:
@@ -142,7 +142,7 @@ class TernaryTrie:
 
 
 def _shared(label: bytes, rest: bytes) -> int:
-    """Return how many cells both begin with; the label is not longer."""
+    """Return how many first cells are equal; the label is not longer."""
     for at, cell in enumerate(label):
         if cell != rest[at]:
             return at

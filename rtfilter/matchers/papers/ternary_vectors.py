@@ -1,10 +1,10 @@
 """Vectors of 0, 1 and ``*`` in machine words: one instruction compares 64 attributes of a subscription.
 
-Mohapatra et al. survey trees for such vectors; this is what a machine of today does well instead. A
-subscription is two words for 64 attributes, a mask and a value, and it matches where the event differs from
-the value in no bit of the mask. The same is told here by two other words: the attributes that refuse a 0, and
-those that refuse a 1. Absent attributes and values of another type are two more words of that kind, which
-an event that has none of these never reads.
+Mohapatra et al. survey trees for such vectors; this method suits today's processors better. A subscription
+could be two words for 64 attributes, a mask and a value, and match if the event differs from the value in no
+bit of the mask. Here it is two other words with the same information: the attributes that refuse a 0, and
+those that refuse a 1. Two more such words are for absent attributes and values of another type; an event
+without these never reads them.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from rtfilter.results import Hits
 
 WordArray = NDArray[np.uint64]
 FREE: Final = -1
-"""In place of the id of a row that holds no filter."""
+"""Marks a row that holds no filter."""
 ROOM: Final = 64
 """Rows of an empty matcher."""
 _COORDINATES: Final = (0.0, 1.0, MISSING, ALIEN)
-"""Of the states, in their order."""
+"""Coordinates of the states, in their order."""
 
 
 class TernaryVectorsMatcher(PredicateMatcher):
-    """Compares an event with all subscriptions at once, word by word; those that differ drop out.
+    """Compares an event with all subscriptions at once, word by word; subscriptions that differ are dropped.
 
-    Ahead where trees must follow many stars, and up to some 100,000 subscriptions; its work grows with their
-    number. It takes booleans with all their operators.
+    It is faster than trees that must follow many stars, up to some 100,000 subscriptions; its work grows with
+    their number. It takes booleans with all their operators.
 
     Notes
     -----
-    Visits are words compared. Of k attributes and n filters that is n for the first 64 attributes that are 0
-    in an event, and for each further word as many as are left.
+    Visits are compared words. With n filters that is n for the first 64 attributes that are 0 in an event,
+    and for each further word the number of remaining filters.
     """
 
     takes = TAKES
@@ -54,12 +54,12 @@ class TernaryVectorsMatcher(PredicateMatcher):
         self._words: WordArray = np.zeros((len(STATES) * -(-len(self._vectors) // 64), ROOM), np.uint64)
         self._ids: IntArray = np.full(ROOM, FREE)
         self._free = list(range(ROOM))[::-1]
-        self._used = 0  # no filter was ever in a row from this on
+        self._used = 0  # no row from here on was ever used
         self._rows: dict[int, list[int]] = {}  # of each id
         self._several = False  # True if any id has several rows
 
     def insert(self, id: int, filter: Filter) -> None:
-        """Put a filter into a free row; it is found once its id is there."""
+        """Add a filter to a free row; it is found once its id is there."""
         cells = self._vectors.of_filter(filter)
         if cells is None:
             return
@@ -77,18 +77,18 @@ class TernaryVectorsMatcher(PredicateMatcher):
         rows = len(self._ids)
         self._words = np.concatenate([self._words, np.zeros_like(self._words)], axis=1)
         self._ids = np.concatenate([self._ids, np.full(rows, FREE)])
-        # Rows that an interrupt has lost become free again.
+        # Rows that an interrupt lost become free again.
         self._free = np.flatnonzero(self._ids == FREE)[::-1].tolist()
 
     def delete(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`; the first filter takes all others of the subscription with it."""
+        """See `PredicateMatcher`; the first filter removes all filters of the subscription."""
         for row in self._rows.get(id, ()):
             self._ids[row] = FREE
-            self._words[:, row] = ~np.uint64(0)  # drops out at once
+            self._words[:, row] = ~np.uint64(0)  # from here on it matches nothing
         self._free += self._rows.pop(id, [])
 
     def remove(self, ids: IntArray) -> BoolArray:
-        """See `Matcher`. What is left moves together where little is."""
+        """See `Matcher`. If few filters are left, they move together."""
         known = super().remove(ids)
         if self._used > ROOM and 4 * int((self._ids[: self._used] != FREE).sum()) < self._used:
             fresh = type(self)(self._schema)
@@ -108,12 +108,12 @@ class TernaryVectorsMatcher(PredicateMatcher):
         return Hits(offsets, np.concatenate(parts), None, compared)
 
     def _states(self, events: EventTable) -> WordArray:
-        """The words of each event, (n, w): the attributes that have a state, state after state."""
+        """Return the words of each event, (n, w): the attributes that have a state, state after state."""
         points = events.points[:, self._columns]
         return np.concatenate([_packed(points == coordinate) for coordinate in _COORDINATES], axis=1)
 
     def _find(self, event: WordArray) -> tuple[IntArray, int]:
-        """The ids that match an event of some words, and how many words were compared."""
+        """Return the ids that match an event given as words, and how many words were compared."""
         rows, compared = np.arange(self._used) if not event.any() else None, 0
         for column, word in zip(self._words, event, strict=True):
             if not word:
@@ -129,17 +129,17 @@ class TernaryVectorsMatcher(PredicateMatcher):
         return np.unique(ids) if self._several else ids, compared
 
     def details(self) -> dict[str, Any]:
-        """Rows, and their memory."""
+        """Return the number of rows, and their memory."""
         return {"rows": self._used, "bytes": self._words.nbytes + self._ids.nbytes}
 
 
 def _refusing(cells: NDArray[np.uint8]) -> WordArray:
-    """The words of a filter, (w,): the attributes that refuse a state, state after state."""
+    """Return the words of a filter, (w,): the attributes that refuse a state, state after state."""
     return np.concatenate([_packed((cells & state) == 0) for state in STATES])
 
 
 def _packed(flags: BoolArray) -> WordArray:
-    """Flags along the last axis as bits of words."""
+    """Pack flags along the last axis into words."""
     width = flags.shape[-1]
     padding = [(0, 0)] * (flags.ndim - 1) + [(0, -width % 64)]
     packed = np.packbits(np.pad(flags, padding), axis=-1, bitorder="little")

@@ -1,8 +1,8 @@
-"""Brokers that find each other: clusters elect who stands for them, and form a tree that heals itself.
+"""Brokers that find each other: clusters elect a designated broker, and form a tree that repairs itself.
 
-`Membership` is the machine of one broker, `RendezvousPoint` the one that knows the root. Both are told what
-has arrived and what time it is, and say what to send. After Xue and Feng 2005, put right where the paper is
-wrong or leaves a question open.
+`Membership` is the machine of one broker, `RendezvousPoint` the machine that knows the root. Both take
+messages and the time, and return messages. The algorithms are those of Xue and Feng 2005, corrected where the
+paper is wrong, and completed where it is silent.
 """
 
 from rtfilter.overlay.membership.contacts import (
@@ -49,7 +49,7 @@ MESSAGES = (
     RenewRoot,
     RootIs,
 )
-"""All that goes between brokers, or to and from the rendezvous point; `Missed` stays inside a broker."""
+"""All messages between brokers, or to and from the rendezvous point; `Missed` stays inside a broker."""
 
 __all__ = [
     "MESSAGES",

@@ -10,16 +10,16 @@ from rtfilter.overlay.sending import Message
 
 
 class Contact(NamedTuple):
-    """A broker, and how to reach it.
+    """A broker, with its address.
 
     Attributes
     ----------
     name : str
-        Unique among all brokers; the *highest* one is the greatest by Python's order of texts.
+        Unique among all brokers. The *highest* broker has the greatest name in Python's order of text.
     cluster : str
-        Whose member it is.
+        The cluster that it is a member of.
     address : str
-        Where it listens. Machines do not look into it.
+        Its address to listen on. Machines do not interpret it.
     """
 
     name: str
@@ -28,17 +28,17 @@ class Contact(NamedTuple):
 
 
 class Neighbour(NamedTuple):
-    """A cluster as others see it.
+    """A cluster, as other clusters see it.
 
     Attributes
     ----------
     cluster : str
     designated : Contact
-        Who stands for it.
+        Its designated broker.
     members : tuple of Contact
-        All of it, the designated broker among them.
+        All its members, including the designated broker.
     term : int
-        Of the designated broker's election.
+        Term of the designated broker's election.
     """
 
     cluster: str
@@ -53,13 +53,13 @@ class Standing(NamedTuple):
     Attributes
     ----------
     parent : Neighbour or None
-        None at the root, and while the cluster is cut off.
+        None at the root, and while the cluster has lost its parent.
     children : tuple of Neighbour
         Sorted by name.
     path : tuple of str
-        The clusters from the root to this one, both included; empty while the way to the root is not known.
+        The clusters from the root to this one, both included; empty while the way to the root is unknown.
     root_term : int
-        Under which the cluster is registered as the root; 0: it is not the root.
+        Term under which the cluster is registered as the root; 0: it is not the root.
     """
 
     parent: Neighbour | None = None
@@ -74,44 +74,44 @@ class Standing(NamedTuple):
 
 
 LEAP: Final = 2**32
-"""By which a term that is heard of may be above the one that is known: no honest network comes so far, which
-would take 136 years at an election each second. Were any taken, one message could use up all numbers, and no
-cluster could ever elect again, or become the root."""
+"""Most by which a received term may be above the known one. With an election each second, an honest network
+needs 136 years for it. Without a limit, one message could use up all numbers, and no cluster could ever
+elect a designated broker, or become the root, again."""
 
 
 def require_honest(what: str, term: int, known: int) -> None:
-    """Refuse a term that no elections have led to. Raises `ValueError`."""
+    """Raise `ValueError` for a term that no elections can have reached."""
     if term > known + LEAP:
         raise ValueError(
-            f"the term {term} of {what} is refused: known is {known}, and no elections lead so far"
+            f"the term {term} of {what} is refused: no elections can have reached it from {known}"
         )
 
 
 AHEAD: Final = 86_400
-"""By which an incarnation may be above what the own one and the time since then allow. Incarnations are the
-time of a start in seconds, or smaller, so this is a day, by which clocks may differ. Were any taken, one
-message could have a member be taken for a former one of itself, for ever."""
+"""Most by which an incarnation may be above the own one plus the time since then. Incarnations are the time
+of a start in seconds, or smaller, so this is a day of difference between clocks. Without a limit, one message
+could make others take a member for an earlier start of itself, for ever."""
 
 
 def most_incarnation(own: int, seconds: float) -> int:
-    """The highest incarnation that is believed of another broker.
+    """Return the highest credible incarnation of another broker.
 
     Parameters
     ----------
     own : int
         The own incarnation.
     seconds : float
-        Since it began.
+        Seconds since the own incarnation began.
     """
     return own + int(seconds) + AHEAD
 
 
 def require_possible(name: str, incarnation: int, most: int) -> None:
-    """Refuse an incarnation that no start has led to. Raises `ValueError`."""
+    """Raise `ValueError` for an incarnation that no start can have had."""
     if incarnation > most:
         raise ValueError(
             f"the incarnation {incarnation} of {name} is refused: it is a day ahead of the clock here; set "
-            "both clocks right, and start again whose was wrong, with an empty --data if it was ahead"
+            "both clocks right, and restart the broker whose clock was wrong, with an empty --data if ahead"
         )
 
 
@@ -121,11 +121,11 @@ class Audience(StrEnum):
     BROKER = "broker"
     """A single broker of any cluster, linked or not."""
     CLUSTER = "cluster"
-    """All others of the own cluster, by multicast: it may be lost, come twice, or late."""
+    """All other members of the own cluster, by multicast: it may be lost, doubled, or late."""
     RENDEZVOUS = "rendezvous"
     """The rendezvous point."""
     ROUTER = "router"
-    """The router of the same broker: a cluster multicast that has arrived whole and in order, or `Missed`."""
+    """The router of the same broker: for a cluster multicast that is complete and in order, or `Missed`."""
 
 
 class Recipient(NamedTuple):
@@ -135,9 +135,9 @@ class Recipient(NamedTuple):
     ----------
     audience : Audience
     name : str
-        The broker; of `ROUTER`, the member of the cluster that it came from.
+        The broker; for `ROUTER`, the member of the cluster that sent the multicast.
     address : str
-        Of the broker.
+        Address of the broker.
     """
 
     audience: Audience
@@ -146,7 +146,7 @@ class Recipient(NamedTuple):
 
 
 class Dispatch(NamedTuple):
-    """A message of membership on its way out."""
+    """An outgoing message of membership."""
 
     to: Recipient
     message: Message
@@ -155,7 +155,7 @@ class Dispatch(NamedTuple):
 TO_CLUSTER: Final = Recipient(Audience.CLUSTER)
 TO_RENDEZVOUS: Final = Recipient(Audience.RENDEZVOUS)
 RENDEZVOUS_POINT: Final = ""
-"""The source of what the rendezvous point sends: no broker is called so."""
+"""The source of messages from the rendezvous point; no broker can have this name."""
 
 
 def to_broker(contact: Contact) -> Recipient:
@@ -164,5 +164,5 @@ def to_broker(contact: Contact) -> Recipient:
 
 
 def to_router(sender: str) -> Recipient:
-    """The own router, for what a member has multicast."""
+    """Return the own router as recipient of a member's multicast."""
     return Recipient(Audience.ROUTER, sender)

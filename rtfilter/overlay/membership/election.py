@@ -1,9 +1,9 @@
 """The election of the designated broker: registration, heartbeats with terms, elections after a time-out.
 
-After Xue and Feng 2005, with what they leave open: terms, so that an old designated broker that was only
-slow steps down; time-outs; who is meant when two claim at once. A claim is the pair of term and name, and
-the greater claim wins. A member that misses heartbeats waits for all members above itself, one heartbeat
-each, before it claims.
+After Xue and Feng 2005, with additions: terms, so that a designated broker that was only slow steps down;
+time-outs; and a rule for simultaneous claims. A claim is the pair of term and name, and the greater claim
+wins. A member that misses heartbeats waits for all members with a higher name, one heartbeat each, before it
+claims.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rtfilter.overlay.sending import Message
 
 
 class Member(NamedTuple):
-    """A member of a cluster, as it has registered.
+    """A member of a cluster, as registered.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Member(NamedTuple):
     incarnation : int
         Each start of a broker has a higher one.
     number : int
-        Of its last numbered multicast; 0: none.
+        Number of its last multicast; 0: none.
     """
 
     contact: Contact
@@ -43,13 +43,13 @@ class Member(NamedTuple):
 
 
 class Registration(Message, frozen=True):
-    """A member says that it lives: to its designated broker, or to all while it knows of none."""
+    """A sign of life of a member: to its designated broker, or to all while it knows none."""
 
     member: Member
 
 
 class Heartbeat(Message, frozen=True):
-    """The designated broker says to all members that it lives, and what the cluster is."""
+    """The designated broker's sign of life to all members, with the state of the cluster."""
 
     contact: Contact
     term: Whole
@@ -63,15 +63,15 @@ class View(NamedTuple):
     Attributes
     ----------
     term : int
-        The greatest known.
+        The greatest known term.
     designated : str
-        Whom it follows; empty: it knows of none.
+        The designated broker that it follows; empty: it knows none.
     members : tuple of Member
-        Sorted by name, itself among them.
+        All members, sorted by name, including itself.
     silent : frozenset of str
-        Whom it takes for dead since it heard a heartbeat last.
+        Members that are thought dead since its last received heartbeat.
     awaited : str
-        Who should claim now; empty: nobody.
+        The member that should claim now; empty: none.
     """
 
     term: Whole
@@ -82,20 +82,20 @@ class View(NamedTuple):
 
     @property
     def claim(self) -> tuple[int, str]:
-        """Of two claims, the greater one wins."""
+        """The claim of this view. The greater of two claims wins."""
         return self.term, self.designated
 
     def having(self, *members: Member) -> View:
-        """With these members, in place of earlier ones of the same names."""
+        """Return the view with these members, in place of earlier ones of the same names."""
         all_of_them = {member.contact.name: member for member in (*self.members, *members)}
         return self._replace(members=tuple(all_of_them[name] for name in sorted(all_of_them)))
 
     def without(self, *names: str) -> View:
-        """Without the members of these names."""
+        """Return the view without the members of these names."""
         return self._replace(members=tuple(m for m in self.members if m.contact.name not in names))
 
     def member(self, name: str) -> Member | None:
-        """The member of this name, if it is known."""
+        """Return the member of this name, or None if it is unknown."""
         return next((member for member in self.members if member.contact.name == name), None)
 
 
@@ -105,13 +105,13 @@ class Election:
     Parameters
     ----------
     contact : Contact
-        Of this broker.
+        Contact of this broker.
     settings : Settings
     chance : random.Random
-        For time-outs.
+        Random numbers for time-outs.
     incarnation : int
     term : int
-        The greatest that earlier incarnations knew. Who keeps it over restarts never makes one claim twice.
+        The greatest term that earlier incarnations knew. A broker that stores it never repeats a claim.
     """
 
     def __init__(
@@ -120,20 +120,20 @@ class Election:
         self.contact = contact
         self.incarnation = incarnation
         self.standing = Standing()
-        """Of the cluster: the designated broker writes it, and members have it from heartbeats."""
+        """Standing of the cluster: the designated broker sets it, and members get it from heartbeats."""
         self.number = 0
-        """Of this broker's last multicast."""
+        """Number of this broker's last multicast."""
         self.view = View(term, "", (Member(contact, incarnation),))
         self.kept = inf
-        """The greatest term that a restart would not lose: no claim is made under a greater one."""
+        """The greatest stored term: the broker claims under no greater one."""
         self.wanted = 0
-        """A term to be kept, since this broker is to claim under it."""
+        """A term to store, because this broker is to claim under it."""
         self._settings = settings
         self._chance = chance
         self._begun = False
         self._beat_at = -inf
         self._time_out_at = inf
-        self._heard: dict[str, float] = {}  # of the designated broker: when members registered last
+        self._heard: dict[str, float] = {}  # by member: time of the last registration
 
     @property
     def leads(self) -> bool:
@@ -146,7 +146,7 @@ class Election:
         return self._beat_at if self.leads else min(self._beat_at, self._time_out_at)
 
     def tick(self, now: float) -> list[Dispatch]:
-        """Say that this broker lives, when it is time; claim, when others have been silent for too long."""
+        """Send a sign of life when it is due; claim if other members were silent for too long."""
         if not self._begun:
             self._begun = True
             self._await(now, self._settings.time_out(self._chance))
@@ -160,14 +160,14 @@ class Election:
         return sends
 
     def receive(self, message: Registration | Heartbeat, now: float) -> list[Dispatch]:
-        """Take what another member of the cluster says. Raises `ValueError` for a term that cannot be."""
+        """Process a message of another member of the cluster. Raises `ValueError` for an impossible term."""
         if isinstance(message, Heartbeat):
             require_honest(message.contact.name, message.term, self.view.term)
             return self._heartbeat(message, now)
         return self._registration(message.member, now)
 
     def beat(self, now: float) -> list[Dispatch]:
-        """A sign of life: the designated broker's heartbeat to all, a member's registration."""
+        """Return a sign of life: the designated broker's heartbeat to all, or a member's registration."""
         self._beat_at = now + self._settings.heartbeat
         self.view = self.view.having(self._itself)
         if self.leads:
@@ -177,19 +177,19 @@ class Election:
         return [Dispatch(to, Registration(self._itself))]
 
     def time_out(self, now: float) -> list[Dispatch]:
-        """Nobody has been heard for long: give up the designated broker, or whoever was to follow it."""
+        """Count the designated broker, or the awaited one, as dead; claim, or wait for the next."""
         gone = {self.view.designated, self.view.awaited} - {""}
         return self._claim_or_wait(self.view.silent | gone, now)
 
     def drop(self, *names: str) -> None:
-        """Forget members that have been silent; only of use to the designated broker."""
+        """Remove silent members; only the designated broker does this."""
         for name in names:
             self._heard.pop(name, None)
         self.view = self.view.without(*names)
 
     @property
     def _patience(self) -> float:
-        # a member registers each T; one heartbeat more, since its registration may cross our election
+        # a member registers each T; one heartbeat more, because its registration may cross our election
         return self._settings.silence + self._settings.heartbeat
 
     @property
@@ -204,7 +204,7 @@ class Election:
 
     def _claim_or_wait(self, silent: frozenset[str], now: float) -> list[Dispatch]:
         living = self.view.without(*silent)
-        first = living.members[-1].contact.name  # itself is among them
+        first = living.members[-1].contact.name  # the broker itself is among them
         if first != self.contact.name:
             self.view = self.view._replace(designated="", silent=silent, awaited=first)
             self._await(now, self._settings.heartbeat)
@@ -212,20 +212,20 @@ class Election:
         self.wanted = self.view.term + 1
         if self.wanted > self.kept:
             self.view = self.view._replace(designated="", silent=silent, awaited="")
-            self._await(now, 0.0)  # as soon as it is kept, unless another one has claimed
+            self._await(now, 0.0)  # once it is stored, unless another member has claimed
             return []
         self.view = View(self.wanted, self.contact.name, living.members)
         self._heard = {m.contact.name: now for m in living.members if m.contact.name != self.contact.name}
         return self.beat(now)
 
     def _heartbeat(self, heartbeat: Heartbeat, now: float) -> list[Dispatch]:
-        if heartbeat.contact.name == self.contact.name:  # of a former life
+        if heartbeat.contact.name == self.contact.name:  # from an earlier incarnation
             self.view = self.view._replace(term=max(self.view.term, heartbeat.term))
             return []
         if (heartbeat.term, heartbeat.contact.name) < self.view.claim:
             if not self.leads:
                 return []
-            # the members that its sender knows are ours; it will step down when it hears us
+            # the members that its sender knows are ours; it steps down when it receives our heartbeat
             others = [m for m in heartbeat.members if self.view.member(m.contact.name) is None]
             self.view = self.view.having(*others)
             self._heard |= {member.contact.name: now for member in others}
@@ -246,13 +246,13 @@ class Election:
         again = before is not None and member.incarnation > before.incarnation
         if self.leads:
             if again:
-                # its earlier state is gone: it leaves, and joins again when it registers
+                # its earlier state is lost: it leaves, and joins again when it registers
                 self.drop(name)
                 return self.beat(now)
             self.view = self.view.having(member)
             self._heard[name] = now
             return [] if before else self.beat(now)
-        if again and name == self.view.designated:  # it has lost what it led: do not wait for its silence
+        if again and name == self.view.designated:  # it has lost its state: do not wait for its silence
             self.view = self.view.having(member)
             return self._claim_or_wait(self.view.silent | {name}, now)
         if not self.view.designated:

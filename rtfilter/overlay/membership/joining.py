@@ -1,8 +1,8 @@
 """The join of a cluster that has no parent: a new cluster, or a cluster that was cut off.
 
 The cluster asks the rendezvous point for the root, finds the root's designated broker, and walks down from it
-(`walk`). Distances are round trips. When the root does not answer, it waits a random time and claims to be
-the root. When nobody takes it, it waits, longer each time, and begins again.
+(`walk`). Distances are round trips. If the root does not answer, it waits a random time and claims to be
+the root. If no cluster accepts it, it waits, longer each time, and begins again.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from rtfilter.overlay.sending import Message
 
 
 class Ping(Message, frozen=True):
-    """Asks the designated broker of a cluster for its children; how long that takes is the distance."""
+    """A question to a designated broker for its child clusters; the time to answer is the distance."""
 
     contact: Contact
     walk: Whole
-    """Of the one that asks: a late answer to an earlier walk is no distance."""
+    """Number of the sender's walk: a late answer to an earlier walk is no distance."""
 
 
 class Pong(Message, frozen=True):
-    """The answer of a designated broker to a ping; others do not answer."""
+    """The answer of a designated broker to a ping; other members do not answer."""
 
     contact: Contact
     walk: Whole
@@ -40,11 +40,11 @@ class Pong(Message, frozen=True):
 
 
 class JoinRequest(Message, frozen=True):
-    """A cluster wants to be a child."""
+    """The request of a cluster to become a child."""
 
     cluster: Neighbour
     attempt: Whole
-    """Of its request; an answer to an earlier one does not count."""
+    """Number of the request; an answer to an earlier one does not count."""
 
 
 class JoinAnswer(Message, frozen=True):
@@ -54,11 +54,11 @@ class JoinAnswer(Message, frozen=True):
     reason: str = ""
     """The reason for a refusal; empty if the request is accepted."""
     again: bool = False
-    """Refused because of an earlier link that is gone now: to be asked again, at once."""
+    """True if it was refused because of an earlier link, now removed: ask again at once."""
     parent: Neighbour | None = None
     """The cluster that has accepted."""
     path: tuple[str, ...] = ()
-    """From the root to the parent, both included."""
+    """The clusters from the root to the parent, both included."""
 
 
 class Step(Enum):
@@ -66,23 +66,23 @@ class Step(Enum):
 
     IDLE = auto()
     ASKING = auto()
-    """The rendezvous point, for the root."""
+    """It asks the rendezvous point for the root."""
     SEARCHING = auto()
-    """The designated broker of the root."""
+    """It searches the designated broker of the root."""
     HESITATING = auto()
-    """Waits a random time before it claims to be the root."""
+    """It waits a random time before it claims to be the root."""
     CLAIMING = auto()
-    """Waits for the answer to its claim."""
+    """It waits for the answer to its claim."""
     LOOKING = auto()
-    """Measures distances."""
+    """It measures distances."""
     REQUESTING = auto()
-    """Waits for an answer to a request."""
+    """It waits for an answer to a request."""
     RESTING = auto()
-    """Waits to begin again."""
+    """It waits to begin again."""
 
 
 class Joined(NamedTuple):
-    """The result of a join: a parent, or the term of the root."""
+    """The result of a join: a parent, or the term as the root."""
 
     parent: Neighbour | None = None
     path: tuple[str, ...] = ()
@@ -95,12 +95,12 @@ class Joining:
     Parameters
     ----------
     contact : Contact
-        Of this broker.
+        Contact of this broker.
     settings : Settings
     chance : random.Random
-        For what is waited.
+        Random numbers for waiting times.
     incarnation : int
-        Of this broker, so that no answer to a request of an earlier one is taken.
+        Incarnation of this broker, so that no answer to a request of an earlier one counts.
     """
 
     def __init__(self, contact: Contact, settings: Settings, chance: Random, incarnation: int = 1) -> None:
@@ -108,7 +108,7 @@ class Joining:
         self.due = inf
         """The time at which `tick` next has something to do."""
         self.joined: Joined | None = None
-        """Set when the cluster has a parent, or is the root; whoever takes note of it sets it to None."""
+        """Set when the cluster has a parent, or is the root; the reader resets it to None."""
         self._attempt = incarnation << 32  # the number of the last request
         self._contact = contact
         self._settings = settings
@@ -132,28 +132,28 @@ class Joining:
 
     @property
     def requested(self) -> str:
-        """The cluster whose answer to a request is waited for; empty: none."""
+        """The cluster whose answer to a request is due; empty: none."""
         return self._question if self.step is Step.REQUESTING else ""
 
     def begin(self, now: float, silent: str = "") -> None:
-        """Begin, at the next tick.
+        """Begin a join at the next tick.
 
         Parameters
         ----------
         now : float
         silent : str
-            The former parent, if it is lost because it did not answer.
+            The former parent, if it was lost because it did not answer.
         """
         self._failures = 0
         self._silent = silent
         self._go(Step.ASKING, now)
 
     def stop(self) -> None:
-        """Give up: the broker is no longer the designated one."""
+        """Stop the join, because the broker is no longer the designated one."""
         self._go(Step.IDLE, inf)
 
     def tick(self, mine: Neighbour, now: float) -> list[Dispatch]:
-        """Ask, or ask again, or go on without an answer, when it is time; `mine` is the own cluster."""
+        """Ask, repeat, or go on without an answer when it is due; `mine` is the own cluster."""
         if now < self.due:
             return []
         if self.step is Step.RESTING:
@@ -180,7 +180,7 @@ class Joining:
         return []
 
     def root_is(self, root: Root | None, mine: Neighbour, now: float) -> list[Dispatch]:
-        """Take the answer of the rendezvous point."""
+        """Process the answer of the rendezvous point."""
         if self.step not in (Step.ASKING, Step.HESITATING, Step.CLAIMING):
             return []
         former, self._root = self._root, root
@@ -188,14 +188,14 @@ class Joining:
             self._go(Step.CLAIMING, now)
             return self.tick(mine, now)
         name = root.cluster.cluster
-        if name == self._contact.cluster:  # by our claim, or registered before we had to start again
+        if name == self._contact.cluster:  # by our claim, or registered before a restart of ours
             self._done(Joined(root_term=root.term))
             return []
         if former and (former.cluster.cluster, former.term) == (name, root.term):
             if self.step is Step.CLAIMING:
                 self._rest(now)  # the root lives, but does not answer us
             return []
-        if name == self._silent:  # it has been searched for already
+        if name == self._silent:  # its members did not answer before
             self._silent = ""
             self._hesitate(now)
             return []
@@ -206,7 +206,7 @@ class Joining:
     def probed(
         self, message: Probed, mine: Neighbour, children: Iterable[Neighbour], now: float
     ) -> list[Dispatch]:
-        """Take the answer of a member of the root; the own children are not to become the parent."""
+        """Process the answer of a member of the root; the own children are excluded as parents."""
         search = self._search
         if self.step is not Step.SEARCHING or not search or message.contact.cluster != search.cluster:
             return []
@@ -221,12 +221,12 @@ class Joining:
         self._walk = walk(search.cluster, below | {mine.cluster, self._silent})
         try:
             self._ask(next(self._walk))
-        except StopIteration:  # the root is avoided itself
+        except StopIteration:  # the root itself is excluded
             self._rest(now)
         return self._go_on(None, mine, now)
 
     def pong(self, message: Pong, mine: Neighbour, now: float) -> list[Dispatch]:
-        """Take the answer to a ping."""
+        """Process the answer to a ping."""
         cluster = message.contact.cluster
         if message.walk != self._walks or cluster not in self._pinged or cluster in self._distances:
             return []
@@ -237,7 +237,7 @@ class Joining:
         return self._go_on(None, mine, now) if self.step is Step.LOOKING else []
 
     def answer(self, message: JoinAnswer, mine: Neighbour, now: float) -> list[Dispatch]:
-        """Take the answer to a request."""
+        """Process the answer to a request."""
         if self.step is not Step.REQUESTING or message.attempt != self._attempt:
             return []
         if message.again:
@@ -259,7 +259,7 @@ class Joining:
     def _rest(self, now: float) -> None:
         longest = min(2.0**self._failures, self._settings.longest_wait)
         self._failures = min(self._failures + 1, 60)
-        self._silent = ""  # it may be back
+        self._silent = ""  # it may live again
         self._go(Step.RESTING, now + self._chance.uniform(0.5, 1) * longest * self._settings.heartbeat)
 
     def _hesitate(self, now: float) -> None:
@@ -268,7 +268,7 @@ class Joining:
     def _go_on(
         self, answer: Mapping[str, float] | bool | None, mine: Neighbour, now: float
     ) -> list[Dispatch]:
-        """Answer the walk's question, None: not yet, and do what it asks next."""
+        """Send the answer to the walk's question, None: not known yet, and ask its next question."""
         while self._walk:
             if answer is not None:
                 try:
@@ -290,7 +290,7 @@ class Joining:
         self.step = Step.LOOKING if isinstance(question, Look) else Step.REQUESTING
 
     def _measure(self, now: float) -> list[Dispatch]:
-        """Ping all that the walk asks about, but once each; it is due when the last one has had its time."""
+        """Ping each cluster of the question once; the step is due when the last answer is late."""
         wanted = [cluster for cluster in self._asked_about if cluster != self._contact.cluster]
         new = [cluster for cluster in wanted if cluster not in self._pinged]
         self._pinged |= dict.fromkeys(new, now)

@@ -1,8 +1,8 @@
-"""The self-configuring half of a broker: its cluster, who stands for it, and where that is in the tree.
+"""The self-configuring half of a broker: its cluster, the designated broker, and the place in the tree.
 
-`Membership` puts the parts together: it passes messages to them, takes note of what has changed, and makes
-the `Place` that routing is told. A cluster that has lost its parent and found another one is never the same
-`Place` in between, even if both are the same cluster: so routing sees that the link is a new one.
+`Membership` combines the parts: it passes messages to them, notes changes, and makes the `Place` for routing.
+If a cluster loses its parent and finds another one, its `Place` changes in between, even if both parents are
+the same cluster: so routing knows that the link is a new one.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from rtfilter.overlay.sending import Message
 
 
 class Membership:
-    """A machine: messages and ticks in, messages out.
+    """The membership machine: messages and ticks go in, messages come out.
 
     Parameters
     ----------
     contact : Contact
-        Of this broker.
+        Contact of this broker.
     settings : Settings, optional
         The same for all brokers of a network.
     seed : int
-        For all that is random.
+        Seed of all random numbers.
     incarnation : int
-        At least 1, and higher with each start of the broker: kept over restarts.
+        At least 1, and higher at each start of the broker, which stores it.
     term : int
-        `term` as it was last: kept over restarts, where possible. Then no broker claims twice under one term.
+        The last value of `term`, which the broker stores if possible: then it claims only once under a term.
     """
 
     def __init__(
@@ -76,14 +76,15 @@ class Membership:
 
     @property
     def term(self) -> int:
-        """The greatest term known, or to claim under next: to be kept for `Membership(term=...)`."""
+        """The greatest known term, or that of the next claim: to be stored for `Membership(term=...)`."""
         return max(self._election.view.term, self._election.wanted)
 
     @property
     def kept(self) -> float:
-        """The greatest term that is kept, so that no restart loses it; infinite where `term` is kept at once.
+        """The greatest stored term, which a restart does not lose; infinite if `term` is stored at once.
 
-        Under a greater one it does not claim: it goes on without a designated broker, or with another one.
+        The broker does not claim under a greater one: it stays without a designated broker, or follows
+        another.
         """
         return self._election.kept
 
@@ -93,7 +94,7 @@ class Membership:
 
     @property
     def root(self) -> str:
-        """The root cluster; empty while the way to it is not known."""
+        """The root cluster; empty while the way to it is unknown."""
         return next(iter(self._election.standing.path), "")
 
     @property
@@ -106,7 +107,7 @@ class Membership:
 
     @property
     def contacts(self) -> dict[str, Contact]:
-        """The brokers of the place, by name: members of the cluster, and the designated ones of its links."""
+        """The brokers of the place, by name: members of the cluster, and designated brokers of its links."""
         standing = self._election.standing
         known = [member.contact for member in self._election.view.members]
         known += [child.designated for child in standing.children]
@@ -114,12 +115,12 @@ class Membership:
         return {contact.name: contact for contact in known}
 
     def tick(self, now: float) -> list[Dispatch]:
-        """Do what is due.
+        """Run the ticks of all parts, and return the messages to send.
 
         Parameters
         ----------
         now : float
-            In seconds, monotonic.
+            Time in seconds, monotonic.
         """
         self._election.number = self._multicast.number
         sends = self._election.tick(now) + self._multicast.tick(now)
@@ -131,22 +132,22 @@ class Membership:
         return sends + self._settle(now)
 
     def receive(self, message: Message, source: str, now: float) -> list[Dispatch]:
-        """Take a message of another membership, or of the rendezvous point.
+        """Process a message of another membership, or of the rendezvous point.
 
         Parameters
         ----------
         message : Message
-            Others than those of this package are ignored.
+            Messages of other packages are ignored.
         source : str
-            The broker it comes from, or `RENDEZVOUS_POINT`.
+            The broker that sent it, or `RENDEZVOUS_POINT`.
         now : float
-            In seconds, monotonic.
+            Time in seconds, monotonic.
 
         Raises
         ------
         ValueError
-            Its term is far above the known one, or an incarnation far above the clock: no elections and no
-            starts have led to it.
+            Its term is far above the known one, or an incarnation far above the clock, so that no elections
+            or starts can have reached it.
         """
         if source == self.contact.name:
             return []  # its own multicast
@@ -169,7 +170,7 @@ class Membership:
         return sends + self._settle(now)
 
     def _require_possible(self, message: Message, now: float) -> None:
-        """Refuse incarnations that cannot be. Raises `ValueError`."""
+        """Raise `ValueError` for impossible incarnations in a message."""
         self._begun = now if self._begun is None else self._begun
         most = most_incarnation(self._incarnation, now - self._begun)
         match message:
@@ -202,11 +203,11 @@ class Membership:
         return sends
 
     def _of_others(self, message: Message, now: float) -> list[Dispatch]:
-        """Process a message that only a designated broker understands."""
+        """Process a message that is only for a designated broker."""
         links, joining = self._links, self._joining
         match message:
             case LinkHeartbeat(neighbour=neighbour) if neighbour.cluster == joining.requested:
-                return []  # it may have accepted, and its answer been overtaken
+                return []  # it may have accepted, with its answer still on the way
             case LinkHeartbeat():
                 return links.heartbeat(message, now)
             case Unlinked():
@@ -231,7 +232,7 @@ class Membership:
         if not self._led:
             return JoinAnswer(request.attempt, "not the designated broker")
         if self._links.linked(cluster) and cluster not in standing.path:
-            self._links.remove(cluster)  # routing has to see that the link is a new one
+            self._links.remove(cluster)  # routing must see that the link is a new one
             return JoinAnswer(request.attempt, "linked before", again=True)
         if not standing.path:
             return JoinAnswer(request.attempt, "cut off")
@@ -254,7 +255,7 @@ class Membership:
         return []
 
     def _anchor(self, now: float) -> list[Dispatch]:
-        """Tell the rendezvous point that the root lives, or ask it, when the way to the root is lost."""
+        """Renew the registration of the root, or ask for the root if the way to it is unknown."""
         self._anchor_at = now + self.settings.heartbeat
         standing = self._links.standing
         if standing.root:
@@ -262,7 +263,7 @@ class Membership:
         return ask(self.contact) if standing.parent and not standing.path else []
 
     def _settle(self, now: float) -> list[Dispatch]:
-        """Take note of what has changed, tell the members and neighbours, and replace `place`."""
+        """Apply what has changed: send it to members and neighbours, and replace `place`."""
         sends: list[Dispatch] = []
         election, links, joining = self._election, self._links, self._joining
         leads = election.leads

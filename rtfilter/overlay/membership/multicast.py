@@ -1,9 +1,9 @@
-"""Cluster multicasts that arrive whole, once and in order: numbers, and gaps that are asked for.
+"""Cluster multicasts that arrive whole, once and in order, by numbers and requests for missing ones.
 
 A multicast on a local network is lost, doubled or late at times. Its sender numbers it; a receiver that sees
-a later number, or hears of one in a heartbeat, asks the sender for what it lacks, by unicast. The sender
-keeps its last ones. What it no longer has is given up, and the router is told, which then fetches the
-replica as a whole.
+a later number, also in a heartbeat, requests the missing ones from the sender, by unicast. The sender
+keeps its last multicasts. If it no longer has one, the receiver gets `GivenUp`, and its router fetches the
+whole replica.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ AT_ONCE = 64
 """The most multicasts that a receiver asks for at once."""
 
 STREAMS = 1000
-"""The most senders that a receiver remembers; it forgets the sender that was silent for longest."""
+"""Most senders that a receiver remembers; it removes the sender that was silent for longest."""
 
 
 class Numbered(Message, frozen=True):
@@ -32,22 +32,22 @@ class Numbered(Message, frozen=True):
     incarnation: Whole
     number: Whole
     body: Any
-    """The message that is multicast. Over a wire it arrives as a dict, to be converted by its tag."""
+    """The message of the multicast. Over a wire it arrives as a dict, to be converted by its tag."""
 
 
 class Lacking(Message, frozen=True):
-    """A receiver asks for multicasts again."""
+    """A receiver's request to send multicasts again."""
 
     contact: Contact
     """The receiver that asks."""
     incarnation: Whole
-    """Of the sender."""
+    """Incarnation of the sender."""
     first: Whole
     last: Whole
 
 
 class GivenUp(Message, frozen=True):
-    """A sender no longer has what it is asked for."""
+    """A sender's answer that it no longer has requested multicasts."""
 
     sender: str
     incarnation: Whole
@@ -56,7 +56,7 @@ class GivenUp(Message, frozen=True):
 
 
 class Missed(Message, frozen=True):
-    """To the router: multicasts of a member are lost for good; what they changed has to be fetched."""
+    """To the router: multicasts of a member are lost; fetch the state that they changed."""
 
     sender: str
 
@@ -79,15 +79,15 @@ class Multicast:
     Parameters
     ----------
     contact : Contact
-        Of this broker.
+        Contact of this broker.
     settings : Settings
     incarnation : int
-        Of this broker.
+        Incarnation of this broker.
     """
 
     def __init__(self, contact: Contact, settings: Settings, incarnation: int = 1) -> None:
         self.number = 0
-        """Of the last one sent."""
+        """Number of the last multicast sent."""
         self._contact = contact
         self._settings = settings
         self._incarnation = incarnation
@@ -100,14 +100,14 @@ class Multicast:
         return min((stream.ask_at for stream in self._streams.values()), default=inf)
 
     def send(self, message: Message) -> list[Dispatch]:
-        """Number a message for all others of the cluster."""
+        """Number a message for all others of the cluster, store it, and return it for sending."""
         self.number += 1
         numbered = Numbered(self._contact.name, self._incarnation, self.number, message)
         self._sent.append(numbered)
         return [Dispatch(TO_CLUSTER, numbered)]
 
     def receive(self, message: Numbered | Lacking | GivenUp, now: float) -> list[Dispatch]:
-        """Take a multicast, or what is said about one; what can be handed up goes `to_router`."""
+        """Process a multicast, or a message about one; the next ones in order go `to_router`."""
         if isinstance(message, Lacking):
             return self._again(message)
         if isinstance(message, GivenUp):
@@ -123,7 +123,7 @@ class Multicast:
         return sends + self._hand_up(message.sender, stream, now)
 
     def note_number(self, member: Member, now: float) -> list[Dispatch]:
-        """Take from a heartbeat or registration which number a member has sent last."""
+        """Learn from a heartbeat or registration the number of a member's last multicast."""
         name = member.contact.name
         if name == self._contact.name:
             return []
@@ -135,12 +135,12 @@ class Multicast:
         return sends + self._hand_up(name, stream, now)
 
     def left(self, name: str) -> list[Dispatch]:
-        """A member is gone, and what is lacking with it: hand up what is there."""
+        """Deliver what there is from a member that has left; nothing missing will come."""
         stream = self._streams.get(name)
         return self._flush(name, stream, stream.last) if stream else []
 
     def tick(self, now: float) -> list[Dispatch]:
-        """Ask for what is lacking, when it is time."""
+        """Request missing multicasts, when it is due."""
         sends = []
         for stream in self._streams.values():
             if now >= stream.ask_at:
@@ -155,10 +155,10 @@ class Multicast:
         return sends
 
     def _stream(self, sender: str, incarnation: int, number: int) -> tuple[_Stream, list[Dispatch]]:
-        """The stream of a sender. A new one begins after `number`, or after 0 if an earlier one was known."""
+        """Return the stream of a sender; make one after `number`, or after 0 for a new incarnation."""
         stream = self._streams.pop(sender, None)
         if stream is not None:
-            self._streams[sender] = stream  # the last one now
+            self._streams[sender] = stream  # now the most recent one
         sends: list[Dispatch] = []
         if stream is None:
             stream = self._streams[sender] = _Stream(incarnation, number)
@@ -186,7 +186,7 @@ class Multicast:
         return sends
 
     def _flush(self, sender: str, stream: _Stream, last: int) -> list[Dispatch]:
-        """Hand up what is there up to a number, and say that something is missed, if it is."""
+        """Deliver the multicasts up to a number, and `Missed` if some are missing."""
         if stream.number >= last:
             return []
         sends = [Dispatch(to_router(sender), Missed(sender))]

@@ -1,9 +1,9 @@
-"""Links between clusters: heartbeats, and the search for who stands for a neighbour that is silent.
+"""Links between clusters: heartbeats, and the search for the designated broker of a silent neighbour.
 
-After Xue and Feng 2005. Heartbeats carry the contacts of all members, so that a neighbour whose designated
-broker has died can be found again. Its members are probed, the highest first, until one answers *as
-designated*: so a search finds whom the election of that cluster has found, however late it is. The printed
-form takes the first that answers.
+After Xue and Feng 2005. Heartbeats have the contacts of all members, so that a neighbour can be found again
+after its designated broker has died. Its members are probed, the highest first, until one answers *as
+designated*: so a search finds the broker that the cluster has elected, however late the election is. The
+printed form takes the first member that answers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rtfilter.overlay.sending import Message
 
 
 class LinkHeartbeat(Message, frozen=True):
-    """A designated broker says to that of a linked cluster that it lives, and what the link is to it."""
+    """A sign of life from one designated broker to another one, with the sender's view of the link."""
 
     neighbour: Neighbour
     """Its own cluster."""
@@ -34,14 +34,14 @@ class LinkHeartbeat(Message, frozen=True):
 
 
 class Unlinked(Message, frozen=True):
-    """A cluster says that there is no link to it, as the other seems to think."""
+    """The answer to a heartbeat of a cluster that wrongly assumes a link."""
 
     cluster: str
     """The cluster of the designated broker that sends this."""
 
 
 class Probe(Message, frozen=True):
-    """Asks a broker whether it is the designated one of its cluster."""
+    """The question to a broker whether it is the designated one of its cluster."""
 
     contact: Contact
     """The broker that asks."""
@@ -53,14 +53,14 @@ class Probed(Message, frozen=True):
     contact: Contact
     """The broker that answers."""
     designated: Neighbour | None
-    """Its cluster, if it is the designated broker; None: not, or not yet."""
+    """Its cluster, if it is the designated broker; None: it is not, or not yet."""
 
 
 class Search:
-    """Looks for the designated broker of a cluster among its members.
+    """The search for the designated broker of a cluster among its members.
 
-    A pass asks each, the highest first, until one answers as designated. Who says "not yet" shows that the
-    cluster lives and is about to elect: then another pass follows, as many as there are retries.
+    A pass asks each member, the highest first, until one answers as designated. An answer "not yet" shows
+    that the cluster lives and is about to elect: then another pass follows, up to the number of retries.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Search:
     members : iterable of Contact
     settings : Settings
     contact : Contact
-        Of this broker.
+        Contact of this broker.
     """
 
     def __init__(
@@ -82,13 +82,13 @@ class Search:
         self._members = sorted(set(members), reverse=True)
         self._settings = settings
         self._contact = contact
-        self._at = 0  # the member that is asked
+        self._at = 0  # the place of the asked member
         self._tries = 0
         self._passes = 1
         self._lives = False
 
     def tick(self, now: float) -> list[Dispatch]:
-        """Ask, or ask the next, when it is time."""
+        """Ask a member, or the next one, when it is due."""
         if self.failed or now < self.due:
             return []
         if self._tries == self._settings.retries:
@@ -104,11 +104,11 @@ class Search:
         return [Dispatch(to_broker(self._members[self._at]), Probe(self._contact))]
 
     def not_yet(self, contact: Contact, now: float) -> None:
-        """Somebody has answered, but not as designated: go on with the next one."""
+        """Note that a member has answered, but not as designated, and go on with the next one."""
         self._lives = True
         if self._at < len(self._members) and contact.name == self._members[self._at].name:
             self._next()
-            # after a pass, give the election some time
+            # after a pass, the election gets some time
             self.due = now if self._at < len(self._members) else now + self._settings.heartbeat
 
     def _next(self) -> None:
@@ -125,18 +125,18 @@ class _Link(NamedTuple):
 class Links:
     """The links of a designated broker to its parent and its children.
 
-    It finds out what has changed and says so by `standing`; what to do without a parent is for `Membership`.
+    It detects changes and shows them in `standing`; `Membership` acts on a lost parent.
 
     Parameters
     ----------
     contact : Contact
-        Of this broker.
+        Contact of this broker.
     settings : Settings
     """
 
     def __init__(self, contact: Contact, settings: Settings) -> None:
         self.silent = ""
-        """The former parent, if it was lost because nobody of it answered."""
+        """The former parent, if it was lost because none of its members answered."""
         self._contact = contact
         self._settings = settings
         self._links: dict[str, _Link] = {}
@@ -164,7 +164,7 @@ class Links:
         return cluster in self._links
 
     def adopt(self, standing: Standing, now: float) -> None:
-        """Go on where another designated broker of the cluster has been."""
+        """Take over the links of an earlier designated broker of the cluster."""
         neighbours = [*standing.children, *([standing.parent] if standing.parent else [])]
         self._links = {neighbour.cluster: _Link(neighbour, now) for neighbour in neighbours}
         self._parent = standing.parent.cluster if standing.parent else ""
@@ -173,17 +173,17 @@ class Links:
         self._beat_at = now
 
     def be_root(self, term: int) -> None:
-        """The cluster is registered as the root."""
+        """Note that the cluster is registered as the root."""
         self.remove(self._parent)
         self._path, self._root_term = (self._contact.cluster,), term
 
     def cut_off(self) -> None:
-        """The cluster is no longer the root, or its parent is lost."""
+        """Note that the cluster is no longer the root, or has lost its parent."""
         self.remove(self._parent)
         self._path, self._root_term = (), 0
 
     def add_parent(self, neighbour: Neighbour, path: tuple[str, ...], now: float) -> None:
-        """Take a parent; `path` is the parent's."""
+        """Add a link to a parent; `path` is the parent's."""
         self._parent = neighbour.cluster
         self._links[neighbour.cluster] = _Link(neighbour, now)
         self._path, self._root_term = (*path, self._contact.cluster), 0
@@ -191,7 +191,7 @@ class Links:
         self.silent = ""
 
     def add_child(self, neighbour: Neighbour, now: float) -> None:
-        """Take a child."""
+        """Add a link to a child."""
         self._links[neighbour.cluster] = _Link(neighbour, now)
 
     def remove(self, cluster: str) -> None:
@@ -202,7 +202,7 @@ class Links:
             self._path = ()
 
     def tick(self, mine: Neighbour, now: float) -> list[Dispatch]:
-        """Heartbeats, and probes of neighbours that are silent; links that are lost are dropped."""
+        """Send heartbeats and probe silent neighbours when it is due; remove lost links."""
         sends: list[Dispatch] = []
         if now >= self._beat_at:
             sends += self.beat(mine, now)
@@ -219,16 +219,16 @@ class Links:
         return sends
 
     def beat(self, mine: Neighbour, now: float) -> list[Dispatch]:
-        """A heartbeat to each neighbour."""
+        """Return a heartbeat to each neighbour."""
         self._beat_at = now + self._settings.heartbeat
         children = tuple(name for name in self._links if name != self._parent)
         heartbeat = LinkHeartbeat(mine, self._parent, children, self._path)
         return [Dispatch(to_broker(link.neighbour.designated), heartbeat) for link in self._links.values()]
 
     def heartbeat(self, message: LinkHeartbeat, now: float) -> list[Dispatch]:
-        """Take a neighbour's heartbeat; links on which the two do not agree are dropped.
+        """Process a neighbour's heartbeat; remove a link that the two do not agree on.
 
-        Raises `ValueError` for a term that cannot be.
+        Raises `ValueError` for an impossible term.
         """
         theirs = message.neighbour
         me = self._contact.cluster
@@ -237,10 +237,10 @@ class Links:
             return self.unlinked(message)
         require_honest(theirs.cluster, theirs.term, link.neighbour.term)
         if theirs.term < link.neighbour.term:
-            return []  # of a broker that no longer stands for its cluster, and will hear of it
+            return []  # from a broker that is no longer designated, and will learn it
         if theirs.cluster == self._parent:
             if me not in message.children or me in message.path:
-                self.remove(theirs.cluster)  # it has dropped us, or it is below us
+                self.remove(theirs.cluster)  # it has removed us, or it is below us
                 return self.unlinked(message)
             self._path = (*message.path, me) if message.path else ()
         elif message.parent != me:
@@ -250,20 +250,20 @@ class Links:
         return []
 
     def unlinked(self, message: LinkHeartbeat) -> list[Dispatch]:
-        """Tell who thinks that it is linked that it is not."""
+        """Answer a heartbeat of a cluster that wrongly assumes a link, with `Unlinked`."""
         me = self._contact.cluster
         if me != message.parent and me not in message.children:
             return []
         return [Dispatch(to_broker(message.neighbour.designated), Unlinked(me))]
 
     def probed(self, message: Probed, now: float) -> None:
-        """Take the answer to a probe: the search is over, or goes on."""
+        """Process the answer to a probe: end the search, or continue it."""
         link = self._links.get(message.contact.cluster)
         if link is None or link.search is None:
             return
         if message.designated is None:
             link.search.not_yet(message.contact, now)
         else:
-            # heard now; whether it thinks that it is linked, its heartbeats will say
+            # it has answered now; its heartbeats will show whether it assumes a link
             self._links[message.contact.cluster] = _Link(message.designated, now)
             self._beat_at = now

@@ -1,8 +1,8 @@
-"""The rendezvous point: it knows which cluster is the root, and takes another one when that has failed.
+"""The rendezvous point: it knows the root cluster, and accepts another one when the root has failed.
 
-After Xue and Feng 2005, where the first child of a failed root that arrives becomes the root, and two that
-arrive at once are left open. Here a claim names the root that has failed, and is granted only if that is
-still the root and has been silent: compare and swap. All later claims are told the new root.
+After Xue and Feng 2005, where the first child of a failed root that arrives becomes the root, without a rule
+for simultaneous arrivals. Here a claim names the failed root, and is granted only if that cluster is still
+the root and has been silent: compare and swap. The answer to all later claims is the new root.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from rtfilter.overlay.sending import Message
 
 
 class Root(NamedTuple):
-    """The root as it is registered: all that a rendezvous point has to keep over a restart.
+    """The registered root: the whole state that a rendezvous point stores.
 
     Attributes
     ----------
     cluster : Neighbour
         The root cluster.
     term : int
-        One higher with each take-over, from 1.
+        Increases by one with each take-over, from 1.
     """
 
     cluster: Neighbour
@@ -44,47 +44,47 @@ class AskRoot(Message, frozen=True):
 
 
 class ClaimRoot(Message, frozen=True):
-    """A cluster wants to be the root, in place of one that has failed, or the first."""
+    """A claim to be the root, in place of a failed one, or as the first."""
 
     cluster: Neighbour
     failed: str
-    """The cluster that has failed; empty: there was none."""
+    """The failed cluster; empty: there was none."""
     term: Whole
-    """Of the root that has failed, as registered; 0: there was none."""
+    """Registered term of the failed root; 0: there was none."""
 
 
 class RenewRoot(Message, frozen=True):
-    """The root cluster says that it lives."""
+    """The root cluster's sign of life."""
 
     root: Root
 
 
 class RootIs(Message, frozen=True):
-    """The answer to all of these; but a root that is still registered gets none."""
+    """The answer to all of these messages, except to the registered root."""
 
     root: Root | None
 
 
 def ask(contact: Contact) -> list[Dispatch]:
-    """Ask who is the root."""
+    """Return the request for the root."""
     return [Dispatch(TO_RENDEZVOUS, AskRoot(contact))]
 
 
 class RendezvousPoint:
-    """A machine of its own, beside all brokers, at an address that all know.
+    """The machine of the rendezvous point, which is no broker; all brokers know its address.
 
     Parameters
     ----------
     settings : Settings
     root : Root, optional
-        As kept by an earlier one, see `root`.
+        The stored root of an earlier process, see `root`.
     now : float
-        When it starts, in seconds. The root kept gets this time as its last sign of life.
+        Start time in seconds. The stored root gets this time as its last sign of life.
     """
 
     def __init__(self, settings: Settings = DEFAULT, root: Root | None = None, now: float = 0.0) -> None:
         self.root = root
-        """The root, None before there is one. Keep it in a database before what `receive` returns is sent."""
+        """The root, None before there is one. Store it before you send what `receive` returns."""
         self._settings = settings
         self._heard = now
 
@@ -97,7 +97,7 @@ class RendezvousPoint:
         source : str
             The broker's name; its address is in the message.
         now : float
-            In seconds, monotonic.
+            Time in seconds, monotonic.
 
         Raises
         ------
@@ -112,7 +112,7 @@ class RendezvousPoint:
         return self._claim(message, now)
 
     def require(self, message: AskRoot | ClaimRoot | RenewRoot) -> None:
-        """Refuse a term that no elections have led to. Raises `ValueError`."""
+        """Raise `ValueError` for a term that no elections can have reached."""
         known = 0 if self.root is None else self.root.term
         if isinstance(message, RenewRoot):
             require_honest(message.root.cluster.cluster, message.root.term, known)

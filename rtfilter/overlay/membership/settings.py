@@ -12,18 +12,18 @@ class Settings(NamedTuple):
     Attributes
     ----------
     heartbeat : float
-        Between two heartbeats (T). A message should need less than a quarter of it.
+        Seconds between two heartbeats (T). A message should need less than a quarter of it.
     missed : int
-        After so many heartbeats without a sign, a broker is taken for dead: after 3T, as the others suggest.
+        Number of missed heartbeats after which a broker counts as dead: after 3T, as the others suggest.
     retries : int
-        Probes of each member of a silent cluster.
+        Number of probes of each member of a silent cluster.
     children : int
-        How many child clusters one takes at most (the paper: its degree). Members of the own cluster, and the
+        Most child clusters of a cluster (in the paper: its degree). Members of the own cluster, and the
         parent, do not count.
     repairs : int
-        How many of the last multicasts a broker keeps, to send again what somebody has lost.
+        Number of last multicasts that a broker stores, to send them again.
     longest_wait : float
-        Between two attempts to join, at most, in heartbeats.
+        Longest wait between two attempts to join, in heartbeats.
     """
 
     heartbeat: float = 1.0
@@ -44,7 +44,7 @@ class Settings(NamedTuple):
         return self.heartbeat / 2
 
     def time_out(self, chance: Random) -> float:
-        """A time-out: 3T and up to T/4 more, so that not all members wake at once."""
+        """Return a time-out: 3T and up to T/4 more, so that not all members act at once."""
         return self.silence + chance.uniform(0, self.heartbeat / 4)
 
 

@@ -1,9 +1,9 @@
-"""The walk of a cluster that looks for a parent: from the root down, always to the nearest (CMTP, put right).
+"""The walk of a cluster that looks for a parent: from the root down, always to the nearest (CMTP, corrected).
 
-After Xue and Feng 2005. The printed form pushes a node and then its children, but takes them off in the same
-order, and does not say what an empty stack means; it lets a node join below itself. Here the marks are kept
-by name, a walk ends when the root is exhausted, and who asks is never a candidate; who is asked refuses its
-own ancestors.
+After Xue and Feng 2005. The printed form pushes a node and then its children, but pops them in the same
+order, does not define an empty stack, and lets a node join below itself. Here the marks are stored by name, a
+walk ends when the root is exhausted, and the walking cluster is never a candidate; a cluster that is asked
+refuses its own ancestors.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import NamedTuple
 
 
 class Look(NamedTuple):
-    """A question of the walk: how far are this cluster and its children? Answered by a mapping.
+    """A question of the walk: how far are this cluster and its children? The answer is a mapping.
 
-    Of the mapping, the keys are the cluster and its children, the values their distances, in any unit. Who
-    cannot be reached is left out; without the cluster itself there are no children, either.
+    Its keys are the cluster and its children, its values their distances, in any unit. Unreachable clusters
+    are absent; without the cluster itself, its children are absent, too.
     """
 
     cluster: str
 
 
 class Request(NamedTuple):
-    """A question of the walk: does this cluster take who walks as a child? Answered by a truth value."""
+    """A question of the walk: does this cluster accept the walking one as a child? The answer is a bool."""
 
     cluster: str
 
@@ -32,30 +32,31 @@ Walk = Generator[Look | Request, Mapping[str, float] | bool, str]
 
 
 def walk(root: str, avoided: Iterable[str] = ()) -> Walk:
-    """Look for a parent, from the root on.
+    """Look for a parent, from the root down.
 
-    It ends, with at most one request to each cluster, and finds a parent exactly when one that accepts can be
-    reached from the root over clusters that answer. Not always the nearest of all: only a part is looked at.
+    The walk ends after at most one request to each cluster. It finds a parent exactly if an accepting cluster
+    can be reached from the root over clusters that answer. This is not always the nearest of all, because the
+    walk looks only at some.
 
     Parameters
     ----------
     root : str
         The root cluster.
     avoided : iterable of str
-        Clusters that are neither asked nor walked through: the one that walks, and a former parent that is
+        Clusters that are neither asked nor walked through: the walking cluster, and a former parent that is
         silent.
 
     Yields
     ------
     Look or Request
-        A question, whose answer is to be sent into the generator.
+        A question; send its answer into the generator.
 
     Returns
     -------
     str
-        The parent; empty: nobody takes it.
+        The parent; empty: no cluster accepts.
     """
-    exhausted = set(avoided)  # neither they nor what is below them is of use
+    exhausted = set(avoided)  # neither these clusters nor those below them are of use
     refused: set[str] = set()
     above: list[str] = []
     current = root

@@ -50,12 +50,12 @@ from rtfilter.store.brokers import BrokerStore, Memory
 from rtfilter.watch.metrics import serve
 
 DELAYS: Final = 10_000
-"""Delays that wait to be counted."""
+"""Most delays that wait for the next scrape of metrics."""
 _log = logging.getLogger(__name__)
 
 
 class BrokerProcess(Process):
-    """A broker.
+    """A broker as a process.
 
     Parameters
     ----------
@@ -64,9 +64,9 @@ class BrokerProcess(Process):
     key : Key
     store : BrokerStore
     address : str
-        Where others reach it.
+        Its address for other processes.
     matchers : mapping of str to Factory
-        As of `Router`.
+        As for `Router`.
     """
 
     settings: BrokerSettings
@@ -121,11 +121,11 @@ class BrokerProcess(Process):
         )
         self.broker = Broker(router, self.membership)
         self.clients = Clients(self.broker, int(1000 * time.time()), settings.client_limits)
-        self._links: dict[str, Link] = {}  # of clients, by name
+        self._links: dict[str, Link] = {}  # links to clients, by name
         self._elections, self._designated = 0, ""
         self._moves, self._parent = 0, ""
-        self._told = "", ""  # the root and the cluster above, as the log has them
-        self._strategy = router.strategy.name  # as the log has it
+        self._told = "", ""  # the root and the cluster above, as last logged
+        self._strategy = router.strategy.name  # as last logged
         self._delays = Delays()
         self._group: Group | None = None
         if settings.group:
@@ -161,7 +161,7 @@ class BrokerProcess(Process):
             if self._group is not None:
                 self._group.leave()
 
-    # -- what comes ----------------------------------------------------------------------------------
+    # -- incoming ------------------------------------------------------------------------------------
 
     def linked(self, link: Link) -> None:
         """See `Hears`."""
@@ -178,8 +178,8 @@ class BrokerProcess(Process):
     def _takes(self, link: Link) -> bool:
         """Return whether to accept a client's connection; end an earlier connection of the same name.
 
-        Of two programs, the one that was started later has the name, and the other one does not come back:
-        or they would take it from each other for ever.
+        Of two programs with one name, the later one keeps it, and the other one does not reconnect: otherwise
+        they would take it from each other for ever.
         """
         name = link.peer.name
         former = self._links.get(name)
@@ -243,7 +243,7 @@ class BrokerProcess(Process):
         self._do(Work([], self.broker.tick(now)))
         self._do(self.clients.tick(now))
 
-    # -- what goes -----------------------------------------------------------------------------------
+    # -- outgoing ------------------------------------------------------------------------------------
 
     def _do(self, work: Work) -> None:
         work = self.clients.passed(work, now())
@@ -254,7 +254,7 @@ class BrokerProcess(Process):
             self._moves, self._parent = self._moves + 1, place.parent
         self._tell(place)
         self._tell_strategy()
-        if len(self.clients.publications.delays) > DELAYS:  # nobody asks for metrics
+        if len(self.clients.publications.delays) > DELAYS:  # no scrape reads them
             self._delays.counted(self.clients.publications.delays)
         switched = self.broker.router.switched
         if self.membership.term != self._term or switched.wave is not self._wave:
@@ -273,14 +273,18 @@ class BrokerProcess(Process):
             self._send(one)
 
     def _tell(self, place: Place) -> None:
-        """Have the log say who the root is, and which cluster is above, when that has changed."""
+        """Log the root and the cluster above, if one has changed."""
         root, cluster = self.membership.root, place.cluster
         told = (root, place.parent) if place.root or place.parent else ("", "")
         if told == self._told or (place.parent and not root):  # the root becomes known soon
             return
         self._told = told
         if place.root:
-            _log.info("cluster %s is the root of the tree now; %s stands for it", cluster, place.designated)
+            _log.info(
+                "cluster %s is the root of the tree now; its designated broker is %s",
+                cluster,
+                place.designated,
+            )
         elif root:
             _log.info(
                 "the root of the tree is cluster %s; above cluster %s is %s", root, cluster, place.parent
@@ -289,7 +293,7 @@ class BrokerProcess(Process):
             _log.info("cluster %s has no place in the tree, and looks for one", cluster)
 
     def _tell_strategy(self) -> None:
-        """Have the log say by which strategy events are routed from here on, when it is another one."""
+        """Log the strategy for new events, if it has changed."""
         former, self._strategy = self._strategy, self.broker.router.strategy.name
         if self._strategy != former:
             _log.info("events are routed by %s now; before, they were by %s", self._strategy, former)
@@ -320,7 +324,7 @@ class BrokerProcess(Process):
                         self.board.send(fellow.name, fellow.address, one.message)
 
     def _fellows(self) -> list[Contact]:
-        """All others of the cluster that are known."""
+        """Return all other known brokers of the cluster."""
         known = self.settings.known | self.membership.contacts
         return [
             contact
@@ -328,10 +332,10 @@ class BrokerProcess(Process):
             if contact.cluster == self.settings.home and contact.name != self.settings.name
         ]
 
-    # -- what it is ----------------------------------------------------------------------------------
+    # -- description ---------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
-        """Sizes and counts of all parts, JSON-able."""
+        """Return sizes and counts of all parts, JSON-able."""
         place = self.broker.place
         return {
             "router": self.broker.router.stats(),
@@ -369,6 +373,6 @@ class BrokerProcess(Process):
 
 
 def _digest(told: Mapping[str, Any]) -> str:
-    """The same for what is the same, in whatever order."""
+    """Return a digest of a mapping, whatever its order."""
     text = json.dumps(told, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]

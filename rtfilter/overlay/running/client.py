@@ -1,4 +1,4 @@
-"""A client of a network of brokers, and what administers one."""
+"""A client of a network of brokers, and the functions for administrators."""
 
 from __future__ import annotations
 
@@ -48,40 +48,40 @@ from rtfilter.overlay.running.settings import POINT, SettingsError, host_and_por
 from rtfilter.overlay.sending import Message
 
 WITHIN: Final = 5.0
-"""Seconds in which a broker has to answer a call."""
+"""Seconds within which a broker must answer a call."""
 IN_FLIGHT: Final = 1000
-"""Publications of a client that are not acknowledged; the next one waits."""
+"""Most unacknowledged publications of a client; the next one waits."""
 AGAIN: Final = 1.0
-"""Seconds after which a client says again what was taken once, and which its broker cannot keep now."""
+"""Seconds after which a client repeats a message that its broker could not store."""
 KEYS: Final = 64 * 2**20
-"""Bytes of the keys of subscriptions that a delivery may name beside its event."""
+"""Most bytes of the keys of subscriptions in a delivery."""
 REMEMBERED: Final = 100_000
-"""Events that a client knows to have, at least."""
+"""Least number of events that a client remembers to have received."""
 _log = logging.getLogger(__name__)
 
 
 class RefusedError(RTFilterError):
-    """A broker does not do what it is asked."""
+    """A broker refuses a request."""
 
 
 class BrokerClient:
-    """Subscribes and publishes at a broker; iterate over it for what is delivered.
+    """Subscribes and publishes at a broker; iterate over it for the deliveries.
 
-    It connects again by itself, to whichever of the addresses answers, and says again what was not
-    confirmed. An event is delivered once to the same object, and acknowledged when the next one is asked for.
-    When the context ends, so do the subscriptions; those of a program that was killed stay for a while.
+    It reconnects by itself, to the first of the addresses that answers, and repeats unconfirmed messages. An
+    event is delivered once to the same object, and acknowledged when you ask for the next one. At the end of
+    the context, the subscriptions end, too; those of a killed program stay for a while.
 
     Parameters
     ----------
     addresses : sequence of str
-        ``host:port`` of brokers, tried in turn.
+        ``host:port`` of brokers, tried one after the other.
     name : str
-        Of the client. A broker knows its subscriptions by it, so no two clients have the same.
+        Name of the client. Brokers identify its subscriptions by it, so each client needs its own.
     key : Key
-        That of clients, or of brokers.
+        The key of clients, or of brokers.
     hint : callable, optional
-        Gets what may not be meant of what is published: an attribute that the event type does not have, or a
-        value of another type, each once. By default it is logged as a warning.
+        Called with each hint about a probable mistake in an event, once: an attribute that the event type
+        does not have, or a value of another type. By default it is logged as a warning.
 
     Examples
     --------
@@ -116,12 +116,12 @@ class BrokerClient:
         self._asked: dict[EventId, asyncio.Future[tuple[Hold, ...]]] = {}
         self._schemas: dict[str, asyncio.Future[HasSchema]] = {}
         self._ended, self._error = False, ""
-        self._most = MOST_BYTES  # of a message, at the broker that it was connected to last
+        self._most = MOST_BYTES  # most bytes of a message, at the last connected broker
         self._link: Link | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Connect. Raises `OSError`, `LinkError` and `RefusedError` where no broker takes it."""
+        """Connect. Raises `OSError`, `LinkError` and `RefusedError` if no broker accepts the client."""
         first = await self._connect()
         self._hello = msgspec.structs.replace(self._hello, again=True)
         self._task = asyncio.create_task(self._run(first))
@@ -151,13 +151,13 @@ class BrokerClient:
 
     @property
     def broker(self) -> str:
-        """The name of the broker that it is connected to; empty where there is none."""
+        """The name of the connected broker; empty if there is none."""
         return "" if self._link is None else self._link.peer.name
 
     async def holds(self, id: EventId) -> tuple[Hold, ...]:
-        """Return what an unacknowledged event waits for, as far as the broker of this client knows.
+        """Return the reasons why an unacknowledged event waits, as far as the broker of this client knows.
 
-        Empty also where there is no broker, or it does not answer soon.
+        Empty also without a broker, or if it does not answer soon.
         """
         answer = self._asked.get(id)
         if answer is None:
@@ -172,9 +172,9 @@ class BrokerClient:
             self._asked.pop(id, None)
 
     async def schema(self, type: str) -> Schema:
-        """Return the schema of an event type, as the broker has it.
+        """Return the schema of an event type, from the broker.
 
-        Raises `RefusedError` where there is no such type, or no broker tells it soon.
+        Raises `RefusedError` if there is no such type, or no broker answers soon.
         """
         answer = self._schemas.get(type)
         if answer is None:
@@ -184,7 +184,7 @@ class BrokerClient:
             async with asyncio.timeout(WITHIN):
                 found = await asyncio.shield(answer)
         except TimeoutError:
-            raise RefusedError(f"no broker tells the schema of {type!r:.60} within {WITHIN:g} s") from None
+            raise RefusedError(f"no broker sends the schema of {type!r:.60} within {WITHIN:g} s") from None
         finally:
             self._schemas.pop(type, None)
         if not found.schema:
@@ -192,7 +192,7 @@ class BrokerClient:
         return Schema.from_json(found.schema)
 
     async def subscribe(self, type: str, condition: str, key: str = "") -> str:
-        """Subscribe; returns the key of the subscription, when the network knows it.
+        """Subscribe; return the key of the subscription once the network knows it.
 
         Raises `RefusedError`.
         """
@@ -206,20 +206,20 @@ class BrokerClient:
         return want.key
 
     def unsubscribe(self, key: str) -> None:
-        """End a subscription."""
+        """Remove a subscription."""
         self._wants.pop(key, None)
         self._say(Drop(key))
 
     async def publish(self, type: str, event: Mapping[str, Any]) -> EventId:
-        """Publish an event; returns its id when all who want it have it. Raises `RefusedError`."""
+        """Publish an event; return its id once all receivers have it. Raises `RefusedError`."""
         id, arrived = await self.start(type, event)
         await arrived
         return id
 
     async def start(self, type: str, event: Mapping[str, Any]) -> tuple[EventId, asyncio.Future[None]]:
-        """Publish an event; returns its id at once, and what is done when all who want it have it.
+        """Publish an event; return its id at once, with a future that is done when all receivers have it.
 
-        Raises `RefusedError` for one that cannot be sent.
+        Raises `RefusedError` for an event that cannot be sent.
         """
         try:
             size = len(msgspec.msgpack.encode(dict(event)))
@@ -245,22 +245,22 @@ class BrokerClient:
             self.had(delivery)
 
     def had(self, delivery: Deliver) -> None:
-        """Acknowledge a delivery, as the iteration does when the next one is asked for."""
+        """Acknowledge a delivery, as the iteration does when you ask for the next one."""
         self._known[delivery.id] = True
         self._say(Have(delivery.id))
         if len(self._known) > REMEMBERED:
             del self._known[next(iter(self._known))]
 
     def _require_short(self, what: str, size: int) -> None:
-        """Refuse what the brokers do not take: they would end the connection, at each try again."""
+        """Refuse a message that brokers do not accept: they would end the connection at each attempt."""
         if size > self._most - SPARE:
             most = self._most - SPARE
             raise RefusedError(
-                f"{what} is {size:,} bytes long, and may be {most:,}; see --message of the brokers"
+                f"{what} is {size:,} bytes long; at most {most:,}, see --message of the brokers"
             )
 
     def _say_all(self, link: Link) -> None:
-        """Say what was not confirmed, and ask what was not answered."""
+        """Send all unconfirmed messages and unanswered questions on a new connection."""
         for type in self._schemas:
             link.send(AskSchema(type))
         for want in self._wants.values():
@@ -268,7 +268,7 @@ class BrokerClient:
         for publish, _ in list(self._publishing.values()):
             try:
                 self._require_short("the event", len(msgspec.msgpack.encode(publish.values)))
-            except RefusedError as error:  # brokers took longer ones before
+            except RefusedError as error:  # an earlier broker accepted longer ones
                 self._arrived(publish.id, error)
             else:
                 link.send(publish)
@@ -278,7 +278,7 @@ class BrokerClient:
             self._link.send(message)
 
     async def _connect(self) -> Link:
-        """A link to the first broker that answers. Raises what the last one did."""
+        """Return a link to the first broker that answers. Raises the error of the last one."""
         for address in self._addresses:
             try:
                 link = await joined(address, self._hello, self._key, self._codec)
@@ -309,7 +309,7 @@ class BrokerClient:
             self._link = link = None
 
     def _fail(self, why: str) -> None:
-        """End for good, and tell all who wait."""
+        """End for good, and pass the error to all waiting callers."""
         self._ended, self._error = True, why
         self._deliveries.put_nowait(RefusedError(why))
         for done in self._confirmed.values():
@@ -354,7 +354,7 @@ class BrokerClient:
                 self._arrived(id, RefusedError(reason))
 
     def _say_later(self, message: Want | Publish) -> None:
-        """Say something again in a while, if it is still to be said."""
+        """Send a message again after a while, if it is still necessary."""
 
         def say() -> None:
             wanted = isinstance(message, Want) and self._wants.get(message.key) is message
@@ -377,7 +377,7 @@ class BrokerClient:
 
 
 async def joined(address: str, hello: Hello, key: Key, codec: Codec) -> Link:
-    """A link to whoever is at an address. Raises `OSError`, `LinkError` and `RefusedError`."""
+    """Return a link to the process at an address. Raises `OSError`, `LinkError` and `RefusedError`."""
     host, port = host_and_port(address)
     try:
         async with asyncio.timeout(WITHIN):
@@ -389,7 +389,7 @@ async def joined(address: str, hello: Hello, key: Key, codec: Codec) -> Link:
     own = key.of(hello.role)
     try:
         if own is None:
-            raise LinkError(f"the key of a {key.role} is not enough; this needs that of brokers")
+            raise LinkError(f"the key of a {key.role} is not enough; give the key of brokers")
         try:
             greeted = await call(reader, writer, hello, own)
         except LinkError as error:

@@ -12,18 +12,18 @@ from rtfilter.overlay.sending import Message
 
 
 class Welcome(Message, frozen=True):
-    """A broker takes a client: the first that it says to it, unless it says why not."""
+    """The broker's first message to an accepted client; otherwise it sends the reason for its refusal."""
 
 
 class Want(Message, frozen=True):
-    """A client subscribes, or says again that it has.
+    """A request of a client to subscribe, or its repetition.
 
     Attributes
     ----------
     key : str
-        What the client calls the subscription; another one of the same key takes its place.
+        The client's name of the subscription; a new one replaces an earlier one with the same key.
     type, condition : str
-        The event type, and what its events must satisfy, in SQL.
+        The event type, and the SQL condition for its events.
     """
 
     key: str
@@ -32,28 +32,28 @@ class Want(Message, frozen=True):
 
 
 class Wanted(Message, frozen=True):
-    """Events that are published from now on are delivered for a subscription."""
+    """The confirmation that events published from now on are delivered for a subscription."""
 
     key: str
 
 
 class Drop(Message, frozen=True):
-    """A client does not want what it wanted."""
+    """A request of a client to remove a subscription."""
 
     key: str
 
 
 class Leave(Message, frozen=True):
-    """A client ends, and with it all that it wanted; nobody is to wait for it."""
+    """The end of a client with all its subscriptions; acknowledgements need not wait for it."""
 
 
 class Publish(Message, frozen=True):
-    """A client publishes an event, or does so again.
+    """A publication of an event by a client, or its repetition.
 
     Attributes
     ----------
     id : EventId
-        Given by the client, the same each time and at each broker.
+        Id from the client, the same at each attempt and at each broker.
     type : str
     values : dict
         Attributes and their values.
@@ -65,7 +65,7 @@ class Publish(Message, frozen=True):
 
 
 class Stored(Message, frozen=True):
-    """An event survives the broker's process: the broker sends it until it has arrived."""
+    """The message that the broker has stored an event, and sends it until it has arrived."""
 
     id: EventId
 
@@ -77,27 +77,27 @@ class Hint(Message, frozen=True):
 
 
 class Arrived(Message, frozen=True):
-    """All who want an event have it."""
+    """The message that all receivers have an event."""
 
     id: EventId
 
 
 class AskSchema(Message, frozen=True):
-    """A client asks what attributes the events of a type have."""
+    """A client's question for the attributes of an event type."""
 
     type: str
 
 
 class HasSchema(Message, frozen=True):
-    """The answer.
+    """The answer to `AskSchema`.
 
     Attributes
     ----------
     type : str
     schema : list of dict, or dict
-        As of `Schema.to_json`; empty where there is no such type.
+        As from `Schema.to_json`; empty for an unknown type.
     reason : str
-        Why there is none.
+        The reason why there is none.
     """
 
     type: str
@@ -106,19 +106,19 @@ class HasSchema(Message, frozen=True):
 
 
 class Ask(Message, frozen=True):
-    """A client asks what an event of its own waits for, that is not acknowledged."""
+    """A client's question why an event of its own is not acknowledged."""
 
     id: EventId
 
 
 class Waits(Message, frozen=True):
-    """The answer.
+    """The answer to `Ask`.
 
     Attributes
     ----------
     id : EventId
     holds : tuple of Hold
-        Empty where it waits for nobody that the broker knows, and is sent again soon, or has arrived.
+        Empty if the broker knows no reason: the event is sent again soon, or has arrived.
     """
 
     id: EventId
@@ -131,11 +131,11 @@ class Deliver(Message, frozen=True):
     Attributes
     ----------
     id : EventId
-        The same where it comes again.
+        The same at each repetition.
     type : str
     values : dict
     keys : tuple of str
-        The client's subscriptions that match.
+        Matching subscriptions of the client.
     """
 
     id: EventId
@@ -145,7 +145,7 @@ class Deliver(Message, frozen=True):
 
 
 class Have(Message, frozen=True):
-    """A client has an event, and needs it no more."""
+    """A client's acknowledgement of a delivery."""
 
     id: EventId
 
@@ -156,11 +156,11 @@ class Refused(Message, frozen=True):
     Attributes
     ----------
     key : str
-        Of the subscription; empty where it was an event.
+        Key of the subscription; empty for an event.
     reason : str
     id : EventId or None
     later : bool
-        Whether the same may be taken later.
+        True if the same request may be accepted later.
     """
 
     key: str
@@ -189,15 +189,15 @@ class Known(NamedTuple):
 class Description(Message, frozen=True):
     """The description of a broker. The rendezvous point lists only the members of the root, as links.
 
-    While none of those is linked to it, it tells of all brokers that are, too.
+    While no member of the root is linked to it, it also lists all brokers that are.
 
     Attributes
     ----------
     itself : Known
     designated : str
-        The broker that stands for the cluster.
+        The designated broker of the cluster.
     members : tuple of Known
-        Of the cluster.
+        Members of the cluster.
     parent : str
         The cluster above.
     links : tuple of Known
@@ -206,7 +206,7 @@ class Description(Message, frozen=True):
     stats : dict
         Sizes and counts.
     refused : tuple of str
-        Brokers that it was told not to talk to.
+        Brokers with which an administrator has stopped contact.
     """
 
     itself: Known

@@ -11,7 +11,7 @@ from rtfilter.overlay.running.frames import MOST_BYTES, SPARE
 from rtfilter.store.brokers import Change
 
 UNKEPT: Final = (
-    "this broker cannot keep anything now: its disk is full, or its database away, as its log says; "
+    "this broker cannot store anything now, because its disk is full or its database absent; see its log; "
     "ask again later, or another broker"
 )
 """The reason of a refusal when the broker cannot store anything."""
@@ -23,24 +23,24 @@ class ClientLimits(NamedTuple):
     Attributes
     ----------
     again, longest : float
-        Seconds until a publication that is not acknowledged is sent again: the first time, and at most, but
-        for what `Publications` adds if very many wait.
+        Seconds until an unacknowledged publication is sent again: the first time, and at most.
+        `Publications` waits longer if very many wait.
     linger : float
-        Seconds that the subscriptions of a client stay after its connection, and that one who is connected
-        has to acknowledge something of what is delivered: it is taken for gone then.
+        Seconds that the subscriptions of a client stay after its connection, and within which a connected
+        client must acknowledge some of its deliveries; otherwise it counts as gone.
     unacknowledged : int
-        Most publications of one client that are not acknowledged; others are refused.
+        Most unacknowledged publications of one client; others are refused.
     deliveries : int
-        Most that one client does not have yet; others are not taken, so their publishers send them again.
+        Most pending deliveries of one client; others are not accepted, so their publishers send them again.
     clients : int
-        Most that are known; others are sent to another broker.
+        Most known clients; others are sent to another broker.
     subscriptions : int
-        Most of one client.
+        Most subscriptions of one client.
     bytes : int
-        Most of one client's subscriptions, of its publications that are not acknowledged, and of deliveries
-        that it does not have yet: of each.
+        Most bytes of one client's subscriptions, of its unacknowledged publications, and of its pending
+        deliveries: for each of the three.
     event : int
-        Most of an event, or of a condition: all brokers of a network take as long ones.
+        Most bytes of an event, or of a condition; the same at all brokers of a network.
     """
 
     again: float = 2.0
@@ -55,20 +55,20 @@ class ClientLimits(NamedTuple):
 
 
 def require_short(what: str, size: int, most: int) -> None:
-    """Refuse what no message between brokers can hold. Raises `ValueError`."""
+    """Raise `ValueError` for text that is too long for a message between brokers."""
     if size > most:
-        raise ValueError(f"{what} is {size:,} bytes long, and may be {most:,}; see --message of the brokers")
+        raise ValueError(f"{what} is {size:,} bytes long; at most {most:,}, see --message of the brokers")
 
 
 class Asked(NamedTuple):
-    """A client's request to store first: `Clients.kept` then carries it out, or `Clients.refused` refuses it.
+    """A client's request to store first: then `Clients.kept` carries it out, or `Clients.refused` refuses it.
 
     Attributes
     ----------
     client : str
     message : Want, Drop or Publish
     change : Change
-        What is to be kept.
+        The change to store.
     """
 
     client: str
@@ -82,11 +82,11 @@ class Work(NamedTuple):
     Attributes
     ----------
     changes : list of Change
-        To be kept at some time: a restart before that loses nothing.
+        Changes to store at some time: a restart before that loses nothing.
     out : list of Out
-        To be sent now.
+        Messages to send now.
     asked : sequence of Asked
-        To be kept, each in its turn.
+        Requests to store, each before it is carried out.
     """
 
     changes: list[Change]

@@ -1,9 +1,9 @@
-"""The clients of a broker: what they want, what they have published, and what they do not have yet.
+"""The clients of a broker: their subscriptions, their publications, and their pending deliveries.
 
-A machine around `Broker`: messages and ticks in; messages out, and what is to be kept.
-What clients ask is kept first and done then: where it cannot be kept, nothing has followed from it.
-It sends a publication again, under the same id, until it is acknowledged. An acknowledgement of the broker is
-held until all clients have the event to whom it was delivered, so publishers know that it has arrived.
+A machine around `Broker`: messages and ticks go in; messages and changes to store come out. A client's
+request is stored first and carried out then: if it cannot be stored, it has no effect. The broker sends a
+publication again, under the same id, until it is acknowledged. It holds back an acknowledgement until all
+clients have acknowledged their deliveries of the event, so publishers know that it has arrived.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from rtfilter.overlay.sending import Message, Send
 from rtfilter.store.brokers import Change, Gone, Publication, Subscription
 
 KEY: Final = 200
-"""Most characters of the key of a subscription: a database has it in an index."""
+"""Most characters of the key of a subscription, because a database has it in an index."""
 HOLDS: Final = 5
-"""Most that a client is told of what an event waits for."""
+"""Most reasons why an event waits in an answer to a client."""
 UNTAKEN: Final = 10_000
-"""Most events that are remembered as not taken: what is asked about is among the last."""
+"""Most events without room at a client to remember: questions are about recent events."""
 _log = logging.getLogger(__name__)
 
 
@@ -61,16 +61,16 @@ class _Wish:
 class _Client:
     def __init__(self) -> None:
         self.wishes: dict[str, _Wish] = {}
-        self.gone_at: float | None = None  # None while it is connected
-        self.ends = False  # it has said so
+        self.gone_at: float | None = None  # None while connected
+        self.ends = False  # it has sent `Leave`
         self.program: int | None = None  # the incarnation of the program that connected last
         self.inherits_until = inf  # the end of subscriptions from an earlier program that are not repeated
-        self.took_at = 0.0  # the last time that it took something, or began to miss something
-        self.asked = 0  # changes of what it wants that are being kept
-        self.bytes = 0  # of what it wants, and asks
+        self.took_at = 0.0  # the last acknowledgement, or the begin of a wait for one
+        self.asked = 0  # number of its changes that are being stored
+        self.bytes = 0  # of its subscriptions and requests
         self.missing_bytes = 0
         self.missing: dict[EventId, Deliver] = {}
-        self.has: dict[EventId, None] = {}  # of late
+        self.has: dict[EventId, None] = {}  # recent events that it has
 
 
 class Clients:
@@ -80,8 +80,8 @@ class Clients:
     ----------
     broker : Broker
     attempts : int
-        From which attempts to send again are counted, one for each millisecond: the time since 1970, so that
-        no other broker, and no later incarnation, takes the same number for the same event.
+        First number of attempts to send again, increased by one each millisecond: the time since 1970, so
+        that no other broker, and no later incarnation, uses the same number for the same event.
     limits : ClientLimits
 
     Attributes
@@ -94,9 +94,9 @@ class Clients:
         self.publications = Publications(broker, attempts, self.limits)
         self._clients: dict[str, _Client] = {}
         self._owners: dict[SubscriptionId, tuple[str, str]] = {}
-        self._awaited: Counter[EventId] = Counter()  # by how many clients that do not have it
-        self._sizes: dict[EventId, int] = {}  # of those
-        self._held: dict[EventId, list[Out]] = {}  # acknowledgements
+        self._awaited: Counter[EventId] = Counter()  # number of clients that do not have it
+        self._sizes: dict[EventId, int] = {}  # of these events
+        self._held: dict[EventId, list[Out]] = {}  # acknowledgements that are held back
         self._untaken: dict[EventId, set[str]] = {}  # the clients without room
 
     # -- coming and going ----------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class Clients:
     def restore(
         self, subscriptions: Iterable[Subscription], publications: Iterable[Publication], now: float
     ) -> Work:
-        """Go on with what an earlier incarnation has kept."""
+        """Restore the state that an earlier incarnation has stored."""
         work = Work([], [])
         for one in subscriptions:
             found, want = self._client(one.client), Want(one.key, one.type, one.predicate)
@@ -116,11 +116,11 @@ class Clients:
         return work
 
     def has_room(self, name: str) -> bool:
-        """Return whether a client may join."""
+        """Return whether a client may connect."""
         return name in self._clients or len(self._clients) < self.limits.clients
 
     def joined(self, name: str, program: int, now: float) -> Work:
-        """A client is connected: send what it does not have. `program` is its incarnation."""
+        """Note that a client has connected; return its pending deliveries. `program` is its incarnation."""
         found = self._client(name)
         found.gone_at, found.ends = None, False
         if found.program != program:
@@ -128,14 +128,14 @@ class Clients:
         return Work([], [Send(client(name), one) for one in found.missing.values()])
 
     def left(self, name: str, now: float) -> None:
-        """A client is no longer connected."""
+        """Note that a client is no longer connected."""
         if name in self._clients:
             self._clients[name].gone_at = now
 
-    # -- what they say -------------------------------------------------------------------------------
+    # -- messages of clients -------------------------------------------------------------------------
 
     def hear(self, name: str, message: Message, now: float) -> Work:
-        """Take a message of a client. Raises `ValueError` where no client would say it."""
+        """Process a message of a client. Raises `ValueError` for a message that clients do not send."""
         work = Work([], [])
         match message:
             case Want(key=key) | Drop(key=key):
@@ -152,10 +152,10 @@ class Clients:
             case Leave():
                 found = self._client(name)
                 found.ends = True
-                if not found.asked:  # else once that is kept
+                if not found.asked:  # otherwise once those are stored
                     self._forget(name, found, work, now)
             case _:
-                raise ValueError(f"no client says {type(message).__name__}")
+                raise ValueError(f"clients do not send {type(message).__name__}")
         return work
 
     def _schema(self, type: str) -> HasSchema:
@@ -165,7 +165,7 @@ class Clients:
             return HasSchema(type, [], str(error))
 
     def _holds(self, name: str, id: EventId, now: float) -> tuple[Hold, ...]:
-        """Return what an event of a client waits for: first at this broker, then elsewhere."""
+        """Return the reasons why an event of a client waits: first at this broker, then elsewhere."""
         if id.origin != f"client {name}":
             return ()
         found = [
@@ -182,7 +182,7 @@ class Clients:
         return tuple(found[:HOLDS])
 
     def kept(self, asked: Asked, now: float) -> Work:
-        """Do what a client has asked, now that it is kept."""
+        """Carry out a request of a client that is stored now."""
         work, (name, message, change) = Work([], []), asked
         if isinstance(message, Publish):
             assert isinstance(change, Publication)
@@ -197,7 +197,7 @@ class Clients:
         return work
 
     def refused(self, asked: Asked, now: float) -> Work:
-        """Refuse what a client has asked, since it cannot be kept. What it no longer wants it never gets."""
+        """Refuse a request that cannot be stored. A removed subscription gets no deliveries, anyway."""
         work, (name, message, change) = Work([], []), asked
         if isinstance(message, Publish):
             assert isinstance(change, Publication)
@@ -212,7 +212,7 @@ class Clients:
         return work
 
     def tick(self, now: float) -> Work:
-        """Do what is due."""
+        """Send publications again, and remove clients that are gone or accept no deliveries."""
         work = Work([], [])
         self.publications.tick(now, work)
         for name, found in list(self._clients.items()):
@@ -221,7 +221,7 @@ class Clients:
             idle_since = found.took_at if found.missing and found.gone_at is None else found.gone_at
             if found.ends or (idle_since is not None and now >= idle_since + self.limits.linger):
                 if not found.ends and found.gone_at is None:
-                    why = f"you have taken nothing for {self.limits.linger:g} seconds"
+                    why = f"you have acknowledged nothing for {self.limits.linger:g} seconds"
                     work.out.append(Send(client(name), Goodbye(why)))
                 self._forget(name, found, work, now)
             elif found.gone_at is None and now >= found.inherits_until:
@@ -232,7 +232,7 @@ class Clients:
         return work
 
     def _forget(self, name: str, found: _Client, work: Work, now: float) -> None:
-        """A client is gone for good: nobody waits for it any more."""
+        """Remove a client for good, so that no acknowledgement waits for it."""
         for key in list(found.wishes):
             self._end(name, key, work, now)
         for id in list(found.missing):
@@ -241,10 +241,10 @@ class Clients:
             self._takes(name, id)
         del self._clients[name]
 
-    # -- what the broker says ------------------------------------------------------------------------
+    # -- messages of the broker ----------------------------------------------------------------------
 
     def passed(self, work: Work, now: float) -> Work:
-        """Put what the broker says to clients into their own words; all else stays as it is."""
+        """Convert messages of the broker to clients into client messages; leave others unchanged."""
         done = Work(work.changes, [], work.asked)
         for one in work.out:
             if not isinstance(one.message, Acknowledge):
@@ -294,7 +294,7 @@ class Clients:
         return [] if found.gone_at is not None else [Send(client(name), deliver)]
 
     def _takes(self, name: str, id: EventId) -> None:
-        """A client has room for an event, or is gone."""
+        """Note that a client has room for an event, or is gone."""
         lacking = self._untaken.get(id, set())
         lacking.discard(name)
         if not lacking:
@@ -306,7 +306,7 @@ class Clients:
         return self._clients.setdefault(name, _Client())
 
     def _asks(self, name: str, message: Want | Drop, key: str) -> Work:
-        """Have a change of what a client wants kept, unless nobody could want it."""
+        """Return a change of a client's subscriptions to be stored, or its refusal."""
         change: Change
         found = self._client(name)
         if isinstance(message, Want):
@@ -334,16 +334,16 @@ class Clients:
         former = found.wishes.get(want.key)
         count = len(found.wishes) + found.asked - (former is not None)
         if count >= self.limits.subscriptions:
-            raise ValueError(f"you have {count:,} subscriptions, as many as a client may; end some of them")
+            raise ValueError(f"you have {count:,} subscriptions, the most of a client; remove some of them")
         size = found.bytes + _size(want) - (0 if former is None else _size(former.want))
         if size > self.limits.bytes:
             most = self.limits.bytes
             raise ValueError(
-                f"your subscriptions would be {size:,} bytes long, and may be {most:,}; end some"
+                f"your subscriptions would be {size:,} bytes long; at most {most:,} are allowed: remove some"
             )
 
     def _want(self, name: str, want: Want, work: Work, now: float) -> bool:
-        """Subscribe, unless it has; returns whether the subscription is there."""
+        """Subscribe, unless the client has; return False if the subscription is refused now."""
         found = self._client(name)
         former = found.wishes.get(want.key)
         if former is not None and former.want == want:
@@ -356,7 +356,7 @@ class Clients:
             id, out = self.broker.subscribe(name, want.type, want.condition, now)
         except Exception as error:
             reason = str(error)
-            if isinstance(error, RTFilterError | ValueError):  # it was kept under other event types
+            if isinstance(error, RTFilterError | ValueError):  # it was stored under other event types
                 told = "a subscription of client %s to %s, %.200r, is not taken up: %s"
                 _log.warning(told, name, want.type, want.condition, reason)
             else:
@@ -373,7 +373,7 @@ class Clients:
         return True
 
     def _end(self, name: str, key: str, work: Work, now: float) -> None:
-        """Drop a subscription, and have that kept."""
+        """Remove a subscription, and store the removal."""
         work.changes.append(Gone(name, key))
         self._drop(name, key, work, now)
 
@@ -392,7 +392,7 @@ class Clients:
             del found.has[next(iter(found.has))]
 
     def _needs_no_more(self, found: _Client, id: EventId, work: Work) -> None:
-        """A client has a delivery, or is gone for good: give acknowledgements that waited for it."""
+        """Remove a pending delivery of a client; release the acknowledgements that waited for it."""
         if found.missing.pop(id, None) is None:
             return
         found.missing_bytes -= self._sizes[id]
@@ -414,7 +414,7 @@ class Clients:
 
 
 def _require_keepable(*texts: str) -> None:
-    """Refuse what PostgreSQL takes in no text, or, of the first, in no index."""
+    """Raise `ValueError` for text that PostgreSQL cannot store, or for a key too long for an index."""
     if len(texts[0]) > KEY:
         raise ValueError(f"the key of a subscription has at most {KEY} characters")
     if any("\0" in text for text in texts):

@@ -1,4 +1,4 @@
-"""All messages, as bytes: MessagePack, with the name of the class in each."""
+"""All messages as bytes: MessagePack, each with the name of its class."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _encoder: Final = msgspec.msgpack.Encoder()
 
 
 def encoded(message: Message) -> bytes:
-    """A message as bytes."""
+    """Return a message as bytes."""
     return _encoder.encode(message)
 
 
 class Codec:
-    """Reads all classes of messages that the modules loaded so far have; make it after the machines.
+    """A decoder of all message classes in the modules loaded so far; make it after the machines.
 
     Parameters
     ----------
     *kinds : type
-        Those classes, where not all are meant.
+        The classes to decode, by default all.
     """
 
     def __init__(self, *kinds: type[Message]) -> None:
@@ -36,7 +36,7 @@ class Codec:
         self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(self._any)
 
     def decoded(self, data: bytes) -> Message:
-        """The message. Raises `LinkError` where it is none."""
+        """Return the message. Raises `LinkError` if the data are no message."""
         try:
             found: Message = self._decoder.decode(data)
             if isinstance(found, Numbered):
@@ -47,7 +47,7 @@ class Codec:
 
 
 def _below(kind: type[Message]) -> Iterator[type[Message]]:
-    """The classes of the package that have no class below them."""
+    """Yield the message classes of the package without subclasses."""
     for one in kind.__subclasses__():
         below = list(_below(one))
         if below:

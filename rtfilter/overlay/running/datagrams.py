@@ -1,7 +1,7 @@
-"""Messages within a cluster by UDP multicast: each datagram proves who wrote it, and counts once.
+"""Messages within a cluster by UDP multicast: each datagram proves its sender, and counts once.
 
-A datagram has a code, 32 bytes, then its sender, the sender's incarnation, its number, and a message. What is
-lost is not sent again here: the machines repair that.
+A datagram has a code, 32 bytes, then its sender, the sender's incarnation, its number, and a message. Lost
+datagrams are not repeated here: the machines repair the loss.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from rtfilter.overlay.running.notices import Notices
 from rtfilter.overlay.sending import Message
 
 MOST: Final = 60_000
-"""Bytes of a datagram; what is longer goes to each member by itself."""
+"""Most bytes of a datagram; a longer message goes to each member separately."""
 SENDERS: Final = 1000
-"""Senders that are known; of more, the one that was silent for longest is forgotten."""
+"""Most known senders; the sender that was silent for longest is removed."""
 WINDOW: Final = 64
-"""Datagrams by which one may come after another that was sent later."""
+"""Most numbers by which a datagram may be late."""
 _log = logging.getLogger(__name__)
 
 
@@ -46,7 +46,7 @@ _envelope: Final = msgspec.msgpack.Decoder(_Envelope)
 
 
 class _Seen:
-    """The numbers of a sender that have arrived: the highest, and those shortly below."""
+    """The received numbers of a sender: the highest, and those shortly below."""
 
     def __init__(self) -> None:
         self._incarnation, self._highest, self._bits = -1, 0, 0
@@ -75,7 +75,7 @@ class Datagrams:
     key : Key
     cluster, broker : str
     incarnation : int
-        Higher than all former ones of the broker.
+        Higher than all former incarnations of the broker.
     codec : Codec
     """
 
@@ -86,26 +86,26 @@ class Datagrams:
         self._seen: dict[str, _Seen] = {}
 
     def write(self, message: Message) -> bytes:
-        """A message of this broker."""
+        """Return a message of this broker as a datagram."""
         self._number += 1
         envelope = _Envelope(self._broker, self._incarnation, self._number, encoded(message))
         text = msgspec.msgpack.encode(envelope)
         return mac(self._secret, text) + text
 
     def read(self, datagram: bytes) -> tuple[str, Message] | None:
-        """The sender and the message; None where it is the own one, or has come before.
+        """Return the sender and the message; None for an own datagram, or one received before.
 
         Raises
         ------
         LinkError
-            The sender does not have the key, or it is no message.
+            The sender does not have the key, or the datagram has no message.
         ValueError
-            No start of the sender has led to its incarnation.
+            No start of the sender can have had its incarnation.
         """
         text = datagram[BYTES:]
         if not hmac.compare_digest(datagram[:BYTES], mac(self._secret, text)):
             raise LinkError(
-                "who sends them does not have the key, or is of another cluster; give all brokers the same "
+                "the sender does not have the key, or is of another cluster; give all brokers the same "
                 "--key, and each cluster a --group of its own"
             )
         try:
@@ -117,7 +117,7 @@ class Datagrams:
         most = most_incarnation(self._incarnation, time.monotonic() - self._begun)
         require_possible(found.sender, found.incarnation, most)
         seen = self._seen.pop(found.sender, None) or _Seen()
-        self._seen[found.sender] = seen  # the last one now
+        self._seen[found.sender] = seen  # now the most recent one
         if len(self._seen) > SENDERS:
             del self._seen[next(iter(self._seen))]
         if not seen.takes(found.incarnation, found.number):
@@ -132,16 +132,16 @@ class Group(asyncio.DatagramProtocol):
     ----------
     datagrams : Datagrams
     hear : callable
-        Gets each sender and message.
+        Called with each sender and message.
     address, port : str, int
-        Of the group.
+        Address and port of the group.
     interface : str
         An address of this machine, on the network of the cluster.
 
     Attributes
     ----------
     refused : int
-        Datagrams that were none.
+        Number of refused datagrams.
     """
 
     def __init__(
@@ -159,11 +159,11 @@ class Group(asyncio.DatagramProtocol):
         self.refused = 0
 
     async def join(self) -> None:
-        """Open the socket. Raises `OSError` where this machine has no multicast."""
+        """Open the socket. Raises `OSError` if this machine has no multicast."""
         address, port = self._group
         bound = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # several brokers of one machine
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # for several brokers on one machine
             own = socket.inet_aton(self._interface)
             bound.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, own)
             bound.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 1)
@@ -179,7 +179,7 @@ class Group(asyncio.DatagramProtocol):
             raise
 
     def send(self, message: Message) -> bool:
-        """Send a message to all members; False where it is too long for a datagram, or not joined."""
+        """Send a message to all members; return False if it is too long for a datagram, or not joined."""
         datagram = self._datagrams.write(message)
         if self._transport is None or len(datagram) > MOST:
             return False
@@ -193,7 +193,7 @@ class Group(asyncio.DatagramProtocol):
             self._transport = None
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
-        """Take what has come; what is none is counted, and changes nothing."""
+        """Process a datagram; count an invalid one, and change nothing."""
         try:
             found = self._datagrams.read(data)
         except (LinkError, ValueError) as error:
@@ -205,10 +205,10 @@ class Group(asyncio.DatagramProtocol):
             return
         try:
             self._hear(*found)
-        except (RTFilterError, ValueError) as error:  # of a message from a sender that has the key
+        except (RTFilterError, ValueError) as error:  # a wrong message of a sender with the key
             self.refused += 1
             _log.warning("a datagram of %s is dropped: %s", found[0], error)
 
     def error_received(self, exc: Exception) -> None:
-        """Go on: what was not sent is repaired."""
+        """Log the error: the machines repair the loss."""
         _log.debug("a datagram was not sent: %s", exc)

@@ -1,9 +1,9 @@
-"""Frames on a connection: a length, a code that proves who wrote it, and a message.
+"""Frames on a connection: a length, a code that proves the sender, and a message.
 
-The length, 4 bytes with the highest first, counts what follows it. The code, 16 bytes, is computed under a
-key of this connection and direction over the number of the frame and the message: so a frame that was
-changed, left out, repeated, or taken from another connection is noticed. It is not hidden: see the page on
-brokers for what that means.
+The length, 4 bytes with the highest first, counts the rest of the frame. The code, 16 bytes, is computed
+under a key of this connection and direction over the number of the frame and the message: so a frame that was
+changed, left out, repeated, or taken from another connection is detected. Frames are not encrypted: see the
+page on brokers.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ LENGTH: Final = 4
 CODE: Final = 16
 """Bytes of the code."""
 MOST_BYTES: Final = 16 * 2**20
-"""Of a message, where no other limit is set."""
+"""Default limit of the bytes of a message."""
 SPARE: Final = 1000
-"""Of a message, beside the event or the condition in it: ids, and the names of brokers and types."""
+"""Bytes of a message in addition to its event or condition: ids, and the names of brokers and types."""
 
 
 class LinkError(RTFilterError):
-    """A connection ends: it brought no valid frame or message, or a side has the wrong key."""
+    """The end of a connection: it brought no valid frame or message, or a side has the wrong key."""
 
 
 class LostError(LinkError):
@@ -39,42 +39,42 @@ class Seal:
     Parameters
     ----------
     secret : bytes
-        Of the connection and direction.
+        Secret of the connection and direction.
     """
 
     def __init__(self, secret: bytes) -> None:
         self._secret, self._number = secret, 0
 
     def code(self, message: bytes) -> bytes:
-        """The code of the next frame."""
+        """Return the code of the next frame."""
         self._number += 1
         return mac(self._secret, self._number.to_bytes(8, "big") + message)[:CODE]
 
     def closed(self, message: bytes) -> bytes:
-        """The next frame as bytes, with its length."""
+        """Return the next frame as bytes, with its length."""
         return (CODE + len(message)).to_bytes(LENGTH, "big") + self.code(message) + message
 
     def opened(self, frame: bytes) -> bytes:
-        """The message of the next frame, which is given without its length. Raises `LinkError`."""
+        """Return the message of the next frame, given without its length. Raises `LinkError`."""
         message = frame[CODE:]
         if not hmac.compare_digest(frame[:CODE], self.code(message)):
-            raise LinkError("a message was changed on its way, or comes from one who does not have the key")
+            raise LinkError("a message was changed on its way, or its sender does not have the key")
         return message
 
 
 async def read(reader: StreamReader, most: int, least: int = 0) -> bytes:
-    """The next frame, without its length.
+    """Return the next frame, without its length.
 
     Parameters
     ----------
     reader : asyncio.StreamReader
     most, least : int
-        Bytes of a frame. Another one is refused when its length is known.
+        Most and least bytes of a frame. Others are refused once their length is known.
 
     Raises
     ------
     LinkError
-        It is too long or too short.
+        The frame is too long or too short.
     LostError
     """
     try:
@@ -87,5 +87,5 @@ async def read(reader: StreamReader, most: int, least: int = 0) -> bytes:
 
 
 def plain(message: bytes) -> bytes:
-    """A frame without a code, for what is said before there is a key for it."""
+    """Return a frame without a code, for messages before there is a key for it."""
     return len(message).to_bytes(LENGTH, "big") + message

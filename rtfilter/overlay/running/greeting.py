@@ -1,9 +1,9 @@
-"""The greeting by which two processes prove that they have the key, without showing it.
+"""The greeting by which two processes prove to each other that they have the key, without showing it.
 
-Each says who it is, with a number drawn at random; then each shows a code, computed under the key over all
-that both have said. The codes of a connection's frames are computed from the same, so none is good for
-another connection. Whoever is called shows its code first; who calls shows none to one that has another key,
-but says so by a code that is none.
+Each side sends its name and role, with a random number; then each side sends a code, computed under the key
+over all these messages. The codes of a connection's frames are computed from the same, so they are not valid
+for another connection. The called side sends its code first; a caller with another key then sends an invalid
+code, which reports the difference.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from rtfilter.overlay.running.frames import LinkError, LostError, Seal, plain, r
 from rtfilter.overlay.running.keys import Key, Role, mac
 
 PROTOCOL: Final = 3
-"""Another one where greetings or messages differ, so that programs of different versions say so."""
+"""Version of the protocol. It changes with greetings and messages, so that different versions report it."""
 MOST: Final = 2048
-"""Bytes of what one says who it is."""
+"""Most bytes of the first message."""
 NAME: Final = 100
 """Most characters of a name."""
 WITHIN: Final = 5.0
-"""Seconds that all of it may take."""
+"""Seconds for the whole greeting."""
 _NONCE: Final = 16
 _NO_CODE: Final = bytes(32)
 
@@ -40,29 +40,29 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes
     ----------
     role : Role
-        Whose key it proves to have.
+        Role whose key it proves to have.
     name : str
-        Of the broker or client.
+        Name of the broker or client.
     cluster, address : str
-        Of a broker: where others reach it.
+        Of a broker: its cluster, and its address for others.
     incarnation : int
-        Of a broker: each start has a higher one. Of a client: each program has another one.
+        Of a broker: higher at each start. Of a client: different for each program.
     strategy, types : str
-        Of a broker: how its network routes to begin with, and a digest of the event types. Empty for the
+        Of a broker: the first strategy of its network, and a digest of the event types. Empty for the
         rendezvous point.
     assigned : str
-        Of a broker: a digest of the rendezvous clusters of event types; empty where there are none.
+        Of a broker: a digest of the rendezvous clusters of event types; empty if there are none.
     message : int
-        Most bytes of a message that it takes; 0 for a client.
+        Most bytes of a message that it accepts; 0 for a client.
     grace, heartbeat : float
     missed : int
         Of a broker: see `BrokerSettings`; 0 for others.
     again : bool
-        Whether a client comes back by itself after it has lost its connection.
+        True if a client reconnects by itself after the loss of its connection.
     nonce : bytes
-        Drawn at random for this connection.
+        Random bytes for this connection.
     protocol : int
-        Its version, which the first one left out.
+        Version of the protocol; the first version did not send it.
     """
 
     role: Role
@@ -83,7 +83,7 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class VersionError(LinkError):
-    """Two speak different versions of the protocol."""
+    """The two sides have different versions of the protocol."""
 
 
 class Greeted(NamedTuple):
@@ -98,7 +98,7 @@ _hello: Final = msgspec.msgpack.Decoder(Hello)
 
 
 async def call(reader: StreamReader, writer: StreamWriter, own: Hello, key: Key) -> Greeted:
-    """Greet the one who was called. Raises `LinkError`, where it does not have the key in particular."""
+    """Greet the called process. Raises `LinkError`, in particular if it does not have the key."""
     async with _soon():
         ours = said(own)
         writer.write(plain(ours))
@@ -106,7 +106,7 @@ async def call(reader: StreamReader, writer: StreamWriter, own: Hello, key: Key)
             theirs = await read(reader, MOST)
         except LostError:
             raise LinkError(
-                "whoever is there closes the connection without a word; if it is a broker of an older "
+                "the other side closes the connection without an answer; if it is a broker of an older "
                 f"version than {PROTOCOL} of the protocol, install the same rtree-filter at both"
             ) from None
         peer = _understood(theirs, own)
@@ -120,14 +120,14 @@ async def call(reader: StreamReader, writer: StreamWriter, own: Hello, key: Key)
 
 
 async def answer(reader: StreamReader, writer: StreamWriter, own: Hello, key: Key) -> Greeted:
-    """Greet one who calls. Raises `LinkError`."""
+    """Greet a calling process. Raises `LinkError`."""
     async with _soon():
         theirs = await read(reader, MOST)
         ours = said(own)
         try:
             peer = _understood(theirs, own)
         except VersionError:
-            writer.write(plain(ours))  # so that the other side says so, too
+            writer.write(plain(ours))  # so that the other side reports it, too
             raise
         secret = _secret(key, peer.role, theirs, ours)
         writer.write(plain(ours) + plain(mac(secret, b"called")))
@@ -138,7 +138,7 @@ async def answer(reader: StreamReader, writer: StreamWriter, own: Hello, key: Ke
 
 @asynccontextmanager
 async def _soon() -> AsyncIterator[None]:
-    """Raises `LinkError` where what is within takes too long."""
+    """Raise `LinkError` if the block takes too long."""
     try:
         async with asyncio.timeout(WITHIN):
             yield
@@ -168,7 +168,7 @@ def _understood(data: bytes, own: Hello) -> Hello:
 
 
 def _secret(key: Key, role: Role, caller: bytes, called: bytes) -> bytes:
-    """Of the connection."""
+    """Return the secret of a connection."""
     own = key.of(role)
     if own is None:
         raise LinkError(f"the key of a {key.role} is not enough for a {role}")

@@ -1,6 +1,6 @@
-"""Hints for who publishes: attributes that the type of an event does not have, and values of another type.
+"""Hints for publishers: attributes that an event type does not have, and values of another type.
 
-Neither is an error, as with any filter: such an event is taken. But nobody may get it who is meant to.
+Neither is an error, as in any filter: such an event is accepted. But it may reach none of its subscribers.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from rtfilter.events.table import EventTable
 MOST: Final = 20
 """Most hints for one client."""
 CLIENTS: Final = 10_000
-"""Most clients of whom it is remembered what they were told."""
+"""Most clients whose hints are remembered."""
 
 
 class Hints:
-    """Gives each hint once to each client, as long as it is remembered."""
+    """Yields each hint once to each client, while the client is remembered."""
 
     def __init__(self) -> None:
         self._told: dict[str, set[tuple[str, str, bool]]] = {}
@@ -27,16 +27,16 @@ class Hints:
     def of(
         self, client: str, type: str, schema: Schema, event: Mapping[str, Any], table: EventTable
     ) -> Iterator[str]:
-        """The hints for an event of a client that it was not given.
+        """Yield the hints for an event that its client has not had yet.
 
         Parameters
         ----------
         client, type : str
         schema : Schema
-            Of the type.
+            Schema of the type.
         event : mapping
         table : EventTable
-            The event as the schema has read it.
+            The event as read by the schema.
         """
         inner = {name.partition(".")[0] for name in schema.names}
         for name in event:

@@ -1,9 +1,9 @@
 """The storage of state that must survive a restart; dependent work runs after it, or is refused.
 
-While the disk is full, or the database is away, a process goes on with what needs not be kept. The log says
-so once, and once when it is over. What a client asks is refused meanwhile, before anything has followed from
-it. What is to be kept all the same, such as that something is no more, is tried again until it is: a restart
-before that has it as it was, which loses nothing.
+While the disk is full, or the database is absent, a process continues with everything that needs no storage.
+The log has one line at the beginning and one at the end. Requests of clients are refused meanwhile, before
+they have any effect. Other changes, such as removals, are tried again until they are stored: a restart before
+that has the old state, which loses nothing.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from rtfilter.store.brokers import BrokerStore, Change
 from rtfilter.store.log import TakenError
 
 AGAIN: Final = 1.0
-"""Seconds after which what could not be kept is tried again."""
+"""Seconds after which a failed transaction is tried again."""
 _log = logging.getLogger(__name__)
 
 
 class Job(NamedTuple):
-    """Changes to be kept, all or none.
+    """Changes to store, all or none.
 
     Attributes
     ----------
     changes : sequence of Change
     kept : callable, optional
-        Called when they are.
+        Called when they are stored.
     refused : callable, optional
-        Called when they cannot be. Without it, they are tried again.
+        Called when they cannot be stored. Without it, they are tried again.
     """
 
     changes: Sequence[Change]
@@ -41,7 +41,7 @@ class Job(NamedTuple):
 
 
 class Keeper:
-    """Keeps jobs in the order in which they come; all that have come until a transaction begins are in it.
+    """Stores jobs in the order of their arrival; all that arrive before a transaction begins are part of it.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Keeper:
     Attributes
     ----------
     failing : bool
-        Whether the last transaction has failed.
+        True if the last transaction has failed.
     """
 
     def __init__(self, store: BrokerStore) -> None:
@@ -60,12 +60,12 @@ class Keeper:
         self.failing = False
 
     def keep(self, job: Job) -> None:
-        """Have a job kept soon."""
+        """Store a job soon."""
         self._waiting.append(job)
         self._wake.set()
 
     async def run(self) -> None:
-        """Do so for ever. Raises `TakenError`, and what `Job.kept` and `Job.refused` do."""
+        """Store jobs until cancelled. Raises `TakenError`, and the errors of `Job.kept` and `Job.refused`."""
         while True:
             try:
                 async with asyncio.timeout(AGAIN if self._waiting else None):
@@ -75,7 +75,7 @@ class Keeper:
             await self.flush()
 
     async def flush(self) -> None:
-        """Keep all that waits, once."""
+        """Store all waiting jobs in one transaction."""
         self._wake.clear()
         jobs, self._waiting = self._waiting, []
         if not jobs:
@@ -90,7 +90,7 @@ class Keeper:
             calls = [job.refused for job in jobs]
         else:
             if self.failing:
-                _log.warning("what must survive a restart can be kept again")
+                _log.warning("state can be stored again")
             self.failing = False
             calls = [job.kept for job in jobs]
         for call in calls:
@@ -101,7 +101,7 @@ class Keeper:
         if not self.failing:
             known = isinstance(error, SQLAlchemyError)
             _log.critical(
-                "what must survive a restart cannot be kept, and is refused until it can: %s",
+                "state cannot be stored, and requests are refused until it can: %s",
                 getattr(error, "orig", None) or error,
                 exc_info=None if known else error,
             )

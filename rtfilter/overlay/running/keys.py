@@ -1,7 +1,7 @@
-"""The key that all brokers of a network share, and the lesser one of their clients.
+"""The key that all brokers of a network share, and the key of their clients.
 
-The key of the clients is computed from that of the brokers, and not the other way: so a network has one
-secret, and a client that holds the lesser one cannot pass for a broker.
+The key of the clients is computed from the key of the brokers, and not the other way: so a network has one
+secret, and a client with its own key cannot act as a broker.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Final, NamedTuple
 from rtfilter.errors import RTFilterError
 
 BYTES: Final = 32
-"""Of a key; it is drawn at random, since what proves that one has it can be used to try guesses."""
+"""Bytes of a key. It is random, because an attacker can test guesses with a proof of possession."""
 
 
 class KeyFileError(RTFilterError, ValueError):
-    """A file that holds no key."""
+    """A file has no key."""
 
 
 class Role(StrEnum):
     """The roles in a network that a key proves."""
 
     BROKER = "broker"
-    """Also the rendezvous point, and whoever administers."""
+    """Also the rendezvous point and administrators."""
     CLIENT = "client"
 
 
@@ -37,7 +37,7 @@ class Key(NamedTuple):
     Attributes
     ----------
     role : Role
-        What it makes of the one who has it.
+        Role that the key gives its owner.
     secret : bytes
     """
 
@@ -46,12 +46,12 @@ class Key(NamedTuple):
 
     @classmethod
     def new(cls) -> Key:
-        """A new key for brokers, at random."""
+        """Return a new random key for brokers."""
         return cls(Role.BROKER, secrets.token_bytes(BYTES))
 
     @classmethod
     def read(cls, file: Path) -> Key:
-        """The key in a file, as `write` has written it. Raises `KeyFileError` and `OSError`."""
+        """Return the key in a file, from `write`. Raises `KeyFileError` and `OSError`."""
         words = file.read_text(errors="replace").split()
         try:
             role, secret = Role(words[0]), bytes.fromhex(words[1])
@@ -62,23 +62,23 @@ class Key(NamedTuple):
         return cls(role, secret)
 
     def write(self, file: Path) -> None:
-        """Write it into a new file that only its owner can read. Raises `OSError`."""
+        """Write the key into a new file that only its owner can read. Raises `OSError`."""
         opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(opened, "w") as stream:
             stream.write(f"{self.role} {self.secret.hex()}\n")
 
     def of(self, role: Role) -> Key | None:
-        """The key of a role, where this one gives it."""
+        """Return the key of a role, or None if this key does not include that role."""
         if role is self.role:
             return self
         return Key(role, self.derived(f"key of {role}s")) if self.role is Role.BROKER else None
 
     def derived(self, *parts: str | bytes) -> bytes:
-        """A secret for one use, from which the key is not found; the uses are told apart by the parts."""
+        """Return a secret for one use, which does not reveal the key; other parts give other secrets."""
         said = [part.encode() if isinstance(part, str) else part for part in parts]
         return mac(self.secret, b"".join(len(part).to_bytes(4, "big") + part for part in said))
 
 
 def mac(secret: bytes, text: bytes) -> bytes:
-    """HMAC with SHA-256: 32 bytes, which only one who has the secret can compute."""
+    """Return the HMAC with SHA-256, 32 bytes, which only owners of the secret can compute."""
     return hmac.digest(secret, text, "sha256")

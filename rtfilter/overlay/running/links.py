@@ -1,7 +1,7 @@
-"""Connections to others that have the key: one to each, made when something is to be sent.
+"""Connections to others that have the key: one to each, made for the first message.
 
-The machines know no connections. What is sent while there is none is lost, as on any network, and so is what
-was on its way when one ends; `Switchboard` tells of both, and the machines do what follows.
+The machines know no connections. Messages without a connection are lost, as on any network, and so are those
+on their way when a connection ends; `Switchboard` reports both ends of a connection to the machines.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from rtfilter.overlay.sending import Message
 from rtfilter.sockets import host_and_port, keep_alive
 
 AGAIN: Final = 0.5
-"""Seconds after a call in vain, or a lost connection, until the next call to the same one."""
+"""Seconds after a failed call, or a lost connection, until the next call to the same broker."""
 PARTING: Final = 1.0
-"""Seconds that the other side has to read why a connection ends."""
+"""Seconds for the other side to read the reason for the end of a connection."""
 UNANSWERED: Final = 1000
-"""Most messages that wait for a call to be answered."""
+"""Most messages that wait during a call."""
 STRANGERS: Final = 100
-"""Most connections that have not yet proved who they are."""
+"""Most connections whose peer has not yet proved its name."""
 BROKERS: Final = 1000
 """Most links to brokers; further ones are refused."""
 CALLS: Final = 100
-"""Most calls at once; what others would be for is lost."""
-OWN_ERROR: Final = "an error of this broker, which its log tells"
+"""Most calls at once; messages that need more are lost."""
+OWN_ERROR: Final = "an error of this broker; see its log"
 """The reason for the end of a connection after an error of this broker."""
 _log = logging.getLogger(__name__)
 
@@ -49,9 +49,9 @@ class Goodbye(Message, frozen=True):
     ----------
     reason : str
     final : bool
-        Whether the other side is not to come back by itself.
+        True if the other side must not reconnect by itself.
     refused : bool
-        Whether the connection was not taken in the first place.
+        True if the connection was refused from the start.
     """
 
     reason: str
@@ -65,11 +65,12 @@ class Limits(NamedTuple):
     Attributes
     ----------
     message : int
-        Most bytes of a message that comes.
+        Most bytes of a received message.
     waiting : int
-        Most bytes that wait for the other side to take them; with more it is dropped.
+        Most bytes that wait for the other side to read them; above, it is dropped.
     takes_within : float
-        Seconds in which the other side has to take something of what waits for it, or it is gone.
+        Seconds within which the other side must accept some of the waiting bytes; otherwise it counts as
+        gone.
     """
 
     message: int = MOST_BYTES
@@ -78,21 +79,21 @@ class Limits(NamedTuple):
 
 
 class Link:
-    """A connection, once both sides have proved who they are.
+    """A connection after a successful greeting.
 
     Attributes
     ----------
     peer : Hello
     dialled : bool
-        Whether it was called from here.
+        True if this side has called.
     why : str
-        Why it has ended; empty before.
+        Reason for its end; empty before.
     final : bool
-        Whether the other side has said that this one is not to come back by itself.
+        True if the other side has said that this side must not reconnect by itself.
     refused : bool
-        Whether the other side has said that it does not take the connection.
+        True if the other side has refused the connection.
     heard, sent : int
-        Messages.
+        Numbers of received and sent messages.
     """
 
     def __init__(
@@ -125,13 +126,13 @@ class Link:
         return message
 
     def send(self, message: Message) -> bool:
-        """Send a message, without waiting; returns whether the link goes on."""
+        """Send a message, without waiting; return whether the link is still open."""
         if self.why:
             return False
         transport = self._writer.transport
         try:
             data = encoded(message)
-        except Exception:  # the other side would lack it for ever
+        except Exception:  # otherwise the other side would never get it
             _log.exception("a message to %s cannot be written", self.peer.name)
             self.end(OWN_ERROR)
             return False
@@ -144,7 +145,7 @@ class Link:
         return not self.why
 
     async def run(self, hear: Callable[[Link, Message], None]) -> None:
-        """Hear what comes, until it ends; `why` says why."""
+        """Read messages and pass them to `hear`, until the link ends; `why` then has the reason."""
         try:
             while not self.why:
                 message = await self.next()
@@ -155,7 +156,7 @@ class Link:
                     hear(self, message)
         except LostError as error:
             self.why = self.why or str(error)
-        except (RTFilterError, ValueError) as error:  # of the message: the machine says what is wrong with it
+        except (RTFilterError, ValueError) as error:  # wrong content of a message; the machine reports it
             _log.warning("a connection of %s is closed: %s", self.peer.name, error)
             self.end(str(error))
         except Exception:
@@ -165,7 +166,7 @@ class Link:
             await self._close()
 
     def end(self, why: str, final: bool = False, refused: bool = False) -> None:
-        """Say why, and close it; `final` and `refused` as of `Goodbye`."""
+        """Send the reason, and close the link; see `Goodbye` for `final` and `refused`."""
         if not self.why:
             self.send(Goodbye(why, final, refused))
             self.why = self.why or why
@@ -175,7 +176,7 @@ class Link:
             asyncio.get_running_loop().call_later(PARTING, transport.abort)
 
     async def _close(self) -> None:
-        """Let the other side read to the end: closed at once, it might lose it to what it still sends."""
+        """Close after the other side has read all: an immediate close could discard unread data."""
         try:
             if not self._writer.transport.is_closing():
                 async with asyncio.timeout(PARTING):
@@ -191,16 +192,16 @@ class Hears(Protocol):
     """The receiver of a link's events."""
 
     def linked(self, link: Link) -> None:
-        """There is one."""
+        """Handle a new link."""
 
     def lost(self, link: Link) -> None:
-        """It has ended."""
+        """Handle the end of a link."""
 
     def hear(self, link: Link, message: Message) -> None:
-        """It brings a message. What is wrong with it is raised, and ends the link."""
+        """Process a message of a link. An error about it ends the link."""
 
     def broken(self, error: Exception) -> None:
-        """There was an error of the program that no link is to blame for."""
+        """Handle an error of the program that no link has caused."""
 
 
 class Switchboard:
@@ -209,7 +210,7 @@ class Switchboard:
     Parameters
     ----------
     own : Hello
-        Who this is.
+        Greeting of this process.
     key : Key
     hears : Hears
     codec : Codec
@@ -218,11 +219,11 @@ class Switchboard:
     Attributes
     ----------
     brokers : dict of str to Link
-        Those to brokers, by their names.
+        Links to brokers, by their names.
     others : set of Link
-        Those to clients, and to who administers.
+        Links to clients and administrators.
     refused : set of str
-        Names of brokers that this one does not talk to.
+        Names of brokers with which an administrator has stopped contact.
     """
 
     def __init__(
@@ -233,22 +234,22 @@ class Switchboard:
         self.brokers: dict[str, Link] = {}
         self.others: set[Link] = set()
         self.refused: set[str] = set()
-        self._calls: dict[str, list[Message]] = {}  # messages that wait for a call to be answered
+        self._calls: dict[str, list[Message]] = {}  # messages that wait for the answer to a call
         self._not_before: dict[str, float] = {}
         self._refusing: set[str] = set()  # names of brokers that refused the last connection
         self._tasks: set[asyncio.Task[None]] = set()
-        self._strangers: dict[StreamWriter, str] = {}  # from where, the oldest first
+        self._strangers: dict[StreamWriter, str] = {}  # their hosts, the oldest first
         self._notices = Notices()  # in the log
         self._server: asyncio.Server | None = None
 
     async def listen(self, bound: socket.socket) -> None:
-        """Take connections."""
+        """Accept connections."""
         self._server = await asyncio.start_server(self._accept, sock=bound)
 
     def send(self, name: str, address: str, message: Message) -> bool:
-        """Send a message to a broker, by a call to its address where there is no connection yet.
+        """Send a message to a broker; without a connection, call its address first.
 
-        Returns False where it is lost already. True does not promise that it arrives.
+        Returns False if the message is lost already. True does not promise that it arrives.
         """
         found = self.brokers.get(name)
         if found is not None:
@@ -267,10 +268,10 @@ class Switchboard:
         return True
 
     def refuse(self, name: str) -> None:
-        """Talk to a broker no more."""
+        """Stop contact with a broker."""
         self.refused.add(name)
         if name in self.brokers:
-            self._drop(self.brokers[name], "refused by who administers this broker")
+            self._drop(self.brokers[name], "an administrator of this broker has stopped contact")
 
     def drop(self, name: str, why: str) -> None:
         """End the connection to a broker, if there is one; the next may be made at once."""
@@ -278,7 +279,7 @@ class Switchboard:
             self._drop(self.brokers[name], why)
 
     async def close(self, why: str) -> None:
-        """End all."""
+        """End all connections."""
         if self._server is not None:
             self._server.close()
         for one in (*self.brokers.values(), *self.others):
@@ -344,7 +345,7 @@ class Switchboard:
             self._admit(greeted.peer)
         except LinkError as error:
             self._tell_refused(writer, error)
-            link.end(str(error), refused=True)  # the other side cannot know it by itself
+            link.end(str(error), refused=True)  # the other side cannot know it otherwise
             self._start(link.run(self._hears.hear))
         else:
             self._start(self._run(link, []))
@@ -355,7 +356,7 @@ class Switchboard:
             _log.warning("connections from %s are refused: %s", where, error)
 
     def _make_room(self) -> None:
-        """Close a connection that has not yet proved who it is: the oldest from where most of them are."""
+        """Close a connection without a proven name: the oldest of the host with the most of them."""
         most, count = Counter(self._strangers.values()).most_common(1)[0]
         writer = next(one for one, where in self._strangers.items() if where == most)
         del self._strangers[writer]
@@ -365,9 +366,9 @@ class Switchboard:
             _log.warning(text, STRANGERS, count, most)
 
     def _admit(self, peer: Hello) -> None:
-        """Raises `LinkError` with the reason where one who has the key may not be linked all the same."""
+        """Raise `LinkError` with the reason why a peer that has the key may not be linked."""
         if peer.name in self.refused:
-            raise LinkError(f"{peer.name} is refused by who administers this broker")
+            raise LinkError(f"an administrator of this broker has stopped contact with {peer.name}")
         if peer.name == self.own.name and peer.role is Role.BROKER and peer.address:
             raise LinkError(f"{peer.address} has the name of this broker, {peer.name}; names are unique")
         if peer.role is not Role.BROKER or not peer.address:
@@ -380,12 +381,12 @@ class Switchboard:
                 f"{peer.address}; names are unique in a network, so one of the two needs another --name"
             )
         if former is None and len(self.brokers) >= BROKERS:
-            raise LinkError(f"this broker is linked to {BROKERS} brokers, as many as it takes")
+            raise LinkError(f"this broker is linked to {BROKERS} brokers, which is its limit")
 
     def _require_alike(self, peer: Hello) -> None:
-        """Refuse a broker that routes otherwise, knows other events, or takes or waits for more or less.
+        """Raise `LinkError` for a broker with another strategy, other event types, sizes or times.
 
-        What it publishes would be lost, or could never arrive, or would be acknowledged too soon.
+        Its publications would be lost, could never arrive, or would be acknowledged too soon.
         """
         if not (peer.strategy and self.own.strategy):
             return
@@ -404,7 +405,7 @@ class Switchboard:
 
     async def _run(self, link: Link, waiting: list[Message]) -> None:
         peer = link.peer
-        if peer.role is not Role.BROKER or not peer.address:  # without an address it is no broker
+        if peer.role is not Role.BROKER or not peer.address:  # without an address, it is no broker
             self.others.add(link)
         elif not self._prefers(link):
             for message in waiting:
@@ -416,7 +417,7 @@ class Switchboard:
             if peer.name in self.brokers:
                 self._drop(self.brokers[peer.name], "another connection takes its place")
             self.brokers[peer.name] = link
-            if link.dialled and peer.name in self._refusing:  # and says so soon, if it still does
+            if link.dialled and peer.name in self._refusing:  # if it still refuses, that follows soon
                 asyncio.get_running_loop().call_later(PARTING, self._stands, link)
             else:
                 self._stands(link)
@@ -434,7 +435,7 @@ class Switchboard:
             self._gone(link)
 
     def _stands(self, link: Link) -> None:
-        """Have the log say that there is a link, if there still is."""
+        """Log that there is a link, if it still exists."""
         name = link.peer.name
         if self.brokers.get(name) is link:
             _log.info("linked to %s of %s", name, link.peer.cluster)
@@ -444,8 +445,8 @@ class Switchboard:
     def _prefers(self, link: Link) -> bool:
         """Return whether to accept a new link to a broker.
 
-        Where both have called each other, both keep the call of the lower name. Who calls again has lost the
-        former connection, though this side may not know yet.
+        If both have called each other, both keep the call of the lower name. A peer that calls again has lost
+        the former connection, even if this side does not know yet.
         """
         former = self.brokers.get(link.peer.name)
         if former is None or link.peer.incarnation != former.peer.incarnation:
@@ -453,7 +454,7 @@ class Switchboard:
         return link.dialled == former.dialled or (self.own.name < link.peer.name) == link.dialled
 
     def _rest(self, name: str) -> None:
-        """Call nobody of this name for a moment."""
+        """Make no calls to a broker for a moment."""
         now = time.monotonic()
         if len(self._not_before) >= BROKERS:
             self._not_before = {one: until for one, until in self._not_before.items() if until > now}
@@ -473,7 +474,7 @@ class Switchboard:
                 self._refusing.add(link.peer.name)
                 self._not_reached(link.peer.name, link.where, link.why)
             elif link.peer.name not in self._refusing:
-                _log.info("no more linked to %s: %s", link.peer.name, link.why)
+                _log.info("the link to %s has ended: %s", link.peer.name, link.why)
         else:
             return
         try:

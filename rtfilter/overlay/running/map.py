@@ -1,4 +1,4 @@
-"""The running tree: who is linked to whom, and what each has to do; as text, and as a picture."""
+"""The running tree: links, and the load of each broker; as text, and as a picture."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _LEVEL_HEIGHT: Final = 1.7
 
 LEGEND: Final = (
     "entries of the routing table, own clients' subscriptions, messages sent\n"
-    "* stands for its cluster; the wider a line, the more events its lower end has sent"
+    "* is a designated broker; the wider a line, the more events its lower end has sent"
 )
 
 
 class Survey(NamedTuple):
-    """The descriptions of brokers, by themselves.
+    """The descriptions of all brokers that a broker's network knows.
 
     Attributes
     ----------
     brokers : dict of str to Description
-        By name, those that have answered.
+        Descriptions of brokers that have answered, by name.
     silent : dict of str to Known
-        Those that others know, and that do not answer.
+        Known brokers that do not answer, by name.
     """
 
     brokers: dict[str, Description]
@@ -38,7 +38,7 @@ class Survey(NamedTuple):
 
     @property
     def clusters(self) -> dict[str, list[Known]]:
-        """The brokers of each cluster, silent ones among them, by name."""
+        """The brokers of each cluster by name, including silent ones."""
         found: dict[str, list[Known]] = {}
         everyone = {name: one.itself for name, one in self.brokers.items()} | self.silent
         for _, known in sorted(everyone.items()):
@@ -46,7 +46,7 @@ class Survey(NamedTuple):
         return found
 
     def designated(self, cluster: str) -> Description | None:
-        """Of those that stand for a cluster, the one that has answered."""
+        """Return the description of a cluster's designated broker, if it has answered; else None."""
         for one in self.brokers.values():
             if one.itself.cluster == cluster and one.designated == one.itself.name:
                 return one
@@ -54,18 +54,18 @@ class Survey(NamedTuple):
 
     @property
     def root(self) -> Description | None:
-        """Of those that have answered, the one that stands for the root."""
+        """The description of the root's designated broker, if it has answered; else None."""
         found = (one for one in self.brokers.values() if one.root and one.designated == one.itself.name)
         return next(found, None)
 
     @property
     def strategies(self) -> dict[str, str]:
-        """By which strategy each broker that has answered routes."""
+        """The strategy of each broker that has answered, by name."""
         return {name: one.stats.get("router", {}).get("strategy", "") for name, one in self.brokers.items()}
 
     @property
     def routed(self) -> dict[str, list[str]]:
-        """The brokers by strategy: by several while it is changed, or where some are cut off."""
+        """The brokers by strategy: several during a change, or if some are cut off."""
         found: dict[str, list[str]] = {}
         for name, strategy in sorted(self.strategies.items()):
             if strategy:
@@ -73,10 +73,10 @@ class Survey(NamedTuple):
         return found
 
     def tree(self) -> dict[str, list[str]]:
-        """The clusters below each cluster; those without one above it are below the empty name.
+        """Return the clusters below each cluster; clusters without a parent are below the empty name.
 
-        So is one of those that are below each other: while the tree changes, brokers tell of different
-        moments.
+        If clusters seem to be below each other, one of them is there, too: while the tree changes,
+        descriptions are from different moments.
         """
         clusters = self.clusters
         above = dict.fromkeys(clusters, "")
@@ -94,7 +94,7 @@ class Survey(NamedTuple):
 
 
 async def survey(address: str, key: Key) -> Survey:
-    """Ask whoever is at an address, then all that these know. Raises `LinkError` where nobody is there."""
+    """Describe the process at an address, then all that it knows. Raises `LinkError` without an answer."""
     found = Survey({}, {})
     first = await asked(address, key)
     waiting = _told(found, first)
@@ -112,7 +112,7 @@ async def survey(address: str, key: Key) -> Survey:
 
 
 def _told(found: Survey, one: Description) -> dict[str, Known]:
-    """Note what a broker has told; returns whom else to ask."""
+    """Store the description of a broker; return further brokers to ask."""
     if one.designated or one.members:
         found.brokers[one.itself.name] = one
     known = {other.name: other for other in (*one.members, *one.links)}
@@ -120,12 +120,12 @@ def _told(found: Survey, one: Description) -> dict[str, Known]:
 
 
 def as_text(found: Survey) -> str:
-    """The tree as indented lines, then the strategy; a star is before who stands for its cluster."""
+    """Return the tree as indented lines, then the strategy; a star marks designated brokers."""
     return "\n".join([*_lines(found, found.tree(), "", 0), *_strategy_line(found)])
 
 
 def _strategy_line(found: Survey) -> list[str]:
-    """By which strategy brokers route; of several, which brokers by which."""
+    """Return the line with the strategy of brokers; with several, the brokers of each."""
     routed = found.routed
     if len(routed) < 2:
         return [f"strategy: {name}" for name in routed]
@@ -166,7 +166,7 @@ def _events(stats: Mapping[str, Any]) -> int:
 
 
 def draw(found: Survey, file: Path, title: str = "") -> None:
-    """Draw the tree into a file; the wider a line, the more events its lower broker has sent.
+    """Draw the tree into a file; a wider line means more events from its lower broker.
 
     Raises `ModuleNotFoundError` without matplotlib.
     """
@@ -245,7 +245,7 @@ def _lay_out(
     columns: Iterator[float],
     places: dict[str, tuple[float, int]],
 ) -> float:
-    """Give each cluster a place: leaves one column each, others in the middle of those below."""
+    """Assign a column to each leaf, and to each other cluster the middle of those below; return it."""
     below = [] if depth > len(tree) + 1 else tree.get(cluster, [])
     xs = [_lay_out(tree, one, depth + 1, columns, places) for one in below]
     x = (xs[0] + xs[-1]) / 2 if xs else next(columns)

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from rtfilter.watch.metrics import SECONDS, Histogram
 
 WITHIN: Final = 5.0
-"""Seconds that the broker is given to answer a scrape."""
+"""Seconds to wait for the broker's answer to a scrape."""
 GAUGES: Final = {
     "entries": ("router", "entries", "Entries of the routing table"),
     "replica_entries": ("router", "replica", "Entries of the designated broker's table, at another member"),
@@ -25,11 +25,11 @@ GAUGES: Final = {
     "subscriptions": ("clients", "subscriptions", "Subscriptions of the broker's own clients"),
     "unacknowledged": ("clients", "unacknowledged", "Publications that have not arrived everywhere"),
     "undelivered": ("clients", "undelivered", "Deliveries that clients do not have yet"),
-    "keeping": ("process", "keeping", "1 while what must survive a restart can be kept"),
+    "keeping": ("process", "keeping", "1 while state can be stored"),
     "links": ("process", "links", "Connections to other brokers"),
     "reached": ("process", "reached", "1 while it is in the tree: at the root, or below a parent"),
 }
-"""Each metric by its part, its name there, and its text."""
+"""Each metric by its part and its name there, with its text."""
 COUNTERS: Final = {
     "resent": ("clients", "resent", "Publications sent again"),
     "elections": ("process", "elections", "Brokers that came to stand for the cluster"),
@@ -46,9 +46,9 @@ class Snapshot(NamedTuple):
     stats : dict
         Counts by part.
     messages : dict of str to int
-        Sent, by kind.
+        Sent messages, by kind.
     delays : Histogram
-        From publications to their acknowledgements.
+        Delays from publications to their acknowledgements.
     """
 
     stats: dict[str, dict[str, Any]]
@@ -57,17 +57,17 @@ class Snapshot(NamedTuple):
 
 
 class BrokerMetrics(Collector):
-    """Metrics of one broker, as they are when they are asked for.
+    """Metrics of one broker, computed at each scrape.
 
     Parameters
     ----------
     snapshot : callable
-        Called on the thread of whoever asks.
+        Called on the thread of the scrape.
 
     Attributes
     ----------
     registry : CollectorRegistry
-        Has those of the process, too.
+        Also has the metrics of the process.
     """
 
     def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
@@ -77,7 +77,7 @@ class BrokerMetrics(Collector):
         self.registry.register(self)
 
     def describe(self) -> Iterable[Metric]:
-        """None ahead of time."""
+        """Return nothing: the metrics are only known at a scrape."""
         return []
 
     def collect(self) -> Iterable[Metric]:
@@ -98,20 +98,20 @@ class BrokerMetrics(Collector):
         yield sent
         yield HistogramMetricFamily(
             "rtfilter_overlay_acknowledged_seconds",
-            "Time from a publication until all who want it have it",
+            "Time from a publication until all receivers have it",
             delays.buckets(),
             delays.total,
         )
 
 
 class Delays:
-    """Collects delays, to be counted in a histogram now and then."""
+    """Collects delays in a histogram at each scrape."""
 
     def __init__(self) -> None:
         self._histogram = Histogram(SECONDS)
 
     def counted(self, delays: list[float]) -> Histogram:
-        """The histogram, with these in it; the list is empty afterwards."""
+        """Add the delays to the histogram and clear the list; return the histogram."""
         if delays:
             self._histogram.add(np.array(delays))
             delays.clear()
@@ -119,7 +119,7 @@ class Delays:
 
 
 def on_loop(loop: asyncio.AbstractEventLoop, ask: Callable[[], Snapshot]) -> Callable[[], Snapshot]:
-    """Have something asked on the thread of an event loop, from any other one."""
+    """Return a function that calls `ask` on the thread of an event loop, from any other thread."""
 
     async def asked() -> Snapshot:
         return ask()

@@ -1,4 +1,4 @@
-"""The repeated states of others, logged when they change and then rarely."""
+"""States of peers that may repeat: logged when they change, and then rarely."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 AGAIN: Final = 600.0
 """Seconds after which the same state is logged again."""
 MOST: Final = 1000
-"""Brokers and clients whose last logged state is kept, at most."""
+"""Most brokers and clients whose last logged state is stored."""
 
 
 class Notices:
-    """The last logged state of each."""
+    """The last logged state of each peer."""
 
     def __init__(self) -> None:
         self._said: dict[str, tuple[str, float]] = {}
@@ -30,5 +30,5 @@ class Notices:
         return True
 
     def over(self, of: str) -> None:
-        """Forget the state of `of`, so that the next one is logged."""
+        """Remove the state of `of`, so that the next one is logged."""
         self._said.pop(of, None)

@@ -29,12 +29,12 @@ from rtfilter.overlay.sending import Message
 from rtfilter.store.brokers import BrokerStore, Memory
 
 WAITING: Final = 10_000
-"""Most messages that wait for another root to be kept."""
+"""Most messages that wait while another root is stored."""
 _log = logging.getLogger(__name__)
 
 
 class PointProcess(Process):
-    """The rendezvous point.
+    """The rendezvous point as a process.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class PointProcess(Process):
         kept = store.memory()
         root = None if kept is None else msgspec.msgpack.decode(kept, type=Root)
         self.point = RendezvousPoint(settings.times, root, now())
-        self._root = root  # but for a claim that is not kept yet
+        self._root = root  # without a claim that is not stored yet
         self._waiting: deque[tuple[AskRoot | ClaimRoot | RenewRoot, str]] = deque()
         self._busy = False
 
@@ -67,28 +67,28 @@ class PointProcess(Process):
             self._administer(link, message)
             return
         if not isinstance(message, AskRoot | ClaimRoot | RenewRoot):
-            raise ValueError(f"nobody says {type(message).__name__} to the rendezvous point")
+            raise ValueError(f"the rendezvous point does not accept {type(message).__name__}")
         self.point.require(message)
-        if len(self._waiting) < WAITING:  # they ask again
+        if len(self._waiting) < WAITING:  # otherwise dropped: they ask again
             self._waiting.append((message, link.peer.name))
         if not self._busy:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Answer those who wait, until another cluster is the root: nobody is told before that is kept."""
+        """Answer waiting messages until one changes the root: the change is stored before the next answer."""
         self._busy = False
         while self._waiting and not self._busy:
             message, name = self._waiting.popleft()
             try:
                 out = self.point.receive(message, name, now())
-            except ValueError as error:  # the root that it spoke of could not be kept
+            except ValueError as error:  # its root could not be stored
                 _log.warning("a message of %s is dropped: %s", name, error)
                 continue
             if self.point.root == self._root:
                 self._answer(out)
                 continue
             kept = Memory(msgspec.msgpack.encode(self.point.root))
-            if isinstance(message, RenewRoot):  # a later one says the same again
+            if isinstance(message, RenewRoot):  # a later one has the same content
                 self._is_root()
                 self.keeper.keep(Job([kept]))
                 self._answer(out)
@@ -97,11 +97,13 @@ class PointProcess(Process):
             self.keeper.keep(Job([kept], partial(self._kept, out), self._not_kept))
 
     def _is_root(self) -> None:
-        """Take the root for kept; the log says so where another broker stands for it."""
+        """Accept the root as stored; log it if the designated broker is another one."""
         former, self._root = self._root, self.point.root
         if self._root and (not former or former.cluster.designated != self._root.cluster.designated):
             cluster, designated = self._root.cluster.cluster, self._root.cluster.designated.name
-            _log.info("cluster %s is the root of the tree now; %s stands for it", cluster, designated)
+            _log.info(
+                "cluster %s is the root of the tree now; its designated broker is %s", cluster, designated
+            )
 
     def _kept(self, out: list[Dispatch]) -> None:
         self._is_root()
@@ -109,7 +111,7 @@ class PointProcess(Process):
         self._go_on()
 
     def _not_kept(self) -> None:
-        """Say nothing: the root is who it was, and who has claimed to be it asks again."""
+        """Restore the former root, without an answer: the broker will repeat its claim."""
         self.point.root = self._root
         self._go_on()
 
@@ -126,7 +128,7 @@ class PointProcess(Process):
         root = self.point.root
         known = () if root is None else (root.cluster.designated, *root.cluster.members)
         links = list(dict.fromkeys(Known(*one) for one in known))
-        if not any(one.name in self.board.brokers for one in links):  # the root is gone: tell of the rest
+        if not any(one.name in self.board.brokers for one in links):  # the root is gone: all brokers
             peers = (link.peer for link in self.board.brokers.values())
             links += [Known(peer.name, peer.cluster, peer.address) for peer in peers]
         refused = tuple(sorted(self.board.refused))

@@ -25,32 +25,31 @@ from rtfilter.store.brokers import BrokerStore
 from rtfilter.store.log import TakenError
 
 TICKS: Final = 20
-"""Ticks in the time of a heartbeat."""
+"""Ticks per heartbeat."""
 _log = logging.getLogger(__name__)
 
 
 class Process:
     """The common part of a broker and a rendezvous point.
 
-    No error passes in silence, and none leaves half of something done. What is wrong with a message ends the
-    connection it came by, with the reason. So does an error of the program while it takes a message, which
-    the log tells with its traceback: both ends begin anew then, and tell each other all that they want. Any
-    other error of the program, at a tick, when a connection has ended, or when something is kept, ends the
-    process with its traceback and exit status 1, and nothing that it was about to say is said: others take
-    its place, and whoever starts it again has it go on with what it has kept.
+    A wrong message ends its connection, with the reason. So does an error of the program while it processes a
+    message, which the log has with its traceback: both ends then connect again and send each other all their
+    subscriptions. Any other error of the program ends the process, with its traceback and exit status 1,
+    before it sends anything further. Other brokers take its place, and after a restart it continues with its
+    stored state.
 
     Parameters
     ----------
     settings : Common
     hello : Hello
-        Who this is, but for its incarnation.
+        Its greeting, without the incarnation.
     key : Key
     store : BrokerStore
 
     Attributes
     ----------
     counts : Counter
-        Messages sent, by the name of their class.
+        Sent messages, by the name of their class.
     """
 
     def __init__(self, settings: Common, hello: Hello, key: Key, store: BrokerStore) -> None:
@@ -64,16 +63,16 @@ class Process:
         self._error: BaseException | None = None
 
     def end(self) -> None:
-        """End soon."""
+        """End the process soon."""
         self._ended.set()
 
     async def run(self, bound: socket.socket, started: Callable[[], None]) -> int:
-        """Run until told to end; returns the exit code.
+        """Run until a signal; return the exit code.
 
         Parameters
         ----------
         bound : socket.socket
-            Where to listen.
+            Socket to listen on.
         started : callable
             Called when others can connect.
         """
@@ -116,7 +115,7 @@ class Process:
         self.end()
 
     async def _start(self) -> None:
-        """Begin."""
+        """Prepare for connections."""
 
     async def _tick(self) -> None:
         while True:
@@ -124,7 +123,7 @@ class Process:
             self._due(now())
 
     def _due(self, now: float) -> None:
-        """Do what is due."""
+        """Run the tick of the machine."""
 
     def _send(self, one: Out) -> None:
         raise NotImplementedError
@@ -133,7 +132,7 @@ class Process:
         raise NotImplementedError
 
     def _administer(self, link: Link, message: Message) -> None:
-        """Take a message of whoever administers."""
+        """Process a message of an administrator."""
         match message:
             case Describe():
                 pass
@@ -142,10 +141,10 @@ class Process:
             case Cut(broker=broker):
                 self.board.refuse(broker)
             case _:
-                raise ValueError(f"nobody who administers says {type(message).__name__}")
+                raise ValueError(f"administrators do not send {type(message).__name__}")
         link.send(self._describe())
 
 
 def now() -> float:
-    """The time of the machines: seconds, monotonic."""
+    """Return the time for the machines: seconds, monotonic."""
     return asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""The publications of clients that are not acknowledged yet: stored, and sent again until they are."""
+"""The unacknowledged publications of clients: stored, and sent again until they are acknowledged."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from rtfilter.overlay.sending import Send
 from rtfilter.store.brokers import Publication, Settled
 
 SLOWER: Final = 2.0
-"""By which the time until a publication is sent again grows each time."""
+"""Factor by which the time until the next repetition grows."""
 REPEATS: Final = 100.0
-"""Publications that are sent again in a second, before each waits longer: one takes some 0.3 ms."""
+"""Repetitions per second above which each waits longer: one takes some 0.3 ms."""
 LONGEST: Final = 30.0
-"""Seconds that each waits then, at most, unless `ClientLimits.longest` is more."""
+"""Most seconds of that longer wait, unless `ClientLimits.longest` is more."""
 _log = logging.getLogger(__name__)
 
 
 class _Pending:
-    """A publication that is not acknowledged."""
+    """An unacknowledged publication."""
 
     def __init__(self, kept: Publication, publish: Publish, now: float, again_at: float, wait: float) -> None:
         self.kept, self.publish, self.since = kept, publish, now
@@ -49,9 +49,9 @@ class Publications:
     Attributes
     ----------
     delays : list of float
-        Seconds from each publication to its acknowledgement, until somebody takes them out.
+        Seconds from each publication to its acknowledgement, until a reader removes them.
     resent : int
-        How often they were sent again.
+        Number of repetitions.
     """
 
     def __init__(self, broker: Broker, attempts: int, limits: ClientLimits) -> None:
@@ -69,13 +69,13 @@ class Publications:
         return len(self._pending)
 
     def restore(self, kept: Publication, now: float) -> None:
-        """Go on with one that an earlier incarnation has stored."""
+        """Restore a publication that an earlier incarnation has stored."""
         publish = Publish(EventId(*kept[:3]), kept.type, msgspec.msgpack.decode(kept.event))
         self._count(kept)
         self._pending[publish.id] = _Pending(kept, publish, now, now, self.limits.again)
 
     def ask(self, name: str, publish: Publish) -> Work:
-        """Have one stored, unless it is, or nobody could publish it."""
+        """Return a publication to be stored, the confirmation that it is stored, or its refusal."""
         id = publish.id
         if id in self._pending:
             return Work([], [Send(client(name), Stored(id))])
@@ -89,7 +89,7 @@ class Publications:
             )
             return Work([], [Send(client(name), Refused("", reason, id, later=True))])
         try:
-            if id.origin != f"client {name}":  # else its own event of that id would be taken for known
+            if id.origin != f"client {name}":  # otherwise it could be taken for another client's event
                 raise ValueError(f"{name} cannot publish an event of {id.origin!r:.60}")
             require_short("the event", len(event), self.limits.event)
             table = self._broker.router.require_event(publish.type, publish.values)
@@ -103,7 +103,7 @@ class Publications:
         return Work([], [Send(client(name), Hint(hint)) for hint in hints], [Asked(name, publish, kept)])
 
     def kept(self, publish: Publish, kept: Publication, now: float) -> Work:
-        """It is stored: send it."""
+        """Send a publication that is stored now."""
         work, id, again = Work([], []), publish.id, self.limits.again
         self._storing.discard(id)
         pending = self._pending[id] = _Pending(kept, publish, now, now + again, SLOWER * again)
@@ -112,13 +112,13 @@ class Publications:
         return work
 
     def refused(self, publish: Publish, kept: Publication) -> Work:
-        """It cannot be stored."""
+        """Refuse a publication that cannot be stored."""
         self._storing.discard(publish.id)
         self._count_no_more(kept)
         return Work([], [Send(client(kept.client), Refused("", UNKEPT, publish.id, later=True))])
 
     def holds(self, name: str, id: EventId, now: float) -> list[Hold]:
-        """Return what an event of a client waits for in the network."""
+        """Return the reasons why an event of a client waits in the network."""
         pending = self._pending.get(id)
         if pending is None or pending.kept.client != name:
             return []
@@ -126,7 +126,7 @@ class Publications:
         return self._broker.router.holds(event, pending.since, now)
 
     def tick(self, now: float, work: Work) -> None:
-        """Send again what is due."""
+        """Repeat due publications."""
         self._started = now if self._started is None else self._started
         for pending in list(self._pending.values()):
             if now >= pending.again_at:
@@ -138,12 +138,12 @@ class Publications:
 
     @property
     def _longest(self) -> float:
-        """Most seconds between two repeats: more where so many wait that repeats would take all the time."""
+        """Most seconds between two repetitions: more if very many publications wait."""
         longest = self.limits.longest
         return max(longest, min(len(self._pending) / REPEATS, LONGEST))
 
     def acknowledged(self, id: EventId, now: float, work: Work) -> None:
-        """All who want an event have it."""
+        """Remove a publication that all receivers have, and report it to its client."""
         pending = self._pending.pop(id, None)
         if pending is not None:
             self._count_no_more(pending.kept)
@@ -152,12 +152,12 @@ class Publications:
             work.out.append(Send(client(pending.kept.client), Arrived(id)))
 
     def _try(self, pending: _Pending, attempt: int, work: Work, now: float) -> None:
-        """Publish what is stored. After an error of this broker it is tried again as if nobody had it."""
+        """Publish a stored event. After an error of this broker, a later attempt follows."""
         one, name, pending.attempt = pending.publish, pending.kept.client, attempt
         try:
             require_short("it", len(pending.kept.event), self.limits.event)
             work.out.extend(self._broker.publish(name, one.type, one.values, now, one.id, attempt))
-        except (RTFilterError, ValueError) as error:  # stored under other event types, or limits
+        except (RTFilterError, ValueError) as error:  # it was stored under other event types, or limits
             del self._pending[one.id]
             self._count_no_more(pending.kept)
             _log.warning("an event of %s is dropped, and was not acknowledged: %s", name, error)

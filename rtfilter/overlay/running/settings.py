@@ -27,10 +27,10 @@ from rtfilter.overlay.strategies import strategy_of
 POINT: Final = "rendezvous"
 """The name of the rendezvous point on connections; no broker may have it."""
 DATABASE: Final = "RTFILTER_DATABASE"
-"""The variable that gives the address of a database, which may have a password."""
+"""The variable with the address of a database, which may include a password."""
 LONGEST: Final = 5.0
-"""Most time between two repeats of a publication, in that until the first one: a broker that has just started
-acknowledges nothing for its grace, and what was repeated in vain then is not to wait for much longer."""
+"""Longest time between two repetitions of a publication, as a multiple of the first: a broker that has just
+started acknowledges nothing for its grace, and its early repetitions should not delay later ones much."""
 _CLIENT_LIMITS, _LIMITS, _TIMES = ClientLimits(), Limits(), membership.Settings()
 
 Port = Annotated[int, Meta(ge=0, le=65_535)]
@@ -52,17 +52,17 @@ class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     key : Path
         File with the key of the network.
     data : Path
-        Folder with what is kept, where it is kept in SQLite; and with the lock of the process.
+        Folder for the stored state, if it is in SQLite; and for the lock of the process.
     host, port : str, int
-        Where to listen; port 0 for any that is free.
+        Address to listen on; port 0 for any free one.
     heartbeat, missed : float, int
-        See `rtfilter.overlay.membership.Settings`. All of a network have the same.
+        See `rtfilter.overlay.membership.Settings`; the same in the whole network.
     message, waiting : int
-        See `Limits`. All brokers of a network have the same `message`.
+        See `Limits`; `message` is the same at all brokers of a network.
     metrics_port : int or None
-        Where Prometheus finds metrics, if at all.
+        Port of the metrics for Prometheus; None for no metrics.
     log_level : str
-        The least that is logged.
+        Lowest level that is logged.
     """
 
     key: Path
@@ -78,7 +78,7 @@ class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def url(self) -> str:
-        """Of the database."""
+        """Address of the database."""
         given = os.environ.get(DATABASE)
         if not given:
             return f"sqlite:///{self.data / 'broker.sqlite'}"
@@ -92,7 +92,7 @@ class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def limits(self) -> Limits:
-        """Of connections."""
+        """Limits of connections."""
         return Limits(self.message, self.waiting, 3 * self.heartbeat * self.missed)
 
     @property
@@ -111,37 +111,38 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes
     ----------
     name : str
-        Unique in the network.
+        Name of the broker, unique in the network.
     cluster : str
-        Of the brokers that reach each other by multicast, or know each other as `peers`; by default its name.
+        Name of the brokers that reach each other by multicast, or know each other as `peers`; by default
+        `name`.
     schema : str
-        The event types: JSON or a file of it, an object with a schema for each name, the same at all brokers;
-        or with an object of ``schema`` and ``matcher``, where each broker may have another matcher.
+        The event types: JSON or a file with it, an object with a schema by name, the same at all brokers; or
+        with an object of ``schema`` and ``matcher``, where each broker may have another matcher.
     rendezvous : str
         ``host:port`` of the rendezvous point.
     address : str
-        ``host:port`` where others reach it; by default where it listens.
+        ``host:port`` for other brokers; by default where it listens.
     strategy : str
-        How events are routed, the same at all brokers.
+        The first strategy, the same at all brokers.
     rendezvous_for : tuple of str
-        Event types and where their events meet while the strategy is `rendezvous`, ``type=cluster``; those of
-        other types meet at the root. The same at all brokers.
+        Rendezvous clusters of event types for the strategy `rendezvous`, ``type=cluster``; events of other
+        types meet at the root. The same at all brokers.
     choose_every : float or None
-        Seconds after which the root measures what each strategy would cost, and changes to the one that costs
-        least; by default it stays. The same at all brokers.
+        Seconds between measurements, after each of which the root changes to the cheapest strategy; by
+        default there are none. The same at all brokers.
     slack : float or None
-        Most of a box that may be empty where neighbours are told one box for many near ones; by default they
-        are told each that no other one covers.
+        Largest empty share of a box that is sent to neighbours instead of many near ones; by default they get
+        each box that no other one covers.
     group : str
-        ``address:port`` of the cluster's multicast; empty where there is none.
+        ``address:port`` of the cluster's multicast; empty for none.
     interface : str
-        The own address on the network of the group.
+        The address of this machine on the network of the group.
     peers : tuple of str
-        Other brokers of the cluster, ``name=host:port``, where there is no multicast.
+        Other brokers of the cluster, ``name=host:port``, if there is no multicast.
     children : int
         Most clusters below the own one.
     grace : float
-        Seconds that what was lost is waited for, before it is forgotten: longer than the tree needs to heal.
+        Seconds to wait for lost subscriptions before they are removed: longer than the tree needs to heal.
     again, linger : float
         See `ClientLimits`.
     """
@@ -170,13 +171,13 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         for name in ("rendezvous", "address", "group", "interface"):
             if given := getattr(self, name):
                 _require(name, given)
-        self.known, self.assigned  # noqa: B018  # refuse what is none
+        self.known, self.assigned  # noqa: B018  # they raise for wrong values
         if self.host in ("0.0.0.0", "::") and not self.address:
-            raise ValueError(f"who listens on {self.host} says where others reach it: --address HOST:PORT")
+            raise ValueError(f"listening on {self.host} needs --address HOST:PORT, for other brokers")
 
     @property
     def home(self) -> str:
-        """The cluster."""
+        """The name of the cluster."""
         return self.cluster or self.name
 
     @property
@@ -204,7 +205,7 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return found
 
     def require(self, types: Mapping[str, Definition]) -> None:
-        """Refuse a rendezvous cluster for what is no event type. Raises `SettingsError`."""
+        """Raise `SettingsError` for a rendezvous cluster of an unknown event type."""
         for type in self.assigned:
             if type not in types:
                 known = ", ".join(types)
@@ -230,20 +231,20 @@ SettingsKind = TypeVar("SettingsKind", bound=Common)
 
 
 def settings(kind: type[SettingsKind], file: Path | None = None, **flags: Any) -> SettingsKind:
-    """Return the settings by flags, where these are not None, and by a file.
+    """Return the settings from flags that are not None, and from a file.
 
     Parameters
     ----------
     kind : type
         `BrokerSettings` or `PointSettings`.
     file : Path, optional
-        TOML, with their names.
+        TOML file with the names of the settings.
     **flags
 
     Raises
     ------
     SettingsError
-        Says which one is wrong.
+        A setting is wrong; the message names it.
     OSError
     """
     told = {name: value for name, value in flags.items() if value is not None}
@@ -267,9 +268,9 @@ def settings(kind: type[SettingsKind], file: Path | None = None, **flags: Any) -
 
 
 def event_types(given: str) -> dict[str, Definition]:
-    """The event types of JSON, or of a file of it. Raises `SettingsError` and `OSError`.
+    """Return the event types in JSON, or in a file with it. Raises `SettingsError` and `OSError`.
 
-    Each is a schema, or an object with it and a matcher.
+    Each is a schema, or an object with a schema and a matcher.
     """
     is_json = given.lstrip().startswith(("{", "["))
     file = "--schema" if is_json else given
@@ -298,7 +299,7 @@ def event_types(given: str) -> dict[str, Definition]:
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """An address in its parts. Raises `SettingsError`."""
+    """Return host and port of an address. Raises `SettingsError`."""
     try:
         return sockets.host_and_port(text)
     except ValueError as error:
@@ -306,7 +307,7 @@ def host_and_port(text: str) -> tuple[str, int]:
 
 
 def _require(name: str, given: str) -> None:
-    """Refuse what is no address for a flag."""
+    """Raise `ValueError` if the value of a flag is no address."""
     try:
         host = given if name == "interface" else host_and_port(given)[0]
         if name == "group" and not ipaddress.IPv4Address(host).is_multicast:

@@ -1,4 +1,4 @@
-"""Starts a process, and runs it until a signal tells to end."""
+"""Start of a process, which runs until a signal."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def run(
     types: Mapping[str, Definition],
     started: Callable[[str], None],
 ) -> int:
-    """Run a process until a signal tells to end; returns the exit code.
+    """Run a process until a signal; return the exit code.
 
     Parameters
     ----------
     settings : BrokerSettings or PointSettings
     types : mapping of str to Definition
-        Of a broker.
+        Event types of a broker.
     started : callable
-        Gets the address when others can connect.
+        Called with the address when others can connect.
 
     Raises
     ------
@@ -52,7 +52,7 @@ async def _run(
 ) -> int:
     key = Key.read(settings.key)
     if key.of(Role.BROKER) is None:
-        raise SettingsError(f"{settings.key} holds the key of {key.role}s; this needs that of the network")
+        raise SettingsError(f"{settings.key} has the key of {key.role}s; give the key of the network")
     connections = BROKERS + STRANGERS
     if isinstance(settings, BrokerSettings):
         settings.require(types)

@@ -1,7 +1,7 @@
-"""Networks of brokers in simulated time: the same machines, with neither sockets nor a clock.
+"""Networks of brokers in simulated time: the same machines, without sockets or a clock.
 
-`topology` draws networks, `clients` says at which brokers clients are, `network` lets the machines of one
-speak, and `faults` makes schedules of what fails. All is drawn from seeds: a run can be replayed.
+`topology` draws networks, `clients` assigns clients to brokers, `network` passes the messages of machines,
+and `faults` makes schedules of failures. All random numbers come from seeds: a run can be replayed.
 """
 
 from rtfilter.extras import needed

@@ -1,8 +1,7 @@
 """Whole brokers in simulated time: each finds its cluster, its parent and its routes by itself.
 
-Two brokers have a connection from when one first has something to send to the other one. When one of them
-crashes, or a cut comes between them, it ends: what is on its way is lost, and both are told, as by the
-connections of running brokers.
+Two brokers have a connection from the first message between them. It ends when one of them crashes, or a cut
+separates them: messages on their way are lost, and both brokers are notified, as for running brokers.
 """
 
 from __future__ import annotations
@@ -40,27 +39,27 @@ NOTICE = 1.0
 class BrokerNetwork(Network):
     """Brokers, and a rendezvous point that never fails.
 
-    Of the topology only clusters, their members and latencies are used: the tree is what the brokers make.
+    Only clusters, members and latencies of the topology are used: the brokers make the tree.
 
     Parameters
     ----------
     topology : Topology
     types : mapping of str to Schema
     settings : Settings, optional
-        Of the membership of all brokers.
+        Settings of the membership of all brokers.
     router : callable, optional
         Makes the router of a broker from its name, its incarnation and the types.
     seed : int
-        Of all that is random.
+        Seed of all random numbers.
     **others
         See `Network`.
 
     Attributes
     ----------
     confirmed : dict of str to float
-        When the subscription of each client was confirmed, by the client's name.
+        Time of each client's confirmation, by the client's name.
     acknowledged : dict of EventId to float
-        When each event was acknowledged first.
+        Time of each event's first acknowledgement.
     """
 
     def __init__(
@@ -92,20 +91,20 @@ class BrokerNetwork(Network):
         return Broker(router, Membership(contact, self.settings, seed, incarnation, term))
 
     def cluster_of(self, name: str) -> str:
-        """See `Network`; the rendezvous point is where the first cluster is."""
+        """See `Network`; the rendezvous point is at the first cluster."""
         return self.topology.cluster_of[name] if name else self.topology.root
 
     # -- clients -------------------------------------------------------------------------------------
 
     def subscribe(self, at: float, broker: str, client: str, type: str, condition: str) -> None:
-        """Let a client subscribe at a moment."""
+        """Make a client subscribe at a moment."""
         self.ask(at, broker, lambda own, now: own.subscribe(client, type, condition, now)[1])
 
     def publish(
         self, at: float, broker: str, client: str, type: str, event: Mapping[str, Any], attempt: int = 1,
         id: EventId | None = None,
     ) -> EventId:  # fmt: skip
-        """Let a client publish at a moment; the event's id, under which it may be published again."""
+        """Make a client publish at a moment; return the event's id, under which it may be published again."""
         self._numbers += id is None
         known = id or EventId(client, 1, self._numbers)
         self.ask(at, broker, lambda own, now: own.publish(client, type, event, now, known, attempt))
@@ -115,7 +114,7 @@ class BrokerNetwork(Network):
         self, at: float, brokers: Sequence[str], client: str, type: str, event: Mapping[str, Any],
         again: float,
     ) -> EventId:  # fmt: skip
-        """Let a client publish, at each of some brokers in turn, until the event is acknowledged."""
+        """Make a client publish, at several brokers in rotation, until the event is acknowledged."""
         self._numbers += 1
         id = EventId(client, 1, self._numbers)
 
@@ -189,7 +188,7 @@ class BrokerNetwork(Network):
         self._put(self.stations[other], partial(_linked, one))
 
     def _close(self, pair: frozenset[str], notice: float) -> None:
-        """End a connection; its ends hear of it later, and open no other one before."""
+        """End a connection; its ends are notified later, and open no other one before."""
         self._up.pop(pair)
         self._broken.add(pair)
 
@@ -215,7 +214,7 @@ class BrokerNetwork(Network):
 
 
 class _Point:
-    """The rendezvous point, as the network speaks to it."""
+    """The rendezvous point in a simulated network."""
 
     def __init__(self, settings: Settings) -> None:
         self.point = RendezvousPoint(settings)

@@ -1,4 +1,4 @@
-"""At which brokers clients are: anywhere alike, or by what they want, how far it is, and who is busy."""
+"""The assignment of clients to brokers: uniform, or by interest, distance and load."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Wish(NamedTuple):
     Attributes
     ----------
     cluster : str
-        The one nearest to it.
+        Nearest cluster to it.
     interest : hashable
-        What it wants; clients with an equal one are alike.
+        Its interest; clients with equal interests are alike.
     """
 
     cluster: str
@@ -31,11 +31,11 @@ class Weights(NamedTuple):
     Attributes
     ----------
     interest : float
-        Of the share of a cluster's clients that want something else.
+        Weight of the share of a cluster's clients with another interest.
     distance : float
-        Of the way, in parts of the longest way between clusters.
+        Weight of the distance, as a share of the longest distance between clusters.
     load : float
-        Of the broker's clients, in parts of those that each would have if all had as many.
+        Weight of the number of the broker's clients, as a multiple of the mean.
     """
 
     interest: float = 1.0
@@ -44,13 +44,13 @@ class Weights(NamedTuple):
 
 
 def uniform(rng: Random, topology: Topology, count: int) -> list[str]:
-    """A broker for each client, each as likely. The first of more clients are where fewer ones are."""
+    """Return a random broker for each client; with the same seed, a larger `count` keeps the first ones."""
     brokers = topology.brokers
     return [rng.choice(brokers) for _ in range(count)]
 
 
 def placed(topology: Topology, wishes: Sequence[Wish], weights: Weights) -> list[str]:
-    """A broker for each client, in the order in which they come: where the weighted sum is least."""
+    """Return a broker for each client, one after the other: the broker with the least weighted sum."""
     longest = max(topology.latencies.values(), default=0.0) or 1.0
     even = len(wishes) / len(topology.brokers)
     loads: Counter[str] = Counter()

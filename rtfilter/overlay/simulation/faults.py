@@ -13,17 +13,17 @@ class What(StrEnum):
     """The kinds of faults of a broker or of clusters."""
 
     CRASH = "crash"
-    """A broker stops; what it knew, what it had not read yet and what is under way to it is lost."""
+    """A broker stops; its state, its queue and the messages on their way to it are lost."""
     RETURN = "return"
-    """It starts again, as a higher incarnation that knows nothing."""
+    """It starts again, as a higher incarnation without state."""
     CUT = "cut"
     """Clusters and all others no longer reach each other; messages between them are lost."""
     HEAL = "heal"
-    """They do again."""
+    """The same clusters and all others reach each other again."""
 
 
 class Fault(NamedTuple):
-    """Something that happens at a moment.
+    """A fault at a moment.
 
     Attributes
     ----------
@@ -31,7 +31,8 @@ class Fault(NamedTuple):
         Seconds from the start.
     what : What
     names : frozenset of str
-        Of brokers that crash or return; of clusters that are cut off from all others, or that were.
+        Names of brokers that crash or return, or of clusters of which a cut separates all others, or
+        separated.
     """
 
     at: float
@@ -42,20 +43,20 @@ class Fault(NamedTuple):
 def drawn(
     rng: Random, topology: Topology, count: int, begin: float, end: float, longest: float, spare: int = 0
 ) -> list[Fault]:
-    """A schedule of crashes and cuts that all end; the same seed draws the same one.
+    """Return a schedule of crashes and cuts that all end; the same seed gives the same one.
 
     Parameters
     ----------
     rng : random.Random
     topology : Topology
     count : int
-        How many things fail; each broker crashes at most once, and each cluster is cut off at most once.
+        Number of faults; each broker crashes at most once, and each cluster is cut off at most once.
     begin, end : float
-        Seconds between which they fail.
+        Seconds from the start between which faults begin.
     longest : float
-        Most seconds until one returns or heals.
+        Most seconds until a fault ends.
     spare : int
-        How many brokers of each cluster never crash.
+        Number of brokers of each cluster that never crash.
 
     Returns
     -------

@@ -1,8 +1,8 @@
-"""Machines of brokers that speak to each other in simulated time.
+"""Machines of brokers that exchange messages in simulated time.
 
-Each broker is a queue and one server: it reads one message after the other in the order in which they came,
-and takes a fixed time for each message that it sends. Then the message is on its way for the latency of the
-link. Messages from one broker to another one never overtake each other.
+Each broker is a queue and one server: it reads messages in the order of their arrival, and takes a fixed time
+for each message that it sends. Then the message is on its way for the latency of the link. Messages from one
+broker to another one never overtake each other.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from rtfilter.overlay.simulation.topology import LAN, Topology
 
 
 class Machine(Protocol):
-    """A pure state machine: what a broker is made of."""
+    """A pure state machine, of which a broker consists."""
 
     def receive(self, message: Any, source: Any, now: float) -> list[Send]:
-        """Take a message, and say what is to be sent."""
+        """Process a message, and return messages to send."""
 
     def tick(self, now: float) -> list[Send]:
-        """Let time pass, and say what is to be sent."""
+        """Process the passage of time, and return messages to send."""
 
 
 Work = Callable[[Any, float], Iterable[Send]]
@@ -42,11 +42,11 @@ class Costs(NamedTuple):
     Attributes
     --------
     message : float
-        A broker is busy with each message that it sends to another one, or to all of its cluster at once.
+        Time that a broker needs for each message to another broker, or to its whole cluster.
     delivery : float
-        It is busy with each message to a client.
+        Time that it needs for each message to a client.
     lan : float
-        A message within a cluster is under way.
+        Latency of a message within a cluster.
     """
 
     message: float = 0.0
@@ -58,7 +58,7 @@ FREE = Costs()
 
 
 class Losses(NamedTuple):
-    """The share of messages that never arrive: of multicasts for each receiver alone, and of all others."""
+    """The share of lost messages: of multicasts for each receiver separately, and of all others."""
 
     multicast: float = 0.0
     unicast: float = 0.0
@@ -92,9 +92,9 @@ class Parcel(NamedTuple):
     receivers : mapping of str to connection
         By the receiver's name.
     line : str
-        The receiver's name, or that of the own cluster.
+        The receiver's name, or the name of the own cluster.
     many : bool
-        Whether it is a multicast.
+        True if it is a multicast.
     """
 
     receivers: Mapping[str, Any]
@@ -103,7 +103,7 @@ class Parcel(NamedTuple):
 
 
 class Station:
-    """A broker: its machine while it lives, and what it has not read yet."""
+    """A broker: its machine while it lives, and its queue."""
 
     def __init__(self, name: str, env: simpy.Environment) -> None:
         self.name = name
@@ -124,21 +124,22 @@ class Network:
     costs : Costs
     losses : Losses
     interval : float, optional
-        Seconds between the ticks of a broker. Without it nothing ticks, and `run` ends when all is silent.
+        Seconds between the ticks of a broker. Without it there are no ticks, and `run` ends after the last
+        message.
     jitter : float
-        Most seconds by which a message comes later than its link's latency.
+        Longest random addition to a link's latency, in seconds.
     seed : int
-        Of losses, jitter and the first ticks.
+        Seed of losses, jitter and the first ticks.
 
     Attributes
     --------
     env : simpy.Environment
-        Its time.
+        The simulated time.
     messages : Counter
-        How many messages were sent, by kind, sender, and receiver or the own cluster. One to all of a cluster
-        counts once.
+        Number of sent messages, by kind, sender, and receiver or the own cluster. A multicast counts
+        once.
     lost : Counter
-        How many of them did not arrive, by kind.
+        Number of lost messages, by kind.
     deliveries : list of Delivery
     """
 
@@ -163,7 +164,7 @@ class Network:
         for station in self.stations.values():
             self._start(station)
 
-    # -- what subclasses may know better ---------------------------------------------------------------------
+    # -- for subclasses --------------------------------------------------------------------------------------
 
     def _names(self) -> list[str]:
         return self.topology.brokers
@@ -175,22 +176,22 @@ class Network:
         return parcel(self._places[sender.name], to)
 
     def _take(self, message: Message, source: Any, machine: Any, now: float) -> Iterable[Send]:
-        """Let a machine take a message."""
+        """Process a message by a machine, and return its messages."""
         sends: Iterable[Send] = machine.receive(message, source, now)
         return sends
 
-    # -- what is done to it ----------------------------------------------------------------------------------
+    # -- control ---------------------------------------------------------------------------------------------
 
     def machine(self, broker: str) -> Any:
-        """The machine of a broker; None while it is crashed."""
+        """Return the machine of a broker; None while it is crashed."""
         return self.stations[broker].machine
 
     def ask(self, at: float, broker: str, work: Work) -> None:
-        """Let a client ask a broker for something at a moment; it waits in the queue as messages do."""
+        """Make a client ask a broker for something at a moment; the request waits in the broker's queue."""
         self._later(at - self.env.now, lambda: self._put(self.stations[broker], work))
 
     def suffer(self, faults: Iterable[Fault]) -> None:
-        """Let things fail as a schedule has it."""
+        """Run a schedule of faults."""
         for fault in faults:
             self._later(fault.at - self.env.now, partial(self._fail, fault))
 
@@ -212,12 +213,12 @@ class Network:
         station.inbox = simpy.Store(self.env)
 
     def restart(self, broker: str) -> None:
-        """Start a broker again, which knows nothing."""
+        """Start a broker again, without state."""
         if self.stations[broker].machine is None:
             self._start(self.stations[broker])
 
     def cut(self, clusters: frozenset[str]) -> None:
-        """Cut clusters off from all others. What was cut off twice has to heal twice."""
+        """Cut clusters off from all others. Clusters that are cut off twice must heal twice."""
         self._cut[clusters] += 1
 
     def heal(self, clusters: frozenset[str]) -> None:
@@ -226,7 +227,7 @@ class Network:
         self._cut += Counter()  # without zeros
 
     def run(self, until: float | None = None) -> None:
-        """Let time pass until a moment; without one, until nothing happens any more."""
+        """Run the simulation until a moment, or without one until nothing happens any more."""
         self.env.run(until)
 
     def sent(self, *kinds: str) -> int:
@@ -283,7 +284,7 @@ class Network:
         self, sender: str, receiver: str, message: Message, source: Any, many: bool = False
     ) -> None:
         seconds = self.latency(sender, receiver)
-        if self.jitter:  # later, but never before the one before
+        if self.jitter:  # later, but never before the previous one
             seconds += self._rng.uniform(0, self.jitter)
             latest = self._latest.get((sender, receiver), 0.0)
             seconds = max(seconds, latest - self.env.now)
@@ -298,12 +299,12 @@ class Network:
         self._later(seconds, arrive)
 
     def latency(self, sender: str, receiver: str) -> float:
-        """Seconds from one broker to another one."""
+        """Return the seconds from one broker to another one."""
         one, other = self.cluster_of(sender), self.cluster_of(receiver)
         return self.costs.lan if one == other else self.topology.latencies[one, other]
 
     def cluster_of(self, name: str) -> str:
-        """The cluster that a broker is part of."""
+        """Return the cluster of a broker."""
         return self.topology.cluster_of[name]
 
     def _apart(self, sender: str, receiver: str) -> bool:

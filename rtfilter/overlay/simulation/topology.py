@@ -1,8 +1,8 @@
 """Networks to simulate: trees of clusters, alone or embedded in a network of routers.
 
-The transit-stub network is in the manner of GT-ITM, by which Xue and Feng (2005) drew theirs: domains of
-transit routers, and stubs of routers, each below one transit router. Clusters stand at routers of stubs.
-In random order, each joins the nearest one that has room below it, much as brokers look for a parent.
+The transit-stub network is like those of GT-ITM, with which Xue and Feng (2005) drew theirs: domains of
+transit routers, and stubs of routers, each below one transit router. Clusters are at routers of stubs.
+In random order, each joins the nearest one with room below it, similar to brokers that look for a parent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FAR, NEAR = (0.020, 0.050), (0.005, 0.020)
 ACCESS, STUB = (0.002, 0.005), (0.0005, 0.002)
 """Seconds of a link between a stub and its transit router, and within a stub."""
 DOMAINS, TRANSIT, STUBS, SIZE = 4, 5, 3, 8
-"""Transit domains, routers of each, stubs of each such router, routers of each stub: 500 routers."""
+"""Transit domains, routers of each, stubs of each such router, and routers of each stub: 500 routers."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Topology:
     routers : networkx.Graph or None
         The network under the tree.
     sites : mapping of str to int
-        The router at which each cluster stands.
+        The router of each cluster.
     """
 
     root: str
@@ -82,7 +82,7 @@ class Topology:
         return found
 
     def path(self, one: str, other: str) -> list[str]:
-        """The clusters from one to another, both included."""
+        """Return the clusters from one to another, both included."""
         up, down = self._to_root(one), self._to_root(other)
         while len(up) > 1 and len(down) > 1 and up[-2] == down[-2]:
             up.pop()
@@ -107,13 +107,13 @@ class Topology:
 
 
 def random_tree(rng: Random, clusters: int, brokers: int = 1, children: int = 8) -> Topology:
-    """A tree in which each cluster hangs from a random earlier one, with links of an access link's length.
+    """Return a tree in which each cluster is below a random earlier one; all links are access links.
 
     Parameters
     ----------
     rng : random.Random
     clusters, brokers : int
-        How many clusters, and brokers of each.
+        Number of clusters, and of brokers in each.
     children : int
         Most child clusters of a cluster, as in `rtfilter.overlay.membership.Settings`.
 
@@ -138,7 +138,7 @@ def random_tree(rng: Random, clusters: int, brokers: int = 1, children: int = 8)
 
 
 def transit_stub(rng: Random, links: int = 730) -> nx.Graph[int]:
-    """A network of 500 routers; each link has seconds as its ``weight``, each router a ``kind``.
+    """Return a network of 500 routers; a link has seconds as ``weight``, a router has a ``kind``.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def transit_stub(rng: Random, links: int = 730) -> nx.Graph[int]:
 def embedded(
     rng: Random, routers: nx.Graph[int], clusters: int = 100, brokers: int = 11, children: int = 8
 ) -> Topology:
-    """A tree of clusters at random routers of stubs, each below the nearest earlier one that has room.
+    """Return a tree of clusters at random routers of stubs, each below the nearest earlier one with room.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def _members(names: Sequence[str], brokers: int) -> dict[str, tuple[str, ...]]:
 
 
 def _distances(graph: nx.Graph[Any], sites: Mapping[str, Any]) -> dict[tuple[str, str], float]:
-    """Seconds of the shortest ways between all clusters, by where they stand."""
+    """Return the seconds of the shortest paths between all clusters, by their places."""
     found: dict[tuple[str, str], float] = {}
     for one, site in sites.items():
         seconds = nx.single_source_dijkstra_path_length(graph, site)

@@ -1,4 +1,4 @@
-"""Ways to route: one file each, and their names here."""
+"""Strategies of routing: one file each, and their names here."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ STRATEGIES: Final[dict[str, type[Strategy]]] = {
 
 
 def strategy_of(given: str | Strategy, assigned: Mapping[str, str] | None = None) -> Strategy:
-    """The strategy meant: one of a name, or the object itself. Raises `ValueError`.
+    """Return the strategy of a name, or the given object itself. Raises `ValueError` for an unknown name.
 
-    `assigned` says where the rendezvous clusters are, if the name is that of `Rendezvous`.
+    `assigned` are the rendezvous clusters for `Rendezvous`.
     """
     if isinstance(given, Strategy):
         return given

@@ -20,5 +20,5 @@ class EventForwarding(Strategy):
     shared: ClassVar[bool] = False
 
     def always(self, place: Place, type: str) -> Collection[str]:
-        """All neighbours."""
+        """Return all neighbours."""
         return place.links

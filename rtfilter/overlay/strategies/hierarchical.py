@@ -8,7 +8,7 @@ from rtfilter.overlay.strategies.hybrid import Hybrid
 
 
 class Hierarchical(Hybrid):
-    """The baseline of Xue and Feng 2005: a designated broker sends to each interested member by itself."""
+    """The baseline of Xue and Feng 2005: a designated broker sends to each interested member separately."""
 
     name: ClassVar[str] = "hierarchical"
     multicast: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""Hybrid routing: all goes up to the root, events go down by match, and through clusters by multicast."""
+"""Hybrid routing: events go up to the root, down to matching clusters, and by multicast within a cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rtfilter.overlay.strategies.port import Strategy
 
 
 class Hybrid(Strategy):
-    """Routing of Xue and Feng 2005, which one neighbour's knowledge is enough for.
+    """The routing of Xue and Feng 2005, for which a broker needs to know only its neighbours.
 
     A broker knows the subscriptions of its subtree. Events always go up to the root, and down where they
     match; within a cluster one multicast serves all members.
@@ -19,11 +19,11 @@ class Hybrid(Strategy):
     name: ClassVar[str] = "hybrid"
 
     def learners(self, place: Place, type: str) -> Collection[str]:
-        """The parent."""
+        """Return the parent."""
         return _parent(place)
 
     def always(self, place: Place, type: str) -> Collection[str]:
-        """The parent."""
+        """Return the parent."""
         return _parent(place)
 
 

@@ -1,8 +1,8 @@
 """The decisions of a strategy: the routes of subscriptions and events in the tree of clusters.
 
 Between clusters all brokers do the same, whatever the strategy: an event goes to each connection that has a
-matching subscription, but not back to where it came from. A strategy says who must know subscriptions, and
-where else events go.
+matching subscription, but not back to its source. A strategy decides which clusters must know
+subscriptions, and where else events go.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from rtfilter.overlay.sending import Message
 
 
 class Strategy:
-    """The base of all: tells nobody, and sends nothing that does not match.
+    """The base of all strategies: it sends no subscriptions, and events only where they match.
 
-    One object serves one broker. It is asked while that is the designated one of its cluster.
+    One object serves one broker. The router uses it while the broker is the designated one of its cluster.
 
     Attributes
     ----------
     name : str
     multicast : bool
-        Whether one message reaches all of a cluster. Otherwise each interested member gets its own.
+        True if one message reaches the whole cluster. Otherwise each interested member gets its own message.
     shared : bool
-        Whether a designated broker knows the subscriptions of other members of the cluster. Otherwise they
+        True if a designated broker knows the subscriptions of other members of the cluster. Otherwise they
         get each event.
     rises : bool
-        Whether events go to one cluster first, with nobody served on the way; see `ascent`.
+        True if events go to one cluster first, without deliveries on the way; see `ascent`.
     stops : bool
-        Whether an event goes nowhere where no subscription is known that it matches. A broker that is out of
-        touch and does not know it then stops what others want, so nothing is confirmed before it may be back.
+        True if an event goes nowhere without a known matching subscription. Then a broker that has lost
+        others without knowing it stops their events, so nothing is confirmed before they may be back.
     """
 
     name: ClassVar[str]
@@ -41,17 +41,17 @@ class Strategy:
     stops: ClassVar[bool] = False
 
     def learners(self, place: Place, type: str) -> Collection[str]:
-        """The linked clusters that must know the subscriptions to an event type."""
+        """Return the linked clusters that must know the subscriptions to an event type."""
         return ()
 
     def always(self, place: Place, type: str) -> Collection[str]:
-        """The linked clusters that each event of a type goes to."""
+        """Return the linked clusters that get each event of a type."""
         return ()
 
     def ascent(self, place: Place, type: str) -> str | None:
         """Return the cluster that events rise to, linked or the own one, before they go to all matches.
 
-        None: it is not known.
+        None: it is unknown.
         """
         return None
 
@@ -60,12 +60,12 @@ class Strategy:
         return []
 
     def moved(self, place: Place, anew: bool) -> list[tuple[str, Message]]:
-        """Take a new place; what other clusters must be told.
+        """Apply a new place; return messages for other clusters.
 
-        `anew` where another broker was the designated one until now.
+        `anew` is True if another broker was the designated one before.
         """
         return []
 
     def hear(self, message: Message, place: Place, cluster: str) -> list[tuple[str, Message]]:
-        """Take a message of the strategy from a linked cluster; what other clusters must be told."""
+        """Process a message of the strategy from a linked cluster; return messages for other clusters."""
         return []

@@ -1,4 +1,4 @@
-"""Profile forwarding: every broker knows every subscription, and events take the way back."""
+"""Profile forwarding: every broker knows every subscription, and events go only where they match."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rtfilter.overlay.strategies.port import Strategy
 class ProfileForwarding(Strategy):
     """Bittner's forwarding of profiles, which filters as close to publishers as possible.
 
-    An event takes exactly the links of the smallest subtree with its publisher and all who match. Tables are
-    large: without covering each broker has each subscription.
+    An event takes exactly the links of the smallest subtree with its publisher and all matching clusters.
+    Tables are large: without covering each broker has each subscription.
     """
 
     name: ClassVar[str] = "profile_forwarding"
     stops: ClassVar[bool] = True
 
     def learners(self, place: Place, type: str) -> Collection[str]:
-        """All neighbours."""
+        """Return all neighbours."""
         return place.links

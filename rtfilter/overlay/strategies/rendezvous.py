@@ -1,4 +1,4 @@
-"""Rendezvous clusters: for each event type one, where subscriptions and events meet."""
+"""Rendezvous clusters: for each event type, the cluster where subscriptions and events meet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rtfilter.overlay.strategies.port import Strategy
 
 
 class _Way(NamedTuple):
-    """The way to a rendezvous cluster: its number, 0 where none was told; and the next there, unless lost."""
+    """The way to a rendezvous cluster: its number, 0 if none is known; and the next cluster, unless lost."""
 
     number: int = 0
     hop: str = ""
@@ -23,19 +23,19 @@ class _Way(NamedTuple):
 class Rendezvous(Strategy):
     """Bittner's rendezvous nodes: events rise to the rendezvous cluster of their type, then descend.
 
-    An event serves nobody on its way up, and goes back over the same links where it matches, so it takes as
-    many links as the way up has, and those of the smallest subtree with the rendezvous cluster and all who
-    match.
+    An event is not delivered on its way up, and goes back over the same links where it matches. So it takes
+    the links of the way up, and those of the smallest subtree with the rendezvous cluster and all matching
+    ones.
 
-    To the root the way is up. Which link leads to an assigned cluster, neighbours tell each other, with a
-    number as in DSDV routing (Perkins and Bhagwat 1994), so that what is old does not take the place of what
-    is new. The cluster itself gives even numbers. Who loses the broker that led there tells all the odd
-    number after it, and when the cluster hears that, it gives the next even one.
+    The way to the root is up. Neighbours announce to each other the link to an assigned cluster, with a
+    number as in DSDV routing (Perkins and Bhagwat 1994), so that old information does not replace new. The
+    cluster itself assigns even numbers. A broker that loses the next broker of a way announces the following
+    odd number; when the cluster receives that, it announces the next even one.
 
     Parameters
     ----------
     assigned : mapping of str to str
-        The rendezvous cluster of an event type, the same at all brokers; see `by_hash`. For other types it is
+        The rendezvous cluster of event types, the same at all brokers; see `by_hash`. For other types it is
         the root.
 
     Attributes
@@ -51,12 +51,12 @@ class Rendezvous(Strategy):
         self._ways: dict[str, _Way] = {}  # to assigned clusters, by type
 
     def learners(self, place: Place, type: str) -> Collection[str]:
-        """The next cluster on the way to the rendezvous."""
+        """Return the next cluster on the way to the rendezvous."""
         where = self.ascent(place, type)
         return () if where is None or where == place.cluster else (where,)
 
     def ascent(self, place: Place, type: str) -> str | None:
-        """The next cluster on the way to the rendezvous, or the own one."""
+        """Return the next cluster on the way to the rendezvous, or the own one."""
         if type not in self.assigned:
             hop = place.cluster if place.root else place.parent
         else:
@@ -64,14 +64,14 @@ class Rendezvous(Strategy):
         return hop if hop == place.cluster or hop in place.links else None
 
     def greeting(self, place: Place, cluster: str, types: Iterable[str]) -> list[Message]:
-        """The ways that are known here, and those that are lost."""
+        """Return announcements of all known ways, and of the lost ones."""
         ways = {type: self._way(place, type) for type in types if type in self.assigned}
         return [
             Advertise(type, way.number) for type, way in ways.items() if way.number and way.hop != cluster
         ]
 
     def hear(self, message: Message, place: Place, cluster: str) -> list[tuple[str, Message]]:
-        """Learn of a way, or that one is lost, and pass that on where it is new."""
+        """Store an announced way, or its loss, and pass on what is new."""
         if not isinstance(message, Advertise) or message.type not in self.assigned:
             return []
         type, number, lost = message.type, message.number, message.number % 2
@@ -83,7 +83,7 @@ class Rendezvous(Strategy):
         return self._take(type, way, place, cluster)
 
     def moved(self, place: Place, anew: bool) -> list[tuple[str, Message]]:
-        """Tell all of ways that are lost, with the broker they went to."""
+        """Announce the ways that are lost, because their next broker is another one."""
         if anew:
             self._ways.clear()
         ways = list(self._ways.items())
@@ -97,13 +97,13 @@ class Rendezvous(Strategy):
         return self._ways.get(type, _Way(2 if self._is_here(place, type) else 0))
 
     def _take(self, type: str, way: _Way, place: Place, source: str) -> list[tuple[str, Message]]:
-        """Go by a way from now on; returns what others are told."""
+        """Store a way, and return its announcement to other clusters."""
         self._ways[type] = way
         return [(other, Advertise(type, way.number)) for other in place.links if other != source]
 
 
 def by_hash(types: Iterable[str], clusters: Collection[str]) -> dict[str, str]:
-    """A rendezvous cluster for each type, by the highest hash of both; of others little changes with one."""
+    """Return a rendezvous cluster for each type, by the highest hash; a new cluster changes few."""
     return {type: max(clusters, key=lambda cluster: _hash(type, cluster)) for type in types}
 
 

@@ -55,11 +55,11 @@ class Workload(ABC):
 
     @abstractmethod
     def subscriptions(self, start: int, count: int) -> Bounds | list[Source]:
-        """Subscriptions `start` to `start + count`: boxes, or predicates in a form that is parsed."""
+        """Return subscriptions `start` to `start + count`: boxes, or predicates in a form that is parsed."""
 
     @abstractmethod
     def events(self, start: int, count: int) -> Any:
-        """Events `start` to `start + count`, in a form that `Schema.read` takes."""
+        """Return events `start` to `start + count`, in a form that `Schema.read` takes."""
 
     @property
     def period(self) -> int | None:
@@ -67,7 +67,7 @@ class Workload(ABC):
         return None
 
     def subscribe(self, target: EventFilter, start: int, count: int) -> IntArray:
-        """Add `subscriptions(start, count)` to a filter over `schema`; their ids, int64 (count,)."""
+        """Add `subscriptions(start, count)` to a filter over `schema`; return their ids, int64 (count,)."""
         chosen = self.subscriptions(start, count)
         if isinstance(chosen, Bounds):
             return target.subscribe_many(chosen.low, chosen.high)
@@ -77,7 +77,7 @@ class Workload(ABC):
 def blocks(
     draw: Callable[[np.random.Generator, int], Drawn], seed: int, stream: int, start: int, count: int
 ) -> list[tuple[Drawn, slice]]:
-    """Draw the blocks that hold rows `start` to `start + count`.
+    """Draw the blocks that contain rows `start` to `start + count`.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def blocks(
     Returns
     -------
     list of (Drawn, slice)
-        At least one block, each with the rows of it that are wanted.
+        At least one block, each with its wanted rows.
     """
     refuse_negative(start, count)
     parts = []
@@ -103,7 +103,7 @@ def blocks(
 
 
 def joined(parts: Sequence[tuple[Bounds, slice]]) -> Bounds:
-    """The wanted rows of the boxes that `blocks` drew."""
+    """Return the wanted rows of the boxes that `blocks` drew."""
     return Bounds(
         np.concatenate([part.low[rows] for part, rows in parts]),
         np.concatenate([part.high[rows] for part, rows in parts]),

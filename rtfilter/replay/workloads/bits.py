@@ -1,8 +1,8 @@
-"""Events that are vectors of bits, and subscriptions that ask for some of them (Mohapatra et al.).
+"""Events that are vectors of bits, and subscriptions that constrain some of them (Mohapatra et al.).
 
-As in the survey there are 50 attributes, each true or false. A subscription does not care for most, and asks
-for true as often as for false. Events have few ones, few zeros, or as many of both: the survey's heuristics
-differ in which of these they like.
+As in the survey there are 50 attributes, each true or false. A subscription constrains few of them, to true
+as often as to false. Events have few ones, few zeros, or as many of both: the survey's heuristics differ in
+the kind for which they are good.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ATTRIBUTES = 50
 ASKED = 0.2
-"""Probability that a subscription asks for an attribute."""
+"""Probability that a subscription constrains an attribute."""
 ONES = (0.02, 0.06, 0.1, 0.5, 0.9, 0.94, 0.98)
 """Shares of ones in events; each draws one of these."""
 
@@ -31,7 +31,7 @@ class BitsWorkload(Workload):
     """Vectors of bits."""
 
     def subscriptions(self, start: int, count: int) -> list[Source]:
-        """Event patterns `start` to `start + count`; one that would ask for nothing asks for one bit."""
+        """Return event patterns `start` to `start + count`; one without any constraint gets one."""
         names = self.schema.names
         sources: list[Source] = []
         for (asked, values), rows in blocks(_asked, self.seed, SUBSCRIPTIONS, start, count):
@@ -40,7 +40,7 @@ class BitsWorkload(Workload):
         return sources
 
     def events(self, start: int, count: int) -> Any:
-        """Bits of events `start` to `start + count`, bool (count, 50)."""
+        """Return bits of events `start` to `start + count`, bool (count, 50)."""
         parts = blocks(_bits, self.seed, EVENTS, start, count)
         return np.concatenate([values[rows] for values, rows in parts])
 
@@ -57,5 +57,5 @@ def _bits(rng: np.random.Generator, rows: int) -> BoolArray:
 
 
 def make(seed: int) -> BitsWorkload:
-    """The workload of a seed."""
+    """Make the workload of a seed."""
     return BitsWorkload("bits", Schema({f"b{j}": bool for j in range(1, ATTRIBUTES + 1)}), seed)

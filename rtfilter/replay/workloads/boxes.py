@@ -71,10 +71,10 @@ class BoxWorkload(Workload):
 
     @abstractmethod
     def subscriptions(self, start: int, count: int) -> Bounds:
-        """Boxes `start` to `start + count`, two float64 (count, dimensions)."""
+        """Return boxes `start` to `start + count`, two float64 (count, dimensions)."""
 
     def events(self, start: int, count: int) -> FloatArray:
-        """Points `start` to `start + count`, float64 (count, dimensions)."""
+        """Return points `start` to `start + count`, float64 (count, dimensions)."""
         parts = blocks(
             lambda rng, rows: self.points(rng, rows, self.dimensions), self.seed, EVENTS, start, count
         )
@@ -94,7 +94,7 @@ class DrawnWorkload(BoxWorkload):
     boxes: Callable[[np.random.Generator, int, int], Bounds]
 
     def subscriptions(self, start: int, count: int) -> Bounds:
-        """Boxes `start` to `start + count`, two float64 (count, dimensions)."""
+        """Return boxes `start` to `start + count`, two float64 (count, dimensions)."""
         parts = blocks(
             lambda rng, rows: self.boxes(rng, rows, self.dimensions), self.seed, SUBSCRIPTIONS, start, count
         )
@@ -106,7 +106,7 @@ class NestedWorkload(BoxWorkload):
     """Boxes that each contain all smaller ones; see `nested`."""
 
     def subscriptions(self, start: int, count: int) -> Bounds:
-        """Boxes `start` to `start + count`, two float64 (count, dimensions)."""
+        """Return boxes `start` to `start + count`, two float64 (count, dimensions)."""
         refuse_negative(start, count)
         order = np.random.default_rng([self.seed, ORDER]).permutation(PREDICATES)
         chosen = order[np.arange(start, start + count) % PREDICATES].astype(np.float64)
@@ -167,9 +167,9 @@ def sparse_boxes(rng: np.random.Generator, rows: int, dimensions: int) -> Bounds
 
 
 def equal_boxes(rng: np.random.Generator, rows: int, dimensions: int) -> Bounds:
-    """Draw boxes that ask for one uniform value of each of some attributes; the other sides are [-inf, inf].
+    """Draw boxes that constrain some attributes to one uniform value each; the other sides are [-inf, inf].
 
-    The number of attributes is uniform in `EQUALITIES` (all if there are fewer), and which ones is, too.
+    The number of attributes is uniform in `EQUALITIES` (all if there are fewer), and so is their choice.
     """
     place = rng.random((rows, dimensions)).argsort(axis=1).argsort(axis=1)
     asked = place < rng.integers(*EQUALITIES, (rows, 1), endpoint=True)
@@ -193,7 +193,7 @@ def geo_boxes(rng: np.random.Generator, rows: int, dimensions: int) -> Bounds:
 
 
 def integer_points(top: int) -> Callable[[np.random.Generator, int, int], FloatArray]:
-    """A function that draws points whose coordinates are uniform integers in 0..`top`."""
+    """Return a function that draws points whose coordinates are uniform integers in 0..`top`."""
 
     def draw(rng: np.random.Generator, rows: int, dimensions: int) -> FloatArray:
         return rng.integers(0, top, (rows, dimensions), endpoint=True).astype(np.float64)
@@ -214,28 +214,28 @@ def unit_points(rng: np.random.Generator, rows: int, dimensions: int) -> FloatAr
 
 
 def wide(seed: int, dimensions: int = 12) -> BoxWorkload:
-    """Boxes between two uniform integers per attribute, as in the paper: large, and hard to prune."""
+    """Make boxes between two uniform integers per attribute, as in the paper: large, and hard to prune."""
     return DrawnWorkload("wide", _shorts(dimensions), seed, dimensions, integer_points(TOP), wide_boxes)
 
 
 def narrow(seed: int, dimensions: int = 12) -> BoxWorkload:
-    """Boxes that span a quarter of the domain per attribute: easy to prune for a tree."""
+    """Make boxes that span a quarter of the domain per attribute: easy to prune for a tree."""
     return DrawnWorkload("narrow", _shorts(dimensions), seed, dimensions, integer_points(TOP), narrow_boxes)
 
 
 def sided(seed: int, dimensions: int = 12, side: float = 0.25) -> BoxWorkload:
-    """Boxes as in `narrow` that span another share `side` of the domain; not in `BOXES`."""
+    """Make boxes as in `narrow` that span another share `side` of the domain; not in `BOXES`."""
     boxes = partial(narrow_boxes, side=round(side * (TOP + 1)))
     return DrawnWorkload("sided", _shorts(dimensions), seed, dimensions, integer_points(TOP), boxes)
 
 
 def centred(seed: int, dimensions: int = 12) -> BoxWorkload:
-    """Boxes of a uniform centre and half-width per attribute, cut off at the domain; not in `BOXES`."""
+    """Make boxes of a uniform centre and half-width per attribute, cut off at the domain; not in `BOXES`."""
     return DrawnWorkload("centred", _shorts(dimensions), seed, dimensions, integer_points(TOP), centred_boxes)
 
 
 def clustered(seed: int, dimensions: int = 12) -> BoxWorkload:
-    """Boxes and events around the same few places: interests are alike, and lie where the events are.
+    """Make boxes and events around the same few places: interests are alike, and close to the events.
 
     The `CLUSTERS` places are uniform in the domain and depend on the seed. Centres and events lie around
     them, normally distributed with standard deviation `SPREAD` in each attribute.
@@ -252,24 +252,24 @@ def clustered(seed: int, dimensions: int = 12) -> BoxWorkload:
 
 
 def dense(seed: int, dimensions: int = 12) -> BoxWorkload:
-    """Boxes that span most of the domain: two in a hundred contain an event, so verifying takes most time."""
+    """Make boxes that span most of the domain: two in a hundred contain an event, so verifying takes long."""
     return DrawnWorkload("dense", _shorts(dimensions), seed, dimensions, integer_points(TOP), dense_boxes)
 
 
 def sparse(seed: int, dimensions: int = 24) -> BoxWorkload:
-    """Boxes that constrain few of many attributes, some attributes more often; events have them all."""
+    """Make boxes that constrain few of many attributes, some attributes more often; events have them all."""
     schema = Schema(_attributes(dimensions, Attribute(int, low=0, high=SPARSE_TOP)))
     return DrawnWorkload("sparse", schema, seed, dimensions, integer_points(SPARSE_TOP), sparse_boxes)
 
 
 def equal(seed: int, dimensions: int = 12) -> BoxWorkload:
-    """Boxes that ask for equalities alone: what matchers of hashes, and those of equalities, are made for."""
+    """Make boxes of equalities only, for which matchers with hashes and matchers of equalities are made."""
     schema = Schema(_attributes(dimensions, Attribute(int, low=0, high=EQUAL_TOP)))
     return DrawnWorkload("equal", schema, seed, dimensions, integer_points(EQUAL_TOP), equal_boxes)
 
 
 def nested(seed: int, dimensions: int = 12) -> BoxWorkload:
-    """Predicates that imply each other, as in the benchmark of Novák 2013.
+    """Make predicates that imply each other, as in the benchmark of Novák 2013.
 
     Predicate i is longAttribute_j < j * 10000 + 1000 + i for each attribute j, with i in 0..P - 1 and
     P = `PREDICATES`, in a random order of the seed, again and again. An event is made to satisfy a share x of
@@ -280,7 +280,7 @@ def nested(seed: int, dimensions: int = 12) -> BoxWorkload:
 
 
 def geo(seed: int, dimensions: int = 2) -> BoxWorkload:
-    """Small squares in the unit square, the usual load of spatial indexes."""
+    """Make small squares in the unit square, the usual load of spatial indexes."""
     schema = Schema(_attributes(dimensions, Attribute(float, low=0, high=1)))
     return DrawnWorkload("geo", schema, seed, dimensions, unit_points, geo_boxes)
 
@@ -300,7 +300,7 @@ BOXES: Mapping[str, Callable[..., BoxWorkload]] = {
 
 
 def _clipped(low: ArrayLike, high: ArrayLike) -> Bounds:
-    """Boxes cut off at the ends of the domain."""
+    """Return boxes cut off at the ends of the domain."""
     return Bounds(np.maximum(low, 0.0), np.minimum(high, float(TOP)))
 
 

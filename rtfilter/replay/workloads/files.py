@@ -26,11 +26,11 @@ class FileWorkload(Workload):
         return len(self.rows)
 
     def subscriptions(self, start: int, count: int) -> list[Source]:
-        """Subscriptions `start` to `start + count`."""
+        """Return subscriptions `start` to `start + count`."""
         return [self.given[i % len(self.given)] for i in range(start, start + count)]
 
     def events(self, start: int, count: int) -> list[Mapping[str, object]]:
-        """Events `start` to `start + count`, as dicts."""
+        """Return events `start` to `start + count`, as dicts."""
         return [self.rows[i % len(self.rows)] for i in range(start, start + count)]
 
 

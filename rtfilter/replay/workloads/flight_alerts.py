@@ -42,18 +42,18 @@ class Alert:
     as_sql: bool = False
 
     def source(self) -> str | dict[str, Any]:
-        """The alert in its own notation."""
+        """Return the alert in its own notation."""
         return self.sql() if self.as_sql else self.pattern()
 
     def pattern(self) -> dict[str, Any]:
-        """The alert as an event pattern."""
+        """Return the alert as an event pattern."""
         patterns = [{term.attribute: [_matcher(term)] for term in terms} for terms in self.filters]
         for pattern, terms in zip(patterns, self.filters, strict=True):
             pattern.update({term.attribute: list(term.value) for term in terms if term.operator == "in"})
         return patterns[0] if len(patterns) == 1 else {"$or": patterns}
 
     def sql(self) -> str:
-        """The alert as an SQL condition."""
+        """Return the alert as an SQL condition."""
         filters = [" AND ".join(map(_condition, terms)) for terms in self.filters]
         return filters[0] if len(filters) == 1 else " OR ".join(f"({text})" for text in filters)
 
@@ -102,7 +102,7 @@ class _Draw:
         self._chances = iter(chances)
 
     def same(self, *attributes: str) -> Filter:
-        """Terms that ask for the values of the flight."""
+        """Return terms that ask for the values of the flight."""
         return tuple(Term(name, "=", self.flight[name]) for name in attributes)
 
     def late(self, attribute: str) -> Term:
@@ -125,7 +125,7 @@ def _my_flight(draw: _Draw) -> list[Filter]:
 
 
 def _journey(draw: _Draw) -> list[Filter]:
-    """A route in a window of one to seven days, late or cancelled."""
+    """Return a route in a window of one to seven days, late or cancelled."""
     departure = draw.flight["sched_dep"].to_pydatetime()  # ten times faster than pandas' own
     day = datetime(departure.year, departure.month, departure.day)
     until = day + timedelta(days=draw.one_of(1, 1, 2, 3, 7), minutes=-1)
@@ -142,7 +142,7 @@ def _aircraft(draw: _Draw) -> list[Filter]:
 
 
 def _fleet(draw: _Draw) -> list[Filter]:
-    """Aircraft whose registrations start with the same characters."""
+    """Return aircraft whose registrations start with the same characters."""
     if pd.isna(draw.flight["tailnum"]):
         return _cancelled(draw)
     start = Term("tailnum", "prefix", draw.flight["tailnum"][: draw.one_of(2, 3, 3, 4, 4)])

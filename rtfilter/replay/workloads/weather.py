@@ -44,7 +44,7 @@ WIDTHS = (0.02, 0.5)
 
 @lru_cache(maxsize=1)
 def load() -> pd.DataFrame:
-    """All hours in time order, one column per attribute of `SCHEMA`. The caller must not change the result.
+    """Return all hours in time order, one column per attribute of `SCHEMA`. Do not change the result.
 
     Raises
     ------
@@ -91,19 +91,19 @@ class WeatherWorkload(Workload):
         return len(load())
 
     def subscriptions(self, start: int, count: int) -> Bounds:
-        """Boxes `start` to `start + count`."""
+        """Return boxes `start` to `start + count`."""
         hours = load()
         parts = blocks(lambda rng, rows: draw_ranges(rng, rows, hours), self.seed, 0, start, count)
         return joined(parts)
 
     def events(self, start: int, count: int) -> pd.DataFrame:
-        """Hours `start` to `start + count` in time order; after the last, the year starts again."""
+        """Return hours `start` to `start + count` in time order; after the last, the year starts again."""
         refuse_negative(start, count)
         hours = load()
         return hours.take(np.arange(start, start + count) % len(hours))
 
 
 def make(seed: int) -> WeatherWorkload:
-    """The workload of a seed. The events are the same for all seeds, the subscriptions are not."""
+    """Make the workload of a seed. The events are the same for all seeds, the subscriptions are not."""
     load()
     return WeatherWorkload("weather", SCHEMA, seed)

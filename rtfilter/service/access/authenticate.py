@@ -22,17 +22,17 @@ from rtfilter.service.roles import Identity, Role
 from rtfilter.store.users import Account, Known, Users
 
 LOOK: Final = 1.0
-"""Seconds before the database is asked again whether users changed."""
+"""Seconds between two checks of the database for changed users."""
 PATIENCE: Final = 10.0
-"""Seconds that it may take to answer."""
+"""Seconds that the database may take to answer such a check."""
 LOOK_FOR_NEW: Final = 0.05
-"""The same, for a name or token that may be new."""
+"""Seconds between two checks while a name or token is unknown: it may be new."""
 MOST_WAITING: Final = 64
-"""Passwords that wait to be verified; one is at a time."""
+"""Most passwords that wait to be verified; one thread verifies them."""
 MOST_OF_ADDRESS: Final = 16
-"""Of these, from one address: who guesses passwords there keeps nobody out who comes from another one."""
+"""Most of these from one address, so that an attacker there does not keep out users of other addresses."""
 MOST_BUCKETS: Final = 10_000
-"""Users of whom rates are kept, before those are forgotten who have rested."""
+"""Users with a token bucket; above this number, full buckets are removed."""
 WRONG: Final = "the user name, password or token is wrong, revoked or expired"
 
 
@@ -55,7 +55,7 @@ class Limits(NamedTuple):
 
 
 class _Proven(Identity):
-    """An identity, and by what it was proved: a password, as `Account.since`, or a token, by its SHA-256."""
+    """An identity with its proof: a password, as `Account.since`, or a token, by its SHA-256 digest."""
 
     proof: int | bytes
 
@@ -102,29 +102,29 @@ class Access:
         self._connections: Counter[str] = Counter()
 
     def close(self) -> None:
-        """End its thread."""
+        """Stop the thread that verifies passwords."""
         self._hashing.shutdown(cancel_futures=True)
 
     @property
     def open(self) -> bool:
-        """True if there never was a user since the server started: every name is taken without a check."""
+        """True if there was no user since the server started: then every name is accepted without a check."""
         return not self._had_users
 
     @property
     def gone(self) -> Collection[str]:
-        """As of `Authenticate`. A new one is seen about the second time on that this is asked."""
+        """See `Authenticate`. A change in the database shows from about the second read on."""
         self._look_soon()
         return self._known.gone
 
     async def forgotten(self, user: str) -> None:
-        """As of `Authenticate`."""
+        """See `Authenticate`."""
         try:
             await asyncio.to_thread(self._users.forgotten, user)
             self._known = await asyncio.to_thread(self._users.read)
         except SQLAlchemyError:
             raise BusyError("the users cannot be changed now; try again", 1.0) from None
 
-    # -- who it is -------------------------------------------------------------------------------------------
+    # -- authentication --------------------------------------------------------------------------------------
 
     async def password(self, user: str, password: str, address: str = "") -> Identity:
         """Return the identity of a user, by name and password.
@@ -138,9 +138,9 @@ class Access:
         Raises
         ------
         NotAuthenticatedError
-            There is no such user, or it is another password: that takes the same time.
+            There is no such user, or the password is wrong; both take the same time.
         BusyError
-            Too many passwords wait, of all or of the address, or the database cannot be read.
+            Too many passwords wait, in total or from this address, or the database cannot be read.
         """
         await self._look(LOOK_FOR_NEW if self.open else LOOK)
         if self.open:
@@ -170,9 +170,9 @@ class Access:
         return _Proven.by(account, digest)
 
     def still(self, who: Identity) -> bool:
-        """Return whether a user may stay connected: the password or token is still good, with the same roles.
+        """Return whether a user may stay connected: password or token are still valid, the roles unchanged.
 
-        Changes count from about the second time on that this is asked, a second apart.
+        A change in the database counts from about the second call on, if the calls are a second apart.
         """
         self._look_soon()
         if not isinstance(who, _Proven):
@@ -186,7 +186,7 @@ class Access:
         return account is not None and account.roles == who.roles
 
     def roles(self, user: str) -> frozenset[Role]:
-        """As of `Authenticate`; a change counts as with `still`."""
+        """See `Authenticate`; a change in the database counts as in `still`."""
         self._look_soon()
         if self.open:
             return self._anyone.roles(user)
@@ -217,14 +217,14 @@ class Access:
         if right and account is not None:
             renewed = self._passwords.renewed(account.hash, password)
             if renewed is not None:
-                with suppress(SQLAlchemyError):  # the next time does it
+                with suppress(SQLAlchemyError):  # the next login tries again
                     self._users.rehash(account, renewed)
         return right
 
     # -- changes in the database -----------------------------------------------------------------------------
 
     async def _look(self, every: float) -> None:
-        """Read users again, if they changed and were not looked at for so many seconds."""
+        """Read the users again if they changed; check for changes at most once in `every` seconds."""
         if self._clock() - self._looked < every:
             return
         try:
@@ -253,15 +253,15 @@ class Access:
     def _changed(self) -> Known | None:
         return None if self._users.stamp() == self._known.stamp else self._users.read()
 
-    # -- how much --------------------------------------------------------------------------------------------
+    # -- limits ----------------------------------------------------------------------------------------------
 
     def admit(self, who: Identity, events: int) -> None:
-        """Let a user publish so many events now.
+        """Count events that a user publishes now, or refuse them.
 
         Raises
         ------
         TooManyError
-            With the seconds to wait.
+            The user exceeds the rate; `retry_after` has the seconds to wait.
         """
         rate = self._limits.rate
         if rate is None:
@@ -293,4 +293,4 @@ class Access:
 
 def _heard(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
-        task.exception()  # told to whoever comes in next
+        task.exception()  # marks the error as retrieved; the next `_look` reports it

@@ -1,4 +1,4 @@
-"""Passwords: hashed with argon2, and those that were right remembered for minutes as a keyed hash."""
+"""Passwords: hashed with argon2. Correct ones are remembered for minutes as a keyed hash."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ LEAST: Final = 8
 MOST: Final = 1000
 """Most characters of a password."""
 REMEMBERED: Final = 300.0
-"""Seconds that a password which was right is not hashed again."""
+"""Seconds for which a correct password is remembered, and not hashed again."""
 
 
 class Passwords:
-    """Hashes of passwords. From any thread; each call takes tens of milliseconds and megabytes.
+    """Hashes of passwords, for any thread. Each call takes tens of milliseconds and megabytes.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Passwords:
         return self._hasher.hash(_encoded(password))
 
     def right(self, hash: str | None, password: str) -> bool:
-        """Return whether a password fits a hash; None takes as long, and never fits."""
+        """Return whether a password has this hash; for None, return False after the same time."""
         try:
             self._hasher.verify(hash or self._nobodys, _encoded(password[:MOST]))
         except (VerificationError, InvalidHashError):
@@ -51,12 +51,12 @@ class Passwords:
         return hash is not None and len(password) <= MOST
 
     def renewed(self, hash: str, password: str) -> str | None:
-        """Hash a password that was right again, where its hash was made with other parameters."""
+        """Return a new hash of a correct password if its hash has outdated parameters, or else None."""
         return self._hasher.hash(_encoded(password)) if self._hasher.check_needs_rehash(hash) else None
 
 
 class Remembered:
-    """Passwords that were right a moment ago: one of each user, in memory, as a hash with a random key.
+    """Recent correct passwords: one of each user, in memory, as a hash with a random key.
 
     Parameters
     ----------
@@ -69,11 +69,11 @@ class Remembered:
         self._right: dict[str, tuple[bytes, float]] = {}
 
     def add(self, user: str, since: int, password: str) -> None:
-        """Remember a password that was right; `since` is of its `Account`."""
+        """Remember a correct password; `since` is `Account.since`."""
         self._right[user] = self._hash(user, since, password), self._clock() + REMEMBERED
 
     def right(self, user: str, since: int, password: str) -> bool:
-        """Return whether the password was right a moment ago."""
+        """Return whether the password was verified recently."""
         known, until = self._right.get(user, (b"", 0.0))
         if until <= self._clock():
             self._right.pop(user, None)
@@ -85,7 +85,7 @@ class Remembered:
 
 
 def _nobodys(hasher: PasswordHasher) -> str:
-    """Make up a hash with the parameters of others, of no password that anyone could find."""
+    """Return a hash of a password that nobody knows, with the parameters of all others."""
     salt, digest = (
         base64.b64encode(secrets.token_bytes(size)).decode().rstrip("=")
         for size in (hasher.salt_len, hasher.hash_len)

@@ -1,4 +1,4 @@
-"""Token buckets: so much a second over time, and a burst at once. Pure: the caller says what time it is."""
+"""Token buckets: a rate per second, and a burst. Pure: the caller gives the time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ class Bucket:
     Parameters
     ----------
     rate : float
-        What comes in a second.
+        Tokens that come in a second.
     burst : float
-        What it holds. More can be taken at once when it is full; what was taken too much comes in first.
+        Tokens of a full bucket. A full bucket gives more than that at once, and then owes the rest.
     now : float
         Seconds of any clock that does not go back.
     """
@@ -22,7 +22,7 @@ class Bucket:
         self._rate, self._burst, self._level, self._at = rate, burst, float(burst), now
 
     def take(self, amount: float, now: float) -> float:
-        """Take all of an amount or nothing; returns 0, or the seconds after which it can be had."""
+        """Take an amount as a whole, or nothing; return 0, or the seconds to wait for it."""
         self._fill(now)
         short = min(amount, self._burst) - self._level
         if short > 0:
@@ -31,7 +31,7 @@ class Bucket:
         return 0.0
 
     def full(self, now: float) -> bool:
-        """Return whether nothing is used up."""
+        """Return whether the bucket is full."""
         self._fill(now)
         return self._level >= self._burst
 

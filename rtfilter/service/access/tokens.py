@@ -7,7 +7,7 @@ import secrets
 from typing import Final
 
 PREFIX: Final = "rtf_"
-"""So that programs that look for secrets find them."""
+"""Start of each token, by which scanners for secrets find it."""
 BYTES: Final = 32
 """Random bytes of a token."""
 
@@ -18,5 +18,5 @@ def new() -> str:
 
 
 def digest(token: str) -> bytes:
-    """Return the digest of a token, which the database keeps in its place."""
+    """Return the SHA-256 digest of a token, which the database stores instead of the token."""
     return hashlib.sha256(token.encode(errors="surrogatepass")).digest()

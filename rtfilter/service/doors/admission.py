@@ -1,4 +1,4 @@
-"""The admission of clients: users by name or token, no pages of other hosts, few strangers at a time."""
+"""The admission of clients: users by name or token, no pages of other hosts, few unknown peers at a time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def identity(users: Authenticate, request: Request) -> Identity:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a name or an address is this machine's own, for itself."""
+    """Return whether a name or an address is the loopback of this machine."""
     host = bare(host).rstrip(".").lower()
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -51,13 +51,13 @@ def is_loopback(host: str) -> bool:
 
 
 MOST_STRANGERS: Final = 500
-"""Connections of one address that have not said who they are."""
+"""Most unauthenticated connections of one address."""
 NETWORK: Final = 8
 """Bytes of an IPv6 address that name a network, of which one peer may have all addresses."""
 
 
 class Strangers:
-    """Connections of which it is not known who they are, by address: at most `MOST_STRANGERS` of each.
+    """Unauthenticated connections by address: at most `MOST_STRANGERS` of each.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Strangers:
         self._proxies = proxies
 
     def come_over_http(self, host: str) -> Callable[[], object] | None:
-        """As `come`, where the peer may be a proxy."""
+        """Count a connection over HTTP as `come` does, unless it is that of a proxy."""
         if self._proxies and any(
             ipaddress.ip_address(host.partition("%")[0]) in one for one in self._proxies
         ):
@@ -78,9 +78,9 @@ class Strangers:
         return self.come(host)
 
     def come(self, host: str) -> Callable[[], object] | None:
-        """Count a connection; None where it is one too many.
+        """Count a connection of an address; return None if it is one too many.
 
-        Returns what to call once it is known who the peer is, and when it is gone: the first call counts.
+        Call the returned function when the peer has authenticated, and when it has gone; one call counts.
         """
         name = _network(host)
         if self._open[name] >= MOST_STRANGERS:
@@ -95,7 +95,7 @@ class Strangers:
 
 
 def nobody() -> None:
-    """Of a peer that is not counted."""
+    """Do nothing, for a peer that is not counted."""
 
 
 def _network(host: str) -> str:
@@ -106,15 +106,15 @@ def _network(host: str) -> str:
 
 
 class Gate:
-    """Lets no request in that a page of another host has a browser send.
+    """Refuses requests that a browser sends for a page of another host.
 
     Parameters
     ----------
     app : ASGI application
     measures : Measures
     loopback : bool
-        Whether the server listens for this machine only. A page whose own name its owner has pointed at the
-        loopback would be of the same host to the browser; so, only names of the loopback are answered to.
+        True if the server listens for this machine only. Then it answers only to names of the loopback: a
+        page can give its own host name that address, and the browser would see no other host.
     """
 
     def __init__(self, app: ASGIApp, measures: Measures, loopback: bool) -> None:
@@ -136,11 +136,11 @@ class Gate:
         if self._loopback and not is_loopback(_name(host)):
             raise HostError("this server listens for this machine only; call it localhost or 127.0.0.1")
         if origin is not None and _authority(origin) != host.lower():
-            raise OriginError("a page of another host asks; programs send no header Origin")
+            raise OriginError("a page of another host sent this request; programs send no header Origin")
 
 
 def _name(host: str) -> str:
-    """A host without its port."""
+    """Return a host without its port."""
     name, colon, port = host.rpartition(":")
     return name if colon and port.isdecimal() else host
 

@@ -25,9 +25,9 @@ def table(body: bytes, most: int) -> Any:
     Raises
     ------
     EventError
-        It is damaged.
+        The stream is damaged.
     MediaTypeError
-        There is no pyarrow; or it has compressed buffers, or columns of kinds that no event has.
+        pyarrow is not installed, or the stream has compressed buffers or types that no event has.
     TooLargeError
     """
     try:
@@ -96,7 +96,7 @@ def _require_usable(pa: Any, name: str, kind: Any, top: bool = False) -> None:
 
 
 def _width(pa: Any, field: Any) -> int:
-    """Bytes that a row has for a field beside its value."""
+    """Return the bytes of a field's name in a row of JSON."""
     inner = sum(_width(pa, one) for one in field.type) if pa.types.is_struct(field.type) else 0
     return len(field.name) + len('"":null,') + inner
 

@@ -24,17 +24,17 @@ JSON: Final = "application/json"
 LINES: Final = ("application/x-ndjson", "application/jsonl", "application/ndjson")
 ARROW: Final = "application/vnd.apache.arrow.stream"
 SILENT: Final = 30.0
-"""Seconds without a byte of a body after which the peer is given up."""
+"""Seconds without a byte of a body after which the request is refused."""
 SLOWEST: Final = 1024
-"""Bytes a second of a body that takes longer than that."""
+"""Fewest bytes a second of a body that takes longer than `SILENT`."""
 MOST_EVENTS: Final = 100_000
-"""Of one request."""
+"""Most events of one request."""
 MOST_DOCUMENT: Final = 2**20
-"""Bytes of JSON that is no event: of a filter, a subscription, a question."""
+"""Most bytes of JSON that is no event: of a filter, a subscription, a question."""
 ROOM_WITHIN: Final = 20.0
 """Seconds that a request waits for room: a peer of which nothing is read is closed after 30."""
 LARGE: Final = 256 * 2**10
-"""Bytes from which a body is read beside the event loop."""
+"""Bytes from which on a body is read in a thread."""
 _T = TypeVar("_T")
 
 
@@ -52,12 +52,12 @@ class Rooms:
         self._rooms: WeakValueDictionary[str, _Room] = WeakValueDictionary()
 
     async def enter(self, user: str, size: int) -> Callable[[], None]:
-        """Wait for room for so many bytes, in order; returns what gives it back.
+        """Wait for room for `size` bytes, in order; return a function that gives it back.
 
         Raises
         ------
         BusyError
-            There is none for `ROOM_WITHIN` seconds.
+            There was no room for `ROOM_WITHIN` seconds.
         """
         room = self._rooms.get(user)
         if room is None:
@@ -88,7 +88,7 @@ class _Room:
         self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def give(self, size: int) -> None:
-        """Give back so many bytes, and let those in for whom there is room."""
+        """Give back bytes, and admit waiting requests for which there is room."""
         self._left += size
         while self.waiting and self.waiting[0][0] <= self._left:
             size, turn = self.waiting.popleft()
@@ -103,11 +103,11 @@ async def whole(request: Request, most: int) -> bytes:
     Raises
     ------
     TooLargeError
-        More than `most` bytes; no more than that is taken in.
+        The body has more than `most` bytes; the rest is not read.
     MediaTypeError
-        It is compressed.
+        The body is compressed.
     SilentError
-        It does not arrive, or arrives slower than `SLOWEST`.
+        Nothing of it arrives for `SILENT` seconds, or fewer bytes a second than `SLOWEST`.
     """
     if request.headers.get("content-encoding", "identity") != "identity":
         raise MediaTypeError("send the body without Content-Encoding")
@@ -133,30 +133,30 @@ async def whole(request: Request, most: int) -> bytes:
 
 
 def size_of(request: Request, otherwise: int) -> int:
-    """Bytes of a body, as its header says."""
+    """Return the bytes of a body by its header Content-Length, or `otherwise`."""
     told = request.headers.get("content-length", "")
     return int(told) if told.isdecimal() else otherwise
 
 
 def require_small(size: int, most: int, what: str) -> None:
-    """Refuse what has more bytes than `most`. Raises `TooLargeError`."""
+    """Raise `TooLargeError` if there are more bytes than `most`."""
     if size > most:
         raise TooLargeError(f"{what} has at most {most} bytes; send several")
 
 
 def media_type(request: Request) -> str:
-    """The type of the body, without parameters."""
+    """Return the media type of the body, without parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def wants_arrow(request: Request) -> bool:
-    """Return whether a request asks for a stream of Arrow's, and not just for anything."""
+    """Return whether the header Accept names a stream of Arrow's, and pyarrow is installed."""
     accepted = request.headers.get("accept", "").split(",")
     return any(one.partition(";")[0].strip().lower() == ARROW for one in accepted) and arrow.is_there()
 
 
 def decoded(body: bytes, kind: Any = Any) -> Any:
-    """Return JSON as a type of msgspec's.
+    """Return JSON, decoded as a type that msgspec knows.
 
     Raises
     ------
@@ -192,7 +192,7 @@ async def _beside_if_large(read: Callable[..., _T], request: Request, parse: Par
 
 
 def takes_long(kind: str, body: bytes) -> bool:
-    """Return whether reading a body would block the event loop: an event with lists may be a thousand."""
+    """Return whether reading a body would block the event loop: an event with lists may mean a thousand."""
     return len(body) >= LARGE or kind == ARROW or b"[" in body
 
 

@@ -40,7 +40,7 @@ _BODY: Final[dict[str, Any]] = {
 
 
 async def list_filters(who: Who, pipeline: Served) -> models.FiltersShown:
-    """All filters, by name."""
+    """List all filters, by name."""
     return models.FiltersShown(filters=[models.FilterShown.of(one) for one in pipeline.filters(who)])
 
 
@@ -55,7 +55,7 @@ async def show_filter(name: Name, who: Who, pipeline: Served) -> models.FilterSh
 async def add_filter(
     name: Name, wanted: models.FilterWanted, who: Who, pipeline: Served
 ) -> models.FilterShown:
-    """Add a filter, or change how one matches that has the same schema and key. For admins.
+    """Add a filter, or change the matching of one with the same schema and key. For admins.
 
     Another schema or key is refused, and so is a matcher that does not take all subscriptions.
     """
@@ -89,7 +89,7 @@ async def subscribe(
     pipeline: Served,
     idempotency_key: IdempotencyKey = None,
 ) -> models.Subscribed | Response:
-    """Subscribe: once with a JSON object, or many times with JSON lines, of which the good ones are kept."""
+    """Subscribe once with a JSON object, or many times with JSON lines, of which the good ones are added."""
     body, limits = request.state.body, request.app.state.limits
     kind = bodies.media_type(request)
     if kind == JSON:
@@ -107,7 +107,7 @@ async def subscribe(
 def _wish(line: bytes, limits: Limits) -> Wish:
     bodies.require_small(len(line), bodies.MOST_DOCUMENT, "a subscription")
     require_shallow(line, limits.nesting)
-    bodies.decoded(line)  # tells best what is no JSON
+    bodies.decoded(line)  # has the best error for text that is no JSON
     try:
         return models.SubscriptionWanted.model_validate_json(line).wish()
     except ValidationError as error:
@@ -125,7 +125,7 @@ def _wishes(body: bytes, limits: Limits, measures: Measures) -> tuple[list[Wish]
         try:
             good.append(_wish(line, limits))
         except (RTFilterError, RequestValidationError) as error:
-            wrong[row] = _row(error, row, measures)  # an error takes ten times as much
+            wrong[row] = _row(error, row, measures)  # an error object takes ten times as much memory
     return good, wrong
 
 
@@ -157,7 +157,7 @@ async def list_subscriptions(
     after: After = 0,
     limit: Limit = 100,
 ) -> Response:
-    """The user's own subscriptions, by id."""
+    """List the user's own subscriptions, by id."""
     found, more = await pipeline.subscriptions(who, filter, after, limit, user, everyone)
     link = routes.link(request, found[-1].id) if more else None
     return Response(await asyncio.to_thread(_page, found, link), media_type=JSON)
@@ -174,9 +174,9 @@ async def show_subscription(id: Id, who: Who, pipeline: Served) -> models.Subscr
 
 @needs(Role.SUBSCRIBER)
 async def replace(id: Id, wanted: models.SubscriptionWanted, who: Who, pipeline: Served) -> models.Replaced:
-    """Replace a subscription as a whole: without `ttl` it does not end by itself any more.
+    """Replace a subscription as a whole: without `ttl` it does not expire any more.
 
-    What it matched before is still delivered.
+    Its earlier matches are still delivered.
     """
     return models.Replaced(subscription=id, expires=await pipeline.replace(who, id, wanted.wish()))
 
@@ -187,12 +187,12 @@ async def unsubscribe(id: Id, who: Who, pipeline: Served) -> None:
 
 
 async def statistics(who: Who, pipeline: Served) -> dict[str, Any]:
-    """Of the user; for admins also of the server and its filters."""
+    """Return statistics of the user; for admins also of the server and its filters."""
     return dict(await pipeline.statistics(who))
 
 
 def doors() -> APIRouter:
-    """All of these doors."""
+    """Return the routes of these doors."""
     router = routes.router()
     add = router.add_api_route
     add("/filters", list_filters, methods=["GET"])

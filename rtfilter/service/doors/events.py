@@ -108,7 +108,7 @@ async def query(
     after: After = 0,
     limit: Limit = 100,
 ) -> Response:
-    """Stored events by predicate and time of arrival. Who does not subscribe gets the own ones."""
+    """List stored events by predicate and time of arrival; without the role subscriber, the user's own."""
     wanted = bodies.decoded(where.encode(), dict) if where and where.lstrip().startswith("{") else where
     found, following = await pipeline.query(who, name, wanted, since, until, after, limit)
     link = None if following is None else routes.link(request, following)
@@ -154,7 +154,7 @@ async def pull(
 
 @needs(Role.SUBSCRIBER)
 async def acknowledge(request: Request, who: Who, pipeline: Served) -> Response:
-    """Acknowledge deliveries by their positions: they do not come again. Others are left alone."""
+    """Acknowledge deliveries by position, so that they are not sent again. Other positions are ignored."""
     if bodies.media_type(request) != JSON:
         raise MediaTypeError(f"the header Content-Type is needed: {JSON}")
     asked = bodies.decoded(request.state.body, Acknowledgement)
@@ -163,7 +163,7 @@ async def acknowledge(request: Request, who: Who, pipeline: Served) -> Response:
 
 
 def doors() -> APIRouter:
-    """All of these doors."""
+    """Return the routes of these doors."""
     router = routes.router()
     add = router.add_api_route
     of = "/filters/{filter}"

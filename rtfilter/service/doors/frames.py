@@ -18,7 +18,7 @@ from rtfilter.service.messages import without_mark
 LENGTH: Final = 4
 """Bytes of the length."""
 MOST_BYTES: Final = 16 * 2**20
-"""Of a frame, without its length."""
+"""Most bytes of a frame, without its length."""
 
 
 class Asked(IntEnum):
@@ -52,13 +52,13 @@ class ServerDirective(IntEnum):
 
 
 class FrameError(ServiceError):
-    """Bytes that are no frame. What follows them cannot be understood, so the connection ends."""
+    """Bytes that are no frame. The bytes after them cannot be read either, so the connection ends."""
 
     kind = "frame"
 
 
 class Frame(NamedTuple):
-    """A frame; `body` is not looked into."""
+    """A frame; `body` is not decoded."""
 
     directive: Asked | ServerDirective
     body: bytes
@@ -67,7 +67,7 @@ class Frame(NamedTuple):
 class Reader:
     """Makes frames of bytes, however they are cut: `feed` some, then iterate over the frames they complete.
 
-    Once bytes were no frame, every iteration raises the same `FrameError`, and what is fed is dropped.
+    After bytes that are no frame, every iteration raises the same `FrameError`, and new bytes are dropped.
 
     Parameters
     ----------
@@ -84,16 +84,16 @@ class Reader:
 
     @property
     def held(self) -> int:
-        """Bytes that no frame is made of yet; after an iteration, less than a frame and its length."""
+        """Bytes of an incomplete frame; after an iteration, fewer than those of a frame with its length."""
         return len(self._held)
 
     def feed(self, data: bytes) -> None:
-        """Take bytes as they came."""
+        """Add received bytes."""
         if self._error is None:
             self._held += data
 
     def __iter__(self) -> Iterator[Frame]:
-        """The frames that are complete. Raises `FrameError` after the last one before what is none."""
+        """Yield the complete frames. Raises `FrameError` after the last one before wrong bytes."""
         while (frame := self._next()) is not None:
             yield frame
 
@@ -126,7 +126,7 @@ class Reader:
 
 
 def write(directive: Asked | ServerDirective, body: bytes = b"") -> bytes:
-    """A frame as bytes."""
+    """Return a frame as bytes."""
     return (1 + len(body)).to_bytes(LENGTH, "big") + bytes((directive,)) + body
 
 
@@ -144,7 +144,7 @@ def message_of(frame: Frame) -> bytes:
         The JSON has a directive of its own, or is not UTF-8.
     """
     try:
-        frame.body.decode()  # what is decoded later does not say in one way that it is not
+        frame.body.decode()  # so that wrong UTF-8 has one error, whatever decodes it later
         said = _object.decode(without_mark(frame.body) or b"{}")
     except UnicodeDecodeError as error:
         raise DirectiveError(f"this is not JSON: {error}") from None
@@ -156,7 +156,7 @@ def message_of(frame: Frame) -> bytes:
 
 
 def frame_of(message: bytes) -> bytes:
-    """A message of a `Conversation`, whose directive comes first, as a frame."""
+    """Return a message of a `Conversation`, whose directive comes first, as a frame."""
     name, _, rest = message.removeprefix(_FIRST).partition(b'"')
     if rest == b"}":
         return write(ServerDirective[name.decode()])

@@ -25,16 +25,16 @@ from rtfilter.service.webhooks import Webhooks
 def application(
     pipeline: Pipeline, metrics: Counts, limits: Limits, loopback: bool, webhooks: Webhooks
 ) -> ASGIApp:
-    """The server as an ASGI application.
+    """Return the server as an ASGI application.
 
     Parameters
     ----------
     pipeline : Pipeline
-        It runs already.
+        A pipeline that runs.
     metrics : Counts
     limits : Limits
     loopback : bool
-        Whether only names of this machine's loopback are answered to; see `Gate`.
+        True if the server answers only to names of this machine's loopback; see `Gate`.
     webhooks : Webhooks
     """
     app = FastAPI(
@@ -61,7 +61,7 @@ def application(
 
 
 def _as_problems(document: dict[str, Any]) -> dict[str, Any]:
-    """Show the type that errors have."""
+    """Set the media type of errors in an OpenAPI document."""
     for path in document["paths"].values():
         for operation in path.values():
             content = operation["responses"]["default"]["content"]

@@ -130,7 +130,7 @@ def _histograms(name: str, text: str, label: str, of: Mapping[str, Histogram]) -
 
 
 class FilterMetrics:
-    """Of all filters of a server, in one registry with those of the process.
+    """The metrics of all filters of a server, in one registry with those of the process.
 
     Attributes
     ----------
@@ -142,5 +142,5 @@ class FilterMetrics:
         ProcessCollector(registry=self.registry)
 
     def of(self, info: FilterInfo) -> Metrics:
-        """New metrics for a filter."""
+        """Return new metrics for a filter."""
         return Metrics(self.registry, info.name)

@@ -83,7 +83,7 @@ class FilterWanted(_Given):
 
 
 class FilterShown(BaseModel):
-    """A filter that is there."""
+    """An existing filter."""
 
     name: str
     attributes: list[dict[str, Any]] | dict[str, Any] = Field(alias="schema")
@@ -95,7 +95,7 @@ class FilterShown(BaseModel):
 
     @classmethod
     def of(cls, info: FilterInfo) -> FilterShown:
-        """Show one."""
+        """Return the model of a filter."""
         return cls(name=info.name, key=info.key, **info.definition.to_json())
 
 
@@ -106,7 +106,7 @@ class FiltersShown(BaseModel):
 
 
 class SubscriptionWanted(_Given):
-    """A subscription, as it is asked for."""
+    """A requested subscription."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -130,12 +130,12 @@ class SubscriptionWanted(_Given):
     )
 
     def wish(self) -> Wish:
-        """The same, for the pipeline."""
+        """Return the subscription as the pipeline takes it."""
         return Wish(self.where, self.metadata, self.ttl, self.digest, self.order)
 
 
 class SubscriptionShown(BaseModel):
-    """A subscription that is there."""
+    """An existing subscription."""
 
     subscription: int = Field(description="Its id.")
     filter: str
@@ -150,7 +150,7 @@ class SubscriptionShown(BaseModel):
 
     @classmethod
     def of(cls, one: Subscription) -> SubscriptionShown:
-        """Show one."""
+        """Return the model of a subscription."""
         return cls(**shown(one))
 
 
@@ -168,7 +168,7 @@ class Subscribed(BaseModel):
 
 
 class Replaced(BaseModel):
-    """A subscription that has taken the place of another one."""
+    """A replaced subscription."""
 
     subscription: int = Field(description="Its id, which stays.")
     expires: float | None = Field(description="When it ends by itself; null where it has no `ttl`.")
@@ -221,7 +221,7 @@ class DeliveryShown(BaseModel):
     response: float | None = Field(default=None, description="Seconds until it was known what it matches.")
     redelivered: int | None = Field(default=None, description="Times that it was sent before.")
     dropped: int | None = Field(
-        default=None, description="Deliveries that were dropped before this one, and not told yet, if any."
+        default=None, description="Deliveries that were dropped before this one and not reported yet, if any."
     )
     ended: int | None = Field(default=None, description="The subscription that ended.")
     reason: str | None = Field(default=None, description="Why.")
@@ -273,7 +273,7 @@ class PlanShown(BaseModel):
     batches: int
     level: int = Field(description="Down to which a batch shares a search of the index.")
     group: int | None = Field(description="Events that are finished together; null for the whole batch.")
-    stable: bool = Field(description="Whether no other plan is being tried.")
+    stable: bool = Field(description="True if no other plan is being tried.")
 
 
 class EstimateShown(BaseModel):
@@ -281,7 +281,7 @@ class EstimateShown(BaseModel):
 
     nodes: float | None = Field(description="It was at most so many nodes; null where it was more.")
     events: int
-    visits: int = Field(description="Nodes that they were held against.")
+    visits: int = Field(description="Nodes that they were compared with.")
 
 
 class FilterStatus(BaseModel):
@@ -311,20 +311,20 @@ class BehindShown(BaseModel):
     user: str
     pending: int
     age: float = Field(description="Seconds since the oldest one arrived.")
-    connected: bool = Field(description="Whether deliveries are sent at once.")
+    connected: bool = Field(description="True if deliveries are sent at once.")
 
 
 class Status(BaseModel):
-    """The server as it is now. Who looks twice computes what came between."""
+    """The state of the server now. Two of them give the changes in between."""
 
     version: str
-    open: bool = Field(description="Whether there are no users, so that everyone is who they say they are.")
+    open: bool = Field(description="True if the server has no users, and accepts every name.")
     uptime: float = Field(description="Seconds since the start.")
     ready: bool
     waiting_entries: int = Field(description="Entries of the log that wait to be matched.")
-    waiting_bytes: int = Field(description="Of what waits to be written to the log.")
+    waiting_bytes: int = Field(description="Bytes that wait to be written to the log.")
     head: int = Field(description="The last position of the log.")
-    settled: int = Field(description="Up to there it is known what matches.")
+    settled: int = Field(description="Position up to which all matches are known.")
     subscriptions: int
     delivered: int
     redelivered: int

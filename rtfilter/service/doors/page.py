@@ -35,7 +35,7 @@ HEADERS: Final = {
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    "cache-control": "no-cache",  # asked for again each time, and sent when it is another one
+    "cache-control": "no-cache",  # browsers ask again each time, and get a file that has changed
 }
 FILES: Final = {
     "/": ("index.html", "text/html"),
@@ -68,7 +68,7 @@ async def watcher(request: Request, pipeline: Pipeline) -> Identity:
 
 
 async def status(request: Request, response: Response, pipeline: Served) -> models.Status:
-    """The numbers of the moment, and counts that only rise. For admins, where the server has users."""
+    """Return the present numbers, and counts that only rise. For admins, if the server has users."""
     who = await watcher(request, pipeline)
     response.headers["cache-control"] = "no-store"
     found = await pipeline.status(who)
@@ -76,7 +76,7 @@ async def status(request: Request, response: Response, pipeline: Served) -> mode
 
 
 def doors() -> APIRouter:
-    """The page and what it consists of, and the numbers that it shows."""
+    """Return the routes of the page, its files and its numbers."""
     router = APIRouter()
     for path, (name, kind) in FILES.items():
         router.add_api_route(path, _door(name, kind), methods=["GET"], include_in_schema=False)

@@ -38,7 +38,7 @@ class Parts(Response):
         del self.headers["content-length"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Write them, unless the peer leaves."""
+        """Write the parts, until the peer leaves."""
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             async for part in self._parts:
@@ -52,7 +52,7 @@ class Parts(Response):
 
 
 async def answered(request: Request, parts: AsyncIterator[bytes]) -> Response:
-    """The answer in JSON: as a whole where it is short."""
+    """Return the answer in JSON: as a whole if it is short, else in parts."""
     first = await anext(parts)
     second = await anext(parts, None)
     if second is None:
@@ -68,7 +68,7 @@ async def _again(known: Iterable[bytes], parts: AsyncIterator[bytes]) -> AsyncIt
 
 
 async def matches_as_json(parts: AsyncIterator[Matches], more: dict[str, Any]) -> AsyncIterator[bytes]:
-    """Matches as `rtfilter.service.doors.models.Matches` has them, with what comes beside them."""
+    """Yield matches in the form of `rtfilter.service.doors.models.Matches`, with the fields of `more`."""
     held, before = b'{"matches":[', b""
     async for found in parts:
         text = _encode(found.lists())[1:-1]
@@ -81,7 +81,7 @@ async def matches_as_json(parts: AsyncIterator[Matches], more: dict[str, Any]) -
 
 
 async def matches_as_arrow(parts: AsyncIterator[Matches], name: str) -> AsyncIterator[bytes]:
-    """Matches as a stream with one column."""
+    """Yield matches as a stream of Arrow's with one column."""
     import pyarrow as pa
 
     sink = _Sink()
@@ -100,16 +100,16 @@ class _Sink(io.RawIOBase):
         self._parts: list[bytes] = []
 
     def writable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def write(self, data: Any) -> int:
-        """Keep it."""
+        """Add bytes; return their number."""
         self._parts.append(bytes(data))
         return len(self._parts[-1])
 
     def taken(self) -> bytes:
-        """All that was written since."""
+        """Return all bytes since the last call."""
         found = b"".join(self._parts)
         self._parts.clear()
         return found
@@ -118,7 +118,7 @@ class _Sink(io.RawIOBase):
 async def deliveries_as_json(
     found: Iterable[tuple[Delivery, Sending]], following: str | None
 ) -> AsyncIterator[bytes]:
-    """A page of deliveries as `rtfilter.service.doors.models.DeliveriesShown` has it."""
+    """Yield a page of deliveries in the form of `rtfilter.service.doors.models.DeliveriesShown`."""
     held, before = [b'{"deliveries":['], b""
     size = 0
     for one, sending in found:

@@ -26,28 +26,28 @@ CHALLENGE: Final = 'Basic realm="rtfilter", charset="UTF-8", Bearer realm="rtfil
 TITLES: Final = {
     "request": "The request is not understood",
     "json": "The body is not JSON",
-    "malformed": "It is no HTTP",
+    "malformed": "The request is not HTTP",
     "predicate": "The predicate cannot be used",
     "event": "The event cannot be used",
     "media-type": "The body is of a type that the server does not read",
-    "unauthenticated": "It is not known who asks",
+    "unauthenticated": "The client is not authenticated",
     "forbidden": "The user's roles do not allow it",
     "unknown": "There is no such thing",
     "method": "The path has no such method",
-    "conflict": "It contradicts what is there",
+    "conflict": "The request conflicts with the present state",
     "silent": "The request does not arrive",
-    "too-large": "It is longer than the server takes",
-    "limit": "It is more than the user may have",
-    "busy": "The server cannot take it now",
+    "too-large": "The request is too large",
+    "limit": "A limit of the user is reached",
+    "busy": "The server cannot accept the request now",
     "host": "The server does not answer to this host name",
     "origin": "Pages of other hosts may not use the server",
     "internal": "The server failed",
 }
-"""By kind."""
+"""Titles of problem documents, by kind."""
 EXPECTED: Final = (RTFilterError, RequestValidationError, HTTPException, SQLAlchemyError, ClientDisconnect)
 """Errors that are no fault of the server's code."""
 PROBLEMS: Final = "/problems/"
-"""Of the type of a problem, what comes before its kind."""
+"""The start of the type of a problem, before its kind."""
 _log = logging.getLogger(__name__)
 
 
@@ -72,7 +72,7 @@ class HeadersError(TooLargeError):
 
 
 class SilentError(ServiceError):
-    """A body of which nothing more comes."""
+    """A body that does not arrive."""
 
     kind = "silent"
     status = 408
@@ -86,7 +86,7 @@ class HostError(ServiceError):
 
 
 class OriginError(ServiceError):
-    """A browser sends it for a page of another host."""
+    """A browser sent the request for a page of another host."""
 
     kind = "origin"
     status = 403
@@ -124,7 +124,7 @@ class ErrorAnswer(NamedTuple):
 
 
 def describe(error: Exception, row: int | None = None) -> ErrorAnswer:
-    """Return the answer to an error: it says nothing of the server's inside.
+    """Return the answer to an error, without details of the server's inside.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def _about(error: Exception) -> ErrorAnswer:
         case HTTPException():
             return _of_http(error)
         case SQLAlchemyError():
-            detail = "the database does not answer; try again, with a key where nothing may be kept twice"
+            detail = "the database does not answer; try again, with an idempotency key to store nothing twice"
             return _document("busy", 503, detail, {"retry-after": "1"})
         case _:
             return _document("internal", 500, "the server failed; its log says why")
@@ -193,8 +193,8 @@ def _of_http(error: HTTPException) -> ErrorAnswer:
     """Describe an error of the framework: an unknown path or method."""
     kind = {404: "unknown", 405: "method"}.get(error.status_code, "request")
     detail = {
-        404: "there is nothing at this path; /openapi.json tells what there is",
-        405: "the path has other methods; /openapi.json tells which",
+        404: "there is nothing at this path; /openapi.json lists all paths",
+        405: "the path does not have this method; /openapi.json lists its methods",
     }.get(error.status_code, str(error.detail))
     return _document(kind, error.status_code, detail, dict(error.headers or {}))
 
@@ -207,7 +207,7 @@ class _Nothing(Response):
 
 
 async def answer(request: Request, error: Exception) -> Response:
-    """Answer a request with what went wrong."""
+    """Return the answer to a request that failed."""
     if isinstance(error, ClientDisconnect):
         return _Nothing()
     measures: Measures = request.app.state.pipeline.measures
@@ -220,6 +220,6 @@ async def answer(request: Request, error: Exception) -> Response:
 
 
 def install(app: FastAPI) -> None:
-    """Have every error of an application answered with a problem document."""
+    """Answer every error of an application with a problem document."""
     for kind in (*EXPECTED, Exception):
         app.add_exception_handler(kind, answer)

@@ -1,4 +1,4 @@
-"""The short way to the doors on the path of events, past what FastAPI does for all others."""
+"""The short way to the doors on the path of events, without FastAPI's work for all others."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class Quick:
-    """Answers what is for a `QuickDoor`, and passes all else on.
+    """Answers requests for a `QuickDoor`, and passes all others on.
 
     Parameters
     ----------
     app : ASGI application
-        Has these doors, too, and describes them.
+        It has these doors, too, and documents them.
     routes : iterable of BaseRoute
-        Of it.
+        The routes of the application.
     """
 
     def __init__(self, app: ASGIApp, routes: Iterable[BaseRoute]) -> None:

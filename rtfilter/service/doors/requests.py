@@ -23,7 +23,7 @@ QUIET: Final = (
     "/readyz",
     "/metrics",
 )
-"""Ends of paths that are asked for all the time: what they answer well is logged for debugging only."""
+"""Ends of frequent paths: a good answer there is logged at the level DEBUG only."""
 MOST_PATH: Final = 200
 """Characters of a path that are logged."""
 _ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -43,7 +43,7 @@ class Requests:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and log what became of it."""
+        """Pass a request on, and log its outcome."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return

@@ -28,14 +28,14 @@ _ROLES: Final[dict[Callable[..., Any], Role]] = {}
 
 
 class Limits(NamedTuple):
-    """Of one request.
+    """The limits of one request.
 
     Attributes
     ----------
     body : int
-        Bytes.
+        Most bytes of the body.
     nesting : int
-        Of objects and arrays in JSON.
+        Most levels of objects and arrays in JSON.
     """
 
     body: int = 16 * 2**20
@@ -43,10 +43,10 @@ class Limits(NamedTuple):
 
 
 class Door(APIRoute):
-    """Asks who comes and may do it, then reads the body within the limits, before anything looks at it."""
+    """Authenticates the client, checks its role, then reads the body within the limits."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """As of FastAPI."""
+        """See `fastapi.routing.APIRoute`."""
         handle = super().get_route_handler()
 
         async def handled(request: Request) -> Response:
@@ -63,7 +63,7 @@ class Door(APIRoute):
                 if bodies.media_type(request) != JSON:
                     raise MediaTypeError(f"the header Content-Type is needed: {JSON}")
                 require_shallow(body, request.app.state.limits.nesting)
-                bodies.decoded(body)  # Python's own reader takes NaN, 1e999, and halves of characters
+                bodies.decoded(body)  # Python's own decoder accepts NaN, 1e999, and lone surrogates
 
             async def again() -> Message:
                 return {"type": "http.request", "body": body, "more_body": False}
@@ -77,7 +77,7 @@ class QuickDoor(Door):
     """A door of one filter whose function checks all by itself: FastAPI only documents what it takes."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """As of FastAPI."""
+        """See `fastapi.routing.APIRoute`."""
         keyed = "idempotency_key" in signature(self.endpoint).parameters
 
         async def handled(request: Request) -> Response:
@@ -96,7 +96,7 @@ class QuickDoor(Door):
 
 
 def needs(role: Role) -> Callable[[_Endpoint], _Endpoint]:
-    """Have a door read no body of who may not use it. The pipeline asks again."""
+    """Require a role before a door reads the body. The pipeline checks it again."""
 
     def mark(endpoint: _Endpoint) -> _Endpoint:
         _ROLES[endpoint] = role
@@ -106,12 +106,12 @@ def needs(role: Role) -> Callable[[_Endpoint], _Endpoint]:
 
 
 def role_of(endpoint: Callable[..., Any]) -> Role | None:
-    """The role that a door needs, if any."""
+    """Return the role that a door needs, or None."""
     return _ROLES.get(endpoint)
 
 
 async def _enter(request: Request, role: Role | None, document: bool = False) -> bytes | None:
-    """Ask who comes, and then read the body, where there may be one."""
+    """Authenticate the client; then return the body, or None if the method has none."""
     state, app = request.state, request.app.state
     state.arrived = time.perf_counter()
     state.who = await identity(app.pipeline.users, request)
@@ -127,7 +127,7 @@ async def _enter(request: Request, role: Role | None, document: bool = False) ->
 
 
 def _leave(request: Request) -> None:
-    """Let go of the body: a connection that is over is in a circle of uvicorn's, and stays for a while."""
+    """Release the body and its room: uvicorn's closed connection stays until the next garbage collection."""
     request.state.body = None
     leave = request.scope["state"].pop("leave", None)
     if leave is not None:
@@ -135,13 +135,13 @@ def _leave(request: Request) -> None:
 
 
 class _Scheme(SecurityBase):
-    """A way to say who asks, for OpenAPI alone: `Door` looks at it."""
+    """An authentication scheme for OpenAPI only: `Door` does the check."""
 
     def __init__(self, scheme: str) -> None:
         self.scheme_name, self.model = scheme, HTTPBase(scheme=scheme)
 
     async def __call__(self) -> None:
-        """Let everyone pass."""
+        """Accept every request."""
 
 
 def _pipeline(request: Request) -> Pipeline:
@@ -167,11 +167,11 @@ IdempotencyKey = Annotated[
 
 
 def router() -> APIRouter:
-    """For paths that ask who comes."""
+    """Return a router for paths that need authentication."""
     return APIRouter(route_class=Door, dependencies=[Security(_Scheme("basic")), Security(_Scheme("bearer"))])
 
 
 def link(request: Request, after: int) -> str:
-    """Link to what comes after."""
+    """Return the link to the next page, after a position or an id."""
     asked = {name: value for name, value in request.query_params.items() if name != "after"}
     return f"{request.url.path}?{urlencode({**asked, 'after': after})}"

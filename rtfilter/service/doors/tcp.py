@@ -1,6 +1,6 @@
 """The door for sessions over TCP: each connection one conversation, in frames.
 
-Whatever ends a connection puts None into its outbox, so that what was to be sent before it still is.
+The end of a connection is None in its outbox, so that the messages before it are still sent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rtfilter.session import State
 from rtfilter.sockets import keep_alive
 
 LITTLE: Final = 2**15
-"""Bytes that wait for a peer, which is not waited for; with twice as many, asyncio has its callers wait."""
+"""Bytes that may wait for a peer before its writer pauses: half of asyncio's own limit."""
 _log = logging.getLogger(__name__)
 
 
@@ -35,7 +35,7 @@ class Timeouts(NamedTuple):
     Attributes
     ----------
     connect : float
-        Until somebody has said who they are, without the time in which the server looks it up.
+        Until the client has authenticated, without the time that the server takes for the check.
     write : float
         While a peer does not take a byte.
     end : float
@@ -56,18 +56,18 @@ async def listen(
     most_bytes: int = MOST_BYTES,
     timeouts: Timeouts = Timeouts(),  # noqa: B008  # immutable
 ) -> AsyncIterator[None]:
-    """Take connections, until the context ends: then all are closed in order.
+    """Accept connections until the context ends; then close all of them in order.
 
     Parameters
     ----------
     make_conversation : callable
         Makes the conversation of a connection.
     bound : socket.socket
-        Where to listen.
+        The socket to listen on.
     strangers : Strangers
     ssl : SSLContext, optional
     most_bytes : int
-        Of a frame.
+        Most bytes of a frame.
     timeouts : Timeouts
     """
     peers: dict[_Peer, asyncio.Task[None]] = {}
@@ -133,21 +133,21 @@ class _Peer:
         self._turn, self._known = conversation.turn, known
         self._reader, self._writer, self._timeouts = reader, writer, timeouts
         self._frames = Reader(most=most_bytes)
-        self._left, self._since = timeouts.connect, 0.0  # until CONNECT, at a time of the loop's clock
+        self._left, self._since = timeouts.connect, 0.0  # until CONNECT; by the loop's clock
         self._timer: asyncio.TimerHandle | None = None
         conversation.straight = self._straight
         conversation.address = self._turn.address = str((writer.get_extra_info("peername") or [""])[0])
         keep_alive(writer.get_extra_info("socket"), timeouts.write)
 
     def end(self, why: ServiceError | None = None) -> None:
-        """Close when what was to be sent is sent; say why, where it is the peer's fault."""
+        """Close the connection after the waiting messages; with `why`, send that error first."""
         if why is not None:
             self.conversation.refuse(why)
         self.conversation.lost()
         self.conversation.outbox.put_nowait(None)
 
     async def run(self) -> None:
-        """Serve it until it is closed."""
+        """Serve the connection until it is closed."""
         reading = asyncio.create_task(self._read())
         self._await_connect()
         try:
@@ -161,18 +161,18 @@ class _Peer:
             self._stop_clock()
             reading.cancel()
             self.conversation.lost()
-            self.conversation.straight = None  # or all that it holds stays until Python looks for garbage
+            self.conversation.straight = None  # breaks a cycle, which would wait for garbage collection
             self._known()
             self._writer.transport.abort()
 
     def _await_connect(self) -> None:
-        """Let the clock run while the peer has not said CONNECT."""
+        """Start the timeout for CONNECT, unless it has come."""
         if self.conversation.state is State.PRE_CONNECTED and self._timer is None:
             loop = asyncio.get_running_loop()
             self._since, self._timer = loop.time(), loop.call_later(self._left, self._late)
 
     def _stop_clock(self) -> None:
-        """Stop it: the server is at work."""
+        """Stop the timeout for CONNECT while the server works."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -182,9 +182,9 @@ class _Peer:
         self.end(NotAuthenticatedError(f"no CONNECT within {self._timeouts.connect:g} seconds"))
 
     async def _read(self) -> None:
-        """Hear what comes, one frame after another, in turns with all others."""
+        """Read and handle frames, one after another, in turns with all other peers."""
         conversation, why = self.conversation, None
-        size, count = STRANGE, STRANGE_FRAMES  # that may come before it is known who the peer is
+        size, count = STRANGE, STRANGE_FRAMES  # bounds before authentication
         try:
             while conversation.state is not State.DISCONNECTED and (data := await self._reader.read(2**16)):
                 self._turn.begin()
@@ -215,12 +215,12 @@ class _Peer:
         self.end(why)
 
     def _require_few(self, left: int) -> None:
-        """Refuse what comes beyond the bounds before CONNECT. Raises `TooLargeError`."""
+        """Raise `TooLargeError` if a bound before CONNECT is exceeded."""
         if left < 0 and self.conversation.state is State.PRE_CONNECTED:
             raise TooLargeError(MUCH)
 
     async def _write(self) -> None:
-        """Send what is to be sent, until None."""
+        """Send waiting messages until None."""
         while True:
             messages = await self.conversation.unsent()
             if self._writer.transport.is_closing():
@@ -232,7 +232,7 @@ class _Peer:
             self.conversation.sent()
 
     def _straight(self, messages: Sequence[bytes]) -> bool:
-        """Send messages without waking a task, to a peer that takes what it is sent."""
+        """Send messages at once, unless many bytes wait for the peer; return whether they were sent."""
         transport = self._writer.transport
         if transport.is_closing() or transport.get_write_buffer_size() >= LITTLE:
             return False
@@ -240,7 +240,7 @@ class _Peer:
         return True
 
     async def _taken(self) -> None:
-        """Wait while the peer has too much to take. Raises `TimeoutError` where it takes nothing."""
+        """Wait while too many bytes wait for the peer. Raises `TimeoutError` if it takes none."""
         if self._writer.transport.get_write_buffer_size() < LITTLE:
             return
         left = self._writer.transport.get_write_buffer_size()
@@ -254,7 +254,7 @@ class _Peer:
                     raise
 
     async def _close(self) -> None:
-        """Let the peer read to the end. Closed at once, it might lose it to what it is still sending."""
+        """Close after the peer has read all. Closed earlier, a peer that still sends could lose the end."""
         async with asyncio.timeout(self._timeouts.end):
             if self._writer.can_write_eof() and not self._writer.transport.is_closing():  # it may be gone
                 self._writer.write_eof()

@@ -1,4 +1,4 @@
-"""The limits that uvicorn lacks: peers have bounds before they are known, and idle ones are closed."""
+"""The limits that uvicorn lacks: bounds for unauthenticated peers, and the end of idle connections."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ MOST_HEADERS: Final = 64 * 2**10
 """Bytes of a request apart from its body: target, headers, trailers, and extensions of one chunk. A request
 that begins within the data of another one may have as much again."""
 PIECE: Final = 4 * 2**10
-"""Bytes that are parsed at once, between two looks whether a turn is over: it may be a hundred requests."""
+"""Bytes that are parsed between two checks of the turn: they may hold a hundred requests."""
 FRAMES: Final = 2 * 2**10
-"""The same of a session: it may be hundreds of frames."""
+"""The same for a session: they may hold hundreds of frames."""
 MOST_OF_SESSION, LONGEST_LINE = 128, 8_000
 """Headers of a request for a session, and bytes of each, about as many as `websockets` reads."""
 NO_SESSION: Final = (
@@ -42,12 +42,12 @@ CLOSE_WITHIN: Final = 10.0
 
 
 class _Flow(FlowControl):
-    """Reads nothing while it is held, although uvicorn resumes reading for each request."""
+    """Reads nothing while `held` is set, although uvicorn resumes reading for each request."""
 
     held = False
 
     def resume_reading(self) -> None:
-        """Read on, if it is not held."""
+        """Resume reading, unless `held` is set."""
         if not self.held:
             super().resume_reading()
 
@@ -55,8 +55,8 @@ class _Flow(FlowControl):
 class Http(HttpToolsProtocol):
     """HTTP, for peers that complete their requests in time and within `MOST_HEADERS`.
 
-    Each request begins at its turn, and what strangers send is parsed at theirs. While requests wait for the
-    answer to an earlier one, no more are read. Nobody reads trailers, so they are dropped: a trailer is no
+    Each request begins at its turn, and bytes of unauthenticated peers are parsed in turns, too. While
+    requests wait for the answer to an earlier one, no more are read. Trailers are dropped: a trailer is no
     header, and may not change one.
 
     Parameters
@@ -65,7 +65,7 @@ class Http(HttpToolsProtocol):
     rounds : Rounds
     strangers : Strangers
     given, more
-        As of uvicorn.
+        See uvicorn.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class Http(HttpToolsProtocol):
         self._know: Callable[[], object] = nobody
 
     def connection_made(self, transport: Any) -> None:
-        """Begin to watch."""
+        """Count the connection, and start its timeouts."""
         super().connection_made(transport)
         self._know = _admitted(self, "http")
-        self._strange = True  # until a request says who it is
+        self._strange = True  # until a request is authenticated
         self.flow: _Flow = _Flow(transport)
-        self._rest = b""  # what is not parsed yet, while requests or others wait
+        self._rest = b""  # bytes that are not parsed yet
         self._waits = False  # for its turn
-        self._upgrades = False  # what comes meanwhile is nobody's
+        self._upgrades = False  # the session has not begun; bytes are dropped
         self._measures.connections["http"] += 1
         self._counted = True
         self._heard, self._before = 0, (0, 0)
@@ -94,7 +94,7 @@ class Http(HttpToolsProtocol):
         self._timer = self.loop.call_later(SILENT, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
+        """Release the bytes and the place of a closed connection."""
         super().connection_lost(exc)
         self._rest = b""
         for cycle, _ in self.pipeline:  # or these would stay until Python looks for garbage
@@ -103,7 +103,7 @@ class Http(HttpToolsProtocol):
         self._leave()
 
     def handle_websocket_upgrade(self) -> None:
-        """It becomes a session at its turn, unless `websockets` cannot read the request."""
+        """Begin a session at the connection's turn; refuse a request that `websockets` cannot read."""
         if self.scope["method"] != "GET" or len(self.headers) > MOST_OF_SESSION or self._has_long_line:
             self._refuse(MalformedError(NO_SESSION))
             return
@@ -134,7 +134,7 @@ class Http(HttpToolsProtocol):
         self._know()
 
     def data_received(self, data: bytes) -> None:
-        """Parse data, or keep it while requests wait."""
+        """Parse data, or store it while requests wait."""
         self._heard += 1
         if self._upgrades:
             return
@@ -147,14 +147,14 @@ class Http(HttpToolsProtocol):
             self._parse()
 
     def _take_turn(self) -> None:
-        """Parse more when others had their turns."""
+        """Continue to parse at the next turn."""
         if not self._waits:
             self._waits = self.flow.held = True
             self.flow.pause_reading()
             self._rounds.join(self._go_on, _address(self))
 
     def _parse(self) -> None:
-        """Parse what is there, in pieces that cannot exceed the bounds by much, for one turn."""
+        """Parse received bytes for one turn, in pieces that cannot exceed the bounds by much."""
         turn = Turn(self._rounds)
         rest, self._rest = memoryview(self._rest), b""
         while rest and not self.pipeline:
@@ -174,7 +174,7 @@ class Http(HttpToolsProtocol):
             self.flow.pause_reading()
 
     def _go_on(self) -> None:
-        """Parse more: it has its turn, or what others waited for is answered."""
+        """Continue to parse: the turn has come, or the earlier request is answered."""
         self._waits = self.flow.held = False
         if self._counted and not self.transport.is_closing():
             self.flow.resume_reading()
@@ -184,12 +184,12 @@ class Http(HttpToolsProtocol):
         self._rounds.join(partial(super()._start_asgi_task, *given), _address(self))
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Start the timeout for the headers of a request."""
         self._owe()
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header."""
+        """Add a header; raises `ValueError` above `MOST_LINES`."""
         if self._headed:
             return
         if len(self.headers) >= MOST_LINES:
@@ -198,29 +198,29 @@ class Http(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """All headers have come."""
+        """Count the bytes of the headers, and end their timeout."""
         before, self._headed = self.cycle, True
         self._head = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         super().on_headers_complete()
-        if self.cycle is not before:  # otherwise it becomes a session, and nobody reads a body
+        if self.cycle is not before:  # otherwise it becomes a session, without a body
             self._owed = None
 
     def on_body(self, body: bytes) -> None:
-        """Keep a part of the body."""
+        """Add a part of the body, and subtract it from the counted bytes."""
         self._beside = max(self._head, self._beside - len(body))
         super().on_body(body)
 
     def on_chunk_complete(self) -> None:
-        """A chunk ends. The size of a chunk costs nothing: a body may have as many as it has bytes."""
+        """Count nothing for the size of a chunk: a body may have as many chunks as bytes."""
         self._beside = self._head
 
     def on_message_complete(self) -> None:
-        """A request ends."""
+        """Reset the counts at the end of a request."""
         self._beside, self._head, self._headed, self._owed = 0, 0, False, None
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """An answer ends, perhaps before its request does."""
+        """Continue after an answer, which may end before its request does."""
         super().on_response_complete()
         if "who" in self.cycle.scope["state"]:
             self._strange = False
@@ -235,7 +235,7 @@ class Http(HttpToolsProtocol):
             self._owed = self.loop.time()
 
     def send_400_response(self, msg: str) -> None:
-        """Say that this is no HTTP, or has too many headers."""
+        """Answer that the bytes are no HTTP, or have too many headers."""
         if self._many:
             self._refuse(HeadersError(f"a request has at most {MOST_LINES} headers"))
         else:
@@ -279,12 +279,12 @@ class Http(HttpToolsProtocol):
 
 
 def _address(peer: Http | Sessions) -> str:
-    """The address of a peer; a socket of this machine has none."""
+    """Return the address of a peer; empty for a socket of this machine, which has none."""
     return peer.client[0] if peer.client else ""
 
 
 def _admitted(peer: Http | Sessions, door: Door) -> Callable[[], object]:
-    """Count a peer; returns what to call once it is known. One too many is cut off."""
+    """Count a peer, or close one too many; return the function to call after authentication."""
     if peer.client is None:  # a socket of this machine has no address
         return nobody
     known = peer._strangers.come_over_http(peer.client[0])
@@ -295,18 +295,18 @@ def _admitted(peer: Http | Sessions, door: Door) -> Callable[[], object]:
 
 
 STRAIGHT: Final = "rtfilter.straight"
-"""Of a session's scope, the extension that is `Sessions.straight`."""
+"""Name of `Sessions.straight` among the extensions of a session's scope."""
 KNOWN: Final = "rtfilter.known"
-"""The same, `Sessions.know`."""
+"""Name of `Sessions.know` there."""
 STRANGE: Final = 64 * 2**10
-"""Bytes, with their frames, that a peer may send before it is known who it is; also over TCP."""
+"""Most bytes, with their frames, of an unauthenticated peer; also over TCP."""
 STRANGE_FRAMES: Final = 100
-"""Frames of these."""
+"""Most frames of an unauthenticated peer."""
 MUCH: Final = f"before CONNECT, at most {STRANGE} bytes and {STRANGE_FRAMES} frames may come"
 
 
 class Sessions(WebSocketsSansIOProtocol):
-    """WebSocket, for peers that say soon who they are, and take what they are sent.
+    """WebSocket, for peers that authenticate soon, and read their messages.
 
     Frames are parsed in turns, and no further than the session takes messages and the peer takes answers.
 
@@ -316,7 +316,7 @@ class Sessions(WebSocketsSansIOProtocol):
     rounds : Rounds
     strangers : Strangers
     given, more
-        As of uvicorn.
+        See uvicorn.
     """
 
     def __init__(
@@ -331,12 +331,12 @@ class Sessions(WebSocketsSansIOProtocol):
         self._bytes, self._frames = float(STRANGE), float(STRANGE_FRAMES)  # that may come
 
     def connection_made(self, transport: Any) -> None:
-        """Count it."""
+        """Count the connection."""
         super().connection_made(transport)
         self._known = _admitted(self, "websocket")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over; what it would hold until Python looks for garbage goes now."""
+        """Release the memory of a closed connection now, not at the next garbage collection."""
         super().connection_lost(exc)
         self.know()
         self._rest.clear()
@@ -344,17 +344,17 @@ class Sessions(WebSocketsSansIOProtocol):
         self.scope["extensions"].clear()
 
     def know(self) -> None:
-        """It is known who the peer is, or it is gone."""
+        """Lift the bounds of a peer that has authenticated or gone."""
         self._bytes = self._frames = inf
         self._known()
 
     def data_received(self, data: bytes) -> None:
-        """Parse frames, or keep them until the session and the peer can go on."""
+        """Parse frames, or store them until the session and the peer are ready."""
         self._rest += data
         self._parse()
 
     def _parse(self) -> None:
-        """Parse what is there for one turn, unless a message waits to be taken, or an answer."""
+        """Parse received frames for one turn, unless a message or an answer waits."""
         if self._waits:
             return
         turn = Turn(self._rounds)
@@ -378,7 +378,7 @@ class Sessions(WebSocketsSansIOProtocol):
             self._take_turn()
 
     def _take_turn(self) -> None:
-        """Parse more when others had their turns."""
+        """Continue to parse at the next turn."""
         if not self._waits:
             self._waits = True
             self._rounds.join(self._go_on, _address(self))
@@ -398,7 +398,7 @@ class Sessions(WebSocketsSansIOProtocol):
         super().handle_events()
 
     def _refuse(self) -> None:
-        """Close the connection of a peer that sends much, and does not say who it is."""
+        """Close the connection of an unauthenticated peer that exceeds a bound."""
         self._measures.refuse("websocket", "too-large")
         if self.conn.state is not State.OPEN:
             self.transport.abort()
@@ -407,7 +407,7 @@ class Sessions(WebSocketsSansIOProtocol):
             self.handle_parser_exception()
 
     async def receive(self) -> Any:
-        """A message for the session; then others may come."""
+        """Return a message for the session; continue to parse if none is left."""
         message = await self.queue.get()
         if self.read_paused and self.queue.empty():
             self.read_paused = False
@@ -415,12 +415,12 @@ class Sessions(WebSocketsSansIOProtocol):
         return message
 
     def resume_writing(self) -> None:
-        """The peer takes answers again."""
+        """Continue to parse: the peer reads answers again."""
         super().resume_writing()
         self._take_turn()
 
     def handle_connect(self, event: Request) -> None:
-        """A session begins, if it may."""
+        """Begin a session, unless it is refused, and set its extensions."""
         super().handle_connect(event)
         if not self.close_sent:
             extensions: dict[str, Any] = self.scope["extensions"]
@@ -429,7 +429,7 @@ class Sessions(WebSocketsSansIOProtocol):
     def straight(self, messages: Sequence[bytes]) -> bool:
         """Send messages at once, as text, without a step of ASGI for each, which takes three times as long.
 
-        Returns False, and sends none, where the peer has much to take already or is gone.
+        Returns False, and sends none, if much waits for the peer already, or the peer has gone.
         """
         open = self.conn.state is State.OPEN and not self.transport.is_closing()
         if not open or not self.writable.is_set():
@@ -440,9 +440,9 @@ class Sessions(WebSocketsSansIOProtocol):
         return True
 
     def shutdown(self) -> None:
-        """End with the server, also where the peer has just begun to end."""
+        """Close the session when the server ends, also if the peer has begun to close it."""
         if self.handshake_complete and self.conn.state is not State.OPEN:
-            self.transport.close()  # uvicorn would say that it ends, which it may no more
+            self.transport.close()  # uvicorn would send a second close, which is an error
             return
         super().shutdown()
 
@@ -455,11 +455,11 @@ class Sessions(WebSocketsSansIOProtocol):
             self.handshake_complete = True
 
     def keepalive_timeout(self) -> None:
-        """The peer answers no ping; it may take no bytes either."""
+        """Close the session of a peer that answers no ping; it may read no bytes either."""
         super().keepalive_timeout()
         self.loop.call_later(CLOSE_WITHIN, self.transport.abort)
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
-        """The session is over."""
+        """Close the connection of an ended session, within `CLOSE_WITHIN` seconds."""
         super().on_task_complete(task)
         self.loop.call_later(CLOSE_WITHIN, self.transport.abort)

@@ -36,7 +36,7 @@ class WebhookShown(BaseModel):
 
     @classmethod
     def of(cls, state: WebhookState) -> WebhookShown:
-        """Show one."""
+        """Return the model of a webhook."""
         return cls(**state._asdict())
 
 
@@ -56,12 +56,12 @@ User = Annotated[str | None, Query(description="Of another user; for admins.")]
 
 
 async def put_webhook(wanted: WebhookWanted, who: Who, webhooks: Served) -> WebhookMade:
-    """Have deliveries sent to a URL from now on, with a new secret; in the place of any before."""
+    """Send deliveries to a URL from now on, with a new secret. Replaces an earlier webhook."""
     return WebhookMade(**(await webhooks.put(who, wanted.url))._asdict())
 
 
 async def show_webhook(who: Who, webhooks: Served, user: User = None) -> WebhookShown:
-    """The user's webhook."""
+    """Show the user's webhook."""
     return WebhookShown.of(webhooks.show(who, user))
 
 
@@ -81,7 +81,7 @@ async def resume_webhook(who: Who, webhooks: Served) -> WebhookShown:
 
 
 def doors() -> APIRouter:
-    """All of these doors."""
+    """Return the routes of these doors."""
     router = routes.router()
     add = router.add_api_route
     add("/webhook", put_webhook, methods=["PUT"])

@@ -14,15 +14,15 @@ from rtfilter.service.doors.timeouts import KNOWN, STRAIGHT
 from rtfilter.session import State
 
 CONNECT_WITHIN: Final = 10.0
-"""Seconds until a peer must have said who it is, without the time in which the server looks it up."""
+"""Seconds until a peer must have authenticated, without the time that the server takes for the check."""
 SEND_WITHIN: Final = 30.0
 """Seconds in which a peer must take a message."""
 POLICY: Final = 1008
-"""Of WebSocket's codes for closing, the one that says that a rule was broken."""
+"""The close code of WebSocket for a violated policy."""
 
 
 class _Closed(Exception):  # noqa: N818  # it is no error
-    """The session is over; says why, if the peer is to know."""
+    """The end of a session, with a reason if the peer must know it."""
 
     def __init__(self, reason: str = "", code: int = 1000) -> None:
         super().__init__(reason)
@@ -30,7 +30,7 @@ class _Closed(Exception):  # noqa: N818  # it is no error
 
 
 async def session(socket: WebSocket) -> None:
-    """Hold one session, until one of the two ends it."""
+    """Serve a session until the peer or the server ends it."""
     await socket.accept()
     state = socket.app.state
     conversation = Conversation(state.pipeline, state.limits.nesting, "websocket")
@@ -82,7 +82,7 @@ async def _hear(socket: WebSocket, conversation: Conversation) -> None:
                     known()
     except TimeoutError:
         conversation.refused("unauthenticated")
-        raise _Closed(f"say CONNECT within {CONNECT_WITHIN:.0f} seconds", POLICY) from None
+        raise _Closed(f"send CONNECT within {CONNECT_WITHIN:.0f} seconds", POLICY) from None
 
 
 async def _say(socket: WebSocket, conversation: Conversation) -> None:

@@ -22,7 +22,7 @@ CONNECT: Final = 4.0
 MOST_ANSWER: Final = 4096
 """Bytes of an answer that are read."""
 AT_ONCE: Final = 50
-"""Requests at once of a lane."""
+"""Most simultaneous requests of a lane."""
 _log = logging.getLogger(__name__)
 
 
@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
     status : int or None
         None where there was no whole answer.
     error : str or None
-        What is wrong; nothing of the answer's body is in it.
+        The error; nothing of the answer's body is in it.
     retry_after : float or None
         Seconds that the target asks to wait.
     """
@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
 
     @property
     def gone(self) -> bool:
-        """True if the target wants no more, ever."""
+        """True if the target refuses all further deliveries."""
         return self.status == 410
 
 
@@ -60,7 +60,7 @@ class _Stream(httpcore.AsyncNetworkStream):
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
-        """As of httpcore."""
+        """See `httpcore.AsyncNetworkStream`."""
         try:
             return await self._inner.start_tls(ssl_context, server_hostname, timeout)
         except BaseException:
@@ -83,7 +83,7 @@ class _Network(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """As of httpcore."""
+        """See `httpcore.AsyncNetworkBackend`."""
         found = await addresses(host, port, self._resolve, self._private)
         error: Exception = httpcore.ConnectError()
         for one in found:
@@ -96,19 +96,19 @@ class _Network(httpcore.AsyncNetworkBackend):
 
 
 class Lane:
-    """Requests that take threads and connections from each other, and from no others.
+    """Requests that share threads and connections with each other, and with no others.
 
     Parameters
     ----------
     private, resolve, timeout
-        As of `Sender`.
+        See `Sender`.
     trusted : ssl.SSLContext
-        Whose certificates are good.
+        The trusted certificates.
 
     Attributes
     ----------
     places : asyncio.Semaphore
-        To be had while a request is sent.
+        Acquired while a request is sent.
     resolve : callable
         Names to addresses.
     """
@@ -132,7 +132,7 @@ class Lane:
         await self._pool.aclose()
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
-        """Send a body of JSON. Raises nothing that a target could cause."""
+        """Send a body of JSON; return the outcome, also if the target fails."""
         given = {"Host": urlsplit(url).netloc, "Content-Type": "application/json", "User-Agent": "rtfilter"}
         try:
             async with asyncio.timeout(self._timeout):
@@ -168,14 +168,14 @@ class Lane:
 
 
 class Sender:
-    """Sends to webhooks, in two lanes: those that hang, or fail, hold up none that answers quickly.
+    """Sends to webhooks in two lanes, so that slow or failing ones do not delay quick ones.
 
     For one event loop.
 
     Parameters
     ----------
     private : bool
-        Whether addresses that are not public may be sent to.
+        True if addresses that are not public are allowed.
     resolve : callable, optional
         Names to addresses.
     timeout : float

@@ -32,7 +32,7 @@ _ALSO: Final = [
 
 
 class TargetError(ValueError):
-    """A webhook may not be there; says why, without an address that was found."""
+    """The URL may not be a webhook; the message has the reason, and no resolved address."""
 
 
 def check(url: str, private: bool) -> tuple[str, int]:
@@ -42,7 +42,7 @@ def check(url: str, private: bool) -> tuple[str, int]:
     ----------
     url : str
     private : bool
-        Whether it may be in a private network, and without TLS.
+        True if it may be in a private network, and without TLS.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def check(url: str, private: bool) -> tuple[str, int]:
     if parts.scheme not in ("https", "http") or not host or port == 0:
         raise TargetError("a webhook is at https://host/path")
     if parts.scheme == "http" and not private:
-        raise TargetError(f"a webhook needs https: what is sent would be read on the way; {_REMEDY}")
+        raise TargetError(f"a webhook needs https, since others could read the events on the way; {_REMEDY}")
     if "@" in parts.netloc:
         raise TargetError("leave user and password out of the URL: the signature proves who sends")
     if "#" in url:
@@ -67,7 +67,7 @@ def check(url: str, private: bool) -> tuple[str, int]:
 
 
 def public(address: Address) -> bool:
-    """Return whether an address is one of the public internet, also the one that it stands for."""
+    """Return whether an address, or the one that it embeds, is one of the public internet."""
     if isinstance(address, IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour
         if inner is None and address in _NAT64:
@@ -80,17 +80,17 @@ def public(address: Address) -> bool:
 
 
 class Names:
-    """Resolves names in threads of its own: one that is slow delays nobody else's work."""
+    """Resolves names in threads of its own, so that a slow name delays no other work."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, "rtfilter-names")
 
     async def __call__(self, host: str, port: int) -> list[str]:
-        """As of `Resolve`."""
+        """Return the addresses of a name; see `Resolve`."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port)
 
     def close(self) -> None:
-        """End; who waits gets no answer."""
+        """Stop the threads; waiting calls get no answer."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

@@ -17,7 +17,7 @@ from rtfilter.service.webhooks.worker import Worker
 from rtfilter.store.webhooks import Webhook, WebhookTable
 
 LOOK: Final = 1.0
-"""Seconds between two looks whether users may still have webhooks."""
+"""Seconds between two checks whether users may still have webhooks."""
 TRIES: Final = 12
 FIRST: Final = 1.0
 """Seconds before the second try."""
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class WebhookState(NamedTuple):
-    """A webhook as its user is shown it; times in seconds since 1970.
+    """A webhook as its user sees it; times in seconds since 1970.
 
     Attributes
     ----------
@@ -38,11 +38,11 @@ class WebhookState(NamedTuple):
     reason : str or None
         Why it is parked.
     failures : int
-        In a row.
+        Failed requests in a row.
     last_status : int or None
         Of the last answer.
     last_error : str or None
-        What was wrong with the last request.
+        The error of the last request.
     next_try : float or None
     secret : str or None
         Only where it was made just now.
@@ -71,7 +71,7 @@ class Webhooks:
         It runs already.
     sender : Sender
     tries : int
-        That fail in a row before a webhook is parked.
+        Failed requests in a row after which a webhook is parked.
     first : float
         Seconds before the second try.
     """
@@ -97,7 +97,7 @@ class Webhooks:
     # -- life ------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Go on where the server ended."""
+        """Read all webhooks, and continue to send."""
         rows = await self._pipeline.beside(self._table.read)
         key = await self._pipeline.beside(self._key.read)
         for row in rows:
@@ -110,7 +110,7 @@ class Webhooks:
         self._watch = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """End. What has not arrived stays in the backlogs."""
+        """Stop all webhooks. Unacknowledged deliveries stay in the backlogs."""
         if self._watch is not None:
             self._watch.cancel()
         for worker in list(self._workers.values()):
@@ -123,7 +123,7 @@ class Webhooks:
             self._look()
 
     def _look(self) -> None:
-        """Have those send whose users may subscribe, and no others."""
+        """Start the workers of users who may subscribe, and stop all others."""
         for user, worker in self._workers.items():
             may = self._pipeline.users.roles(user) & {Role.SUBSCRIBER, Role.ADMIN}
             if may and not worker.active:
@@ -132,7 +132,7 @@ class Webhooks:
                 task.cancel()
 
     def _take(self, row: Webhook) -> None:
-        """Have a webhook as it is kept; one that is not parked sends from the next look on."""
+        """Add a stored webhook. Unless it is parked, it sends from the next `_look` on."""
         self._rows[row.user] = row
         key = self._key.read()
         if row.parked is None and key is not None:
@@ -150,7 +150,7 @@ class Webhooks:
             )
 
     async def _change(self, row: Webhook) -> None:
-        """Keep a webhook, and then do as it says."""
+        """Store a webhook, and restart its worker."""
         await self._pipeline.ask(self._table.put, row)
         worker = self._workers.pop(row.user, None)
         if worker is not None:
@@ -159,7 +159,7 @@ class Webhooks:
         self._look()
 
     async def _park(self, worker: Worker, reason: str) -> None:
-        """Send no more to a webhook until its user says so."""
+        """Park a webhook: send no more until its user resumes it."""
         user = worker.user
         worker.leave()
         if self._workers.get(user) is not worker:
@@ -171,7 +171,7 @@ class Webhooks:
         await self._note(row)
 
     async def _count(self, worker: Worker) -> None:
-        """Keep how often it has failed: a server that starts often parks it, too."""
+        """Store the number of failures: a server that restarts often must park it, too."""
         user = worker.user
         if self._workers.get(user) is worker:
             row = self._rows[user] = self._rows[user]._replace(failures=worker.failures)
@@ -181,10 +181,10 @@ class Webhooks:
         try:
             await self._pipeline.ask(self._table.note, row)
         except BusyError:
-            _log.warning("how a webhook goes could not be written; a restart does not know it")
+            _log.warning("the state of a webhook could not be written; a restart loses it")
 
     async def _forget(self, user: str) -> None:
-        """Its user was removed."""
+        """Remove the webhook of a removed user."""
         async with self._changing:
             await self._remove(user)
 
@@ -203,7 +203,7 @@ class Webhooks:
         Raises
         ------
         RequestError
-            The webhook may not be there.
+            The URL is wrong, or may not be a webhook.
         """
         who.require(Role.SUBSCRIBER)
         try:
@@ -240,7 +240,7 @@ class Webhooks:
             return self._state(row)._replace(secret=signing.shown(signing.secret(key, user, salt)))
 
     async def resume(self, who: Identity) -> WebhookState:
-        """Send again to a webhook that is parked, from the first delivery on; others try again at once."""
+        """Send again to a parked webhook, from the first delivery on. A waiting one tries again at once."""
         who.require(Role.SUBSCRIBER)
         async with self._changing:
             row = self._row(who.user)
@@ -251,14 +251,14 @@ class Webhooks:
             return self._state(self._row(who.user))
 
     async def remove(self, who: Identity, user: str | None = None) -> None:
-        """Send no more, and forget the webhook; for admins also another user's."""
+        """Remove the webhook; for admins also another user's."""
         whose = self._whose(who, user)
         async with self._changing:
             self._row(whose)
             await self._remove(whose)
 
     def show(self, who: Identity, user: str | None = None) -> WebhookState:
-        """The webhook of the user; for admins also another user's."""
+        """Return the webhook of the user; for admins also another user's."""
         return self._state(self._row(self._whose(who, user)))
 
     def _whose(self, who: Identity, user: str | None) -> str:

@@ -29,9 +29,9 @@ LONGEST: Final = 600.0
 LONGEST_ASKED: Final = 3600.0
 """The same, where the target asks for it."""
 FEW: Final = 1000
-"""Positions that wait, among which none is looked for that is not needed any more."""
+"""Waiting positions above which those that are pending no more are removed."""
 QUICK: Final = 1.0
-"""Seconds within which a webhook answers that holds nobody up."""
+"""Seconds within which a quick webhook answers."""
 Park = Callable[["Worker", str], Awaitable[None]]
 Note = Callable[["Worker"], Awaitable[None]]
 _log = logging.getLogger(__name__)
@@ -53,22 +53,22 @@ class Worker:
     pipeline : Pipeline
     sender : Sender
     tries : int
-        That fail in a row before it is parked.
+        Failed requests in a row after which it is parked.
     first : float
         Seconds before the second try.
     park : callable
-        What parks the webhook; ends this.
+        Parks the webhook, and ends the worker.
     note : callable
-        What keeps `failures` over a restart.
+        Stores `failures` for the time after a restart.
     counts : Counter of str
-        Of requests, by what became of them.
+        Requests by outcome.
 
     Attributes
     ----------
     failures : int
-        In a row.
+        Failed requests in a row.
     last : Outcome or None
-        Of the last request.
+        Outcome of the last request.
     next_try : float or None
         In seconds since 1970, where it waits for it.
     """
@@ -93,7 +93,7 @@ class Worker:
         self._digests, self._room = 0, FEW
         self._task: asyncio.Task[None] | None = None
         self._active = False
-        self._quick = False  # until it has been
+        self._quick = False  # until an answer was quick
         self.failures = webhook.failures
         self.last: Outcome | None = None
         self.next_try: float | None = None
@@ -111,21 +111,21 @@ class Worker:
         return self._active
 
     def begin(self) -> None:
-        """Send what waits, and all that comes."""
+        """Send all pending deliveries, and later ones."""
         if not self._active:
             self._active = True
             self._pipeline.deliver.begin(self._webhook.user, self, first=True)
             self.send([one.position for one in self._pipeline.deliver.pending(self._webhook.user)])
 
     async def end(self) -> None:
-        """Send no more; what has not arrived stays in the backlog."""
+        """Stop sending. Unacknowledged deliveries stay in the backlog."""
         task = self.leave()
         if task is not None and task is not asyncio.current_task():
             task.cancel()
             await asyncio.wait([task])
 
     def leave(self) -> asyncio.Task[None] | None:
-        """Take no more in; returns what still sends."""
+        """Accept no more deliveries; return the task that still sends, or None."""
         if self._active:
             self._active = False
             self._pipeline.deliver.stop(self._webhook.user, self)
@@ -134,7 +134,7 @@ class Worker:
         return self._task
 
     def send(self, positions: Sequence[int], digest: bool = False) -> None:
-        """As of `Receiver`."""
+        """See `Receiver`."""
         self._digests += digest
         for position in positions:
             self._due.setdefault(position, self._digests if digest else 0)
@@ -147,11 +147,11 @@ class Worker:
     take_over = send
 
     def unacknowledged(self) -> list[int]:
-        """As of `Receiver`."""
+        """See `Receiver`."""
         return sorted(self._due)
 
     def tick(self, now: float) -> None:
-        """As of `Receiver`; here nothing waits for it."""
+        """See `Receiver`. Does nothing: the worker has its own timer."""
 
     def _prune(self) -> None:
         self._due = {at: digest for at, digest in self._due.items() if self._there(at) is not None}
@@ -174,7 +174,7 @@ class Worker:
             self.send([])  # it came while the task ended
 
     def _batch(self) -> _Batch | None:
-        """The first of what is to be sent; what is needed no more is forgotten."""
+        """Return the next batch to send, or None; remove positions that are pending no more."""
         found: list[Delivery] = []
         digest = size = 0
         for position, of in list(self._due.items()):
@@ -200,7 +200,7 @@ class Worker:
         return _Batch(positions, id, msgspec.json.encode(content))
 
     async def _deliver(self, batch: _Batch) -> None:
-        """Send one batch until it has arrived, or some of it is needed no more."""
+        """Send a batch until it has arrived, or one of its deliveries is pending no more."""
         while self._active and all(self._there(at) is not None for at in batch.positions):
             outcome = await self._try(batch)
             if outcome.error is None:

@@ -441,7 +441,7 @@ def test_a_subscription_after_which_there_is_an_error_ends_nothing_at_each_start
 ):
     monkeypatch.setattr(site.clients.broker, "subscribe", broken)
     told = site.says("cyd", Want("k", "trade", "x > 0"))
-    assert told == [("cyd", Refused("k", "an error of this broker, which its log tells"))]
+    assert told == [("cyd", Refused("k", "an error of this broker; see its log"))]
     assert site.kept[-1] == Gone("cyd", "k")
     site.says("ann", Want("any", "trade", "x > 5"))
     assert site.kept[-1] == Subscription("ann", "any", "trade", "x > 0")
@@ -478,7 +478,7 @@ def test_a_client_has_so_many_subscriptions_and_no_more(site):
     """A change of one is none more, and what is refused, or dropped, does not count."""
     site.says("ann", Want("other", "trade", "x > 0"))
     ((_, refused),) = site.says("ann", Want("third", "trade", "x > 0"))
-    assert "you have 2 subscriptions, as many as a client may; end some" in refused.reason
+    assert "you have 2 subscriptions, the most of a client; remove some" in refused.reason
     assert ("ann", Wanted("any")) in site.says("ann", Want("any", "trade", "x > 1"))
     site.says("ann", Drop("other"))
     assert ("ann", Wanted("third")) in site.says("ann", Want("third", "trade", "x > 0"))
@@ -490,7 +490,7 @@ def test_the_subscriptions_of_a_client_are_so_long_and_no_longer(site):
     for _ in range(3):
         assert ("ann", Wanted("long")) in site.says("ann", Want("long", "trade", long))
         ((_, refused),) = site.says("ann", Want("any", "trade", long + " OR x > 7" * 50))
-        assert "and may be 1,000; end some" in refused.reason
+        assert "at most 1,000 are allowed: remove some" in refused.reason
         site.full = True
         assert site.says("ann", Want("long", "trade", long[:-1] + "1"))[0][1].reason == UNKEPT
         site.full = False
@@ -672,6 +672,6 @@ def test_what_no_message_between_brokers_can_hold_is_refused_and_not_tried_again
     assert (refused.id, site.clients.stats()["unacknowledged"]) == (long.id, 0)
     ((_, refused),) = site.says("bob", other := Publish(event(1.0).id, "trade", long.values))
     assert (refused.id, refused.later) == (other.id, False)
-    assert "is 520 bytes long, and may be 400; see --message of the brokers" in refused.reason
+    assert "is 520 bytes long; at most 400, see --message of the brokers" in refused.reason
     ((_, refused),) = site.says("ann", Want("k", "trade", " OR ".join(["x > 0"] * 50)))
-    assert "the condition is 446 bytes long, and may be 400" in refused.reason
+    assert "the condition is 446 bytes long; at most 400" in refused.reason

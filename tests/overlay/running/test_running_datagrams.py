@@ -71,7 +71,7 @@ def test_what_is_wrong_with_a_message_is_told_in_a_line_and_counted(caplog):
     assert group.refused == 3
     dropped, refused = [record.getMessage() for record in caplog.records]  # the latter once of many
     assert dropped == "a datagram of a1 is dropped: no broker says it"
-    assert refused.startswith("datagrams are refused, from 127.0.0.1 among others: who sends them does not ")
+    assert refused.startswith("datagrams are refused, from 127.0.0.1 among others: the sender does not ")
 
 
 def test_so_many_senders_are_known_and_no_more():

@@ -104,7 +104,7 @@ def test_who_sends_a_datagram_after_which_there_is_an_error_is_let_go(tmp_path, 
         process.end()
 
     assert asyncio.run(ran(tmp_path, change)) == 0
-    assert dropped == [("b", "an error of this broker, which its log tells")]
+    assert dropped == [("b", "an error of this broker; see its log")]
     assert "nothing has this key" in caplog.text
 
 
@@ -154,7 +154,7 @@ def test_the_log_says_who_is_the_root_when_that_changes(tmp_path, caplog):
     assert [one.message for one in caplog.records if "broker_process" in one.name][:4] == [
         "the root of the tree is cluster r; above cluster a is b",
         "cluster a has no place in the tree, and looks for one",
-        "cluster a is the root of the tree now; a stands for it",
+        "cluster a is the root of the tree now; its designated broker is a",
         "the root of the tree is cluster r; above cluster a is r",
     ]
 
@@ -224,7 +224,7 @@ def test_a_client_knows_how_long_its_broker_takes_events_and_conditions(tmp_path
     async def visit(address):
         async with BrokerClient([address], "ann", KEY) as ann:
             with pytest.raises(
-                RefusedError, match="the event is 5,006 bytes long, and may be 4,000; see --mess"
+                RefusedError, match="the event is 5,006 bytes long; at most 4,000, see --mess"
             ):
                 await ann.publish("trade", {"x": "n" * 5000})
             with pytest.raises(RefusedError, match="the condition is 8,996 bytes long"):

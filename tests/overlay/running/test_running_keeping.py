@@ -125,9 +125,9 @@ def test_the_log_says_once_that_nothing_can_be_kept_and_once_that_it_can(caplog)
     with caplog.at_level(logging.INFO):
         run(script)
     first, last = caplog.records
-    assert "cannot be kept, and is refused until it can: disk is full" in first.message
+    assert "cannot be stored, and requests are refused until it can: disk is full" in first.message
     assert (first.levelname, last.levelname) == ("CRITICAL", "WARNING")
-    assert "can be kept again" in last.message
+    assert "can be stored again" in last.message
 
 
 def test_who_has_lost_the_database_to_another_process_ends():

@@ -512,7 +512,7 @@ def test_so_many_brokers_are_linked_and_no_more(monkeypatch, caplog):
             b.say(a, "x")
             await a.ears.until("b", "x")
             c.say(a, "x")
-            while "as many as it takes" not in caplog.text:
+            while "which is its limit" not in caplog.text:
                 await asyncio.sleep(0.01)
             assert set(a.board.brokers) == {"b"}
 

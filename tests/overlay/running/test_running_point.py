@@ -94,8 +94,8 @@ def test_the_log_of_the_point_says_who_is_the_root_when_that_changes(scene, capl
 
     scene(script)
     assert [one.message for one in caplog.records if "point" in one.name] == [
-        "cluster a is the root of the tree now; a stands for it",
-        "cluster a is the root of the tree now; a2 stands for it",
+        "cluster a is the root of the tree now; its designated broker is a",
+        "cluster a is the root of the tree now; its designated broker is a2",
     ]
 
 
@@ -112,7 +112,7 @@ def test_a_root_that_lives_is_not_kept_each_time(scene):
 
 def test_a_term_that_no_take_overs_lead_to_ends_the_link_of_who_says_it(scene):
     async def script(says, store, told):
-        with pytest.raises(ValueError, match="no elections lead so far"):
+        with pytest.raises(ValueError, match="no elections can have reached it"):
             await says("a", RenewRoot(Root(cluster("a"), 2**63 - 1)))
         await says("b", AskRoot(cluster("b").designated))
         assert told == [("b", RootIs(None))]

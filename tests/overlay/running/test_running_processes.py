@@ -181,16 +181,16 @@ def test_a_wrong_key_is_told_and_gets_nowhere(pair, tmp_path, capsys):
     assert "has another key" in capsys.readouterr().err
     run_map = ["broker", "map", "--at", pair.addresses["a"], "--key", str(pair.folder / "client.key")]
     assert main(run_map) == 2
-    assert "needs that of brokers" in capsys.readouterr().err
+    assert "give the key of brokers" in capsys.readouterr().err
 
 
 def test_the_key_of_clients_runs_no_broker_and_makes_no_keys(tmp_path, capsys):
     Key.new().of(Role.CLIENT).write(tmp_path / "client.key")
     client_key = str(tmp_path / "client.key")
     assert main(["broker", "rendezvous", "--key", client_key, "--data", str(tmp_path / "point")]) == 2
-    assert "client.key holds the key of clients; this needs that of the network" in capsys.readouterr().err
+    assert "client.key has the key of clients; give the key of the network" in capsys.readouterr().err
     assert main(["broker", "key", str(tmp_path / "new.key"), "--of", client_key]) == 2
-    assert "client.key holds the key of clients; give that of the network" in capsys.readouterr().err
+    assert "client.key has the key of clients; give the key of the network" in capsys.readouterr().err
     assert not (tmp_path / "new.key").exists()
 
 
@@ -247,7 +247,7 @@ def test_who_cuts_off_a_name_that_the_network_does_not_have_is_warned(pair, caps
         return [line.removeprefix("rtfilter: ") for line in capsys.readouterr().err.splitlines()]
 
     assert said("cut", "nobody") == [
-        "rendezvous knows no broker 'nobody'; should one come, it will not talk to it",
+        "rendezvous knows no broker 'nobody'; it will refuse one of this name",
         "rendezvous does not talk to: nobody",
     ]
     assert said("cut", "nobody") == ["rendezvous does not talk to: nobody"]
@@ -268,7 +268,7 @@ def test_who_publishes_is_told_which_line_is_refused(pair, tmp_path, capsys):
         assert main(["broker", "publish", "trade", str(tmp_path / "events.jsonl"), *key]) == 2
         said = capsys.readouterr().err
         assert re.search(rf"events.jsonl.*2.*: .*{reason}.*; what follows it may not be", said), said
-        assert re.search(r"; events published before it: 1, after it: [01]; all who want them have", said)
+        assert re.search(r"; events published before it: 1, after it: [01]; all receivers have", said)
 
 
 @pytest.mark.parametrize("before", [0, 3])
@@ -278,7 +278,7 @@ def test_all_events_before_a_line_that_is_none_are_published_and_counted(pair, b
     (tmp_path / "events.jsonl").write_text("\n".join(lines))
     command = ["broker", "publish", "trade", str(tmp_path / "events.jsonl"), "--at", pair.addresses["a"]]
     command += ["--name", "bob", "--key", str(pair.folder / "client.key")]
-    published = "events published before it: 3, after it: 0; all who want them have them"
+    published = "events published before it: 3, after it: 0; all receivers have them"
 
     async def script():
         async with Subscriber(pair.client("ann", "a")) as ann:
@@ -318,7 +318,7 @@ def test_who_publishes_is_told_what_is_waited_for(pair, tmp_path, capsys, monkey
             ann.had(await anext(aiter(ann)))
             assert await status == 0
             said += capsys.readouterr().err
-            assert "waiting until all who want the events have them" in said
+            assert "waiting until all receivers have the events" in said
             whom = r"events.jsonl.*1: a waits for cluster b, which has not acknowledged it, for \d+ s"
             assert len(re.findall(whom, said)) == 1, said
             assert len(said.splitlines()) == 3, said  # what it waits for, once, and that it is done
@@ -424,7 +424,7 @@ def test_a_broker_with_a_full_disk_refuses_what_it_cannot_keep_and_goes_on(tmp_p
                 await ann.client.subscribe("trade", "x > 1")
                 network.full("b").touch()
                 for _ in range(2):
-                    with pytest.raises(RefusedError, match=r"cannot keep anything now.* ask again later"):
+                    with pytest.raises(RefusedError, match=r"cannot store anything now.* ask again later"):
                         await cyd.publish("trade", {"x": 9.0})
                 with pytest.raises(RefusedError, match="another broker"):
                     await cyd.subscribe("trade", "x > 1")
@@ -453,7 +453,7 @@ def test_subscriptions_of_a_client_that_comes_to_a_full_disk_are_there_when_ther
                 network.full("a").touch()
                 network.kill("b")
                 async with asyncio.timeout(180):
-                    while "cannot be kept" not in network.log("a"):
+                    while "cannot be stored" not in network.log("a"):
                         await asyncio.sleep(0.1)
                 network.full("a").unlink()
                 async with asyncio.timeout(180):
@@ -479,7 +479,7 @@ def test_who_cannot_keep_that_it_claims_does_not_and_the_point_keeps_its_root(tm
             network.full("point").touch()
             network.kill(led)
             async with asyncio.timeout(180):
-                while "cannot be kept" not in network.log(other):
+                while "cannot be stored" not in network.log(other):
                     await asyncio.sleep(0.1)
             await asyncio.sleep(5 * HEARTBEAT)
             assert (await network.describe(other)).designated == ""

@@ -207,7 +207,7 @@ def test_a_filter_shows_how_it_matches_and_takes_another_matcher(server):
         ({"matcher": "tree"}, 422, "unknown matcher 'tree'; choose one of scan"),
         ({"controller": {"name": "wang", "N": 4}}, 422, "it has rounds, threshold"),
         ({"order": "lifo"}, 422, "order is one of fifo, shortest, longest"),
-        ({}, 409, "name one, neither from nor to 'auto'"),
+        ({}, 409, "name a matcher, and neither may be 'auto'"),
     ):
         answer = server.ask("PUT", path, {**schema, **wrong}, user="admin")
         assert (answer.status, said in answer.body["detail"]) == (status, True), answer.body

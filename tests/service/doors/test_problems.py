@@ -17,8 +17,8 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 WRONG = [
     ("GET", "/nothing", None, None, 404, "unknown", "nothing at this path"),
-    ("PATCH", "/filters", None, None, 405, "method", "other methods"),
-    ("POST", "/healthz", b"", None, 405, "method", "other methods"),
+    ("PATCH", "/filters", None, None, 405, "method", "does not have this method"),
+    ("POST", "/healthz", b"", None, 405, "method", "does not have this method"),
     ("GET", "/filters/other", None, None, 404, "unknown", "no filter 'other'"),
     ("DELETE", "/filters/other", None, None, 404, "unknown", "no filter 'other'"),
     ("POST", "/filters/other/events", b"{}", JSON, 404, "unknown", "no filter 'other'"),

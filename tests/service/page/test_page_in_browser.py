@@ -252,7 +252,7 @@ def test_an_admin_signs_in_and_out(guarded, visit):
     expect(page.locator("#state")).to_have_text("Signed out")
     assert not page.locator("#watch").is_visible()
     sign_in(page, "root", "wrong")
-    expect(page.locator("#sign-in-error")).to_contain_text("It is not known who asks")
+    expect(page.locator("#sign-in-error")).to_contain_text("The client is not authenticated")
     sign_in(page, "root", "the password of root")
     expect(page.locator("#held")).to_have_text("0")
     expect(page.locator("#user")).to_have_text("root")
