@@ -1,4 +1,4 @@
-"""The memory of the process: the system gets back what was freed."""
+"""The memory of the process: the system gets freed memory back."""
 
 from __future__ import annotations
 
@@ -8,28 +8,33 @@ import sys
 from contextlib import suppress
 from typing import Any, Final
 
-from rtfilter.index import room
+from rtfilter.index import ready, room
 
 MANY: Final = 500_000
-"""Small objects, some 50 MB; Python keeps up to 40,000 free tuples, which may lie all over their memory."""
+"""Small objects, some 50 MB. CPython keeps up to 40,000 freed tuples, which may lie all over its memory."""
 
 
 class Memory:
-    """Gives memory back from time to time."""
+    """Returns freed memory to the system."""
 
     def __init__(self) -> None:
-        self._most = 0
+        self._most, self._frozen = 0, False
         self._trim: Any = None
         with suppress(AttributeError, OSError, TypeError):  # another C library than glibc, or Windows
             self._trim = ctypes.CDLL(None).malloc_trim
 
     def give_back(self) -> None:
-        """Free what threads keep for their next search, and give freed memory back to the system.
+        """Free the memory that threads keep for their next search, and return freed memory to the system.
 
-        glibc keeps freed memory otherwise, in a part of each thread. Takes milliseconds, in which others
-        go on; only once after `MANY` objects are gone, all wait while Python looks for garbage.
+        glibc keeps freed memory of each thread otherwise. This takes milliseconds; other threads run then.
+        After `MANY` objects are gone, a full garbage collection frees the tuples that CPython keeps. All
+        threads wait for it: some milliseconds, because the objects of the search code are frozen.
         """
         room.forget()
+        if not self._frozen and ready.ready():
+            self._frozen = True
+            gc.collect()  # 0.1 s, this once
+            gc.freeze()
         count = sys.getallocatedblocks()
         if count < self._most - MANY:
             gc.collect()
