@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from typing import Any, Final
 
-from rtfilter.index import ready, room
+from rtfilter.index import ready
 
 MANY: Final = 500_000
 """Small objects, some 50 MB. CPython keeps up to 40,000 freed tuples, which may lie all over its memory."""
@@ -30,11 +30,14 @@ class Memory:
         After `MANY` objects are gone, a full garbage collection frees the tuples that CPython keeps. All
         threads wait for it: some milliseconds, because the objects of the search code are frozen.
         """
-        room.forget()
-        if not self._frozen and ready.ready():
-            self._frozen = True
-            gc.collect()  # 0.1 s, this once
-            gc.freeze()
+        if ready.ready():
+            from rtfilter.index import room  # which imports numba
+
+            room.forget()
+            if not self._frozen:
+                self._frozen = True
+                gc.collect()  # 0.1 s, this once
+                gc.freeze()
         count = sys.getallocatedblocks()
         if count < self._most - MANY:
             gc.collect()

@@ -20,8 +20,9 @@ def not_loaded(monkeypatch):
     monkeypatch.setattr(ready, "ready", lambda: False)
 
 
-@pytest.mark.usefixtures("not_loaded")
-def test_what_searches_keep_is_freed():
+def test_what_searches_keep_is_freed(monkeypatch):
+    monkeypatch.setattr(ready, "ready", lambda: True)
+    monkeypatch.setattr(gc, "freeze", lambda: None)
     tree = RStarTree.bulk_load(np.zeros((5000, 2)), np.ones((5000, 2)))
     tree.search([[0.5, 0.5]])
     assert room._scratch.kept.rooms
