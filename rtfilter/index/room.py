@@ -1,12 +1,13 @@
 """Memory for the results of searches.
 
 The first write to new memory takes longer than the search that fills it. So each thread keeps some memory for
-its next search, and a large result grows in one array.
+its next search, until `forget` frees it, and a large result grows in one array.
 """
 
 from __future__ import annotations
 
 import threading
+from weakref import ref
 
 import numpy as np
 
@@ -16,7 +17,22 @@ from rtfilter.index.kernels.runs import RUNS_BY_ADDRESS, Runs, room_for
 #: Most hits for which a thread keeps room; 9 bytes each.
 KEPT = 1 << 25
 
-_scratch = threading.local()
+
+class _Kept:
+    """The room that a thread keeps: none, or one."""
+
+    def __init__(self) -> None:
+        self.rooms: list[tuple[Runs, IntArray]] = []
+
+
+class _Scratch(threading.local):
+    def __init__(self) -> None:
+        self.kept = _Kept()
+        _all.append(ref(self.kept, _all.remove))
+
+
+_all: list[ref[_Kept]] = []
+_scratch = _Scratch()
 
 
 def taken() -> tuple[Runs, IntArray]:
@@ -24,7 +40,10 @@ def taken() -> tuple[Runs, IntArray]:
 
     No other search has it before it is `returned`: a signal handler or a finalizer may search, too.
     """
-    return vars(_scratch).pop("room", None) or _room(1024)
+    try:
+        return _scratch.kept.rooms.pop()
+    except IndexError:
+        return _room(1024)
 
 
 def larger(room: Runs) -> tuple[Runs, IntArray]:
@@ -36,7 +55,14 @@ def larger(room: Runs) -> tuple[Runs, IntArray]:
 def returned(room: Runs, addresses: IntArray) -> None:
     """Store room for the next search of this thread, unless it is too large."""
     if len(room.ids) <= KEPT:
-        _scratch.room = room, addresses
+        _scratch.kept.rooms[:] = [(room, addresses)]
+
+
+def forget() -> None:
+    """Free the room that threads keep and do not use now: after large results, hundreds of megabytes."""
+    for one in _all:
+        if (kept := one()) is not None:
+            kept.rooms.clear()
 
 
 def _room(hits: int) -> tuple[Runs, IntArray]:

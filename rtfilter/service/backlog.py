@@ -107,7 +107,7 @@ class Backlog:
     def __init__(self, bounds: Bounds = Bounds(), mark: Mark = Mark()) -> None:  # noqa: B008  # immutable
         self._bounds = bounds
         self._low, self._beyond = mark.low, set(mark.beyond)
-        self._before = self._low, self._beyond  # the mark before the last `written`
+        self._before = self._low, tuple(self._beyond)  # the mark before the last `written`
         self.pending: dict[int, Delivery] = {}
         self._sent: dict[int, int] = {}  # how often each position was sent
         self.dropped, self._untold = 0, mark.dropped
@@ -238,6 +238,8 @@ class Backlog:
                 self._gone.append(number)
             elif SMALL < len(row.positions) >= 2 * row.pending:
                 self._worn.add(number)
+        if not self.pending:  # all of these are empty, but keep the memory for their most elements
+            self.pending, self._sent, self._row_of, self._rows, self._unwritten = {}, {}, {}, {}, set()
         return Taken(delivery, sent, told)
 
     def acknowledge(self, positions: Iterable[int]) -> list[Taken]:
@@ -316,7 +318,7 @@ class Backlog:
     def not_written(self) -> None:
         """Take back the mark of the last `written`: it was not stored, and acknowledgements may fail."""
         low, beyond = self._before
-        self._low, self._beyond = low, self._beyond | beyond
+        self._low, self._beyond = low, self._beyond.union(beyond)
 
     def _row(self, number: int, positions: Sequence[int]) -> Sequence[Held]:
         self._note_row(number, positions)
@@ -324,7 +326,7 @@ class Backlog:
         return [(one.position, one.subscriptions, one.ended) for one in found]
 
     def _mark(self, settled: int, durable: int) -> Mark:
-        self._before = self._low, self._beyond
+        self._before = self._low, tuple(self._beyond)  # a set would take ten times the memory
         low = min(min(self.pending, default=settled + 1), settled + 1) - 1
         self._low = low = max(self._low, low)
         row_of = self._row_of

@@ -214,30 +214,34 @@ class Match:
             await self._news.wait()
             self._news.clear()
             while self._waiting:
-                count = min(self._size, len(self._waiting))
-                batch = [self._waiting.popleft() for _ in range(count)]
-                self.taken = batch[-1].position
-                taken = perf_counter()
-                self._note_taken(batch, taken)
-                indexes = dict(self._indexes)
-                if self._is_quick(batch, indexes):
-                    for _ in range(2):  # publishers are answered first, in sessions by a task of their own
-                        await asyncio.sleep(0)
-                    self._woken = True
-                    self._work(batch, indexes, taken)
-                    self._drain()
-                else:
-                    self.works = True
-                    await self._loop.run_in_executor(self._thread, self._work, batch, indexes, taken)
-                    self.works = False
-                while self._woken and self._failed is None:
-                    self._told.clear()
-                    await self._told.wait()
-                if self._failed is not None:
-                    raise self._failed
-                self.settled = self.taken  # all its matches are in the backlogs now
-                self.changes += sum(entry.kind is not Kind.EVENT for _, entry in batch)
-                self._moved.set()
+                await self._match_some()
+
+    async def _match_some(self) -> None:
+        """Match a batch. Nothing of it is kept while the next one has not come."""
+        count = min(self._size, len(self._waiting))
+        batch = [self._waiting.popleft() for _ in range(count)]
+        self.taken = batch[-1].position
+        taken = perf_counter()
+        self._note_taken(batch, taken)
+        indexes = dict(self._indexes)
+        if self._is_quick(batch, indexes):
+            for _ in range(2):  # publishers are answered first, in sessions by a task of their own
+                await asyncio.sleep(0)
+            self._woken = True
+            self._work(batch, indexes, taken)
+            self._drain()
+        else:
+            self.works = True
+            await self._loop.run_in_executor(self._thread, self._work, batch, indexes, taken)
+            self.works = False
+        while self._woken and self._failed is None:
+            self._told.clear()
+            await self._told.wait()
+        if self._failed is not None:
+            raise self._failed
+        self.settled = self.taken  # all its matches are in the backlogs now
+        self.changes += sum(entry.kind is not Kind.EVENT for _, entry in batch)
+        self._moved.set()
 
     def _is_quick(self, batch: Sequence[Logged], indexes: Mapping[str, Index]) -> bool:
         """Return whether a batch has few events, all of one filter."""

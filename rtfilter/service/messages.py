@@ -18,6 +18,8 @@ from rtfilter.session import Directive
 
 DEFAULT: Final = "default"
 """The filter, where a message names none."""
+MOST_TAG: Final = 1000
+"""Bytes of a tag as JSON: a client that reads no answers has many of them kept."""
 _Whole = Annotated[int, Meta(ge=0, lt=2**53)]
 
 
@@ -177,6 +179,13 @@ def read(text: str | bytes) -> Message | Misread:
     msgspec.DecodeError, UnicodeDecodeError, RecursionError
         The text is not JSON.
     """
+    message = _read(text)
+    if len(text) > MOST_TAG and len(msgspec.json.encode(message.tag)) > MOST_TAG:
+        return Misread(DirectiveError(f"a tag has at most {MOST_TAG} bytes"))
+    return message
+
+
+def _read(text: str | bytes) -> Message | Misread:
     try:
         message: Message = _message.decode(text)
     except msgspec.ValidationError as error:

@@ -54,7 +54,7 @@ from rtfilter.service.measures import Measures
 from rtfilter.service.parse import LISTED, Hook, Listed, Parse
 from rtfilter.service.records import Delivery, FilterInfo, Page, Sending, Subscription, Wish, fitting
 from rtfilter.service.roles import Identity, Role
-from rtfilter.service.rounds import OneEach, Rounds
+from rtfilter.service.rounds import OneEach, Rounds, Turn
 from rtfilter.service.subscriptions import (
     REMOVED,
     Owners,
@@ -82,6 +82,8 @@ FEW: Final = 10
 """Subscriptions that are read at once before their size is known."""
 MANY: Final = 1000
 """Events from which on their entries are made in a thread."""
+LOOKED_AT: Final = 2000
+"""Subscriptions of all users that one step of `_remove_all` reads."""
 MOST_MATCHES: Final = 50_000
 """Matches that one search of `Pipeline.match` finds, about."""
 MOST_LOOKED_UP: Final = 4000
@@ -308,8 +310,7 @@ class Pipeline:
         """Remove all subscriptions and deliveries of a user: another one may get the name."""
         for forget in self.forgets:
             await forget(user)
-        mine = [owned for owned in self._owners.values() if owned.user == user]
-        await self._remove_all(mine, "its user was removed")
+        await self._remove_all(lambda owned: owned.user == user, "its user was removed")
         await self.settled(max(self._begun, self._changed))  # not the head: it may be that of a filter
         self.deliver.leave(user)
         await self._store.flush()
@@ -490,8 +491,7 @@ class Pipeline:
             self._leaving.add(name)
             try:
                 await self._store.put([])  # after this, those that were being put in are known
-                mine = [owned for owned in self._owners.values() if owned.filter == name]
-                await self._remove_all(mine, "its filter was removed")
+                await self._remove_all(lambda owned: owned.filter == name, "its filter was removed")
             except RTFilterError:
                 self._leaving.discard(name)  # it stays as before: its index has missed nothing
                 raise
@@ -825,8 +825,12 @@ class Pipeline:
         """End a subscription; its user gets the reason."""
         await self._store.put([removal_of(id, filter, user, reason, self._clock(), time.perf_counter())])
 
-    async def _remove_all(self, mine: Sequence[Owned], reason: str) -> None:
+    async def _remove_all(self, chosen: Callable[[Owned], bool], reason: str) -> None:
         """End subscriptions in parts, so that others come in between. Ended ones are skipped."""
+        mine, all, turn = list[Owned](), list(self._owners.values()), Turn(self.rounds)
+        for first in range(0, len(all), LOOKED_AT):
+            mine += filter(chosen, all[first : first + LOOKED_AT])
+            await turn.pause()
         for first in range(0, len(mine), ENDED):
             some = mine[first : first + ENDED]
             ends = (self.remove(one.id, one.filter, one.user, reason) for one in some)

@@ -37,6 +37,7 @@ from rtfilter.service.access import Limits as UserLimits
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors import tcp
 from rtfilter.service.doors.admission import Strangers
+from rtfilter.service.doors.handshakes import Handshakes
 from rtfilter.service.doors.http import application
 from rtfilter.service.doors.metrics import Counts, FilterMetrics
 from rtfilter.service.doors.routes import Limits
@@ -162,7 +163,6 @@ async def _serve(
             framed = stack.enter_context(_bound(settings.host, settings.tcp_port))
         metrics = FilterMetrics()
         pipeline, webhooks, alone = await stack.enter_async_context(_running(settings, metrics))
-        metrics.registry.register(Counts(pipeline))
         _require_users(settings, there=not pipeline.users.open)
         await _add_default(pipeline, definition)
         strangers = Strangers(settings.proxies)
@@ -171,12 +171,18 @@ async def _serve(
             tcp_port = framed.getsockname()[1]
             await sessions.enter_async_context(_tcp(settings, pipeline, framed, strangers, tls))
         limits = Limits(settings.body, settings.nesting)
-        app = application(pipeline, metrics.registry, limits, settings.loopback, webhooks)
+        counts = Counts(pipeline, metrics.registry)
+        app = application(pipeline, counts, limits, settings.loopback, webhooks)
 
         async def drain() -> None:
             await _drain(pipeline, settings.drain)
 
-        server = _Server(_config(app, settings, pipeline, strangers), drain, sessions.aclose)
+        handshakes = None
+        if tls is not None:
+            refused = partial(pipeline.measures.refuse, "http", "limit")
+            handshakes = partial(Handshakes, context=tls, come=strangers.come_over_http, refused=refused)
+        config = _config(app, settings, pipeline, strangers)
+        server = _Server(config, drain, sessions.aclose, handshakes)
         http.listen()
         watches = [
             asyncio.create_task(_watch(pipeline, server)),
@@ -358,8 +364,6 @@ def _config(app: Any, settings: Settings, pipeline: Pipeline, strangers: Strange
         proxy_headers=bool(settings.proxies),
         forwarded_allow_ips=settings.trusted_proxies,
         timeout_graceful_shutdown=int(END_WITHIN),
-        ssl_certfile=settings.certificate,
-        ssl_keyfile=None if settings.certificate_key is None else str(settings.certificate_key),
     )
 
 
@@ -379,6 +383,8 @@ class _Server(uvicorn.Server):
     config : uvicorn.Config
     drain, close : callable
         Called first when it ends in good order, and while it closes its connections.
+    handshakes : callable, optional
+        Makes the `Handshakes` of a socket and a factory of protocols, if the server speaks TLS.
     """
 
     failed = False
@@ -388,15 +394,34 @@ class _Server(uvicorn.Server):
         config: uvicorn.Config,
         drain: Callable[[], Awaitable[None]],
         close: Callable[[], Awaitable[None]],
+        handshakes: Callable[..., Handshakes] | None = None,
     ) -> None:
         super().__init__(config)
-        self._drain, self._close, self._told = drain, close, False
+        self._drain, self._close, self._handshakes, self._told = drain, close, handshakes, False
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take connections from these sockets."""
+        if self._handshakes is None:
+            await super().startup(sockets)
+            return
+        await super().startup([])
+        for bound in sockets or []:
+            self.servers.append(self._handshakes(bound=bound, make=self._made))  # type: ignore[arg-type]
+
+    def _made(self) -> asyncio.BaseProtocol:
+        """Return the protocol of a connection, as uvicorn makes it."""
+        config, state = self.config, self.server_state
+        made: asyncio.BaseProtocol = config.http_protocol_class(  # type: ignore[call-arg]
+            config=config, server_state=state, app_state=self.lifespan.state
+        )
+        return made
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish what was begun, then close all connections."""
         if not self.failed:
             await self._drain()
-        await asyncio.gather(self._close(), super().shutdown(sockets))
+        taken = None if self._handshakes else sockets  # others are closed once nothing waits at them
+        await asyncio.gather(self._close(), super().shutdown(taken))
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """End the server; at a second signal at once, which loses no more than a crash: nothing answered."""

@@ -1,4 +1,4 @@
-"""Upkeep by time: digests, redeliveries, expiry of subscriptions, and trimming of the log."""
+"""Upkeep by time: digests, redeliveries, expiry of subscriptions, trimming of the log, and free memory."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from rtfilter.service.deliver import Deliver, Owned
 from rtfilter.service.errors import BusyError, ConflictError
 from rtfilter.service.match import Index, Match
 from rtfilter.service.measures import Measures
+from rtfilter.service.memory import Memory
 from rtfilter.service.subscriptions import Owners, expiry_of
 from rtfilter.service.writing import Store
 from rtfilter.store.log import Log
 
 TICK: Final = 0.1
 """Seconds between two rounds."""
+GIVE_BACK: Final = 5.0
+"""Seconds after which the system gets freed memory back again."""
 TRIM: Final = 60.0
 """Seconds after which the log is trimmed again."""
 CHECKPOINT: Final = 1.0
@@ -91,6 +94,7 @@ class Upkeep:
     async def run(self) -> None:
         """Run the upkeep until `end`."""
         trimmed = moved = 0.0
+        memory, given = Memory(), time.monotonic()
         head = self._log.head
         while True:
             await asyncio.sleep(TICK)
@@ -108,6 +112,9 @@ class Upkeep:
             if self._log.head != head and time.monotonic() - moved > CHECKPOINT:
                 moved, head = time.monotonic(), self._log.head
                 self._soon(asyncio.to_thread(self._log.checkpoint))
+            if time.monotonic() - given > GIVE_BACK:
+                given = time.monotonic()
+                self._soon(asyncio.to_thread(memory.give_back))
             if time.monotonic() - trimmed > TRIM:
                 trimmed = time.monotonic()
                 self._soon(self._trim(moment))

@@ -110,8 +110,8 @@ def _beside(path: Path) -> Iterator[Path]:
 
 
 def _others(folder: Path) -> list[Path]:
-    """Return the files of the server that are neither its database nor a lock."""
-    mine = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", f"{DATABASE}-journal", "lock", LIST)
+    """Return the files of the server that belong neither to its database nor to a lock."""
+    mine = (DATABASE, *(f"{DATABASE}-{name}" for name in ("wal", "shm", "journal", "reserve")), "lock", LIST)
     found = (one for one in folder.iterdir() if one.is_file() and not one.is_symlink())
     return sorted(one for one in found if one.name not in mine)
 

@@ -100,13 +100,16 @@ def reserve(engine: sql.Engine) -> None:
     """Reserve disk space beside SQLite's database: as much as its write-ahead log takes, and some more.
 
     A start on a full disk calls `release`, since moving the log into the database needs so much space.
-    Nothing is reserved if there is no space, or if the system cannot reserve any.
+    Nothing is reserved if there is no space, if the system cannot reserve any, or if enough is reserved.
     """
     path, log = _beside(engine, "reserve"), _beside(engine, "wal")
     if path is None or log is None or not hasattr(os, "posix_fallocate"):
         return
     with suppress(OSError):
-        size = MORE + log.stat().st_size
+        used = log.stat().st_size
+        if path.exists() and path.stat().st_size >= used + MORE // 2:
+            return
+        size = used + MORE
         with open(path, "ab", opener=private) as file:
             before = file.tell()
             try:

@@ -206,6 +206,7 @@ class Log:
             if progress is not None:
                 self._put_progress(connection, progress)
         self.head, self._in_doubt = head, False
+        reserve(self._engine)  # not once a second only: the disk may be full by then
         return placed
 
     def missed(self) -> list[Logged]:

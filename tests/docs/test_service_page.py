@@ -16,7 +16,7 @@ import forks
 import postgresql
 from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.service import authenticate, pipeline, subscriptions
-from rtfilter.service.doors import admission, bodies, routes, timeouts, websocket
+from rtfilter.service.doors import admission, bodies, handshakes, routes, timeouts, websocket
 from rtfilter.service.settings import Settings
 from service.doors.test_rights import TABLE
 
@@ -238,6 +238,7 @@ def test_the_limits_that_are_fixed_are_those_of_the_code():
         "a user's name": authenticate.MOST,
         "filters": pipeline.MOST_FILTERS,
         "unbounded subscriptions of a filter, unless `max_unbounded` says another number": MAX_UNBOUNDED,
+        "seconds of a TLS handshake": handshakes.HANDSHAKE,
         "seconds to send CONNECT, without the server's check of the user": websocket.CONNECT_WITHIN,
         "seconds without progress, in sending a message or in reading an answer": bodies.SILENT,
     }

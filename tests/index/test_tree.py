@@ -177,7 +177,7 @@ def test_a_point_alone_finds_what_it_finds_in_a_batch(capacity, d, kind):
 def test_a_point_with_more_hits_than_there_is_room():
     tree = RStarTree.bulk_load(np.zeros((5000, 2)), np.ones((5000, 2)) + np.arange(5000)[:, np.newaxis])
     for _ in range(2):  # a thread begins with room for 1024
-        room._scratch.__dict__.clear()
+        room.forget()
         assert np.sort(tree.search([[0.5, 0.5]]).ids).tolist() == list(range(5000))
 
 

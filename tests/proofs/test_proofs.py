@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proofs import PROOFS, api, matchers
+from proofs import PROOFS, api, attacks, matchers
 
 FEW = {
     "kills": 2,
@@ -56,3 +56,9 @@ def test_the_long_form_is_kept(name):
     kept = json.loads((Path(__file__).parent / "results" / f"{name}.json").read_text())
     assert kept["claim"] == PROOFS[name].claim
     assert kept["cases"] == PROOFS[name].cases
+
+
+def test_each_attack_has_a_short_form():
+    for attack, test in attacks.SHORT.items():
+        file, name = test.split("::")
+        assert f"def {name}(" in (Path(__file__).parents[1] / file).read_text(), attack.__name__

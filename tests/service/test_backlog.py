@@ -1,5 +1,7 @@
 """Low mark, gaps, rows and bounds, against a set of all that was acknowledged."""
 
+from sys import getsizeof
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -185,6 +187,31 @@ def test_ids_take_room_until_their_subscriptions_are_removed():
     assert backlog.bytes == before - 50 * OF_ID
     backlog.forget(range(50, 60))
     assert backlog.bytes == 0
+
+
+def test_an_emptied_backlog_takes_as_little_memory_as_a_new_one():
+    backlog = Backlog()
+    for position in range(1, 1001):
+        backlog.add(delivery(position))
+        backlog.note_sent(position)
+        if position == 500:
+            backlog.written(0, 0)
+    backlog.acknowledge(range(1, 1001))
+    backlog.written(1000, 0)
+    assert sizes(backlog) == sizes(Backlog())
+
+
+def sizes(backlog):
+    return {name: getsizeof(value) for name, value in vars(backlog).items() if isinstance(value, dict | set)}
+
+
+def test_positions_that_may_have_to_be_taken_back_take_little_memory():
+    backlog = Backlog()
+    for position in range(1, 1001):
+        backlog.add(delivery(position))
+    backlog.acknowledge(range(1, 1001))
+    backlog.written(1000, 0)
+    assert sum(map(getsizeof, backlog._before)) < 10 * 1000
 
 
 @given(st.lists(st.integers(0, 400), max_size=20), st.sampled_from(Policy), st.integers(1, 5))

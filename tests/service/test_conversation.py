@@ -12,6 +12,7 @@ from served import ANN, BOB, CARL, events, publish, served, subscribe
 from rtfilter.service.access import Access, Limits
 from rtfilter.service.backlog import Bounds
 from rtfilter.service.conversation import MOST_UNSENT, UNSENT_BYTES, Conversation
+from rtfilter.service.messages import MOST_TAG
 from rtfilter.service.records import Wish
 from rtfilter.service.upkeep import Keeping
 from rtfilter.session import TABLE, Directive, State
@@ -417,7 +418,7 @@ def test_a_delivery_with_many_ids_comes_in_messages_that_are_short_enough(tmp_pa
 def test_who_asks_and_does_not_read_waits_after_some_bytes(tmp_path):
     async def script(pipeline):
         session = Conversation(pipeline)
-        await session.hear(json.dumps({"directive": "READY", "tag": "x" * UNSENT_BYTES}))
+        session.outbox.put_nowait(b"x" * UNSENT_BYTES)
         waits = asyncio.create_task(session.room())
         for _ in range(3):
             await asyncio.sleep(0)
@@ -425,6 +426,23 @@ def test_who_asks_and_does_not_read_waits_after_some_bytes(tmp_path):
         await session.unsent()
         session.sent()
         await waits
+
+    served(tmp_path, script)
+
+
+@pytest.mark.parametrize("more", [{}, {"what": 1}])
+def test_a_long_tag_is_refused(tmp_path, more):
+    """Its answer would have it, and be kept while the client does not read; `more` cannot be read."""
+
+    async def script(pipeline):
+        session = Conversation(pipeline)
+        for tag in ("x" * MOST_TAG, [["x" * MOST_TAG]]):
+            (answer,) = await say(session, "CONNECT", user="ann", tag=tag, **more)
+            assert answer == {
+                "directive": "ERROR",
+                "kind": "directive",
+                "error": f"a tag has at most {MOST_TAG} bytes",
+            }
 
     served(tmp_path, script)
 
@@ -465,7 +483,8 @@ def test_events_with_lists_are_read_beside_the_event_loop(tmp_path, monkeypatch)
         return to_thread(work, *given)
 
     monkeypatch.setattr(asyncio, "to_thread", noted)
-    monkeypatch.setattr("rtfilter.service.upkeep.CHECKPOINT", 1e9)
+    for other in ("CHECKPOINT", "GIVE_BACK"):
+        monkeypatch.setattr(f"rtfilter.service.upkeep.{other}", 1e9)
 
     async def script(pipeline):
         session = await connected(pipeline, "carl")

@@ -1454,6 +1454,26 @@ def test_what_ends_together_ends_in_parts(tmp_path, monkeypatch, how):
     assert max(at_once) == 2
 
 
+def test_all_subscriptions_are_looked_through_in_turns(tmp_path, monkeypatch):
+    """So that others come in between, however many subscriptions other users have."""
+    monkeypatch.setattr("rtfilter.service.pipeline.LOOKED_AT", 2)
+    monkeypatch.setattr("rtfilter.service.rounds.TURN", 0.0)
+
+    async def script(pipeline):
+        await pipeline.subscribe_many(BOB, "default", [Wish("price > 0")] * 7)
+        waited, plain = [], pipeline.rounds.wait
+
+        async def wait(address=""):
+            waited.append(None)
+            await plain(address)
+
+        pipeline.rounds.wait = wait
+        await pipeline._forget("ann")
+        assert len(waited) >= 4
+
+    served(tmp_path, script)
+
+
 def test_events_with_lists_are_matched_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr("rtfilter.service.parse.LISTED", 2)
 

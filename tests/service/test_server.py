@@ -8,7 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from http.client import HTTPException
 
 import pytest
@@ -21,6 +21,7 @@ from rtfilter import Schema
 from rtfilter.definition import Definition
 from rtfilter.service import server as module
 from rtfilter.service.access.passwords import Passwords
+from rtfilter.service.doors import admission, handshakes
 from rtfilter.service.server import DataError
 from rtfilter.service.settings import settings
 from rtfilter.store.database import engine
@@ -243,6 +244,53 @@ def test_it_speaks_tls(tmp_path, certificate):
         with connect(f"wss://localhost:{server.port}/session", ssl=context, close_timeout=0.1) as socket:
             socket.send('{"directive": "CONNECT", "user": "ann"}')
             assert '"CONNECTED"' in socket.recv(timeout=60)
+
+
+def silent(server, links, count):
+    """Connections to each door that say nothing; the last one of each."""
+    for port in (server.port, server.opened.tcp_port):
+        for _ in range(count):
+            link = links.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+        yield link
+
+
+def test_a_peer_counts_as_a_stranger_before_its_handshake(tmp_path, certificate, monkeypatch):
+    with running(tmp_path, tcp_port=0, **certificate) as server, ExitStack() as links:
+        monkeypatch.setattr(admission, "MOST_STRANGERS", 2)
+        for last in silent(server, links, 3):
+            with suppress(ConnectionResetError):
+                assert last.recv(100) == b""
+            monkeypatch.setattr(admission, "MOST_STRANGERS", 4)
+
+
+def test_a_handshake_has_its_time(tmp_path, certificate, monkeypatch):
+    monkeypatch.setattr(handshakes, "HANDSHAKE", 0.1)
+    with running(tmp_path, tcp_port=0, **certificate) as server, ExitStack() as links:
+        for last in silent(server, links, 1):
+            with suppress(ConnectionResetError):
+                assert last.recv(100) == b""
+        monkeypatch.setattr(handshakes, "HANDSHAKE", 60.0)
+        assert server.ask("GET", "/healthz").status == 200
+
+
+def test_connections_are_taken_again_where_there_were_too_many_files(monkeypatch):
+    monkeypatch.setattr(handshakes, "NO_ROOM", 0.0)
+    tried = []
+
+    async def fail(bound):
+        tried.append(bound)
+        raise OSError("too many open files")
+
+    async def run():
+        monkeypatch.setattr(asyncio.get_running_loop(), "sock_accept", fail)
+        with socket.create_server(("127.0.0.1", 0)) as bound:
+            made = handshakes.Handshakes(bound, *[None] * 4)
+            while len(tried) < 2:
+                await asyncio.sleep(0)
+            made.close()
+            await made.wait_closed()
+
+    asyncio.run(run())
 
 
 def test_a_certificate_that_cannot_be_used_is_told(tmp_path, certificate):

@@ -449,6 +449,14 @@ def test_a_start_on_a_full_disk_has_room_to_trim(tmp_path):
         full.close()
 
 
+def test_each_commit_keeps_room_for_what_it_writes(tmp_path):
+    with closing(Log(engine(f"sqlite:///{tmp_path}/log.sqlite"))) as log:
+        for size in (3_000_000, 10):
+            put(log, event(b"x" * size))
+            kept, used = (tmp_path / f"log.sqlite-{name}" for name in ("reserve", "wal"))
+            assert kept.stat().st_size > used.stat().st_size
+
+
 def test_room_is_kept_beside_the_log_while_there_is_some(tmp_path, monkeypatch):
     kept = tmp_path / "log.sqlite-reserve"
     with closing(Log(engine(f"sqlite:///{tmp_path}/log.sqlite"))) as log:

@@ -49,7 +49,7 @@ def of_service(folder):
 
     async def script(pipeline):
         registry = CollectorRegistry()
-        registry.register(Counts(pipeline))
+        await Counts(pipeline, registry).text()
         return {sample.name for family in registry.collect() for sample in family.samples}
 
     (names,) = served(folder, script)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.types import ASGIApp
 
@@ -13,6 +12,7 @@ from rtfilter import __version__
 from rtfilter.service.doors import control, events, models, page, problems
 from rtfilter.service.doors.admission import Gate
 from rtfilter.service.doors.bodies import JSON, Rooms
+from rtfilter.service.doors.metrics import Counts
 from rtfilter.service.doors.quick import Quick
 from rtfilter.service.doors.requests import Requests
 from rtfilter.service.doors.routes import Limits, Served
@@ -23,7 +23,7 @@ from rtfilter.service.webhooks import Webhooks
 
 
 def application(
-    pipeline: Pipeline, metrics: CollectorRegistry, limits: Limits, loopback: bool, webhooks: Webhooks
+    pipeline: Pipeline, metrics: Counts, limits: Limits, loopback: bool, webhooks: Webhooks
 ) -> ASGIApp:
     """Return the server as an ASGI application.
 
@@ -31,7 +31,7 @@ def application(
     ----------
     pipeline : Pipeline
         A pipeline that runs.
-    metrics : CollectorRegistry
+    metrics : Counts
     limits : Limits
     loopback : bool
         True if the server answers only to names of this machine's loopback; see `Gate`.
@@ -89,7 +89,8 @@ async def ready(pipeline: Served, response: Response) -> models.Health:
 async def show_metrics(request: Request, pipeline: Served) -> Response:
     """Return the metrics for Prometheus. If the server has users, only admins may read them."""
     await page.watcher(request, pipeline)
-    return Response(generate_latest(request.app.state.metrics), media_type=CONTENT_TYPE_LATEST)
+    metrics: Counts = request.app.state.metrics
+    return Response(await metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
 def _open_doors() -> APIRouter:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -39,26 +40,45 @@ TEXTS: Final = {
 
 
 class Counts(Collector):
-    """The counts and measures of a pipeline, at the time of each scrape."""
+    """The counts and measures of a pipeline, and the text of all metrics.
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
+    Parameters
+    ----------
+    pipeline : Pipeline
+    registry : CollectorRegistry
+        It has these counts from now on.
+    """
 
-    def describe(self) -> Iterable[Metric]:
-        """Return no metrics: their names are known at a scrape only."""
-        return []
+    def __init__(self, pipeline: Pipeline, registry: CollectorRegistry) -> None:
+        self._pipeline, self._registry = pipeline, registry
+        self._found: list[Metric] = []
+        self._making: asyncio.Task[bytes] | None = None
+        registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the present counts and measures."""
-        for name, value in self._pipeline.counts.items():
-            text = TEXTS.get(name, name.replace("_", " ").capitalize())
-            if name in RISING:
-                yield CounterMetricFamily(f"rtfilter_service_{name}", text, value=value)
-            else:
-                yield GaugeMetricFamily(f"rtfilter_service_{name}", text, value=value)
-        ready = float(self._pipeline.ready)
-        yield GaugeMetricFamily("rtfilter_service_ready", "1 while it is ready", value=ready)
-        yield from _measured(self._pipeline.measures)
+        """Return the counts and measures that `text` has found."""
+        return self._found
+
+    async def text(self) -> bytes:
+        """Return the text of all metrics. All who ask while it is made get the same text."""
+        if self._making is None or self._making.done():
+            self._making = asyncio.create_task(self._make())
+        return await asyncio.shield(self._making)
+
+    async def _make(self) -> bytes:
+        self._found = [*_counted(self._pipeline), *_measured(self._pipeline.measures)]
+        return await asyncio.to_thread(generate_latest, self._registry)
+
+
+def _counted(pipeline: Pipeline) -> Iterable[Metric]:
+    for name, value in pipeline.counts.items():
+        text = TEXTS.get(name, name.replace("_", " ").capitalize())
+        if name in RISING:
+            yield CounterMetricFamily(f"rtfilter_service_{name}", text, value=value)
+        else:
+            yield GaugeMetricFamily(f"rtfilter_service_{name}", text, value=value)
+    ready = float(pipeline.ready)
+    yield GaugeMetricFamily("rtfilter_service_ready", "1 while it is ready", value=ready)
 
 
 def _measured(measures: Measures) -> Iterable[Metric]:

@@ -18,6 +18,7 @@ from structlog.contextvars import bind_contextvars
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.admission import Strangers
 from rtfilter.service.doors.frames import MOST_BYTES, FrameError, Reader, frame_of, message_of
+from rtfilter.service.doors.handshakes import Handshakes
 from rtfilter.service.doors.timeouts import MUCH, STRANGE, STRANGE_FRAMES
 from rtfilter.service.errors import DirectiveError, NotAuthenticatedError, ServiceError, TooLargeError
 from rtfilter.session import State
@@ -71,16 +72,20 @@ async def listen(
     """
     peers: dict[_Peer, asyncio.Task[None]] = {}
 
+    def refuse() -> None:
+        conversation = make_conversation()
+        conversation.refused("limit")
+        conversation.lost()
+
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         known = strangers.come(writer.get_extra_info("peername")[0])
-        conversation = make_conversation()
         if known is None:
-            conversation.refused("limit")
-            conversation.lost()
+            refuse()
             writer.transport.abort()
             return
+        conversation = make_conversation()
         peer = _Peer(conversation, reader, writer, most_bytes, timeouts, known)
         bind_contextvars(connection=conversation.id)
         peers[peer] = task
@@ -90,8 +95,14 @@ async def listen(
         finally:
             del peers[peer]
 
-    handshake = None if ssl is None else timeouts.connect
-    server = await asyncio.start_server(accept, sock=bound, ssl=ssl, ssl_handshake_timeout=handshake)
+    def make() -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(), accept)
+
+    server: asyncio.Server | Handshakes
+    if ssl is None:
+        server = await asyncio.start_server(accept, sock=bound)
+    else:
+        server = Handshakes(bound, ssl, make, strangers.come, refuse)
     try:
         yield
     finally:

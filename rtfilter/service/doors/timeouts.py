@@ -91,12 +91,15 @@ class Http(HttpToolsProtocol):
         self._beside = self._head = 0  # bytes beside the body, and those of the headers among them
         self._headed = self._many = False  # whether all headers have come, and whether too many
         self._owed: float | None = self.loop.time()  # since when the peer owes headers, or the end of a body
-        self.loop.call_later(SILENT, self._look)
+        self._timer = self.loop.call_later(SILENT, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release the bytes and the place of a closed connection."""
         super().connection_lost(exc)
         self._rest = b""
+        for cycle, _ in self.pipeline:  # or these would stay until Python looks for garbage
+            cycle.on_response = nobody
+        self.pipeline.clear()
         self._leave()
 
     def handle_websocket_upgrade(self) -> None:
@@ -127,6 +130,7 @@ class Http(HttpToolsProtocol):
     def _leave(self) -> None:
         self._measures.connections["http"] -= self._counted
         self._counted = False
+        self._timer.cancel()  # or it would keep what the connection holds
         self._know()
 
     def data_received(self, data: bytes) -> None:
@@ -261,8 +265,6 @@ class Http(HttpToolsProtocol):
 
     def _look(self) -> None:
         """Close the connection of a peer that is too slow, or does nothing."""
-        if not self._counted:  # it is over, or a session by now
-            return
         unsent, cycle = self.transport.get_write_buffer_size(), self.cycle
         ours = slow = False
         if not self.transport.is_closing():
@@ -273,7 +275,7 @@ class Http(HttpToolsProtocol):
             self.transport.abort()
             return
         self._before = self._heard, unsent
-        self.loop.call_later(SILENT, self._look)
+        self._timer = self.loop.call_later(SILENT, self._look)
 
 
 def _address(peer: Http | Sessions) -> str:

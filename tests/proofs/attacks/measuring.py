@@ -17,8 +17,12 @@ from pathlib import Path
 SCHEMA = {"price": "float", "symbol": "str"}
 PATIENCE = 60.0
 """Seconds that a second client waits for an answer."""
+CALM = 3.0
+"""Seconds without more memory after which a server is at rest: what searches need is loaded beside."""
 LATER = 30.0
-"""Seconds after the attack until memory is looked at again."""
+"""Seconds after the attack in which memory is given back."""
+KEPT, PART = 64, 0.1
+"""MB above those at rest that may stay, and the part of the peak that may stay beside."""
 
 
 class Target:
@@ -76,7 +80,8 @@ def measured(attack):
     Returns
     -------
     dict
-        Seconds of the slowest answer of a second client; MB above rest, the most and after `LATER`.
+        Seconds of the slowest answer of a second client; MB above rest, the most, and those when so few stay
+        as may, or `LATER` has passed; and how many seconds after the attack that was.
     """
     prepare = getattr(attack, "prepare", None)
     asked = getattr(attack, "asked", ("GET", "/statistics"))
@@ -142,8 +147,7 @@ def _once(target, asked, user):
 
 
 def _under(attack, target, pid, asked, second):
-    time.sleep(1.0)
-    rest = _memory(pid, "VmRSS")
+    rest = _at_rest(pid)
     Path(f"/proc/{pid}/clear_refs").write_text("5")  # the most from now on
     attacker = multiprocessing.get_context("spawn").Process(target=attack, args=(target,))
     attacker.start()
@@ -156,15 +160,27 @@ def _under(attack, target, pid, asked, second):
         attacker.kill()
         attacker.join()
     assert attacker.exitcode == 0, f"the attacker ended with {attacker.exitcode}"
-    until = time.monotonic() + LATER
-    while time.monotonic() < until:
+    begun, passed, most, left = time.monotonic(), 0.0, 0.0, 0.0
+    while passed < CALM or (left > KEPT + PART * most and passed < LATER):
         slowest = max(slowest, _once(target, asked, second))
         time.sleep(0.2)
+        passed = time.monotonic() - begun
+        most, left = (_memory(pid, name) - rest for name in ("VmHWM", "VmRSS"))
     return {
         "slowest answer, s": round(slowest, 2),
-        "memory above rest, MB": round(_memory(pid, "VmHWM") - rest),
-        "30 s later, MB": round(_memory(pid, "VmRSS") - rest),
+        "memory above rest, MB": round(most),
+        "afterwards, MB": round(left),
+        "afterwards, s": round(passed, 1),
     }
+
+
+def _at_rest(pid):
+    """MB of a process that has loaded what it needs for what was prepared."""
+    before, now = 0.0, _memory(pid, "VmRSS")
+    while now > before + 1:
+        time.sleep(CALM)
+        before, now = now, _memory(pid, "VmRSS")
+    return now
 
 
 def _memory(pid, name):

@@ -128,13 +128,16 @@ def large_tags(target):
         link.close()
 
 
-ATTACKS = [
-    pings_before_connect,
-    empty_continuations_before_connect,
-    frames_of_five_bytes_over_tcp,
-    trailers,
-    upgrades_that_cannot_be_read,
-    requests_in_a_row,
-    silent_connections,
-    large_tags,
-]
+TCP, TIMEOUTS = "service/test_tcp.py", "service/doors/test_timeouts.py"
+ENDLESS = f"{TIMEOUTS}::test_who_never_ends_is_closed_and_takes_no_memory"
+ATTACKS = {
+    pings_before_connect: ENDLESS,
+    empty_continuations_before_connect: ENDLESS,
+    frames_of_five_bytes_over_tcp: f"{TCP}::test_a_peer_may_send_little_before_it_says_who_it_is",
+    trailers: ENDLESS,
+    upgrades_that_cannot_be_read: f"{TIMEOUTS}::test_an_upgrade_that_cannot_be_read_is_answered_and_closed",
+    requests_in_a_row: f"{TIMEOUTS}::test_requests_that_wait_go_with_their_connection",
+    silent_connections: f"{TIMEOUTS}::test_a_peer_of_an_address_with_many_strangers_is_closed",
+    large_tags: "service/test_conversation.py::test_a_long_tag_is_refused",
+}
+"""Attacks, and the test in `make test` that is the short form of each."""

@@ -1,15 +1,19 @@
 """What `/metrics` tells of the stages, of what is refused, and of who is connected."""
 
+import asyncio
 import http.client
 import json
 import re
 import socket
 
 import pytest
+from prometheus_client import CollectorRegistry
 from websockets.sync.client import connect
 
+from rtfilter.service.doors import metrics
 from rtfilter.service.measures import DOORS, KINDS
 from service.running import running
+from service.served import served
 
 pytestmark = pytest.mark.slow
 EVENTS = "/filters/default/events"
@@ -152,3 +156,28 @@ def test_a_filter_that_is_removed_and_added_again_has_metrics_of_its_own(server)
         assert all('filter="other"' in name for name in found)
         server.ask("DELETE", "/filters/other", user="admin")
         assert not [name for name in shown(server) if 'filter="other' in name]
+
+
+def test_who_asks_while_the_text_is_made_waits_for_the_same(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(metrics, "generate_latest", lambda registry: made.append(registry) or b"text")
+
+    async def script(pipeline):
+        counts = metrics.Counts(pipeline, CollectorRegistry())
+        return await asyncio.gather(*(counts.text() for _ in range(5)))
+
+    ((*texts,),) = served(tmp_path, script)
+    assert texts == [b"text"] * 5
+    assert len(made) == 1
+
+
+def test_who_leaves_takes_the_text_from_nobody_else(tmp_path):
+    async def script(pipeline):
+        counts = metrics.Counts(pipeline, CollectorRegistry())
+        first, second = (asyncio.create_task(counts.text()) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        return await second
+
+    (text,) = served(tmp_path, script)
+    assert b"rtfilter_service_published_total 0.0" in text

@@ -15,6 +15,7 @@ from websockets.server import ServerProtocol
 
 from rtfilter.service import rounds
 from rtfilter.service.doors import admission, bodies, timeouts
+from rtfilter.service.doors.admission import nobody
 from rtfilter.service.doors.problems import SilentError
 from rtfilter.service.errors import BusyError, TooLargeError
 from service.running import running
@@ -415,6 +416,28 @@ def test_requests_that_come_together_begin_at_turns(server, monkeypatch):
             link.sendall(asked)
         until(lambda: len(most) == 25)
     assert max(most) == 1
+
+
+def test_requests_that_wait_go_with_their_connection(server, monkeypatch):
+    begun, lost = [], []
+    monkeypatch.setattr(timeouts.HttpToolsProtocol, "_start_asgi_task", lambda *given: begun.append(given))
+    plain = timeouts.Http.connection_lost
+    monkeypatch.setattr(timeouts.Http, "connection_lost", lambda *given: lost.append(plain(*given)))
+
+    async def cut(peer):
+        peer.transport.abort()
+
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
+        link.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 5)
+        until(lambda: begun)
+        peer = begun[0][0]
+        until(lambda: len(peer.pipeline) == 4)
+        cycle, _ = peer.pipeline[0]
+        server.run(cut(peer))
+    until(lambda: lost)
+    assert not peer.pipeline
+    assert cycle.on_response is nobody
+    assert peer._timer.cancelled()
 
 
 def test_a_body_that_waits_for_room_is_not_read(server):
