@@ -27,7 +27,9 @@ MOST_HEADERS: Final = 64 * 2**10
 """Bytes of a request apart from its body: target, headers, trailers, and extensions of one chunk. A request
 that begins within the data of another one may have as much again."""
 PIECE: Final = 4 * 2**10
-"""Bytes that are parsed between two checks of the turn: they may hold a hundred requests."""
+"""Bytes of a body that are parsed between two checks of the turn."""
+HEADS: Final = 512
+"""The same of headers: they may hold ten requests, which wait as objects."""
 FRAMES: Final = 2 * 2**10
 """The same for a session: they may hold hundreds of frames."""
 MOST_OF_SESSION, LONGEST_LINE = 128, 8_000
@@ -158,7 +160,7 @@ class Http(HttpToolsProtocol):
         turn = Turn(self._rounds)
         rest, self._rest = memoryview(self._rest), b""
         while rest and not self.pipeline:
-            piece = rest[: min(PIECE, MOST_HEADERS + 1 - self._beside)]
+            piece = rest[: min(PIECE if self._headed else HEADS, MOST_HEADERS + 1 - self._beside)]
             rest = rest[len(piece) :]
             self._beside += len(piece)  # the callbacks below subtract the body
             super().data_received(piece)  # type: ignore[arg-type]  # httptools takes any buffer

@@ -440,6 +440,17 @@ def test_requests_that_wait_go_with_their_connection(server, monkeypatch):
     assert peer._timer.cancelled()
 
 
+def test_few_requests_that_come_at_once_wait_as_objects(server, monkeypatch):
+    monkeypatch.setattr(timeouts.HttpToolsProtocol, "_start_asgi_task", lambda *given: begun.append(given))
+    begun = []
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
+        link.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 60)
+        until(lambda: begun)
+        peer = begun[0][0]
+        until(lambda: peer.pipeline)
+        assert 1 + len(peer.pipeline) <= timeouts.HEADS // 36
+
+
 def test_a_body_that_waits_for_room_is_not_read(server):
     begun = HEAD + b"Content-Type: application/x-ndjson\r\n" + CHUNKED
     with ExitStack() as links:
