@@ -28,6 +28,8 @@ MOST_WRITTEN: Final = 4000
 """Unwritten deliveries of one progress, about."""
 SWEEP: Final = 10.0
 """Most seconds between two searches for expired deliveries."""
+SEARCH: Final = 0.01
+"""Seconds of one step of such a search, after which it continues at the next tick."""
 STEP: Final = 2000
 """Matches that are sorted by user in one step."""
 FEW: Final = 1000
@@ -173,6 +175,7 @@ class Deliver:
         self._receivers: dict[str, list[Receiver]] = {}
         self._digests: dict[tuple[str, str], _Digest] = {}
         self._swept = 0.0
+        self._unswept: list[str] = []  # users whose backlogs the present search has still to visit
         self._removals = 0  # counts the removals of subscriptions
         self._changed: dict[str, None] = {}  # users whose progress is not written, the first to change first
         self._round: dict[str, None] = {}  # users that had changed when the round began, to be written
@@ -423,14 +426,18 @@ class Deliver:
                 self._receivers[user][-1].send(positions, digest=True)
         for receivers in list(self._receivers.values()):
             receivers[-1].tick(now)
-        if now - self._swept < min(self._bounds.age / 100, SWEEP):
-            return
-        self._swept = now
-        for user, backlog in self._backlogs.items():
-            expired = backlog.expire(moment)
-            if expired:
+        if not self._unswept and now - self._swept >= min(self._bounds.age / 100, SWEEP):
+            self._swept, self._unswept = now, list(self._backlogs)
+        end = time.perf_counter() + SEARCH
+        while self._unswept:
+            user = self._unswept.pop()
+            backlog = self._backlogs.get(user)
+            expired = 0 if backlog is None else backlog.expire(moment)
+            if backlog is not None and expired:
                 self._drop(user, backlog, "expired", expired)
                 self._note(user, backlog)
+            if time.perf_counter() >= end:
+                return
 
     @property
     def backlogs(self) -> Mapping[str, Backlog]:

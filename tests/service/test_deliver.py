@@ -37,6 +37,15 @@ def test_an_event_from_before_the_end_of_a_subscription_is_told_after_it():
     assert (owners.ordered["default"], owners.expired) == (0, {})
 
 
+def test_expired_deliveries_are_searched_for_in_steps(monkeypatch):
+    """Thousands of users may have some that expire at the same time."""
+    monkeypatch.setattr(deliver, "SEARCH", 0.0)
+    made = deliver_to(3)
+    for left in (2, 1, 0):
+        made.tick(2e9)
+        assert sum(bool(made.pending(f"u{id}")) for id in range(3)) == left
+
+
 def rounds(made, settled):
     """Parts up to the one that says what is settled."""
     parts = [made.progress(settled, False)]
