@@ -93,7 +93,7 @@ def take(held: Held, parts: Sequence[Part], without: IntArray = NO_IDS) -> None:
     # none.
     filters = Filters.joined(held.schema, [part.filters for part in parts], without)
     for part in parts:
-        held.asked.note_kept(one for _, one in part.kept)
+        held.asked.note_kept([one for _, one in part.kept])  # a closed generator swallows an interrupt
         for handle, predicate in part.kept:
             if handle not in left_out:
                 held.predicates.put(handle, predicate)
