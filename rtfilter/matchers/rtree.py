@@ -79,8 +79,10 @@ class RTreeMatcher:
     takes = Takes()
 
     def __init__(self, schema: Schema, capacity: tuple[int, int] = DEFAULT_CAPACITY) -> None:
-        self._schema = schema
-        self.tree = RStarTree(schema.dimensions, capacity)
+        self._begin(schema, RStarTree(schema.dimensions, capacity))
+
+    def _begin(self, schema: Schema, tree: RStarTree) -> None:
+        self._schema, self.tree = schema, tree
         self._lookup = Lookup(schema)
         self._alike = np.zeros(COUNTERS if len(self._lookup.identities) else 0, np.int32)
         self._mixed = False  # True while an id may have boxes in the table and others that are not hidden
@@ -302,17 +304,15 @@ class RTreeMatcher:
     def from_arrays(cls, schema: Schema, arrays: Mapping[str, AnyArray]) -> Self:
         """Return the matcher of `to_arrays`; other arrays are ignored."""
         own = {name: array for name, array in arrays.items() if name.startswith("tree_")}
+        tree = RStarTree.from_arrays({name.removeprefix("tree_"): array for name, array in own.items()})
+        if tree.dimensions != schema.dimensions:
+            raise ValueError(f"the tree has {tree.dimensions} dimensions, not {schema.dimensions}")
         made = cls.__new__(cls)
-        made._schema = schema
-        made.tree = RStarTree.from_arrays({name.removeprefix("tree_"): array for name, array in own.items()})
-        if made.tree.dimensions != schema.dimensions:
-            raise ValueError(f"the tree has {made.tree.dimensions} dimensions, not {schema.dimensions}")
-        made._lookup, made._mixed = Lookup(schema), False
-        made._alike = np.zeros(COUNTERS if len(made._lookup.identities) else 0, np.int32)
+        made._begin(schema, tree)
         if "affix_ids" in arrays:
-            ids, low, high, exact = made.tree.content_of(arrays["affix_ids"])
+            ids, low, high, exact = tree.content_of(arrays["affix_ids"])
             ends = arrays["affix_ends"][np.searchsorted(arrays["affix_ids"], ids)]
-            identities = identities_of(schema)
+            identities = made._lookup.identities
             low[:, identities] = np.where(low[:, identities] == _HIDDEN, ends, low[:, identities])
             made._lookup.take(BoxColumns(ids, low, shown(schema, high), exact), crowds=True)
         return made
