@@ -418,14 +418,15 @@ def test_requests_that_come_together_begin_at_turns(server, monkeypatch):
     assert max(most) == 1
 
 
+async def cut(peer):
+    peer.transport.abort()
+
+
 def test_requests_that_wait_go_with_their_connection(server, monkeypatch):
     begun, lost = [], []
     monkeypatch.setattr(timeouts.HttpToolsProtocol, "_start_asgi_task", lambda *given: begun.append(given))
     plain = timeouts.Http.connection_lost
     monkeypatch.setattr(timeouts.Http, "connection_lost", lambda *given: lost.append(plain(*given)))
-
-    async def cut(peer):
-        peer.transport.abort()
 
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
         link.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 5)
@@ -443,9 +444,6 @@ def test_requests_that_wait_go_with_their_connection(server, monkeypatch):
 def test_few_requests_that_come_at_once_wait_as_objects(server, monkeypatch):
     monkeypatch.setattr(timeouts.HttpToolsProtocol, "_start_asgi_task", lambda *given: begun.append(given))
     begun = []
-
-    async def cut(peer):
-        peer.transport.abort()
 
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
         link.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 60)
