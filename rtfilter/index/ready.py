@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from typing import IO
 
@@ -72,7 +73,7 @@ def _load() -> None:
     if _ready:
         return
     _fork_between_kernels()
-    total, done, compiled, logged = sum(_modules.values()), 0, counts.compiled, 0.0
+    total, done, compiled, logged = sum(_modules.values()), 0, counts.compiled, -inf
 
     def watch() -> None:
         nonlocal done, logged

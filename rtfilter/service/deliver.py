@@ -174,7 +174,7 @@ class Deliver:
         self._backlogs = {user: Backlog(bounds, mark) for user, mark in marks.items()}
         self._receivers: dict[str, list[Receiver]] = {}
         self._digests: dict[tuple[str, str], _Digest] = {}
-        self._swept = 0.0
+        self._swept = -inf
         self._unswept: list[str] = []  # users whose backlogs the present search has still to visit
         self._removals = 0  # counts the removals of subscriptions
         self._changed: dict[str, None] = {}  # users whose progress is not written, the first to change first

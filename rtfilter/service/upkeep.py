@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -93,7 +94,7 @@ class Upkeep:
 
     async def run(self) -> None:
         """Run the upkeep until `end`."""
-        trimmed = moved = 0.0
+        trimmed = moved = -inf
         memory, given = Memory(), time.monotonic()
         head = self._log.head
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from math import inf
 from typing import Final
 
 AGAIN: Final = 600.0
@@ -19,7 +20,7 @@ class Notices:
 
     def news(self, of: str, what: str) -> bool:
         """Return whether to log a state of `of`, and record it as logged."""
-        former, at = self._said.get(of, ("", 0.0))
+        former, at = self._said.get(of, ("", -inf))
         now = time.monotonic()
         if former == what and now < at + AGAIN:
             return False

@@ -621,6 +621,13 @@ def test_the_log_says_once_that_one_cannot_be_reached_and_again_where_that_chang
     assert len([one for one in said if "connections from 127.0.0.1 are refused" in one]) <= 1
 
 
+def test_the_first_state_is_logged_right_after_the_machine_has_started(monkeypatch):
+    monkeypatch.setattr(notices.time, "monotonic", lambda: 1.0)
+    said = notices.Notices()
+    assert said.news("a2", "")
+    assert not said.news("a2", "")
+
+
 def test_the_same_is_said_again_after_a_while_or_when_it_was_over(monkeypatch):
     said = notices.Notices()
     assert [said.news("a", "away"), said.news("a", "away"), said.news("b", "away")] == [True, False, True]
