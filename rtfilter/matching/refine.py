@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from rtfilter.dtypes import BoolArray, IntArray
+from rtfilter.dtypes import BoolArray, Flags, IntArray
 from rtfilter.events.elements import is_of_choices
 from rtfilter.events.encoding import Timestamp
-from rtfilter.events.table import EventTable
+from rtfilter.events.table import NOW, EventTable, microseconds_at
 from rtfilter.predicates.comparison import Comparison
 from rtfilter.predicates.ends import EndStore
 from rtfilter.predicates.intervals import Now
@@ -134,9 +134,39 @@ def refine(
         keep[hit] = predicate is not None and predicate.satisfied_by(event)
     hits = hits.only(keep)
     refused = len(keep) - len(hits.ids)
-    some = ids[slow[:: len(slow) // SAMPLE + 1]]
+    some = ids[slow[:: len(slow) // SAMPLE + 1]].tolist()
     predicates.verified.add(candidates, refused, by_python, perf_counter() - begun, some)
     return hits.offsets, hits.ids
+
+
+def refine_one(
+    ids: IntArray, exact: Flags, event: EventTable, predicates: Predicates, moment: float
+) -> IntArray:
+    """Do as `refine` for one event if all ids are visible; return its ids, int64 (k,).
+
+    Few candidates are checked one by one: calls of NumPy would take longer.
+    """
+    sure = exact.tolist()
+    candidates = sure.count(0)
+    if candidates >= COMPILED or predicates.ends or is_of_choices(event):
+        return refine(Hits.of_one(ids, exact), event, predicates, None, moment)[1]
+    if not candidates:
+        return ids
+    begun = perf_counter()
+    row = event.row(0)
+    if event.now is None:
+        row[NOW] = microseconds_at(predicates.now(moment))
+    kept, checked = [], []
+    for id, certain in zip(ids.tolist(), sure, strict=True):
+        if not certain:
+            checked.append(id)
+            predicate = predicates.get(id)
+            if predicate is None or not predicate.satisfied_by(row):
+                continue
+        kept.append(id)
+    refused = len(sure) - len(kept)
+    predicates.verified.add(candidates, refused, candidates, perf_counter() - begun, checked)
+    return np.array(kept, np.int64) if refused else ids
 
 
 def _decide_together(

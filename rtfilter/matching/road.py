@@ -33,7 +33,7 @@ from rtfilter.matching.elements import united
 from rtfilter.matching.gate import Gate, Hold
 from rtfilter.matching.growing import BATCHES, VERIFIED
 from rtfilter.matching.outcome import Group, Outcome
-from rtfilter.matching.refine import refine
+from rtfilter.matching.refine import refine, refine_one
 from rtfilter.results import Hits, Matches
 from rtfilter.scheduler import Order, schedule
 from rtfilter.subscriptions.content import Subscriptions
@@ -145,8 +145,10 @@ class Road:
                 _, ids = self._found(event, moment)
             else:
                 ids, exact = held.single.match_one(event)
-                if exact is not None or held.hides(moment):
+                if held.hides(moment):
                     _, ids = refine(Hits.of_one(ids, exact), event, held, None, moment)
+                elif exact is not None:
+                    ids = refine_one(ids, exact, event, held, moment)
             names = held.labels.names
             if names is not None:  # before the next change, which may reuse handles
                 ids = names.take(ids)

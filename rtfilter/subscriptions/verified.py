@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final
-
-from rtfilter.dtypes import IntArray
 
 SAMPLE: Final = 8
 """Candidates of a batch that are counted by subscription, about."""
@@ -34,7 +33,7 @@ class Verified:
         self._sampled: Counter[int] = Counter()
         self._lock = threading.RLock()  # reentrant, because a signal handler may match
 
-    def add(self, candidates: int, refused: int, by_python: int, seconds: float, some: IntArray) -> None:
+    def add(self, candidates: int, refused: int, by_python: int, seconds: float, some: Iterable[int]) -> None:
         """Count the candidates of a batch, or of a group of a stream.
 
         `some` are handles of the slowest ones.
@@ -44,7 +43,7 @@ class Verified:
             self.refused += refused
             self.by_python += by_python
             self.seconds += seconds
-            self._sampled.update(some.tolist())
+            self._sampled.update(some)
             if len(self._sampled) > MOST:
                 self._sampled = Counter(dict(self._sampled.most_common(MOST // 2)))
 

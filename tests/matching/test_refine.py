@@ -41,6 +41,7 @@ def test_hits_decided_together_are_those_of_the_predicates(many, data):
         patch.setattr(refine, "COMPILED", many)
         assert as_sets(target.match_batch(batch)) == wanted
         assert as_sets(target.stream(batch).matches()) == wanted
+    assert [set(target.match(event).tolist()) for event in batch] == wanted
 
 
 @pytest.mark.parametrize("ids", [[5, 6], ["low", "high"]], ids=["int", "str"])
