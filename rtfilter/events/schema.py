@@ -275,6 +275,15 @@ class Schema:
             raise ValueError(f"there is an attribute {known[0]!r} already, and its type cannot be changed")
         return Schema({**self.attributes, **more.attributes}, strict=self.strict)
 
+    def added_to(self, former: Schema) -> dict[str, Attribute] | None:
+        """Return the attributes that this schema has beside all of a former one.
+
+        None if it lacks some of these, has them with another type or domain, or differs in strictness.
+        """
+        if self.strict != former.strict or not former.attributes.items() <= self.attributes.items():
+            return None
+        return {name: own for name, own in self.attributes.items() if name not in former.attributes}
+
     @cached_property
     def plain(self) -> bool:
         """True if all attributes are numbers, and so have one coordinate each."""

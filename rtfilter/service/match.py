@@ -21,15 +21,16 @@ from typing import Any, Final
 import msgspec
 
 from rtfilter.dtypes import IntArray
+from rtfilter.errors import EventError
 from rtfilter.events.nesting import flatten, with_composed_names
 from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
-from rtfilter.matching.stream import CompletedGroup
+from rtfilter.matching.stream import CompletedGroup, Stream
 from rtfilter.results import Matches
 from rtfilter.service.deliver import Found, Part
 from rtfilter.service.measures import Measures
 from rtfilter.service.order import Turns
-from rtfilter.service.parse import parts, readable
+from rtfilter.service.parse import as_published, parts, readable
 from rtfilter.service.records import FilterInfo
 from rtfilter.service.rounds import Rounds, Turn
 from rtfilter.store.tables import Kind, Logged
@@ -71,6 +72,15 @@ class Index:
         """Return the subscriptions that each event matches."""
         with self.paced(len(events)):
             return self.filter.match_batch(events)
+
+    def stream(self, events: Sequence[Any]) -> Stream:
+        """Begin to match stored events; raise `EventError` if one of several has to be read alone."""
+        try:
+            return self.filter.stream(events)
+        except EventError:
+            if len(events) > 1:
+                raise
+            return self.filter.stream(as_published(self.filter.schema, events[0]))
 
     @contextmanager
     def paced(self, count: int) -> Iterator[None]:
@@ -299,7 +309,7 @@ class Match:
                 return
             turns = None if key is None else Turns([key_of(event, key) for event in events])
             with index.paced(len(batch)):
-                for group in index.filter.stream(events).groups():
+                for group in index.stream(events).groups():
                     known = perf_counter()
                     told.update(dict.fromkeys(group.events, known))
                     self._release(_found(batch, group, turns, known), known)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -52,6 +53,18 @@ def parts(events: Sequence[Any]) -> list[tuple[int, int]]:
 def _cut_up(count: int) -> list[tuple[int, int]]:
     """Cut events with lists up into such parts."""
     return [(first, min(first + LISTED, count)) for first in range(0, count, LISTED)]
+
+
+def as_published(schema: Schema, event: Any) -> EventTable:
+    """Read a stored event that the schema refuses: it was published before attributes were added.
+
+    The table lacks the last attributes, as few of them as possible. Raises `EventError`.
+    """
+    attributes = list(schema.attributes.items())
+    for count in range(len(attributes) - 1, 0, -1):
+        with suppress(EventError):
+            return Schema(dict(attributes[:count])).read([event]).extended(schema.fields)
+    return schema.read([event])
 
 
 def has_list(value: object) -> bool:

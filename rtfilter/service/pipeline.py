@@ -16,9 +16,10 @@ import hashlib
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -30,6 +31,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from rtfilter.definition import DEFAULT_CONTROLLER, Definition
 from rtfilter.errors import PredicateError, RTFilterError
+from rtfilter.events.schema import Attribute
 from rtfilter.events.table import EventTable
 from rtfilter.matching.choosing import AUTO
 from rtfilter.options import Named, whole
@@ -254,8 +256,11 @@ class Pipeline:
 
     def _add(self, index: Index) -> None:
         self._indexes[index.info.name] = index
-        self._parsers[index.info.name] = Parse(index.info.schema, self._hook, self.message // 2)
+        self._parsers[index.info.name] = self._parser(index.info)
         self.measures.begin(index.info.name)
+
+    def _parser(self, info: FilterInfo) -> Parse:
+        return Parse(info.schema, self._hook, self.message // 2)
 
     async def drain(self) -> None:
         """Accept no more events; return when the accepted ones are matched, and sent to receivers.
@@ -424,7 +429,7 @@ class Pipeline:
     async def add_filter(
         self, who: Identity, name: str, definition: Definition, key: str | None = None
     ) -> FilterInfo:
-        """Add a filter, or change the matching of one with the same schema and key. For admins.
+        """Add a filter, or change the matching of one with the same key, or add attributes. For admins.
 
         Events are matched with the former matcher while another one is built.
 
@@ -452,18 +457,36 @@ class Pipeline:
             if name not in self._indexes:
                 if len(self._indexes) >= MOST_FILTERS:
                     raise TooManyError(f"there are {MOST_FILTERS} filters already; remove one first")
-                stored = msgspec.json.encode(definition.to_json())
-                row = await self._store.change(self._log.put_filter, name, stored, key)
+                row = await self._store.change(self._log.put_filter, name, _stored(definition), key)
                 info = _info(row)
                 self._add(Index(info, snapshots.empty(info, self._metrics(info))))
             index = self._indexes[name]
-            if (index.info.schema, index.info.key) != (definition.schema, key):
+            added = definition.schema.added_to(index.info.schema)
+            if added is None or index.info.key != key:
                 raise ConflictError(
-                    f"there is a filter {name!r} with another schema or key already; take another name"
+                    f"there is a filter {name!r} with another schema or key already; repeat its attributes "
+                    "and key, and add attributes, or take another name"
                 )
+            if added:
+                await self._extend(index, added)
+            definition = replace(definition, schema=index.info.schema)
             if index.info.definition != definition:
                 await self._redefine(index, definition)
             return index.info
+
+    async def _extend(self, index: Index, added: Mapping[str, Attribute]) -> None:
+        """Add attributes to a filter: first in the log, after which each start adds them."""
+        info = index.info
+        try:
+            wanted = replace(info.definition, schema=info.schema.extended(added))
+        except ValueError as error:  # the matcher does not take them
+            raise RequestError(str(error)) from None
+        await self._store.change(self._log.redefine_filter, info.name, _stored(wanted))
+        missing = wanted.schema.added_to(index.filter.schema)
+        if missing:  # or an earlier call was interrupted after this
+            await self.beside(index.filter.add_attributes, missing)
+        index.info = info._replace(definition=wanted)
+        self._parsers[info.name] = self._parser(index.info)
 
     async def _redefine(self, index: Index, new: Definition) -> None:
         """Change the matching of a filter, then the log; if that fails, the change ends with the server."""
@@ -478,8 +501,7 @@ class Pipeline:
         if new.controller != former.controller:
             filter.controller = new.controller or DEFAULT_CONTROLLER
         filter.policy = resolve(new.order)
-        stored = msgspec.json.encode(new.to_json())
-        await self._store.change(self._log.redefine_filter, index.info.name, stored)
+        await self._store.change(self._log.redefine_filter, index.info.name, _stored(new))
         index.info = index.info._replace(definition=new)
 
     async def remove_filter(self, who: Identity, name: str) -> None:
@@ -620,6 +642,9 @@ class Pipeline:
     ) -> tuple[Matches, int]:
         """Return the matches of some events among the user's subscriptions, and the number of all matches."""
         table = events if isinstance(events, EventTable) and len(rows) == len(events) else events.rows(rows)
+        fields = index.filter.schema.fields
+        if len(table.fields) < len(fields):  # it was read before attributes were added
+            table = table.extended(fields)
         found = index.look_up(table)
         if Role.ADMIN in who.roles:
             return found, len(found.ids)
@@ -962,6 +987,10 @@ def stopping() -> BusyError:
 def _info(row: FilterRow) -> FilterInfo:
     key = None if row.key is None else composed(row.key)
     return FilterInfo(row.name, Definition.from_json(msgspec.json.decode(row.schema)), key, row.since)
+
+
+def _stored(definition: Definition) -> bytes:
+    return msgspec.json.encode(definition.to_json())
 
 
 def _name(named: Named | None) -> str | None:

@@ -9,10 +9,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from rtfilter.dtypes import BoolArray
+from rtfilter.errors import EventError
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
 from rtfilter.service.errors import RequestError
-from rtfilter.service.parse import parts, readable
+from rtfilter.service.parse import as_published, parts, readable
 from rtfilter.service.records import Page, StoredEvent
 from rtfilter.store.tables import Logged
 
@@ -42,7 +44,7 @@ def query(
         hits = np.ones(len(some), bool)
         if one is not None:
             stored = readable([entry.body for _, entry in some])
-            hits = np.concatenate([one.any_match(stored[a:b]) for a, b in parts(stored)])
+            hits = np.concatenate([_hits(one, stored[a:b]) for a, b in parts(stored)])
         for hit, (position, entry) in zip(hits.tolist(), some, strict=True):
             last = position
             if hit:
@@ -55,6 +57,16 @@ def query(
         time.sleep(time.perf_counter() - begun)  # half of the time is for others
         yield None
     yield Page(found, last if seen == MOST_SCANNED else None)
+
+
+def _hits(one: EventFilter, stored: list[Any]) -> BoolArray:
+    """Return which stored events match."""
+    try:
+        return one.any_match(stored)
+    except EventError:
+        if len(stored) > 1:
+            return np.concatenate([_hits(one, [event]) for event in stored])
+        return one.any_match(as_published(one.schema, stored[0]))
 
 
 def _part(events: Iterator[Logged], most: int) -> list[Logged]:

@@ -21,6 +21,7 @@ from contextlib import (
     contextmanager,
     suppress,
 )
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -317,12 +318,14 @@ async def _add_default(pipeline: Pipeline, definition: Definition | None) -> Non
     everyone = Identity("", ALL)
     if definition is None:
         return
-    schema = definition.schema
-    alone = definition == Definition(schema)
-    if alone and any((one.name, one.schema) == (DEFAULT, schema) for one in pipeline.filters(everyone)):
-        return  # a schema says nothing of how the filter matches
+    key = None
+    there = next((one for one in pipeline.filters(everyone) if one.name == DEFAULT), None)
+    if there is not None and definition == Definition(definition.schema):  # it says nothing of the matching
+        if there.schema.added_to(definition.schema) is not None:
+            return  # attributes may have been added since the schema was written
+        definition, key = replace(there.definition, schema=definition.schema), there.key
     try:
-        await pipeline.add_filter(everyone, DEFAULT, definition)
+        await pipeline.add_filter(everyone, DEFAULT, definition, key)
     except ConflictError as error:
         raise DataError(f"{error}; leave out --schema, or use another folder") from None
 

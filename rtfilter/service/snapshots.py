@@ -88,6 +88,8 @@ def _newest(
             _remove(one.path)
             continue
         found.max_unbounded = None
+        if added := wanted.schema.added_to(found.schema):  # since it was written
+            found.add_attributes(added)
         return found, one.position
     return None
 

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from rtfilter import EventError, EventFilter, Schema
 from rtfilter.adaptive import CostController, WangController
 from rtfilter.definition import Definition
 from rtfilter.scheduler import fifo
@@ -35,8 +36,19 @@ async def publish(pipeline, price):
     return place
 
 
-async def define(pipeline, *given, **more):
-    return await pipeline.add_filter(ADMIN, "default", Definition(SCHEMA, *given, **more), "symbol")
+async def define(pipeline, *given, schema=SCHEMA, **more):
+    return await pipeline.add_filter(ADMIN, "default", Definition(schema, *given, **more), "symbol")
+
+
+LARGER = SCHEMA.extended({"volume": {"type": "int", "low": 0, "high": 100}})
+ODD = b'{"price": 5, "symbol": "A", "volume": -1}'
+"""An event as long as there is no volume."""
+
+
+async def put(pipeline, event):
+    (place,) = await pipeline.publish(CARL, "default", [pipeline.parse("default").one(event).bodies[0]])
+    await pipeline.settled(place)
+    return place
 
 
 def matched(pipeline):
@@ -120,3 +132,98 @@ def test_a_start_with_a_matcher_that_refuses_some_makes_nothing(tmp_path):
             server._serve(settings(data=tmp_path / "new"), Definition(SCHEMA, "matching-tree-equality"))
         )
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_attributes_are_added_while_a_filter_is_used_and_a_restart_has_them(tmp_path, indexed):
+    """Events of before may have values that the added attribute cannot have."""
+
+    async def first(pipeline):
+        low = await pipeline.subscribe(ANN, "default", Wish("price > 3"))
+        pairs = {(await put(pipeline, ODD), low)}
+        if indexed:
+            await pipeline._upkeep.write_indexes()
+        await define(pipeline, schema=LARGER)
+        high = await pipeline.subscribe(ANN, "default", Wish("volume > 10"))
+        place = await put(pipeline, b'{"price": 5, "symbol": "A", "volume": 20}')
+        with pytest.raises(EventError, match="volume"):
+            await put(pipeline, ODD)
+        await pipeline.replace(ANN, low, Wish("price > 3 AND volume < 50"))
+        pairs |= {(place, low), (place, high)}
+        assert matched(pipeline) == pairs
+        return pairs
+
+    async def again(pipeline):
+        place = await put(pipeline, b'{"price": 5, "symbol": "A", "volume": 30}')
+        found = await pipeline.query(CARL, "default", "price > 3")
+        assert [one.position for one in found.events] == sorted({at for at, _ in pairs} | {place})
+        large = await pipeline.query(CARL, "default", "volume >= 20")
+        assert len(large.events) == 2
+        return pipeline.filters(ANN)[0].schema, {(at, id) for at, id in matched(pipeline) if at != place}
+
+    (pairs,) = served(tmp_path, first)
+    assert served(tmp_path, again, definition=None) == [(LARGER, pairs)]
+
+
+def test_events_that_were_stored_before_attributes_are_matched_after_them(tmp_path):
+    """As after a kill, or where a publisher's events are stored while attributes are added."""
+
+    async def script(pipeline):
+        id = await pipeline.subscribe(ANN, "default", Wish("price > 3"))
+        body = pipeline.parse("default").one(ODD).bodies[0]
+        read = pipeline.parse("default").table_of_one(ODD)
+        await define(pipeline, schema=LARGER)
+        places = await pipeline.publish(CARL, "default", [body, b'{"price": 9, "symbol": "A"}', body])
+        await pipeline.settled(places[-1])
+        assert matched(pipeline) == {(place, id) for place in places}
+        return [part.ids.tolist() async for part in await pipeline.match(ANN, "default", read)] == [[id]]
+
+    assert served(tmp_path, script) == [True]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        Schema({"price": float}),
+        Schema({"price": int, "symbol": str, "more": int}),
+        Schema(LARGER.attributes, strict=True),
+    ],
+    ids=["fewer", "another type", "strict"],
+)
+def test_a_schema_that_is_no_extension_is_refused(tmp_path, schema):
+    async def script(pipeline):
+        key = "symbol" if "symbol" in schema.attributes else None
+        with pytest.raises(ConflictError, match="another schema or key already"):
+            await pipeline.add_filter(ADMIN, "default", Definition(schema), key)
+        return index(pipeline).filter.schema
+
+    assert served(tmp_path, script) == [SCHEMA]
+
+
+def test_an_addition_of_attributes_that_failed_is_made_by_the_next_request(tmp_path, monkeypatch):
+    async def first(pipeline):
+        with monkeypatch.context() as patch:
+            patch.setattr(EventFilter, "add_attributes", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                await define(pipeline, schema=LARGER)
+        await define(pipeline, schema=LARGER)
+        await pipeline.settled(await pipeline.subscribe(ANN, "default", Wish("volume = 1")))
+        return index(pipeline).filter.schema
+
+    async def again(pipeline):
+        return len(index(pipeline).filter)
+
+    assert served(tmp_path, first) == [LARGER]
+    assert served(tmp_path, again, definition=None) == [1]
+
+
+def test_a_start_with_a_former_schema_leaves_the_attributes_and_one_with_more_adds_them(tmp_path):
+    async def script(pipeline):
+        found = []
+        for schema in (LARGER, SCHEMA, LARGER.extended({"venue": str})):
+            await server._add_default(pipeline, Definition(schema))
+            found.append((index(pipeline).filter.schema.names[2:], runs(pipeline)[0]))
+        return found
+
+    asked = served(tmp_path, script, definition=Definition(SCHEMA, "hem"))
+    assert asked == [[(("volume",), "hem"), (("volume",), "hem"), (("volume", "venue"), "hem")]]
