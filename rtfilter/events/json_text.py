@@ -28,9 +28,12 @@ LOOKED_AT: Final = 100
 """Number of first events that a reader reads completely, to report misspelt names."""
 EVERY: Final = 64
 """After these, one of this many batches is read completely."""
+ALONE: Final = 1 / 16
+"""An event alone counts as so much of a batch: to read it completely takes as long as twenty others."""
 
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _BOM: Final = b"\xef\xbb\xbf"
+_BYTES: Final = {bytes}
 _DEEPEST: Final = 4
 """Most parts of a name with its own decoder, which has a field for each spelling with dots."""
 _TYPES: Final[dict[str, Any]] = {
@@ -61,14 +64,18 @@ class JsonReader:
     def __init__(self, fields: Fields) -> None:
         self.fields = fields
         self._narrow: _Narrow | None = None
-        self._unseen, self._left = LOOKED_AT, 0
+        self._unseen, self._left = LOOKED_AT, 0.0
 
     def read(self, text: Any, names: frozenset[str] | None, lone: bool) -> EventTable:
         """Read some attributes of each event, or all (None); `lone` means that the text is one object.
 
         Raises `EventError`.
         """
-        if names is None or self.fields.strict or self._looks():
+        if (
+            names is None
+            or self.fields.strict
+            or self._looks(lone or (type(text) is list and len(text) == 1))
+        ):
             table = read_json(self.fields, text, lone)
             self._unseen -= len(table)
             return table
@@ -81,14 +88,15 @@ class JsonReader:
         table.read, table.again = names, partial(self.read, text, lone=lone)
         return table
 
-    def _looks(self) -> bool:
-        """Return whether to look at all attributes of the next events."""
+    def _looks(self, alone: bool) -> bool:
+        """Return whether to look at all attributes of the next event, if it comes alone, or events."""
         if self._unseen > 0:
             return True
-        if self._left:
-            self._left -= 1
+        part = ALONE if alone else 1.0
+        self._left -= part
+        if self._left >= 0:
             return False
-        self._left = EVERY - 1
+        self._left = EVERY - part
         return True
 
 
@@ -171,11 +179,13 @@ class _Narrow:
 
     def _decoded(self, text: Any) -> list[Any]:
         if isinstance(text, list | tuple):
-            parts = [_bytes(part, row) for row, part in enumerate(text)]
-            if any(b"\n" in part for part in parts):
+            data = b"\n".join(text) if set(map(type, text)) == _BYTES else b""
+            if not (data and data.isascii()):  # else there is no mark of the byte order
+                data = b"\n".join([_bytes(part, row) for row, part in enumerate(text)])
+            if data.count(b"\n") != len(text) - 1:
                 raise msgspec.DecodeError("an event has several lines")
-            events = self._lines(b"\n".join(parts))
-            if len(events) != len(parts):
+            events = self._lines(data)
+            if len(events) != len(text):
                 raise msgspec.DecodeError("an event is no text")
             return events
         data = _bytes(text)

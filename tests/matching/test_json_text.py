@@ -191,6 +191,31 @@ def test_names_are_looked_at_first_and_now_and_then(monkeypatch, caplog):
     assert filter.stats()["ill_typed"] == 0
 
 
+@pytest.mark.parametrize(
+    "match", [lambda filter, text: filter.match(text), lambda filter, text: filter.match_batch([text])]
+)
+def test_single_events_are_looked_at_sixteen_times_less_often(match):
+    filter = EventFilter(LOTS)
+    filter.subscribe("size > 7")
+    filter.match_batch('{"lot": "a", "size": 8}\n' * json_text.LOOKED_AT)
+    for _ in range(2 * 16 * json_text.EVERY):
+        match(filter, '{"lott": "a", "size": 8}')
+    assert filter.stats()["misspelt"] == 2
+
+
+def test_a_text_of_several_lines_or_with_a_mark_is_one_event_of_a_list():
+    filter = lots("lot = 'ä'", "size > 7")
+    texts = [
+        b'\xef\xbb\xbf{"lot": "a", "size": 8}',
+        '{"lot": "ä",\n"size": 1}'.encode(),
+        '{"lot": "ä"}'.encode(),
+    ]
+    for batch in (texts, texts[:1], texts[1:], [b'{"size": 8}', *texts], [*texts, '{"size": 8}']):
+        assert as_sets(filter.match_batch(batch)) == [
+            {0} if "ä".encode() in (text.encode() if type(text) is str else text) else {1} for text in batch
+        ]
+
+
 def test_a_strict_schema_reads_all():
     filter = narrow(EventFilter(Schema({"size": float, "lot": str}, strict=True)))
     filter.subscribe("size > 7")
