@@ -17,9 +17,11 @@ from rtfilter.errors import EventError
 from rtfilter.events.encoding import (
     ALIEN,
     HIGHEST,
+    LONGEST_CACHED,
     LOWEST,
     MISSING,
     Timestamp,
+    cached_code,
     is_missing,
     is_scalar,
     string_code,
@@ -97,7 +99,8 @@ def _encode_plain(field: Field, values: Sequence[Any], kinds: Set[type]) -> Floa
         inside = coordinates.min() >= field.low and coordinates.max() <= field.high
         return coordinates if inside else None
     if field.family == "str" and kinds <= _STRINGS:
-        codes = chain.from_iterable(map(string_code, values))
+        short = max(map(len, values), default=0) <= LONGEST_CACHED
+        codes = chain.from_iterable(map(cached_code if short else string_code, values))
         return np.fromiter(codes, np.float64, 3 * len(values)).reshape(len(values), 3)
     return None
 

@@ -267,6 +267,10 @@ def ending_code(folded: str) -> int:
     return int.from_bytes(utf8(folded[-STRING_BYTES:])[-STRING_BYTES:].rjust(STRING_BYTES, b"\0"), "little")
 
 
+LONGEST_CACHED: Final = 256
+"""Characters of the longest text whose code is cached: long ones would take much memory, and rarely recur."""
+
+
 def string_code(text: str) -> tuple[int, int, int]:
     """Return the three coordinates (order, identity, ending) of a string, the same in every process.
 
@@ -274,8 +278,7 @@ def string_code(text: str) -> tuple[int, int, int]:
     spreads them over [0, 2**51); longer strings get a hash in [2**51, 2**52). `ending` is `ending_code` of
     the case-folded string.
     """
-    # The cache is bounded by count; long texts would make it large, and rarely occur again.
-    return _cached_code(text) if len(text) <= 256 else _string_code(text)
+    return cached_code(text) if len(text) <= LONGEST_CACHED else _string_code(text)
 
 
 def _string_code(text: str) -> tuple[int, int, int]:
@@ -292,4 +295,5 @@ def _string_code(text: str) -> tuple[int, int, int]:
     return order, code ^ (code >> 26), ending
 
 
-_cached_code = lru_cache(maxsize=65_536)(_string_code)
+cached_code = lru_cache(maxsize=65_536)(_string_code)
+"""`string_code` of a text of at most `LONGEST_CACHED` characters."""

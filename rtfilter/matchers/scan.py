@@ -39,6 +39,7 @@ CALL: Final = 20_000
 
 _FIRST: Final = 64  # columns of an empty scan
 _NONE: Final = np.empty(0, np.int64)
+_NOTHING: Final = _NONE, None
 
 
 class ScanMatcher:
@@ -150,7 +151,8 @@ class ScanMatcher:
         self._count(1)
         used, rows, point = self._used, self._rows, event.points[0]
         if used <= LITTLE:
-            return self._at(self._few(point.tolist()))
+            places = self._few(point.tolist())
+            return self._at(np.array(places)) if places else _NOTHING
         asked = np.concatenate((-point, point))[rows]
         inside = np.logical_and.reduce(asked[:, np.newaxis] <= self._ends[rows, :used])
         return self._at(inside.nonzero()[0])
@@ -165,7 +167,7 @@ class ScanMatcher:
             exact = None if self._all_exact else flags.astype(np.uint8)
         return ids, exact
 
-    def _few(self, point: list[float]) -> IntArray:
+    def _few(self, point: list[float]) -> list[int]:
         """Return the places of boxes that contain a point; with few boxes, Python is faster than NumPy."""
         if self._tests is None:
             self._tests = self._read_tests()
@@ -176,7 +178,7 @@ class ScanMatcher:
                     break
             else:
                 places.append(place)
-        return np.array(places) if places else _NONE
+        return places
 
     def _read_tests(self) -> list[tuple[int, list[tuple[int, float, float]]]]:
         """Return the places of all boxes not removed, with coordinate, low and high of bounded sides."""

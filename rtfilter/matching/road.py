@@ -147,7 +147,7 @@ class Road:
                 ids, exact = held.single.match_one(event)
                 if held.hides(moment):
                     _, ids = refine(Hits.of_one(ids, exact), event, held, None, moment)
-                elif exact is not None:
+                elif exact is not None and len(ids):
                     ids = refine_one(ids, exact, event, held, moment)
             names = held.labels.names
             if names is not None:  # before the next change, which may reuse handles

@@ -155,7 +155,11 @@ class Constraint(_Constraint):
 
     def accepts(self, value: object) -> bool:
         """Return whether a value, None for a missing one, satisfies the constraint."""
-        operator, constant = self.operator, self.value
+        _, operator, constant = self
+        if type(value) is str:  # the usual case
+            one = next(iter(constant), None) if type(constant) is frozenset else constant
+            if type(one) is str:
+                return COMPARE[operator](value, constant)
         if is_missing(value):
             return operator == "is null"
         if operator in PRESENCE:
