@@ -94,8 +94,8 @@ class Upkeep:
 
     async def run(self) -> None:
         """Run the upkeep until `end`."""
-        trimmed = moved = -inf
-        memory, given = Memory(), time.monotonic()
+        trimmed, moved = -inf, time.monotonic()
+        memory, given = Memory(), moved
         head = self._log.head
         while True:
             await asyncio.sleep(TICK)
