@@ -50,6 +50,9 @@ def test_the_service_in_the_compose_file_has_no_complaints_but_of_its_network_an
 def test_systemd_takes_the_unit(tmp_path):
     made = tmp_path / UNIT.name
     made.write_text(UNIT.read_text().replace("/opt/rtfilter/bin/rtfilter", "/bin/true"))
+    additions = tmp_path / f"{UNIT.name}.d"
+    additions.mkdir()
+    shutil.copy(DEPLOY / "tls.conf", additions)
     found = run(tool("systemd-analyze"), "verify", str(made))
     assert (found.returncode, found.stderr) == (0, "")
 
@@ -63,7 +66,7 @@ def test_the_unit_shuts_the_server_in():
     assert found.returncode == 0, found.stdout[-500:]
 
 
-@pytest.mark.parametrize("name", ["Containerfile", "rtfilter.service"])
+@pytest.mark.parametrize("name", ["Containerfile", "rtfilter.service", "tls.conf"])
 def test_variables_are_settings(name):
     known = {f"RTFILTER_{one.upper()}" for one in Settings.model_fields} | {"RTFILTER_SETTINGS"}
     found = set(re.findall(r"\bRTFILTER_[A-Z_]+", (DEPLOY / name).read_text()))

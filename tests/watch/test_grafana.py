@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from prometheus_client import CollectorRegistry
 
 import overview
@@ -126,6 +128,30 @@ def test_configuration_and_alerts_pass_promtool():
         lean = os.environ | {"GOGC": "400", "GOMAXPROCS": "1"}
         run = subprocess.run(["promtool", *command], cwd=HOME, env=lean, capture_output=True, text=True)
         assert run.returncode == 0, run.stdout + run.stderr
+
+
+@needs_prometheus
+def test_the_commands_of_the_page_make_a_configuration_for_a_server_with_users_and_tls(tmp_path):
+    page = (HOME.parent / "docs" / "running.md").read_text()
+    for name in ("prometheus.yml", "rules.yml", "compose.yaml"):
+        shutil.copy(HOME / name, tmp_path)
+    for command in re.findall(r"^sed .*monitoring/.*$", page, re.MULTILINE):
+        command = f"NAME=alerts.example.com; {command.replace('monitoring/', f'{tmp_path}/')}"
+        subprocess.run(["bash", "-c", command], check=True)
+    (tmp_path / "rtfilter.token").write_text("token")
+    (tmp_path / "certificate.pem").write_text("")
+    check = ["promtool", "check", "config", tmp_path / "prometheus.yml"]
+    run = subprocess.run(check, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout + run.stderr
+    (_, service) = yaml.safe_load((tmp_path / "prometheus.yml").read_text())["scrape_configs"]
+    assert service["authorization"] == {"credentials_file": "rtfilter.token"}
+    assert service["scheme"] == "https"
+    assert service["tls_config"] == {"server_name": "alerts.example.com", "ca_file": "certificate.pem"}
+    volumes = yaml.safe_load((tmp_path / "compose.yaml").read_text())["services"]["prometheus"]["volumes"]
+    assert [volume.split(":")[1:] for volume in volumes] == [
+        [f"/etc/prometheus/{name}", "ro"]
+        for name in ("prometheus.yml", "rules.yml", "rtfilter.token", "certificate.pem")
+    ]
 
 
 # A real server
