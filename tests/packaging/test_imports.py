@@ -197,5 +197,7 @@ def test_every_extra_that_is_named_exists():
                 assert not re.search(r"\brtfilter\[[a-z]", text), f"{file}: the distribution is rtree-filter"
                 for found in re.findall(r"(?:rtree-filter|['\" ]\.)\[([a-z,]+)\]", text):
                     named.update(dict.fromkeys(found.split(","), file))
+                if file.suffix == ".md":
+                    named.update(dict.fromkeys(re.findall(r"\bextra\s+`([a-z]+)`", text), file))
     assert {"arrow", "replay", "spark"} <= set(named)
     assert set(named) <= set(extras), {name: file for name, file in named.items() if name not in extras}
