@@ -8,6 +8,7 @@ import threading
 import time
 from contextlib import contextmanager
 from types import SimpleNamespace
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from rtfilter.adaptive import FixedPlan
 from rtfilter.definition import Definition
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.service import match, reading, snapshots, upkeep, writing
+from rtfilter.service import pipeline as pipeline_module
 from rtfilter.service.backlog import Bounds, Policy
 from rtfilter.service.deliver import FEWEST, Deliver, Found, Owned, Part
 from rtfilter.service.errors import (
@@ -359,6 +361,67 @@ def test_requests_at_once_put_in_no_more_subscriptions_than_a_user_may_have(tmp_
         return len(await pipeline.subscriptions(ANN))
 
     assert served(tmp_path, script) == [2]
+
+
+def test_a_repeated_request_puts_in_no_more_unbounded_subscriptions_than_one_may(tmp_path, monkeypatch):
+    monkeypatch.setattr("rtfilter.service.pipeline.PART", 2)
+
+    async def script(pipeline):
+        await pipeline.add_filter(ADMIN, "default", Definition(SCHEMA, max_unbounded=1), "symbol")
+        wishes = [Wish("price > 1")] * 2 + [Wish("price * 2 > price")] * 8
+        first = await pipeline.subscribe_many(ANN, "default", wishes, "k")
+        again = await pipeline.subscribe_many(ANN, "default", wishes, "k")
+        assert again[:2] == first[:2]
+        assert sum(isinstance(one, int) for one in first) == 3
+        return len((await pipeline.subscriptions(ANN))[0])
+
+    assert served(tmp_path, script) == [3]
+
+
+def test_a_repeated_request_puts_in_no_more_subscriptions_than_a_user_may_have(tmp_path, monkeypatch):
+    monkeypatch.setattr("rtfilter.service.pipeline.PART", 2)
+    full = BusyError("full")
+
+    async def script(pipeline):
+        wishes, plain = [Wish(f"price > {i}") for i in range(6)], pipeline._store.put
+
+        async def put(entries, key=None):
+            if key is not None and "\n" in key.key:
+                raise full
+            return await plain(entries, key)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(pipeline._store, "put", put)
+            first = await pipeline.subscribe_many(ANN, "default", wishes, "k")
+        assert first[2:] == [full] * 4
+        pipeline.users.most_subscriptions = 4
+        again = await pipeline.subscribe_many(ANN, "default", wishes, "k")
+        assert again[:2] == first[:2]
+        assert [type(one) for one in again] == [int] * 4 + [TooManyError] * 2
+        return await pipeline.subscribe_many(ANN, "default", wishes, "k") == again[:4] + [ANY] * 2
+
+    assert served(tmp_path, script) == [True]
+
+
+def test_a_request_whose_subscription_ends_while_it_is_repeated_takes_nobodys_room(tmp_path, monkeypatch):
+    async def script(pipeline):
+        await pipeline.add_filter(ADMIN, "default", Definition(SCHEMA, max_unbounded=1), "symbol")
+        free = Wish("price * 2 > price")
+        id, plain = await pipeline.subscribe(ANN, "default", free, "k"), pipeline_module.check
+
+        def checked(wishes, index):
+            asyncio.run_coroutine_threadsafe(pipeline.unsubscribe(ANN, id), loop).result(60)
+            monkeypatch.setattr(pipeline_module, "check", plain)
+            asyncio.run_coroutine_threadsafe(pipeline.subscribe(ANN, "default", free), loop).result(60)
+            return plain(wishes, index)
+
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(pipeline_module, "check", checked)
+        with pytest.raises(UnknownError, match="has ended"):
+            await pipeline.subscribe(ANN, "default", free, "k")
+        return len((await pipeline.subscriptions(ANN))[0])
+
+    assert served(tmp_path, script) == [1]
 
 
 def test_a_subscription_ends_at_its_time_and_says_so(tmp_path):
@@ -1358,7 +1421,7 @@ def test_who_subscribes_is_told_that_the_database_does_not_answer(tmp_path, monk
 
     async def script(pipeline):
         id = await subscribe(pipeline, "price > 0")
-        monkeypatch.setattr(Log, "has", fail)
+        monkeypatch.setattr(Log, "known", fail)
         monkeypatch.setattr(Log, "subscriptions", fail)
         asked = (
             pipeline.subscribe(ANN, "default", Wish("price > 0"), "key"),
