@@ -39,7 +39,7 @@ from rtfilter.predicates.explain import Explanation
 from rtfilter.results import Matches
 from rtfilter.scheduler import resolve
 from rtfilter.service import reading, snapshots, status
-from rtfilter.service.authenticate import Authenticate, Open
+from rtfilter.service.authenticate import Authenticate, Open, require_still
 from rtfilter.service.backlog import Bounds, Policy
 from rtfilter.service.clock import Clock
 from rtfilter.service.deliver import Deliver, Owned
@@ -315,6 +315,7 @@ class Pipeline:
         """Remove all subscriptions and deliveries of a user: another one may get the name."""
         for forget in self.forgets:
             await forget(user)
+        await self._store.put([])  # after this, all that was being stored is known
         await self._remove_all(lambda owned: owned.user == user, "its user was removed")
         await self.settled(max(self._begun, self._changed))  # not the head: it may be that of a filter
         self.deliver.leave(user)
@@ -575,6 +576,7 @@ class Pipeline:
         entries, known = made() if len(events) < MANY else await self.beside(made)
         if self._index(filter) is not index:
             raise UnknownError(f"the filter {filter!r} was removed")
+        require_still(self.users, who)
         return list(await self._store.put(entries, known))
 
     async def query(
@@ -599,6 +601,7 @@ class Pipeline:
         parts, loop = look(), asyncio.get_running_loop()
         try:
             async with asyncio.timeout(QUERY), self._queries_of.one(who.user):
+                require_still(self.users, who)
                 while (page := await loop.run_in_executor(self._queries, next, parts)) is None:
                     pass
                 return page
@@ -632,6 +635,7 @@ class Pipeline:
             rows = range(first, min(first + max(1, min(count, most)), len(events)))
             slow = self._match.works or isinstance(events, Listed) or not index.is_quick(len(rows))
             async with self._matches_of.one(who.user):
+                require_still(self.users, who)
                 look_up = partial(self._look_up, who, index, events, rows)
                 found, all = await self.beside(look_up) if slow else look_up()
             yield found
@@ -783,6 +787,7 @@ class Pipeline:
         at, arrived = self._clock(), time.perf_counter()
         entries = [entry_of(Kind.SUBSCRIBE, filter, who.user, wish, at, arrived) for wish in wishes]
         self._index(filter)  # it may have been removed meanwhile
+        require_still(self.users, who)
         with self._room(who.user, len(wishes)):
             return await self._store.put(entries, key) if wishes else ()
 
@@ -826,6 +831,7 @@ class Pipeline:
             return found, True
 
         async with self._lists_of.one(who.user):
+            require_still(self.users, who)
             return await self.ask(look)
 
     async def replace(self, who: Identity, id: int, wish: Wish) -> float | None:

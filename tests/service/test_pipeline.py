@@ -424,6 +424,78 @@ def test_a_request_whose_subscription_ends_while_it_is_repeated_takes_nobodys_ro
     assert served(tmp_path, script) == [1]
 
 
+def test_nothing_is_stored_for_a_user_who_may_not_stay_any_longer(tmp_path, monkeypatch):
+    monkeypatch.setattr("rtfilter.service.pipeline.PART", 2)
+
+    async def script(pipeline):
+        plain = pipeline._store.put
+
+        async def put(*given):
+            pipeline.users.still = lambda who: who == BOB
+            return await plain(*given)
+
+        pipeline._store.put = put
+        found = await pipeline.subscribe_many(ANN, "default", [Wish("price > 1")] * 4)
+        assert [type(one) for one in found] == [int, int] + [NotAuthenticatedError] * 2
+        head = pipeline.counts["head"]
+        with pytest.raises(NotAuthenticatedError, match="no longer valid"):
+            await publish(pipeline, 1)
+        return pipeline.counts["head"] - head
+
+    assert served(tmp_path, script) == [0]
+
+
+def test_what_is_being_stored_of_a_removed_user_is_removed_too(tmp_path, monkeypatch):
+    plain, begun, go = Log.commit, threading.Event(), threading.Event()
+
+    def commit(log, requests, progress=None):
+        if any(one.entries for one in requests):
+            begun.set()
+            assert go.wait(60)
+        return plain(log, requests, progress)
+
+    async def script(pipeline):
+        with monkeypatch.context() as patch:
+            patch.setattr(Log, "commit", commit)
+            asked = asyncio.create_task(subscribe(pipeline, "price > 0"))
+            while not begun.is_set():
+                await asyncio.sleep(0.001)
+            forgets = asyncio.create_task(pipeline._forget("ann"))
+            for _ in range(100):
+                await asyncio.sleep(0)
+            go.set()
+            await asyncio.gather(asked, forgets)
+        return pipeline._owners.of_user["ann"]
+
+    assert served(tmp_path, script) == [0]
+
+
+async def matched_by(pipeline):
+    return [one async for one in await pipeline.match(ANN, "default", SCHEMA.read([{"price": 5.0}]))]
+
+
+@pytest.mark.parametrize(
+    ("turns", "ask"),
+    [
+        ("_queries_of", lambda pipeline: pipeline.query(ANN, "default")),
+        ("_lists_of", lambda pipeline: pipeline.subscriptions(ANN)),
+        ("_matches_of", matched_by),
+    ],
+)
+def test_who_waits_for_a_turn_and_may_not_stay_reads_nothing(tmp_path, turns, ask):
+    async def script(pipeline):
+        turn = getattr(pipeline, turns).one("ann")
+        async with turn:
+            asked = asyncio.create_task(ask(pipeline))
+            while not turn._waiters:
+                await asyncio.sleep(0)
+            pipeline.users.still = lambda who: False
+        with pytest.raises(NotAuthenticatedError):
+            await asked
+
+    served(tmp_path, script)
+
+
 def test_a_subscription_ends_at_its_time_and_says_so(tmp_path):
     now = [1000.0]
 

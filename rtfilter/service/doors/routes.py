@@ -14,6 +14,7 @@ from fastapi.routing import APIRoute
 from fastapi.security.base import SecurityBase
 from starlette.types import Message
 
+from rtfilter.service.authenticate import require_still
 from rtfilter.service.doors import bodies
 from rtfilter.service.doors.admission import identity
 from rtfilter.service.doors.bodies import JSON
@@ -111,7 +112,10 @@ def role_of(endpoint: Callable[..., Any]) -> Role | None:
 
 
 async def _enter(request: Request, role: Role | None, document: bool = False) -> bytes | None:
-    """Authenticate the client; then return the body, or None if the method has none."""
+    """Authenticate the client; then return the body, or None if the method has none.
+
+    The client is checked again after the body, which may take hours to arrive.
+    """
     state, app = request.state, request.app.state
     state.arrived = time.perf_counter()
     state.who = await identity(app.pipeline.users, request)
@@ -123,6 +127,7 @@ async def _enter(request: Request, role: Role | None, document: bool = False) ->
     state.leave = await app.rooms.enter(state.who.user, bodies.size_of(request, most))
     state.body = body = await bodies.whole(request, most)
     state.read = time.perf_counter()
+    require_still(app.pipeline.users, state.who)
     return body
 
 

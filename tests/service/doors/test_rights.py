@@ -263,3 +263,32 @@ def test_no_body_is_read_of_who_may_not_send_it(guarded, user, method, path):
         head += f"Content-Type: application/json\r\nAuthorization: Bearer {guarded.tokens[user]}\r\n\r\n"
         link.sendall(head.encode() + b"{" + b" " * 900)
         assert link.recv(10_000).startswith(b"HTTP/1.1 403")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "kind", "body"),
+    [
+        ("POST", "/filters/default/events", "application/json", '{"price": 1}'),
+        ("POST", "/filters/default/match", "application/json", '{"price": 1}'),
+        ("POST", "/filters/default/subscriptions", LINES, '{"where": "price > 1e9"}'),
+        ("POST", "/acknowledgements", "application/json", '{"positions": []}'),
+        ("PUT", "/webhook", "application/json", '{"url": "https://ann.example/"}'),
+        ("PUT", "/filters/default", "application/json", '{"schema": {"price": "float", "symbol": "str"}}'),
+    ],
+)
+def test_a_body_counts_only_if_its_user_may_still_send_it(guarded, method, path, kind, body):
+    server, token = guarded.server, tokens.new()
+    database = engine(f"sqlite:///{server.opened.settings.data}/log.sqlite")
+    users = Users(database)
+    id = users.add_token("root", tokens.digest(token))
+    server.run(server.pipeline.users._read())
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+        head += f"Content-Type: {kind}\r\nAuthorization: Bearer {token}\r\nExpect: 100-continue\r\n\r\n"
+        link.sendall(head.encode())
+        assert link.recv(10_000).startswith(b"HTTP/1.1 100")  # the body is read now
+        users.revoke(id)
+        server.run(server.pipeline.users._read())
+        link.sendall(body.encode())
+        assert link.recv(10_000).startswith(b"HTTP/1.1 401")
+    database.dispose()
