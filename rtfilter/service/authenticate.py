@@ -14,6 +14,17 @@ MOST: Final = 200
 """Most characters of a name."""
 
 
+def require_still(users: Authenticate, who: Identity) -> None:
+    """Raise `NotAuthenticatedError` if a user may not stay: another one may have the name by now."""
+    if not users.still(who):
+        raise no_longer()
+
+
+def no_longer() -> NotAuthenticatedError:
+    """Return the error for a user who may not stay."""
+    return NotAuthenticatedError("your password, token or roles are no longer valid; connect again")
+
+
 class Authenticate(Protocol):
     """The interface of users for doors and the pipeline; `rtfilter.service.access` has the real one."""
 

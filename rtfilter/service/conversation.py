@@ -22,9 +22,9 @@ from msgspec import UNSET
 
 from rtfilter.errors import EventError, PredicateError, RTFilterError
 from rtfilter.service import messages
+from rtfilter.service.authenticate import no_longer
 from rtfilter.service.errors import (
     DirectiveError,
-    NotAuthenticatedError,
     NotJSONError,
     ServiceError,
     TooLargeError,
@@ -540,7 +540,7 @@ class Conversation:
 
     def expel(self) -> None:
         """End the session of a user who may not stay connected: send an ERROR, and close."""
-        self.refuse(NotAuthenticatedError("your password, token or roles are no longer valid; connect again"))
+        self.refuse(no_longer())
         self.outbox.put_nowait(None)
         self.lost()
 

@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -39,7 +39,7 @@ from rtfilter.predicates.explain import Explanation
 from rtfilter.results import Matches
 from rtfilter.scheduler import resolve
 from rtfilter.service import reading, snapshots, status
-from rtfilter.service.authenticate import Authenticate, Open
+from rtfilter.service.authenticate import Authenticate, Open, require_still
 from rtfilter.service.backlog import Bounds, Policy
 from rtfilter.service.clock import Clock
 from rtfilter.service.deliver import Deliver, Owned
@@ -315,6 +315,7 @@ class Pipeline:
         """Remove all subscriptions and deliveries of a user: another one may get the name."""
         for forget in self.forgets:
             await forget(user)
+        await self._store.put([])  # after this, all that was being stored is known
         await self._remove_all(lambda owned: owned.user == user, "its user was removed")
         await self.settled(max(self._begun, self._changed))  # not the head: it may be that of a filter
         self.deliver.leave(user)
@@ -575,6 +576,7 @@ class Pipeline:
         entries, known = made() if len(events) < MANY else await self.beside(made)
         if self._index(filter) is not index:
             raise UnknownError(f"the filter {filter!r} was removed")
+        require_still(self.users, who)
         return list(await self._store.put(entries, known))
 
     async def query(
@@ -599,6 +601,7 @@ class Pipeline:
         parts, loop = look(), asyncio.get_running_loop()
         try:
             async with asyncio.timeout(QUERY), self._queries_of.one(who.user):
+                require_still(self.users, who)
                 while (page := await loop.run_in_executor(self._queries, next, parts)) is None:
                     pass
                 return page
@@ -632,6 +635,7 @@ class Pipeline:
             rows = range(first, min(first + max(1, min(count, most)), len(events)))
             slow = self._match.works or isinstance(events, Listed) or not index.is_quick(len(rows))
             async with self._matches_of.one(who.user):
+                require_still(self.users, who)
                 look_up = partial(self._look_up, who, index, events, rows)
                 found, all = await self.beside(look_up) if slow else look_up()
             yield found
@@ -695,17 +699,46 @@ class Pipeline:
         who.require(Role.SUBSCRIBER)
         index = self._index(filter)
         known = None if key is None else await self.beside(_key, who, key, _asked(filter, wishes))
-        again = known is not None and await self.ask(self._log.has, known, self._clock())
-        if not again:
+        earlier = await self._earlier(known, len(wishes))
+        if 0 not in earlier:
             self._require_room(who.user, len(wishes))
         wrong, unbounded = await self.beside(check, wishes, index)
-        async with self._entering(index, [] if again else unbounded) as refused:
-            wrong |= refused
-            good = [wish for row, wish in enumerate(wishes) if row not in wrong]
-            made = await self._put_wishes(who, filter, good, known, again)
-        if again:
-            made = map(self._there_still, made)
-        return [wrong[row] if row in wrong else next(made) for row in range(len(wishes))]
+        good = [row for row in range(len(wishes)) if row not in wrong]
+        parts = {first: good[first : first + PART] for first in range(0, len(good), PART)}
+        there = {row for first in earlier for row in parts.get(first, ())}
+        async with self._entering(index, [row for row in unbounded if row not in there]) as refused:
+            made: dict[int, int | RTFilterError] = {**wrong, **refused}
+            for first, all in parts.items():
+                rows = [row for row in all if row not in refused]
+                try:
+                    put = earlier.get(first) or await self._put_wishes(
+                        who, filter, [wishes[row] for row in rows], _key_of_part(known, first)
+                    )
+                    if len(put) != len(rows):
+                        raise ConflictError(
+                            "some of these were refused; ask for those again with another key"
+                        )
+                    made |= zip(rows, put, strict=True)
+                except RTFilterError as error:
+                    if not first:
+                        raise
+                    made |= dict.fromkeys(rows, error)
+        made |= {row: self._there_still(made[row]) for row in there}
+        return [made[row] for row in range(len(wishes))]
+
+    async def _earlier(self, key: Key | None, count: int) -> dict[int, range]:
+        """Return the positions of the parts that an earlier request with the key stored, by their first row.
+
+        Its subscriptions are known when this returns.
+        """
+        keys = {first: one for first in range(0, count, PART) if (one := _key_of_part(key, first))}
+        if not keys:
+            return {}
+        found = await self.ask(self._log.known, list(keys.values()), self._clock())
+        earlier = {first: put for first, put in zip(keys, found, strict=True) if put is not None}
+        if earlier:
+            await self._store.put([])  # after this, all that was being stored is known
+        return earlier
 
     def _require_room(self, user: str, count: int) -> None:
         most = self.users.most_subscriptions
@@ -738,7 +771,7 @@ class Pipeline:
             yield await self.beside(too_many, index, unbounded)
 
     def _there_still(self, made: int | RTFilterError) -> int | RTFilterError:
-        """Return the answer to a repeated request: of several subscriptions, some may have ended."""
+        """Return the answer to a repeated request: some of its subscriptions may have ended."""
         if isinstance(made, int):
             owned = self._owners.get(made)
             if owned is None or (owned.expires is not None and owned.expires <= self._clock()):
@@ -746,29 +779,17 @@ class Pipeline:
         return made
 
     async def _put_wishes(
-        self, who: Identity, filter: str, wishes: Sequence[Wish], key: Key | None, again: bool
-    ) -> Iterator[int | RTFilterError]:
-        """Store subscriptions in parts, so that others come in between; later parts may report errors."""
-        made: list[int | RTFilterError] = []
-        for first in range(0, len(wishes), PART):
-            while self._match.waiting > MOST_UNMADE:
-                await asyncio.sleep(0.01)
-            part = wishes[first : first + PART]
-            of_part = key if key is None or not first else key._replace(key=f"{key.key}\n{first}")
-            at, arrived = self._clock(), time.perf_counter()
-            entries = [entry_of(Kind.SUBSCRIBE, filter, who.user, wish, at, arrived) for wish in part]
-            try:
-                self._index(filter)  # it may have been removed meanwhile
-                with nullcontext() if again else self._room(who.user, len(part)):
-                    put = await self._store.put(entries, of_part)
-                if len(put) != len(part):
-                    raise ConflictError("some of these were refused; ask for those again with another key")
-                made += put
-            except RTFilterError as error:
-                if not first:
-                    raise
-                made += [error] * len(part)
-        return iter(made)
+        self, who: Identity, filter: str, wishes: Sequence[Wish], key: Key | None
+    ) -> Sequence[int]:
+        """Store subscriptions together, when there is room for them; return their ids."""
+        while self._match.waiting > MOST_UNMADE:
+            await asyncio.sleep(0.01)
+        at, arrived = self._clock(), time.perf_counter()
+        entries = [entry_of(Kind.SUBSCRIBE, filter, who.user, wish, at, arrived) for wish in wishes]
+        self._index(filter)  # it may have been removed meanwhile
+        require_still(self.users, who)
+        with self._room(who.user, len(wishes)):
+            return await self._store.put(entries, key) if wishes else ()
 
     async def subscription(self, who: Identity, id: int) -> Subscription:
         """Return a subscription of the user; to an admin, anybody's. Raises `UnknownError`."""
@@ -810,6 +831,7 @@ class Pipeline:
             return found, True
 
         async with self._lists_of.one(who.user):
+            require_still(self.users, who)
             return await self.ask(look)
 
     async def replace(self, who: Identity, id: int, wish: Wish) -> float | None:
@@ -1026,3 +1048,8 @@ def _key(who: Identity, key: str | None, parts: Iterable[bytes]) -> Key | None:
     for part in parts:
         hashed.update(len(part).to_bytes(8, "big") + part)
     return Key(who.user, key, hashed.digest())
+
+
+def _key_of_part(key: Key | None, first: int) -> Key | None:
+    """Return the key of the part of a request that begins at a row."""
+    return key if key is None or not first else key._replace(key=f"{key.key}\n{first}")

@@ -223,10 +223,17 @@ class Log:
         self._in_doubt = False
         return found
 
-    def has(self, key: Key, moment: float) -> bool:
-        """Return whether a request with this key is in the log, and its result still exists at a time."""
+    def known(self, keys: Sequence[Key], moment: float) -> list[range | None]:
+        """Return the positions of each request that is in the log, and whose result still exists at a time.
+
+        The others are None.
+        """
         with self._engine.connect() as connection:
-            return _kept(connection, key, moment) is not None
+            found = [(key, _kept(connection, key, moment)) for key in keys]
+        return [
+            None if kept is None or kept[0] != key.request else range(kept[1].first, sum(kept[1][:2]))
+            for key, kept in found
+        ]
 
     def _known(
         self, connection: sql.Connection, request: Request, keys: dict[tuple[str, str], tuple[bytes, Placed]]

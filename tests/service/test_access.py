@@ -217,6 +217,38 @@ def test_what_changes_a_user_ends_the_sessions(access, users, clock, change):
     assert ended == [True, True]
 
 
+@pytest.mark.parametrize("change", ["removed", "another of this name"])
+def test_a_password_counts_only_if_its_user_is_there_when_it_is_verified(users, clock, change):
+    class Slow(Passwords):
+        def right(self, hash, password):
+            users.remove("bob")
+            if change != "removed":
+                users.forgotten("bob")
+                users.add("bob", hash, ["publisher"])
+            asyncio.run_coroutine_threadsafe(made._read(), loop).result(60)
+            return super().right(hash, password)
+
+    async def ask():
+        nonlocal loop
+        loop = asyncio.get_running_loop()
+        with pytest.raises(NotAuthenticatedError):
+            await made.password("bob", PASSWORD)
+
+    loop = None
+    with opened(users, Slow(PasswordHasher(**CHEAP)), clock) as made:
+        asyncio.run(ask())
+
+
+def test_nobody_is_there_and_gone(access, users, clock):
+    """A removal may be seen in parts, where reads are no transaction."""
+    users.remove("bob")
+    known = users.read()
+    access._known = known.__class__(known.stamp, {**access._known.accounts}, {}, known.gone)
+    assert not access.gone
+    access._known = known
+    assert access.gone == {"bob"}
+
+
 def test_a_token_from_another_process_is_good_at_once(access, tmp_path, clock):
     elsewhere = engine(f"sqlite:///{tmp_path}/log.sqlite")
     token, _ = token_of(Users(elsewhere))

@@ -8,6 +8,7 @@ import threading
 import time
 from contextlib import contextmanager
 from types import SimpleNamespace
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from rtfilter.adaptive import FixedPlan
 from rtfilter.definition import Definition
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.service import match, reading, snapshots, upkeep, writing
+from rtfilter.service import pipeline as pipeline_module
 from rtfilter.service.backlog import Bounds, Policy
 from rtfilter.service.deliver import FEWEST, Deliver, Found, Owned, Part
 from rtfilter.service.errors import (
@@ -359,6 +361,139 @@ def test_requests_at_once_put_in_no_more_subscriptions_than_a_user_may_have(tmp_
         return len(await pipeline.subscriptions(ANN))
 
     assert served(tmp_path, script) == [2]
+
+
+def test_a_repeated_request_puts_in_no_more_unbounded_subscriptions_than_one_may(tmp_path, monkeypatch):
+    monkeypatch.setattr("rtfilter.service.pipeline.PART", 2)
+
+    async def script(pipeline):
+        await pipeline.add_filter(ADMIN, "default", Definition(SCHEMA, max_unbounded=1), "symbol")
+        wishes = [Wish("price > 1")] * 2 + [Wish("price * 2 > price")] * 8
+        first = await pipeline.subscribe_many(ANN, "default", wishes, "k")
+        again = await pipeline.subscribe_many(ANN, "default", wishes, "k")
+        assert again[:2] == first[:2]
+        assert sum(isinstance(one, int) for one in first) == 3
+        return len((await pipeline.subscriptions(ANN))[0])
+
+    assert served(tmp_path, script) == [3]
+
+
+def test_a_repeated_request_puts_in_no_more_subscriptions_than_a_user_may_have(tmp_path, monkeypatch):
+    monkeypatch.setattr("rtfilter.service.pipeline.PART", 2)
+    full = BusyError("full")
+
+    async def script(pipeline):
+        wishes, plain = [Wish(f"price > {i}") for i in range(6)], pipeline._store.put
+
+        async def put(entries, key=None):
+            if key is not None and "\n" in key.key:
+                raise full
+            return await plain(entries, key)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(pipeline._store, "put", put)
+            first = await pipeline.subscribe_many(ANN, "default", wishes, "k")
+        assert first[2:] == [full] * 4
+        pipeline.users.most_subscriptions = 4
+        again = await pipeline.subscribe_many(ANN, "default", wishes, "k")
+        assert again[:2] == first[:2]
+        assert [type(one) for one in again] == [int] * 4 + [TooManyError] * 2
+        return await pipeline.subscribe_many(ANN, "default", wishes, "k") == again[:4] + [ANY] * 2
+
+    assert served(tmp_path, script) == [True]
+
+
+def test_a_request_whose_subscription_ends_while_it_is_repeated_takes_nobodys_room(tmp_path, monkeypatch):
+    async def script(pipeline):
+        await pipeline.add_filter(ADMIN, "default", Definition(SCHEMA, max_unbounded=1), "symbol")
+        free = Wish("price * 2 > price")
+        id, plain = await pipeline.subscribe(ANN, "default", free, "k"), pipeline_module.check
+
+        def checked(wishes, index):
+            asyncio.run_coroutine_threadsafe(pipeline.unsubscribe(ANN, id), loop).result(60)
+            monkeypatch.setattr(pipeline_module, "check", plain)
+            asyncio.run_coroutine_threadsafe(pipeline.subscribe(ANN, "default", free), loop).result(60)
+            return plain(wishes, index)
+
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(pipeline_module, "check", checked)
+        with pytest.raises(UnknownError, match="has ended"):
+            await pipeline.subscribe(ANN, "default", free, "k")
+        return len((await pipeline.subscriptions(ANN))[0])
+
+    assert served(tmp_path, script) == [1]
+
+
+def test_nothing_is_stored_for_a_user_who_may_not_stay_any_longer(tmp_path, monkeypatch):
+    monkeypatch.setattr("rtfilter.service.pipeline.PART", 2)
+
+    async def script(pipeline):
+        plain = pipeline._store.put
+
+        async def put(*given):
+            pipeline.users.still = lambda who: who == BOB
+            return await plain(*given)
+
+        pipeline._store.put = put
+        found = await pipeline.subscribe_many(ANN, "default", [Wish("price > 1")] * 4)
+        assert [type(one) for one in found] == [int, int] + [NotAuthenticatedError] * 2
+        head = pipeline.counts["head"]
+        with pytest.raises(NotAuthenticatedError, match="no longer valid"):
+            await publish(pipeline, 1)
+        return pipeline.counts["head"] - head
+
+    assert served(tmp_path, script) == [0]
+
+
+def test_what_is_being_stored_of_a_removed_user_is_removed_too(tmp_path, monkeypatch):
+    plain, begun, go = Log.commit, threading.Event(), threading.Event()
+
+    def commit(log, requests, progress=None):
+        if any(one.entries for one in requests):
+            begun.set()
+            assert go.wait(60)
+        return plain(log, requests, progress)
+
+    async def script(pipeline):
+        with monkeypatch.context() as patch:
+            patch.setattr(Log, "commit", commit)
+            asked = asyncio.create_task(subscribe(pipeline, "price > 0"))
+            while not begun.is_set():
+                await asyncio.sleep(0.001)
+            forgets = asyncio.create_task(pipeline._forget("ann"))
+            for _ in range(100):
+                await asyncio.sleep(0)
+            go.set()
+            await asyncio.gather(asked, forgets)
+        return pipeline._owners.of_user["ann"]
+
+    assert served(tmp_path, script) == [0]
+
+
+async def matched_by(pipeline):
+    return [one async for one in await pipeline.match(ANN, "default", SCHEMA.read([{"price": 5.0}]))]
+
+
+@pytest.mark.parametrize(
+    ("turns", "ask"),
+    [
+        ("_queries_of", lambda pipeline: pipeline.query(ANN, "default")),
+        ("_lists_of", lambda pipeline: pipeline.subscriptions(ANN)),
+        ("_matches_of", matched_by),
+    ],
+)
+def test_who_waits_for_a_turn_and_may_not_stay_reads_nothing(tmp_path, turns, ask):
+    async def script(pipeline):
+        turn = getattr(pipeline, turns).one("ann")
+        async with turn:
+            asked = asyncio.create_task(ask(pipeline))
+            while not turn._waiters:
+                await asyncio.sleep(0)
+            pipeline.users.still = lambda who: False
+        with pytest.raises(NotAuthenticatedError):
+            await asked
+
+    served(tmp_path, script)
 
 
 def test_a_subscription_ends_at_its_time_and_says_so(tmp_path):
@@ -1358,7 +1493,7 @@ def test_who_subscribes_is_told_that_the_database_does_not_answer(tmp_path, monk
 
     async def script(pipeline):
         id = await subscribe(pipeline, "price > 0")
-        monkeypatch.setattr(Log, "has", fail)
+        monkeypatch.setattr(Log, "known", fail)
         monkeypatch.setattr(Log, "subscriptions", fail)
         asked = (
             pipeline.subscribe(ANN, "default", Wish("price > 0"), "key"),

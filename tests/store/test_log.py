@@ -266,7 +266,7 @@ def test_what_is_needed_no_more_goes_by_parts(opened, monkeypatch):
     assert (max(parts), sum(parts)) == (2, 3 + 5 + 3 + 1)
     left = [one.position for one in opened.entries(0)]
     assert left == list(range(last, last + 1 + len(parts)))
-    assert not opened.has(Key("ann", "k", b"r"), 9.0)
+    assert opened.known([Key("ann", "k", b"r")], 9.0) == [None]
 
 
 @postgresql.smoke
@@ -280,10 +280,10 @@ def test_a_key_of_a_subscription_lasts_as_long_as_the_subscription(opened, monke
     put(opened, *[event()] * 5, key=key._replace(key="events"))
     put(opened, event(at=5.0))
     opened.commit([], Progress(opened.head))
-    assert [opened.has(ends, moment) for moment in (6.0, 7.0)] == [True, False]
+    assert [opened.known([ends], moment) for moment in (6.0, 7.0)] == [[range(1, 2)], [None]]
     trim(opened, 5.0, opened.head)
-    assert not opened.has(key._replace(key="events"), 5.0)
-    assert opened.has(ends, 6.0)
+    events = key._replace(key="events")
+    assert opened.known([events, ends, ends._replace(request=b"2")], 6.0) == [None, range(1, 2), None]
     assert put(opened, sub(at=6.0), key=ends) == 1
     anew = put(opened, sub(at=7.0), key=ends)
     assert anew == opened.head
@@ -307,7 +307,7 @@ def test_a_key_lasts_no_longer_than_its_filter(opened, entries):
     first = put(opened, *entries, key=key)
     opened.remove_filter("f")
     opened.put_filter("f", b"[]", None)
-    assert not opened.has(key, 1.0)
+    assert opened.known([key], 1.0) == [None]
     assert put(opened, *entries, key=key) > first
 
 

@@ -52,6 +52,7 @@ async def show_filter(name: Name, who: Who, pipeline: Served) -> models.FilterSh
     raise UnknownError(f"there is no filter {name!r}")
 
 
+@needs(Role.ADMIN)
 async def add_filter(
     name: Name, wanted: models.FilterWanted, who: Who, pipeline: Served
 ) -> models.FilterShown:

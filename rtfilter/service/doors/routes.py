@@ -14,6 +14,7 @@ from fastapi.routing import APIRoute
 from fastapi.security.base import SecurityBase
 from starlette.types import Message
 
+from rtfilter.service.authenticate import require_still
 from rtfilter.service.doors import bodies
 from rtfilter.service.doors.admission import identity
 from rtfilter.service.doors.bodies import JSON
@@ -43,11 +44,16 @@ class Limits(NamedTuple):
 
 
 class Door(APIRoute):
-    """Authenticates the client, checks its role, then reads the body within the limits."""
+    """Authenticates the client, checks its role, then reads the body within the limits.
+
+    It reads no body for a function that takes neither a model of the body nor the request.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """See `fastapi.routing.APIRoute`."""
         handle = super().get_route_handler()
+        document = self.body_field is not None
+        reads = document or "request" in signature(self.endpoint).parameters
 
         async def handled(request: Request) -> Response:
             try:
@@ -56,10 +62,10 @@ class Door(APIRoute):
                 _leave(request)
 
         async def answered(request: Request) -> Response:
-            body = await _enter(request, role_of(self.endpoint), self.body_field is not None)
+            body = await _enter(request, role_of(self.endpoint), reads, document)
             if body is None:
                 return await handle(request)
-            if self.body_field is not None:
+            if document:
                 if bodies.media_type(request) != JSON:
                     raise MediaTypeError(f"the header Content-Type is needed: {JSON}")
                 require_shallow(body, request.app.state.limits.nesting)
@@ -110,19 +116,25 @@ def role_of(endpoint: Callable[..., Any]) -> Role | None:
     return _ROLES.get(endpoint)
 
 
-async def _enter(request: Request, role: Role | None, document: bool = False) -> bytes | None:
-    """Authenticate the client; then return the body, or None if the method has none."""
+async def _enter(
+    request: Request, role: Role | None, reads: bool = True, document: bool = False
+) -> bytes | None:
+    """Authenticate the client; then return the body, or None if the door reads none.
+
+    The client is checked again after the body, which may take hours to arrive.
+    """
     state, app = request.state, request.app.state
     state.arrived = time.perf_counter()
     state.who = await identity(app.pipeline.users, request)
     if role is not None:
         state.who.require(role)
-    if request.method not in ("POST", "PUT"):
+    if not reads or request.method not in ("POST", "PUT"):
         return None
     most = min(app.limits.body, bodies.MOST_DOCUMENT) if document else app.limits.body
     state.leave = await app.rooms.enter(state.who.user, bodies.size_of(request, most))
     state.body = body = await bodies.whole(request, most)
     state.read = time.perf_counter()
+    require_still(app.pipeline.users, state.who)
     return body
 
 

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from rtfilter.service.doors import routes
-from rtfilter.service.doors.routes import Who
+from rtfilter.service.doors.routes import Who, needs
+from rtfilter.service.roles import Role
 from rtfilter.service.webhooks import Webhooks, WebhookState
 
 
@@ -55,6 +56,7 @@ Served = Annotated[Webhooks, Depends(_webhooks)]
 User = Annotated[str | None, Query(description="Of another user; for admins.")]
 
 
+@needs(Role.SUBSCRIBER)
 async def put_webhook(wanted: WebhookWanted, who: Who, webhooks: Served) -> WebhookMade:
     """Send deliveries to a URL from now on, with a new secret. Replaces an earlier webhook."""
     return WebhookMade(**(await webhooks.put(who, wanted.url))._asdict())
@@ -70,11 +72,13 @@ async def remove_webhook(who: Who, webhooks: Served, user: User = None) -> None:
     await webhooks.remove(who, user)
 
 
+@needs(Role.SUBSCRIBER)
 async def renew_secret(who: Who, webhooks: Served) -> WebhookMade:
     """Sign with a new secret from now on."""
     return WebhookMade(**(await webhooks.renew(who))._asdict())
 
 
+@needs(Role.SUBSCRIBER)
 async def resume_webhook(who: Who, webhooks: Served) -> WebhookShown:
     """Send again to a webhook that is parked; where it waits for the next try, try at once."""
     return WebhookShown.of(await webhooks.resume(who))

@@ -6,8 +6,11 @@ import asyncio
 import logging
 import os
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
+from rtfilter.service.authenticate import require_still
 from rtfilter.service.errors import BusyError, ConflictError, RequestError, UnknownError
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.roles import Identity, Role
@@ -216,16 +219,17 @@ class Webhooks:
             raise RequestError(f"url: {error}") from None
         except TimeoutError:
             raise RequestError("url: the name of its host cannot be resolved") from None
-        return await self._renew(who.user, url)
+        return await self._renew(who, url)
 
     async def renew(self, who: Identity) -> WebhookState:
         """Sign with a new secret from now on; a webhook that is parked stays so."""
         who.require(Role.SUBSCRIBER)
         self._row(who.user)
-        return await self._renew(who.user, None)
+        return await self._renew(who, None)
 
-    async def _renew(self, user: str, url: str | None) -> WebhookState:
-        async with self._changing:
+    async def _renew(self, who: Identity, url: str | None) -> WebhookState:
+        user = who.user
+        async with self._change_of(who):
             try:
                 key = await self._pipeline.beside(self._key.made)
             except OSError:
@@ -242,7 +246,7 @@ class Webhooks:
     async def resume(self, who: Identity) -> WebhookState:
         """Send again to a parked webhook, from the first delivery on. A waiting one tries again at once."""
         who.require(Role.SUBSCRIBER)
-        async with self._changing:
+        async with self._change_of(who):
             row = self._row(who.user)
             key = await self._pipeline.beside(self._key.read)
             if key is None or signing.mark(key) != row.key:
@@ -253,9 +257,16 @@ class Webhooks:
     async def remove(self, who: Identity, user: str | None = None) -> None:
         """Remove the webhook; for admins also another user's."""
         whose = self._whose(who, user)
-        async with self._changing:
+        async with self._change_of(who):
             self._row(whose)
             await self._remove(whose)
+
+    @asynccontextmanager
+    async def _change_of(self, who: Identity) -> AsyncIterator[None]:
+        """Let a user who may stay change a webhook, when no other one is being changed."""
+        async with self._changing:
+            require_still(self._pipeline.users, who)
+            yield
 
     def show(self, who: Identity, user: str | None = None) -> WebhookState:
         """Return the webhook of the user; for admins also another user's."""

@@ -187,7 +187,7 @@ def test_the_methods_that_a_path_has_are_told(server):
 )
 def test_what_is_no_event_is_short(server, monkeypatch, method, path, kind):
     monkeypatch.setattr(bodies, "MOST_DOCUMENT", 1000)  # all of it is read on the event loop
-    answer = server.ask(method, path, b"[" + b"1," * 1000 + b"1]", kind=kind)
+    answer = server.ask(method, path, b"[" + b"1," * 1000 + b"1]", user="admin", kind=kind)
     assert (answer.status, answer.body["type"]) == (413, "/problems/too-large")
     assert "at most 1000 bytes" in answer.body["detail"]
 

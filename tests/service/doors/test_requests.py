@@ -61,7 +61,7 @@ def test_no_two_requests_have_the_same(server):
     [("GET", "/nothing", 404), ("GET", "/subscriptions/99", 404), ("PUT", "/filters/x", 415)],
 )
 def test_a_problem_has_the_id(server, method, path, status):
-    answer = server.ask(method, path, X_Request_Id="mine")
+    answer = server.ask(method, path, user="admin", X_Request_Id="mine")
     assert (answer.status, answer.body["request"]) == (status, "mine")
 
 

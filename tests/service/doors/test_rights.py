@@ -246,20 +246,67 @@ def test_nobody_comes_in_without_proof(guarded, door):
             assert (answer["directive"], answer["kind"]) == ("ERROR", "directive"), given
 
 
-@pytest.mark.parametrize(
-    ("user", "method", "path"),
-    [
-        ("ann", "POST", "/filters/default/events"),
-        ("carl", "POST", "/filters/default/match"),
-        ("carl", "POST", "/filters/default/subscriptions"),
-        ("carl", "POST", "/filters/default/explain"),
-        ("carl", "POST", "/acknowledgements"),
-        ("carl", "PUT", "/subscriptions/1"),
-    ],
-)
-def test_no_body_is_read_of_who_may_not_send_it(guarded, user, method, path):
+@contextmanager
+def begun(guarded, user, method, path):
+    """A request without the end of its body."""
     with socket.create_connection(("127.0.0.1", guarded.server.port), timeout=60) as link:
         head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n"
         head += f"Content-Type: application/json\r\nAuthorization: Bearer {guarded.tokens[user]}\r\n\r\n"
         link.sendall(head.encode() + b"{" + b" " * 900)
+        yield link
+
+
+REFUSED = [
+    (user, method, path.replace("OWN", "1"))
+    for method, path, _, statuses in TABLE
+    for user, status in zip(ROLES, statuses[1:], strict=True)
+    if method in ("POST", "PUT") and status == 403
+]
+
+
+def test_every_door_with_a_body_refuses_someone():
+    """So that each needs a role, and is tried next."""
+    doors = {(method, path.replace("OWN", "1")) for method, path, _, _ in TABLE if method in ("POST", "PUT")}
+    assert {one[1:] for one in REFUSED} == doors
+
+
+@pytest.mark.parametrize(("user", "method", "path"), REFUSED)
+def test_no_body_is_read_of_who_may_not_send_it(guarded, user, method, path):
+    with begun(guarded, user, method, path) as link:
         assert link.recv(10_000).startswith(b"HTTP/1.1 403")
+
+
+@pytest.mark.parametrize("path", ["/webhook/secret", "/webhook/resume"])
+def test_no_body_is_read_where_none_is_needed(guarded, path):
+    assert guarded("ann", "PUT", "/webhook", {"url": "https://ann.example/"}).status == 200
+    with begun(guarded, "ann", "POST", path) as link:
+        assert link.recv(10_000).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "kind", "body"),
+    [
+        ("POST", "/filters/default/events", "application/json", '{"price": 1}'),
+        ("POST", "/filters/default/match", "application/json", '{"price": 1}'),
+        ("POST", "/filters/default/subscriptions", LINES, '{"where": "price > 1e9"}'),
+        ("POST", "/acknowledgements", "application/json", '{"positions": []}'),
+        ("PUT", "/webhook", "application/json", '{"url": "https://ann.example/"}'),
+        ("PUT", "/filters/default", "application/json", '{"schema": {"price": "float", "symbol": "str"}}'),
+    ],
+)
+def test_a_body_counts_only_if_its_user_may_still_send_it(guarded, method, path, kind, body):
+    server, token = guarded.server, tokens.new()
+    database = engine(f"sqlite:///{server.opened.settings.data}/log.sqlite")
+    users = Users(database)
+    id = users.add_token("root", tokens.digest(token))
+    server.run(server.pipeline.users._read())
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+        head += f"Content-Type: {kind}\r\nAuthorization: Bearer {token}\r\nExpect: 100-continue\r\n\r\n"
+        link.sendall(head.encode())
+        assert link.recv(10_000).startswith(b"HTTP/1.1 100")  # the body is read now
+        users.revoke(id)
+        server.run(server.pipeline.users._read())
+        link.sendall(body.encode())
+        assert link.recv(10_000).startswith(b"HTTP/1.1 401")
+    database.dispose()

@@ -10,9 +10,13 @@ import pytest
 
 from lengths import long_but
 from rtfilter.client.webhooks import SignatureError, verify
-from rtfilter.service.webhooks import targets
-from rtfilter.service.webhooks.sending import Sender
+from rtfilter.service.errors import NotAuthenticatedError
+from rtfilter.service.webhooks import Sender, Webhooks, targets
+from rtfilter.service.webhooks.signing import ServerKey
+from rtfilter.store.database import engine
+from rtfilter.store.webhooks import WebhookTable
 from service.running import running
+from service.served import ANN, served
 from service.webhooks.asking import hooked, publish, shown, until
 from service.webhooks.target import target
 
@@ -171,6 +175,37 @@ NOWHERE = [
 def test_a_private_webhook_is_refused_when_it_is_made(tmp_path):
     with running(tmp_path) as server:
         assert server.ask("PUT", "/webhook", {"url": "https://localhost/"}).status == 422
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda webhooks: webhooks.put(ANN, "https://ann.example/"),
+        lambda webhooks: webhooks.renew(ANN),
+        lambda webhooks: webhooks.resume(ANN),
+        lambda webhooks: webhooks.remove(ANN),
+    ],
+    ids=["put", "renew", "resume", "remove"],
+)
+def test_who_waits_and_may_not_stay_changes_no_webhook(tmp_path, ask):
+    table = WebhookTable(engine(f"sqlite:///{tmp_path}/webhooks.sqlite"))
+
+    async def script(pipeline):
+        webhooks = Webhooks(table, ServerKey(tmp_path), pipeline, Sender(private=True))
+        await webhooks.start()
+        await webhooks.put(ANN, "https://another.example/")
+        before = table.read()
+        async with webhooks._changing:
+            asked = asyncio.create_task(ask(webhooks))
+            while not webhooks._changing._waiters:
+                await asyncio.sleep(0)
+            pipeline.users.still = lambda who: False
+        with pytest.raises(NotAuthenticatedError):
+            await asked
+        await webhooks.stop()
+        return table.read() == before
+
+    assert served(tmp_path, script) == [True]
 
 
 def test_a_name_is_looked_at_again_for_each_connection():
