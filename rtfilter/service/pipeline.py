@@ -56,7 +56,7 @@ from rtfilter.service.measures import Measures
 from rtfilter.service.parse import LISTED, Hook, Listed, Parse
 from rtfilter.service.records import Delivery, FilterInfo, Page, Sending, Subscription, Wish, fitting
 from rtfilter.service.roles import Identity, Role
-from rtfilter.service.rounds import OneEach, Rounds, Turn
+from rtfilter.service.rounds import OneEach, Rounds, Threads, Turn
 from rtfilter.service.subscriptions import (
     REMOVED,
     Owners,
@@ -187,10 +187,10 @@ class Pipeline:
             self.measures,
             self.rounds,
         )
-        self._beside = ThreadPoolExecutor(2, "rtfilter-beside")
+        self._reads, self._beside = Threads(2, "rtfilter-read"), Threads(2, "rtfilter-beside")
         self._database = ThreadPoolExecutor(4, "rtfilter-database")  # apart: it may hang
         self._queries = ThreadPoolExecutor(1, "rtfilter-query")  # in parts, so that no other work waits
-        self._queries_of, self._matches_of, self._lists_of = OneEach(), OneEach(), OneEach()
+        self._queries_of, self._lists_of = OneEach(), OneEach()
         self._upkeep = Upkeep(
             log,
             self._store,
@@ -295,7 +295,8 @@ class Pipeline:
         await self._upkeep.give_up()
         self._store.close()
         self._match.close()
-        self._beside.shutdown()
+        for own in (self._reads, self._beside):
+            own.shutdown()
         for threads in (self._database, self._queries):
             threads.shutdown(wait=not self.stuck, cancel_futures=True)
         self._log.close()
@@ -355,8 +356,12 @@ class Pipeline:
             raise BusyError("earlier entries of the log are still being matched; try again", 1.0) from None
 
     async def beside(self, work: Callable[..., _T], *given: Any) -> _T:
-        """Run work that takes long in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._beside, work, *given)
+        """Run work of the server that takes long in a thread."""
+        return await self._beside.run(work, *given)
+
+    async def read(self, who: Identity, work: Callable[..., _T], *given: Any) -> _T:
+        """Read a request, or write an answer, in a thread, after earlier ones of the user."""
+        return await self._reads.run_for(who.user, work, *given)
 
     async def ask(self, work: Callable[..., _T], *given: Any) -> _T:
         """Run work on the database that is not on the log, in a thread.
@@ -572,7 +577,7 @@ class Pipeline:
             same = events if self._hook is None else [b"%d" % len(events)]  # a hook may add another time
             return entries, _key(who, key, [b"publish", filter.encode(), *same])
 
-        entries, known = made() if len(events) < MANY else await self.beside(made)
+        entries, known = made() if len(events) < MANY else await self._beside.run_for(who.user, made)
         if self._index(filter) is not index:
             raise UnknownError(f"the filter {filter!r} was removed")
         return list(await self._store.put(entries, known))
@@ -631,9 +636,8 @@ class Pipeline:
         while first < len(events):
             rows = range(first, min(first + max(1, min(count, most)), len(events)))
             slow = self._match.works or isinstance(events, Listed) or not index.is_quick(len(rows))
-            async with self._matches_of.one(who.user):
-                look_up = partial(self._look_up, who, index, events, rows)
-                found, all = await self.beside(look_up) if slow else look_up()
+            look_up = partial(self._look_up, who, index, events, rows)
+            found, all = await self._beside.run_for(who.user, look_up) if slow else look_up()
             yield found
             first, count = rows.stop, min(4 * len(rows), len(rows) * MOST_MATCHES // max(all, 1))
 
@@ -657,7 +661,7 @@ class Pipeline:
         if not self._owns(who, id) or self._owners[id].filter != filter:
             raise UnknownError(f"there is no subscription {id}")
         await self._reached(self._changed)
-        return await self.beside(self._index(filter).filter.explain, event, id)
+        return await self._beside.run_for(who.user, self._index(filter).filter.explain, event, id)
 
     def filter_of(self, who: Identity, id: int) -> str:
         """Return the filter of one of the user's subscriptions. Raises `UnknownError`. For subscribers."""
@@ -694,11 +698,12 @@ class Pipeline:
         """
         who.require(Role.SUBSCRIBER)
         index = self._index(filter)
-        known = None if key is None else await self.beside(_key, who, key, _asked(filter, wishes))
+        work = partial(self._beside.run_for, who.user)
+        known = None if key is None else await work(_key, who, key, _asked(filter, wishes))
         again = known is not None and await self.ask(self._log.has, known, self._clock())
         if not again:
             self._require_room(who.user, len(wishes))
-        wrong, unbounded = await self.beside(check, wishes, index)
+        wrong, unbounded = await work(check, wishes, index)
         async with self._entering(index, [] if again else unbounded) as refused:
             wrong |= refused
             good = [wish for row, wish in enumerate(wishes) if row not in wrong]
@@ -822,7 +827,7 @@ class Pipeline:
             raise UnknownError(f"there is no subscription {id}")
         owned = self._owners[id]
         index = self._index(owned.filter)
-        wrong, unbounded = await self.beside(check, [wish], index)
+        wrong, unbounded = await self._beside.run_for(who.user, check, [wish], index)
         async with self._entering(index, unbounded) as refused:
             wrong |= refused
             if wrong:
@@ -952,8 +957,8 @@ class Pipeline:
         if Role.ADMIN in who.roles:
             found["server"] = self.counts
             indexes = dict(self._indexes)
-            found["filters"] = await self.beside(
-                lambda: {name: reading.statistics(index.filter) for name, index in indexes.items()}
+            found["filters"] = await self._beside.run_for(
+                who.user, lambda: {name: reading.statistics(index.filter) for name, index in indexes.items()}
             )
         return found
 
@@ -974,8 +979,8 @@ class Pipeline:
                 }
                 for one in status.slowest(self.deliver.backlogs)
             ],
-            "stages": await self.beside(status.of_stages, self.measures),
-            "filters": await self.beside(status.of_filters, indexes, self.measures),
+            "stages": await self._beside.run_for(who.user, status.of_stages, self.measures),
+            "filters": await self._beside.run_for(who.user, status.of_filters, indexes, self.measures),
         }
 
 

@@ -19,6 +19,7 @@ from rtfilter.adaptive import FixedPlan
 from rtfilter.definition import Definition
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.service import match, reading, snapshots, upkeep, writing
+from rtfilter.service import pipeline as pipeline_module
 from rtfilter.service.backlog import Bounds, Policy
 from rtfilter.service.deliver import FEWEST, Deliver, Found, Owned, Part
 from rtfilter.service.errors import (
@@ -1131,6 +1132,36 @@ def test_a_query_comes_between_the_parts_of_another_users(tmp_path, monkeypatch)
         assert not any(one.done() for one in long)
         may_end.set()
         assert await asyncio.gather(*long) == ["long"] * 5
+
+    served(tmp_path, script)
+    assert max(most) == 1
+
+
+def test_the_work_of_one_user_takes_one_thread_however_much_it_is(tmp_path, monkeypatch):
+    plain, under_way, most = pipeline_module.check, [], []
+    may_end = threading.Event()
+
+    def check(wishes, index):
+        if wishes[0].where == "price > 1":
+            under_way.append(1)
+            most.append(len(under_way))
+            if len(under_way) > 1:
+                may_end.set()  # the other user's would not come
+            may_end.wait()
+            under_way.pop()
+        return plain(wishes, index)
+
+    monkeypatch.setattr(pipeline_module, "check", check)
+
+    async def script(pipeline):
+        long = [asyncio.create_task(subscribe(pipeline, "price > 1")) for _ in range(5)]
+        while not under_way:
+            await asyncio.sleep(0)
+        long[0].cancel()  # its thread works on, and keeps its place
+        await subscribe(pipeline, "price > 2", BOB)
+        may_end.set()
+        made = await asyncio.gather(*long, return_exceptions=True)
+        assert [isinstance(one, int) for one in made] == [False] + [True] * 4
 
     served(tmp_path, script)
     assert max(most) == 1
