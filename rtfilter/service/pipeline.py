@@ -33,6 +33,7 @@ from rtfilter.definition import DEFAULT_CONTROLLER, Definition
 from rtfilter.errors import PredicateError, RTFilterError
 from rtfilter.events.schema import Attribute
 from rtfilter.events.table import EventTable
+from rtfilter.filter import EventFilter
 from rtfilter.matching.choosing import AUTO
 from rtfilter.options import Named, whole
 from rtfilter.predicates.explain import Explanation
@@ -596,14 +597,15 @@ class Pipeline:
         user = None if {Role.SUBSCRIBER, Role.ADMIN} & who.roles else who.user
         info = self._index(filter).info
 
-        def look() -> Iterator[Page | None]:
+        def look(one: EventFilter | None) -> Iterator[Page | None]:
             first = max(after, info.since)
             events = self._log.events(filter, user=user, since=since, until=until, after=first)
-            yield from reading.query(info.schema, where, events, limit, self.message)
+            yield from reading.query(one, events, limit, self.message)
 
-        parts, loop = look(), asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(QUERY), self._queries_of.one(who.user):
+                parts = look(await self._beside.run_for(who.user, reading.asked, info.schema, where))
                 while (page := await loop.run_in_executor(self._queries, next, parts)) is None:
                     pass
                 return page

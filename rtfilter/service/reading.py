@@ -23,29 +23,30 @@ MOST_SCANNED: Final = 100_000
 _SOME, _BYTES = 1000, 2**20
 
 
+def asked(schema: Schema, where: Any) -> EventFilter | None:
+    """Return a filter that has the predicate of a query, or None without one."""
+    if where is None:
+        return None
+    if not isinstance(where, str | dict):
+        raise RequestError('"where" is an SQL condition as text, or an event pattern as an object')
+    one = EventFilter(schema, max_unbounded=None)
+    one.subscribe(where)
+    return one
+
+
 def query(
-    schema: Schema, where: Any, events: Iterator[Logged], limit: int, most_bytes: int
+    one: EventFilter | None, events: Iterator[Logged], limit: int, most_bytes: int
 ) -> Iterator[Page | None]:
-    """Yield the page of events that a predicate matches, after None for each part of events that was read.
+    """Yield the page of events that a filter matches, after None for each part of events that was read.
 
     The page has at most `limit` events, and ends after `most_bytes` of them. A query reads at most
     `MOST_SCANNED` events. Others may come in between at each None.
     """
-    one = None
-    if where is not None:
-        if not isinstance(where, str | dict):
-            raise RequestError('"where" is an SQL condition as text, or an event pattern as an object')
-        one = EventFilter(schema, max_unbounded=None)
-        one.subscribe(where)
     found: list[StoredEvent] = []
     seen = last = size = 0
-    while some := _part(events, min(_SOME, MOST_SCANNED - seen)):
-        begun = time.perf_counter()
-        hits = np.ones(len(some), bool)
-        if one is not None:
-            stored = readable([entry.body for _, entry in some])
-            hits = np.concatenate([_hits(one, stored[a:b]) for a, b in parts(stored)])
-        for hit, (position, entry) in zip(hits.tolist(), some, strict=True):
+    begun = time.perf_counter()
+    for some in _searched(one, events):
+        for (position, entry), hit in some:
             last = position
             if hit:
                 found.append(StoredEvent(position, entry.at, entry.user, entry.body))
@@ -56,7 +57,22 @@ def query(
         seen += len(some)
         time.sleep(time.perf_counter() - begun)  # half of the time is for others
         yield None
+        begun = time.perf_counter()
     yield Page(found, last if seen == MOST_SCANNED else None)
+
+
+def _searched(one: EventFilter | None, events: Iterator[Logged]) -> Iterator[list[tuple[Logged, bool]]]:
+    """Yield stored events, few at once where they have lists, each with whether it matches."""
+    seen = 0
+    while some := _part(events, min(_SOME, MOST_SCANNED - seen)):
+        seen += len(some)
+        if one is None:
+            yield [(entry, True) for entry in some]
+            continue
+        stored = readable([entry.body for _, entry in some])
+        for first, after in parts(stored):
+            hits = _hits(one, stored[first:after]).tolist()
+            yield list(zip(some[first:after], hits, strict=True))
 
 
 def _hits(one: EventFilter, stored: list[Any]) -> BoolArray:
