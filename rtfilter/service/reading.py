@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -35,7 +34,7 @@ def asked(schema: Schema, where: Any) -> EventFilter | None:
 
 
 def query(
-    one: EventFilter | None, events: Iterator[Logged], limit: int, most_bytes: int
+    one: EventFilter | None, events: Iterator[Logged | None], limit: int, most_bytes: int
 ) -> Iterator[Page | None]:
     """Yield the page of events that a filter matches, after None for each part of events that was read.
 
@@ -44,7 +43,6 @@ def query(
     """
     found: list[StoredEvent] = []
     seen = last = size = 0
-    begun = time.perf_counter()
     for some in _searched(one, events):
         for (position, entry), hit in some:
             last = position
@@ -55,24 +53,25 @@ def query(
                     yield Page(found, last)
                     return
         seen += len(some)
-        time.sleep(time.perf_counter() - begun)  # half of the time is for others
         yield None
-        begun = time.perf_counter()
     yield Page(found, last if seen == MOST_SCANNED else None)
 
 
-def _searched(one: EventFilter | None, events: Iterator[Logged]) -> Iterator[list[tuple[Logged, bool]]]:
+def _searched(
+    one: EventFilter | None, events: Iterator[Logged | None]
+) -> Iterator[list[tuple[Logged, bool]]]:
     """Yield stored events, few at once where they have lists, each with whether it matches."""
-    seen = 0
-    while some := _part(events, min(_SOME, MOST_SCANNED - seen)):
-        seen += len(some)
-        if one is None:
+    for some in _parts(events):
+        if one is None or not some:
             yield [(entry, True) for entry in some]
             continue
+        begun = time.perf_counter()
         stored = readable([entry.body for _, entry in some])
         for first, after in parts(stored):
             hits = _hits(one, stored[first:after]).tolist()
+            time.sleep(time.perf_counter() - begun)  # half of the time is for others
             yield list(zip(some[first:after], hits, strict=True))
+            begun = time.perf_counter()
 
 
 def _hits(one: EventFilter, stored: list[Any]) -> BoolArray:
@@ -85,15 +84,20 @@ def _hits(one: EventFilter, stored: list[Any]) -> BoolArray:
         return one.any_match(as_published(one.schema, stored[0]))
 
 
-def _part(events: Iterator[Logged], most: int) -> list[Logged]:
-    """Return the next events: at most `most`, and none after `_BYTES` of them."""
-    found, size = list[Logged](), 0
-    for one in islice(events, most):
-        found.append(one)
-        size += len(one.entry.body)
-        if size >= _BYTES:
-            break
-    return found
+def _parts(events: Iterator[Logged | None]) -> Iterator[list[Logged]]:
+    """Yield events in parts that end at None, after `_SOME` of them, or after `_BYTES`."""
+    found, size, left = list[Logged](), 0, MOST_SCANNED
+    for one in events:
+        if one is not None:
+            found.append(one)
+            size += len(one.entry.body)
+            left -= 1
+        if one is None or len(found) == _SOME or size >= _BYTES or not left:
+            yield found
+            found, size = [], 0
+        if not left:
+            return
+    yield found
 
 
 def statistics(filter: EventFilter) -> dict[str, Any]:

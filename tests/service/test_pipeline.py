@@ -1177,6 +1177,13 @@ def test_large_events_are_queried_part_by_part(tmp_path, monkeypatch):
     assert [one.position for one in page.events] == [39, 40]
 
 
+def test_a_query_goes_step_by_step_through_events_that_are_not_of_it():
+    event = Logged(7, Entry(Kind.EVENT, "default", "carl", b'{"price":1}'))
+    *parts, page = reading.query(None, iter([None, None, event, None]), 100, 2**20)
+    assert len(parts) >= 3
+    assert [one.position for one in page.events] == [7]
+
+
 def test_few_events_with_lists_are_searched_in_a_step_of_a_query(monkeypatch):
     plain, steps = EventFilter.any_match, [0]
 
