@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import socket
 from contextlib import suppress
@@ -12,6 +13,8 @@ KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 
 OTHER_FILES: Final = 100
 """Files that a process may have open in addition to its connections."""
+NETWORK: Final = 8
+"""Bytes of an IPv6 address that name a network, of which one peer may have all addresses."""
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -47,6 +50,15 @@ def bound(host: str, port: int) -> socket.socket:
 def bare(host: str) -> str:
     """Return a host without the brackets that an IPv6 address has before a port."""
     return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
+
+def network(host: str) -> str:
+    """Return the address of a peer; of IPv6 that of its network."""
+    try:
+        address = ipaddress.IPv6Address(host.partition("%")[0])
+    except ValueError:
+        return host
+    return str(address.ipv4_mapped or address.packed[:NETWORK].hex())
 
 
 def host_and_port(address: str) -> tuple[str, int]:

@@ -369,7 +369,7 @@ class Conversation:
                 return await self._match(who, message)
             case Explain():
                 filter = pipeline.filter_of(who, message.subscription)
-                events = await self._read_by(pipeline.parse(filter).object, message.event)
+                events = await self._read_by(who, pipeline.parse(filter).object, message.event)
                 reasons = await pipeline.explain(who, filter, events.bodies[0], message.subscription)
                 return {"matched": reasons.matched, "report": report(reasons, events.odd)}
             case Ack():
@@ -445,9 +445,9 @@ class Conversation:
         _require_events(message)
         parse = self._pipeline.parse(message.filter)
         if message.events is UNSET:
-            table = await self._read_by(parse.row, message.event)
+            table = await self._read_by(who, parse.row, message.event)
         else:
-            table = await self._read_by(parse.rows, message.events)
+            table = await self._read_by(who, parse.rows, message.events)
         found, left = list[bytes](), self._pipeline.message // 2
         async for part in await self._pipeline.match(who, message.filter, table):
             found.append(_encode(part.lists())[1:-1])
@@ -457,11 +457,11 @@ class Conversation:
         matches = msgspec.Raw(b"[" + b",".join(found) + b"]")
         return with_hints({"matches": matches}, hints_of(table.odd, len(table)))
 
-    async def _read_by(self, read: Callable[[Any], _T], given: Any) -> _T:
+    async def _read_by(self, who: Identity, read: Callable[[Any], _T], given: Any) -> _T:
         """Read one event or several; in a thread if they are many, or some have lists."""
         events = given if isinstance(given, list) else [given]
         quick = len(events) < FEW and not any(map(has_list, events))
-        return read(given) if quick else await asyncio.to_thread(read, given)
+        return read(given) if quick else await self._pipeline.read(who, read, given)
 
     async def _publish(self, who: Identity, message: Publish) -> dict[str, Any]:
         _require_events(message)
@@ -470,9 +470,9 @@ class Conversation:
             raise TooLargeError(f"a message has at most {most:,} events; send several")
         parse = self._pipeline.parse(message.filter)
         if message.events is UNSET:
-            events = await self._read_by(parse.object, message.event)
+            events = await self._read_by(who, parse.object, message.event)
         else:
-            events = await self._read_by(parse.objects, message.events)
+            events = await self._read_by(who, parse.objects, message.events)
         self._measures.parse.add(perf_counter() - self._heard, len(events.bodies))
         positions = await self._pipeline.publish(who, message.filter, events.bodies, message.key, self._heard)
         return with_hints({"positions": positions}, events.hints)

@@ -33,6 +33,7 @@ from rtfilter.definition import DEFAULT_CONTROLLER, Definition
 from rtfilter.errors import PredicateError, RTFilterError
 from rtfilter.events.schema import Attribute
 from rtfilter.events.table import EventTable
+from rtfilter.filter import EventFilter
 from rtfilter.matching.choosing import AUTO
 from rtfilter.options import Named, whole
 from rtfilter.predicates.explain import Explanation
@@ -56,7 +57,7 @@ from rtfilter.service.measures import Measures
 from rtfilter.service.parse import LISTED, Hook, Listed, Parse
 from rtfilter.service.records import Delivery, FilterInfo, Page, Sending, Subscription, Wish, fitting
 from rtfilter.service.roles import Identity, Role
-from rtfilter.service.rounds import OneEach, Rounds, Turn
+from rtfilter.service.rounds import OneEach, Rounds, Threads, Turn
 from rtfilter.service.subscriptions import (
     REMOVED,
     Owners,
@@ -187,10 +188,10 @@ class Pipeline:
             self.measures,
             self.rounds,
         )
-        self._beside = ThreadPoolExecutor(2, "rtfilter-beside")
+        self._reads, self._beside = Threads(2, "rtfilter-read"), Threads(2, "rtfilter-beside")
         self._database = ThreadPoolExecutor(4, "rtfilter-database")  # apart: it may hang
         self._queries = ThreadPoolExecutor(1, "rtfilter-query")  # in parts, so that no other work waits
-        self._queries_of, self._matches_of, self._lists_of = OneEach(), OneEach(), OneEach()
+        self._queries_of, self._lists_of = OneEach(), OneEach()
         self._upkeep = Upkeep(
             log,
             self._store,
@@ -295,7 +296,8 @@ class Pipeline:
         await self._upkeep.give_up()
         self._store.close()
         self._match.close()
-        self._beside.shutdown()
+        for own in (self._reads, self._beside):
+            own.shutdown()
         for threads in (self._database, self._queries):
             threads.shutdown(wait=not self.stuck, cancel_futures=True)
         self._log.close()
@@ -356,8 +358,12 @@ class Pipeline:
             raise BusyError("earlier entries of the log are still being matched; try again", 1.0) from None
 
     async def beside(self, work: Callable[..., _T], *given: Any) -> _T:
-        """Run work that takes long in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._beside, work, *given)
+        """Run work of the server that takes long in a thread."""
+        return await self._beside.run(work, *given)
+
+    async def read(self, who: Identity, work: Callable[..., _T], *given: Any) -> _T:
+        """Read a request, or write an answer, in a thread, after earlier ones of the user."""
+        return await self._reads.run_for(who.user, work, *given)
 
     async def ask(self, work: Callable[..., _T], *given: Any) -> _T:
         """Run work on the database that is not on the log, in a thread.
@@ -573,7 +579,7 @@ class Pipeline:
             same = events if self._hook is None else [b"%d" % len(events)]  # a hook may add another time
             return entries, _key(who, key, [b"publish", filter.encode(), *same])
 
-        entries, known = made() if len(events) < MANY else await self.beside(made)
+        entries, known = made() if len(events) < MANY else await self._beside.run_for(who.user, made)
         if self._index(filter) is not index:
             raise UnknownError(f"the filter {filter!r} was removed")
         require_still(self.users, who)
@@ -593,14 +599,15 @@ class Pipeline:
         user = None if {Role.SUBSCRIBER, Role.ADMIN} & who.roles else who.user
         info = self._index(filter).info
 
-        def look() -> Iterator[Page | None]:
+        def look(one: EventFilter | None) -> Iterator[Page | None]:
             first = max(after, info.since)
             events = self._log.events(filter, user=user, since=since, until=until, after=first)
-            yield from reading.query(info.schema, where, events, limit, self.message)
+            yield from reading.query(one, events, limit, self.message)
 
-        parts, loop = look(), asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(QUERY), self._queries_of.one(who.user):
+                parts = look(await self._beside.run_for(who.user, reading.asked, info.schema, where))
                 require_still(self.users, who)
                 while (page := await loop.run_in_executor(self._queries, next, parts)) is None:
                     pass
@@ -634,10 +641,9 @@ class Pipeline:
         while first < len(events):
             rows = range(first, min(first + max(1, min(count, most)), len(events)))
             slow = self._match.works or isinstance(events, Listed) or not index.is_quick(len(rows))
-            async with self._matches_of.one(who.user):
-                require_still(self.users, who)
-                look_up = partial(self._look_up, who, index, events, rows)
-                found, all = await self.beside(look_up) if slow else look_up()
+            look_up = partial(self._look_up, who, index, events, rows)
+            found, all = await self._beside.run_for(who.user, look_up) if slow else look_up()
+            require_still(self.users, who)  # another user may have got the name
             yield found
             first, count = rows.stop, min(4 * len(rows), len(rows) * MOST_MATCHES // max(all, 1))
 
@@ -661,7 +667,7 @@ class Pipeline:
         if not self._owns(who, id) or self._owners[id].filter != filter:
             raise UnknownError(f"there is no subscription {id}")
         await self._reached(self._changed)
-        return await self.beside(self._index(filter).filter.explain, event, id)
+        return await self._beside.run_for(who.user, self._index(filter).filter.explain, event, id)
 
     def filter_of(self, who: Identity, id: int) -> str:
         """Return the filter of one of the user's subscriptions. Raises `UnknownError`. For subscribers."""
@@ -698,11 +704,12 @@ class Pipeline:
         """
         who.require(Role.SUBSCRIBER)
         index = self._index(filter)
-        known = None if key is None else await self.beside(_key, who, key, _asked(filter, wishes))
+        work = partial(self._beside.run_for, who.user)
+        known = None if key is None else await work(_key, who, key, _asked(filter, wishes))
         earlier = await self._earlier(known, len(wishes))
         if 0 not in earlier:
             self._require_room(who.user, len(wishes))
-        wrong, unbounded = await self.beside(check, wishes, index)
+        wrong, unbounded = await work(check, wishes, index)
         good = [row for row in range(len(wishes)) if row not in wrong]
         parts = {first: good[first : first + PART] for first in range(0, len(good), PART)}
         there = {row for first in earlier for row in parts.get(first, ())}
@@ -844,7 +851,7 @@ class Pipeline:
             raise UnknownError(f"there is no subscription {id}")
         owned = self._owners[id]
         index = self._index(owned.filter)
-        wrong, unbounded = await self.beside(check, [wish], index)
+        wrong, unbounded = await self._beside.run_for(who.user, check, [wish], index)
         async with self._entering(index, unbounded) as refused:
             wrong |= refused
             if wrong:
@@ -974,8 +981,8 @@ class Pipeline:
         if Role.ADMIN in who.roles:
             found["server"] = self.counts
             indexes = dict(self._indexes)
-            found["filters"] = await self.beside(
-                lambda: {name: reading.statistics(index.filter) for name, index in indexes.items()}
+            found["filters"] = await self._beside.run_for(
+                who.user, lambda: {name: reading.statistics(index.filter) for name, index in indexes.items()}
             )
         return found
 
@@ -996,8 +1003,8 @@ class Pipeline:
                 }
                 for one in status.slowest(self.deliver.backlogs)
             ],
-            "stages": await self.beside(status.of_stages, self.measures),
-            "filters": await self.beside(status.of_filters, indexes, self.measures),
+            "stages": await self._beside.run_for(who.user, status.of_stages, self.measures),
+            "filters": await self._beside.run_for(who.user, status.of_filters, indexes, self.measures),
         }
 
 

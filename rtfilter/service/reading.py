@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -23,29 +22,29 @@ MOST_SCANNED: Final = 100_000
 _SOME, _BYTES = 1000, 2**20
 
 
+def asked(schema: Schema, where: Any) -> EventFilter | None:
+    """Return a filter that has the predicate of a query, or None without one."""
+    if where is None:
+        return None
+    if not isinstance(where, str | dict):
+        raise RequestError('"where" is an SQL condition as text, or an event pattern as an object')
+    one = EventFilter(schema, max_unbounded=None)
+    one.subscribe(where)
+    return one
+
+
 def query(
-    schema: Schema, where: Any, events: Iterator[Logged], limit: int, most_bytes: int
+    one: EventFilter | None, events: Iterator[Logged | None], limit: int, most_bytes: int
 ) -> Iterator[Page | None]:
-    """Yield the page of events that a predicate matches, after None for each part of events that was read.
+    """Yield the page of events that a filter matches, after None for each part of events that was read.
 
     The page has at most `limit` events, and ends after `most_bytes` of them. A query reads at most
     `MOST_SCANNED` events. Others may come in between at each None.
     """
-    one = None
-    if where is not None:
-        if not isinstance(where, str | dict):
-            raise RequestError('"where" is an SQL condition as text, or an event pattern as an object')
-        one = EventFilter(schema, max_unbounded=None)
-        one.subscribe(where)
     found: list[StoredEvent] = []
     seen = last = size = 0
-    while some := _part(events, min(_SOME, MOST_SCANNED - seen)):
-        begun = time.perf_counter()
-        hits = np.ones(len(some), bool)
-        if one is not None:
-            stored = readable([entry.body for _, entry in some])
-            hits = np.concatenate([_hits(one, stored[a:b]) for a, b in parts(stored)])
-        for hit, (position, entry) in zip(hits.tolist(), some, strict=True):
+    for some in _searched(one, events):
+        for (position, entry), hit in some:
             last = position
             if hit:
                 found.append(StoredEvent(position, entry.at, entry.user, entry.body))
@@ -54,9 +53,25 @@ def query(
                     yield Page(found, last)
                     return
         seen += len(some)
-        time.sleep(time.perf_counter() - begun)  # half of the time is for others
         yield None
     yield Page(found, last if seen == MOST_SCANNED else None)
+
+
+def _searched(
+    one: EventFilter | None, events: Iterator[Logged | None]
+) -> Iterator[list[tuple[Logged, bool]]]:
+    """Yield stored events, few at once where they have lists, each with whether it matches."""
+    for some in _parts(events):
+        if one is None or not some:
+            yield [(entry, True) for entry in some]
+            continue
+        begun = time.perf_counter()
+        stored = readable([entry.body for _, entry in some])
+        for first, after in parts(stored):
+            hits = _hits(one, stored[first:after]).tolist()
+            time.sleep(time.perf_counter() - begun)  # half of the time is for others
+            yield list(zip(some[first:after], hits, strict=True))
+            begun = time.perf_counter()
 
 
 def _hits(one: EventFilter, stored: list[Any]) -> BoolArray:
@@ -69,15 +84,20 @@ def _hits(one: EventFilter, stored: list[Any]) -> BoolArray:
         return one.any_match(as_published(one.schema, stored[0]))
 
 
-def _part(events: Iterator[Logged], most: int) -> list[Logged]:
-    """Return the next events: at most `most`, and none after `_BYTES` of them."""
-    found, size = list[Logged](), 0
-    for one in islice(events, most):
-        found.append(one)
-        size += len(one.entry.body)
-        if size >= _BYTES:
-            break
-    return found
+def _parts(events: Iterator[Logged | None]) -> Iterator[list[Logged]]:
+    """Yield events in parts that end at None, after `_SOME` of them, or after `_BYTES`."""
+    found, size, left = list[Logged](), 0, MOST_SCANNED
+    for one in events:
+        if one is not None:
+            found.append(one)
+            size += len(one.entry.body)
+            left -= 1
+        if one is None or len(found) == _SOME or size >= _BYTES or not left:
+            yield found
+            found, size = [], 0
+        if not left:
+            return
+    yield found
 
 
 def statistics(filter: EventFilter) -> dict[str, Any]:

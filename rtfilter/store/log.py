@@ -44,6 +44,8 @@ PAGE_BYTES: Final = 4 * 2**20
 """Bytes of these entries, about."""
 FIRST: Final = 20
 """Entries that are read at once before their size is known."""
+SPAN: Final = 100_000
+"""Positions of a part of the log in which events are looked for."""
 _COLUMNS: Final = ("kind", "filter", "user", "body", "subscription", "at", "expires", "manner")
 _OF_EVENTS: Final = LOG.columns.keys()[:6]
 """The columns of an event; the other columns would take as long again."""
@@ -451,8 +453,11 @@ class Log:
 
     def events(
         self, filter: str, *, user: str | None, since: float | None, until: float | None, after: int
-    ) -> Iterator[Logged]:
-        """Yield stored events of a filter, above a position, within a time, in order; of one user or all."""
+    ) -> Iterator[Logged | None]:
+        """Yield stored events of a filter, above a position, within a time, in order; of one user or all.
+
+        Yield None after each part of the log: there may be few of these events among many others.
+        """
         asked = sql.select(*_ENTRY).where(LOG.c.filter == filter, LOG.c.kind == str(Kind.EVENT))
         if user is not None:
             with self._engine.connect() as connection:
@@ -461,9 +466,19 @@ class Log:
             asked = asked.where(LOG.c.user == user)
         if since is not None:
             after = max(after, self.before(since))
-        if until is not None:
-            asked = asked.where(LOG.c.position <= self.before(until))
-        return self._pages(asked, after, FEW)
+        upto = self.head if until is None else self.before(until)
+        while (first := self._first(after)) is not None and first <= upto:
+            last = min(first + SPAN - 1, upto)
+            yield from self._pages(asked.where(LOG.c.position <= last), after, FEW)
+            yield None
+            after = last
+
+    def _first(self, after: int) -> int | None:
+        """Return the first position above another; there are none between, where entries were removed."""
+        asked = sql.select(sql.func.min(LOG.c.position)).where(LOG.c.position > after)
+        with self._engine.connect() as connection:
+            found: int | None = connection.execute(asked).scalar()
+        return found
 
     def before(self, moment: float) -> int:
         """Return the last position that arrived before a time: `at` ascends with positions."""

@@ -9,8 +9,8 @@ import pytest
 from argon2 import PasswordHasher, Type, extract_parameters
 from argon2.exceptions import VerifyMismatchError
 
-from rtfilter.service.access import Access, Limits, authenticate, tokens
-from rtfilter.service.access.passwords import MOST, REMEMBERED, Passwords
+from rtfilter.service.access import Access, Limits, authenticate, guesses, tokens
+from rtfilter.service.access.passwords import MOST, REMEMBERED, Passwords, Remembered
 from rtfilter.service.errors import BusyError, NotAuthenticatedError, TooManyError
 from rtfilter.service.roles import Identity, Role
 from rtfilter.store.database import engine
@@ -278,41 +278,145 @@ def test_hashes_with_other_parameters_are_renewed(access, users, database, clock
         assert later(made, clock, who)
 
 
-def test_too_many_passwords_at_once_are_told_to_come_again(users, clock):
-    go = threading.Event()
+class Held(Counted):
+    """Verifies nothing until it may; `asked` has what it verified, in order."""
 
-    class Slow(Passwords):
-        def right(self, hash, password):
-            return go.wait(60) and super().right(hash, password)
+    def __init__(self):
+        super().__init__(PasswordHasher(**CHEAP))
+        self.may, self.asked = threading.Event(), []
 
-    async def rush():
-        tries = (made.password("nobody", "x", str(i)) for i in range(authenticate.MOST_WAITING))
-        many = [asyncio.create_task(one) for one in tries]
-        while made._waiting.total() < authenticate.MOST_WAITING:
-            await asyncio.sleep(0)
-        with pytest.raises(BusyError) as caught:
-            await made.password("bob", PASSWORD)
-        go.set()
-        return caught.value, await asyncio.gather(*many, return_exceptions=True)
-
-    with opened(users, Slow(PasswordHasher(**CHEAP)), clock) as made:
-        error, others = asyncio.run(rush())
-    assert error.retry_after
-    assert {type(one) for one in others} == {NotAuthenticatedError}
+    def right(self, hash, password):
+        self.may.wait()
+        self.asked.append(password)
+        return super().right(hash, password)
 
 
-def test_who_guesses_passwords_at_one_address_keeps_out_nobody_at_another(users, passwords, clock):
-    async def rush():
-        guesses = (made.password("bob", "x", "one") for _ in range(authenticate.MOST_WAITING))
-        many = [asyncio.create_task(one) for one in guesses]
-        while not made._waiting:
-            await asyncio.sleep(0)
-        assert made._waiting.total() == authenticate.MOST_OF_ADDRESS
-        who = await made.password("bob", PASSWORD, "another")
-        return who.user, {type(one) for one in await asyncio.gather(*many, return_exceptions=True)}
+def crowded(users, clock, crowd, *last):
+    """What is verified, and what comes out, where many ask and others while the first is being verified."""
+    passwords = Held()
+
+    async def rush(made):
+        try:
+            asked = [asyncio.create_task(made.password(*one)) for one in crowd]
+            for _ in range(20):
+                await asyncio.sleep(0)
+            asked += [asyncio.create_task(made.password(*one)) for one in last]
+            for _ in range(20):
+                await asyncio.sleep(0)
+        finally:
+            passwords.may.set()
+        return await asyncio.gather(*asked, return_exceptions=True)
 
     with opened(users, passwords, clock) as made:
-        assert asyncio.run(rush()) == ("bob", {NotAuthenticatedError, BusyError})
+        found = asyncio.run(rush(made))
+    return passwords.asked, found
+
+
+def test_wrong_passwords_lock_out_a_name_from_an_address_for_a_while(access, passwords, clock):
+    for name in ("bob", "nobody"):
+        for _ in range(guesses.MOST_WRONG):
+            refused(access, name, "wrong", "one")
+        before, told = passwords.verified, []
+        for password in ("wrong", PASSWORD):
+            with pytest.raises(TooManyError) as caught:
+                asyncio.run(access.password(name, password, "one"))
+            told.append((str(caught.value), caught.value.retry_after))
+        assert told == [(told[0][0], guesses.REFUSED)] * 2
+        assert passwords.verified == before
+    assert asyncio.run(access.password("ann", "ann's password", "one")).user == "ann"
+    assert asyncio.run(access.password("bob", PASSWORD, "another")).user == "bob"
+    clock.now += guesses.REFUSED
+    assert asyncio.run(access.password("bob", PASSWORD, "one")).user == "bob"
+    refused(access, "bob", "wrong", "one")
+    refused(access, "bob", "wrong", "one")
+
+
+def test_a_peer_with_all_addresses_of_a_network_has_one(access):
+    for number in range(guesses.MOST_WRONG):
+        refused(access, "bob", "wrong", f"2001:db8::{number}:1")
+    with pytest.raises(TooManyError):
+        asyncio.run(access.password("bob", PASSWORD, "2001:db8::1"))
+    assert asyncio.run(access.password("bob", PASSWORD, "2001:db8:0:1::1")).user == "bob"
+
+
+def test_the_right_password_is_verified_where_others_guess_at_its_address(users, clock):
+    many = [("bob", f"wrong {number}", "one") for number in range(100)]
+    asked, found = crowded(users, clock, many, ("ann", "ann's password", "one"))
+    assert asked == [*(one[1] for one in many[: guesses.MOST_WRONG]), "ann's password"]
+    assert found[-1].user == "ann"
+    assert [type(one) for one in found[:-1]].count(TooManyError) == len(many) - guesses.MOST_WRONG
+
+
+def test_the_right_password_passes_all_addresses_that_have_guessed(users, clock, monkeypatch):
+    monkeypatch.setattr(guesses, "MOST_WAITING", 20)
+    many = [(f"nobody {number}", f"{number}", f"{number % 10}") for number in range(40)]
+    asked, found = crowded(users, clock, many, ("ann", "ann's password", "another"))
+    assert asked.index("ann's password") <= 10  # the first of each address
+    assert found[-1].user == "ann"
+    kinds = [type(one) for one in found[:-1]]
+    assert kinds.count(BusyError) == 20
+    assert found[39].retry_after
+    assert kinds.count(NotAuthenticatedError) == 20
+
+
+def test_one_check_is_enough_for_a_password_that_comes_many_times_at_once(users, clock):
+    asked, found = crowded(users, clock, [("bob", PASSWORD, "one")] * 50)
+    assert asked == [PASSWORD]
+    assert {one.user for one in found} == {"bob"}
+
+
+def test_a_guess_counts_also_if_who_guesses_does_not_wait_for_the_answer(users, clock):
+    passwords = Held()
+
+    async def guess(made):
+        for _ in range(guesses.MOST_WRONG):
+            passwords.may.clear()
+            one, left = (asyncio.create_task(made.password("bob", "wrong", "one")) for _ in range(2))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            left.cancel()
+            one.cancel()
+            await asyncio.gather(one, left, return_exceptions=True)
+            passwords.may.set()
+            await made.password("ann", "ann's password", "one")  # its turn comes afterwards
+            made._remembered = Remembered(clock)
+        with pytest.raises(TooManyError):
+            await made.password("bob", PASSWORD, "one")
+
+    with opened(users, passwords, clock) as made:
+        asyncio.run(guess(made))
+    assert passwords.asked == ["wrong", "ann's password"] * guesses.MOST_WRONG
+
+
+@pytest.mark.parametrize("first", ["cancelled", "called"])
+def test_who_leaves_the_line_when_called_calls_the_next(first):
+    async def run():
+        line, came = guesses.Line(), []
+
+        async def ask(name):
+            await line.enter(name, 0)
+            came.append(name)
+
+        await ask("a")
+        b, c = (asyncio.create_task(ask(name)) for name in "bc")
+        await asyncio.sleep(0)
+        for step in (b.cancel, lambda: line.leave("a"))[:: 1 if first == "cancelled" else -1]:
+            step()
+        await asyncio.gather(b, c, return_exceptions=True)
+        line.leave("c")
+        await ask("d")
+        line.leave("d")
+        return came, line._waiting, line._here
+
+    assert asyncio.run(run()) == (["a", "c", "d"], {}, {})
+
+
+def test_wrong_passwords_take_no_memory(access, clock, monkeypatch):
+    monkeypatch.setattr(guesses, "MOST_COUNTED", 10)
+    for number in range(100):
+        refused(access, f"{number}" * 10_000, "wrong", f"{number}")
+    assert len(access._guesses._wrong) == 10
+    assert max(len(key.user) for key in access._guesses._wrong if isinstance(key, guesses.Place)) < 300
 
 
 def test_without_users_everyone_is_let_in_until_there_is_one(database, passwords, clock):

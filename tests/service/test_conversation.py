@@ -13,6 +13,7 @@ from rtfilter.service.access import Access, Limits
 from rtfilter.service.backlog import Bounds
 from rtfilter.service.conversation import MOST_UNSENT, UNSENT_BYTES, Conversation
 from rtfilter.service.messages import MOST_TAG
+from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Wish
 from rtfilter.service.upkeep import Keeping
 from rtfilter.session import TABLE, Directive, State
@@ -476,15 +477,13 @@ def test_an_event_of_a_digest_with_too_many_ids_comes_alone(tmp_path):
 
 
 def test_events_with_lists_are_read_beside_the_event_loop(tmp_path, monkeypatch):
-    beside, to_thread = [], asyncio.to_thread
+    beside, plain = [], Pipeline.read
 
-    def noted(work, *given):
-        beside.append(work.__name__)
-        return to_thread(work, *given)
+    def noted(self, who, work, *given):
+        beside.append((who.user, work.__name__))
+        return plain(self, who, work, *given)
 
-    monkeypatch.setattr(asyncio, "to_thread", noted)
-    for other in ("CHECKPOINT", "GIVE_BACK"):
-        monkeypatch.setattr(f"rtfilter.service.upkeep.{other}", 1e9)
+    monkeypatch.setattr(Pipeline, "read", noted)
 
     async def script(pipeline):
         session = await connected(pipeline, "carl")
@@ -498,7 +497,7 @@ def test_events_with_lists_are_read_beside_the_event_loop(tmp_path, monkeypatch)
             await say(session, "EXPLAIN", event={"price": price}, subscription=made["subscription"])
 
     served(tmp_path, script)
-    assert beside == ["object", "objects", "row", "rows", "object"]
+    assert beside == [("carl", name) for name in ("object", "objects", "row", "rows", "object")]
 
 
 def test_as_many_events_are_published_at_once_as_their_positions_have_room(tmp_path):

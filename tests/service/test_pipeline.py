@@ -34,6 +34,7 @@ from rtfilter.service.errors import (
     UnknownError,
 )
 from rtfilter.service.match import Index, Match
+from rtfilter.service.parse import LISTED
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Wish
 from rtfilter.service.roles import Identity, Role
@@ -1248,7 +1249,7 @@ def test_a_long_query_keeps_nobody_waiting(tmp_path, monkeypatch):
 def test_a_query_comes_between_the_parts_of_another_users(tmp_path, monkeypatch):
     may_end, under_way, most = threading.Event(), [], []
 
-    def query(schema, where, *_):
+    def query(where, *_):
         under_way.append(where)
         most.append(under_way.count("long"))
         while where == "long" and not may_end.is_set():
@@ -1256,6 +1257,7 @@ def test_a_query_comes_between_the_parts_of_another_users(tmp_path, monkeypatch)
         under_way.remove(where)
         yield where
 
+    monkeypatch.setattr(reading, "asked", lambda schema, where: where)
     monkeypatch.setattr(reading, "query", query)
 
     async def script(pipeline):
@@ -1271,12 +1273,82 @@ def test_a_query_comes_between_the_parts_of_another_users(tmp_path, monkeypatch)
     assert max(most) == 1
 
 
+def test_the_work_of_one_user_takes_one_thread_however_much_it_is(tmp_path, monkeypatch):
+    plain, under_way, most = pipeline_module.check, [], []
+    may_end = threading.Event()
+
+    def check(wishes, index):
+        if wishes[0].where == "price > 1":
+            under_way.append(1)
+            most.append(len(under_way))
+            if len(under_way) > 1:
+                may_end.set()  # the other user's would not come
+            may_end.wait()
+            under_way.pop()
+        return plain(wishes, index)
+
+    monkeypatch.setattr(pipeline_module, "check", check)
+
+    async def script(pipeline):
+        long = [asyncio.create_task(subscribe(pipeline, "price > 1")) for _ in range(5)]
+        while not under_way:
+            await asyncio.sleep(0)
+        long[0].cancel()  # its thread works on, and keeps its place
+        await subscribe(pipeline, "price > 2", BOB)
+        may_end.set()
+        made = await asyncio.gather(*long, return_exceptions=True)
+        assert [isinstance(one, int) for one in made] == [False] + [True] * 4
+
+    served(tmp_path, script)
+    assert max(most) == 1
+
+
 def test_large_events_are_queried_part_by_part(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "_BYTES", 100)
     rows = [Logged(at, Entry(Kind.EVENT, "default", "carl", b'{"price":%d}' % at)) for at in range(1, 41)]
-    (*parts, page) = reading.query(SCHEMA, "price > 38", iter(rows), 100, 2**20)
+    (*parts, page) = reading.query(reading.asked(SCHEMA, "price > 38"), iter(rows), 100, 2**20)
     assert parts == [None] * 5
     assert [one.position for one in page.events] == [39, 40]
+
+
+def test_a_query_goes_step_by_step_through_events_that_are_not_of_it():
+    event = Logged(7, Entry(Kind.EVENT, "default", "carl", b'{"price":1}'))
+    *parts, page = reading.query(None, iter([None, None, event, None]), 100, 2**20)
+    assert len(parts) >= 3
+    assert [one.position for one in page.events] == [7]
+
+
+def test_few_events_with_lists_are_searched_in_a_step_of_a_query(monkeypatch):
+    plain, steps = EventFilter.any_match, [0]
+
+    def any_match(self, events):
+        steps[-1] += len(events)
+        return plain(self, events)
+
+    monkeypatch.setattr(EventFilter, "any_match", any_match)
+    rows = [Logged(at, Entry(Kind.EVENT, "default", "carl", b'{"price":[0,%d]}' % at)) for at in range(1, 41)]
+    found = reading.query(reading.asked(SCHEMA, "price > 38"), iter(rows), 100, 2**20)
+    while (page := next(found)) is None:
+        steps.append(0)
+    assert [one.position for one in page.events] == [39, 40]
+    assert max(steps) == LISTED
+
+
+def test_the_predicate_of_a_query_is_compiled_in_the_place_of_its_user(tmp_path, monkeypatch):
+    plain, threads = EventFilter.subscribe, []
+
+    def noted(self, *given):
+        threads.append(threading.current_thread().name.rpartition("_")[0])
+        return plain(self, *given)
+
+    monkeypatch.setattr(EventFilter, "subscribe", noted)
+
+    async def script(pipeline):
+        await publish(pipeline, 1)
+        return len((await pipeline.query(ADMIN, "default", "price = 1")).events)
+
+    assert served(tmp_path, script) == [1]
+    assert threads == ["rtfilter-beside"]
 
 
 def test_a_repeated_subscribe_has_its_answer_also_at_a_limit(tmp_path):

@@ -3,10 +3,12 @@
 import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from rtfilter import sockets
+from rtfilter.service.doors import timeouts
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "[::1]"])
@@ -29,6 +31,22 @@ def test_an_ipv6_address_takes_no_ipv4_connections():
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port))
         socket.create_connection(("::1", port)).close()
+
+
+@pytest.mark.parametrize(
+    ("host", "other", "same"),
+    [
+        ("192.0.2.1", "192.0.2.2", False),
+        ("192.0.2.1", "::ffff:192.0.2.1", True),
+        ("2001:db8::1", "2001:db8::ffff:1:2:3", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("fe80::1%eth0", "fe80::2%eth1", True),
+        ("", "unknown:x", False),
+    ],
+)
+def test_one_peer_may_have_all_addresses_of_an_ipv6_network(host, other, same):
+    assert (sockets.network(host) == sockets.network(other)) == same
+    assert timeouts._address(SimpleNamespace(client=(host, 1))) == sockets.network(host)
 
 
 def test_what_cannot_be_had_is_named():

@@ -213,13 +213,28 @@ def test_events_are_found_by_time(opened):
         put(opened, event(at=float(at // 2), filter="fg"[at % 2]))
 
     def times(since, until):
-        return [one.entry.at for one in opened.events("f", user=None, since=since, until=until, after=0)]
+        return [
+            one.entry.at for one in opened.events("f", user=None, since=since, until=until, after=0) if one
+        ]
 
     for since in (None, 0.0, 3.0, 3.5, 10.0, 11.0):
         for until in (None, 0.0, 3.0, 3.5, 10.0, 11.0):
             wanted = [float(at) for at in range(1, 11)]
             low, high = since if since is not None else -1, until if until is not None else 99
             assert times(since, until) == [at for at in wanted if low <= at < high], (since, until)
+
+
+@postgresql.smoke
+def test_others_come_between_where_a_user_has_few_of_many_events(opened, monkeypatch):
+    monkeypatch.setattr(module, "SPAN", 10, raising=False)
+    put(opened, *(event(user="eve" if i == 34 else "ann") for i in range(95)))
+    rest = {"since": None, "until": None, "after": 0}
+    found = [one and one.position for one in opened.events("f", user="eve", **rest)]
+    assert found == [None] * 3 + [35] + [None] * 7
+    with opened._engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM log WHERE position BETWEEN 2 AND 93")
+    found = [one and one.position for one in opened.events("f", user=None, **rest)]
+    assert found == [1, None, 94, 95, None]
 
 
 def test_moments_ascend_also_where_the_clock_is_set_back_between_two_runs(database):
@@ -314,7 +329,9 @@ def test_a_key_lasts_no_longer_than_its_filter(opened, entries):
 @postgresql.smoke
 def test_who_gets_the_name_of_a_removed_user_has_neither_their_events_nor_their_keys(opened):
     def mine():
-        return [at for at, _ in opened.events("f", user="ann", since=None, until=None, after=0)]
+        return [
+            one.position for one in opened.events("f", user="ann", since=None, until=None, after=0) if one
+        ]
 
     key = Key("ann", "k", b"1")
     first = put(opened, event(), key=key)

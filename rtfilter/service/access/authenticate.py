@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from sqlalchemy.exc import SQLAlchemyError
 
 from rtfilter.service.access import tokens
+from rtfilter.service.access.guesses import Guesses, Line, Place
 from rtfilter.service.access.passwords import Passwords, Remembered
 from rtfilter.service.access.rates import Bucket
 from rtfilter.service.authenticate import Open
@@ -27,10 +28,6 @@ PATIENCE: Final = 10.0
 """Seconds that the database may take to answer such a check."""
 LOOK_FOR_NEW: Final = 0.05
 """Seconds between two checks while a name or token is unknown: it may be new."""
-MOST_WAITING: Final = 64
-"""Most passwords that wait to be verified; one thread verifies them."""
-MOST_OF_ADDRESS: Final = 16
-"""Most of these from one address, so that an attacker there does not keep out users of other addresses."""
 MOST_BUCKETS: Final = 10_000
 """Users with a token bucket; above this number, full buckets are removed."""
 WRONG: Final = "the user name, password or token is wrong, revoked or expired"
@@ -97,7 +94,7 @@ class Access:
         self._looking: asyncio.Task[None] | None = None
         self._had_users = bool(self._known.accounts)
         self._hashing = ThreadPoolExecutor(1, "passwords")
-        self._waiting: Counter[str] = Counter()  # by address
+        self._guesses, self._line = Guesses(clock), Line()
         self._buckets: dict[str, Bucket] = {}
         self._connections: Counter[str] = Counter()
 
@@ -139,23 +136,26 @@ class Access:
         ------
         NotAuthenticatedError
             There is no such user, or the password is wrong; both take the same time.
+        TooManyError
+            Too many passwords of this name from this address were wrong; the name need not exist.
         BusyError
-            Too many passwords wait, in total or from this address, or the database cannot be read.
+            Too many passwords wait, or the database cannot be read.
         """
         await self._look(LOOK_FOR_NEW if self.open else LOOK)
         if self.open:
             return await self._anyone.password(user, password)
+        place = Place.of(user, address)
+        self._guesses.require_few(place)
         account = self._known.accounts.get(user)
-        if account is not None and self._remembered.right(user, account.since, password):
-            return _Proven.by(account, account.since)
-        await self._look(LOOK_FOR_NEW)
-        account = self._known.accounts.get(user)
-        right = await self._verified(account, password, address)
-        present = self._known.accounts.get(user)
-        if account is None or present is None or present.since != account.since or not right:
+        if account is None or not self._remembered.right(user, account.since, password):
+            await self._look(LOOK_FOR_NEW)
+            await self._line.enter(place.network, self._guesses.count(place.network))
+            verified = self._verified(user, password, place)  # and counted, also if the caller leaves
+            account = await asyncio.shield(asyncio.create_task(verified))
+        if account is None:
             raise NotAuthenticatedError(WRONG)
-        self._remembered.add(user, present.since, password)
-        return _Proven.by(present, present.since)
+        self._guesses.forget(place)
+        return _Proven.by(account, account.since)
 
     async def token(self, token: str) -> Identity:
         """Return the identity of a user, by a token; raises as `password`."""
@@ -200,18 +200,25 @@ class Access:
             return None
         return self._known.accounts.get(token.user)
 
-    async def _verified(self, account: Account | None, password: str, address: str) -> bool:
-        waiting = self._waiting
-        if waiting.total() >= MOST_WAITING or waiting[address] >= MOST_OF_ADDRESS:
-            raise BusyError("too many passwords wait to be verified; try again, or use a token", 1.0)
-        waiting[address] += 1
+    async def _verified(self, user: str, password: str, place: Place) -> Account | None:
+        """Return the account of a user if the password is right, then leave the line."""
         try:
+            self._guesses.require_few(place)
+            account = self._known.accounts.get(user)
+            if account is not None and self._remembered.right(user, account.since, password):
+                return account  # the same password came several times at once
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._hashing, self._verify, account, password)
+            right = await loop.run_in_executor(self._hashing, self._verify, account, password)
+            if account is None or not right:
+                self._guesses.add(place)
+                return None
+            present = self._known.accounts.get(user)  # another user may have got the name
+            if present is None or present.since != account.since:
+                return None
+            self._remembered.add(user, present.since, password)
+            return present
         finally:
-            waiting[address] -= 1
-            if not waiting[address]:
-                del waiting[address]
+            self._line.leave(place.network)
 
     def _verify(self, account: Account | None, password: str) -> bool:
         right = self._passwords.right(None if account is None else account.hash, password)

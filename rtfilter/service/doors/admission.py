@@ -21,7 +21,7 @@ from rtfilter.service.doors.problems import HostError, OriginError, describe
 from rtfilter.service.errors import NotAuthenticatedError
 from rtfilter.service.measures import Measures
 from rtfilter.service.roles import Identity
-from rtfilter.sockets import bare
+from rtfilter.sockets import bare, network
 
 HOW: Final = "say who you are: curl --user NAME:PASSWORD, or the header Authorization: Bearer TOKEN"
 
@@ -52,8 +52,6 @@ def is_loopback(host: str) -> bool:
 
 MOST_STRANGERS: Final = 500
 """Most unauthenticated connections of one address."""
-NETWORK: Final = 8
-"""Bytes of an IPv6 address that name a network, of which one peer may have all addresses."""
 
 
 class Strangers:
@@ -82,7 +80,7 @@ class Strangers:
 
         Call the returned function when the peer has authenticated, and when it has gone; one call counts.
         """
-        name = _network(host)
+        name = network(host)
         if self._open[name] >= MOST_STRANGERS:
             return None
         self._open[name] += 1
@@ -96,13 +94,6 @@ class Strangers:
 
 def nobody() -> None:
     """Do nothing, for a peer that is not counted."""
-
-
-def _network(host: str) -> str:
-    if ":" not in host:
-        return host
-    packed = ipaddress.IPv6Address(host.partition("%")[0])
-    return str(packed.ipv4_mapped or packed.packed[:NETWORK].hex())
 
 
 class Gate:

@@ -188,7 +188,9 @@ async def table(request: Request, parse: Parse) -> EventTable | Listed:
 async def _beside_if_large(read: Callable[..., _T], request: Request, parse: Parse) -> _T:
     body = request.state.body
     given = media_type(request), body, parse, request.app.state.limits.nesting
-    return await asyncio.to_thread(read, *given) if takes_long(*given[:2]) else read(*given)
+    if not takes_long(*given[:2]):
+        return read(*given)
+    return await request.app.state.pipeline.read(request.state.who, read, *given)  # type: ignore[no-any-return]
 
 
 def takes_long(kind: str, body: bytes) -> bool:

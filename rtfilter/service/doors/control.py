@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
@@ -60,7 +59,7 @@ async def add_filter(
 
     Another schema or key is refused, and so is a matcher that does not take all subscriptions.
     """
-    definition = await asyncio.to_thread(_definition, wanted)
+    definition = await pipeline.read(who, _definition, wanted)
     return models.FilterShown.of(await pipeline.add_filter(who, name, definition, wanted.key))
 
 
@@ -100,9 +99,9 @@ async def subscribe(
         return models.Subscribed(subscription=id)
     if kind not in LINES:
         raise MediaTypeError(f"the header Content-Type is needed: {JSON} or {LINES[0]}")
-    wishes, wrong = await asyncio.to_thread(_wishes, body, limits, pipeline.measures)
+    wishes, wrong = await pipeline.read(who, _wishes, body, limits, pipeline.measures)
     made = await pipeline.subscribe_many(who, name, wishes, idempotency_key)
-    return Response(await asyncio.to_thread(_report, made, wrong, pipeline.measures), media_type=JSON)
+    return Response(await pipeline.read(who, _report, made, wrong, pipeline.measures), media_type=JSON)
 
 
 def _wish(line: bytes, limits: Limits) -> Wish:
@@ -161,7 +160,7 @@ async def list_subscriptions(
     """List the user's own subscriptions, by id."""
     found, more = await pipeline.subscriptions(who, filter, after, limit, user, everyone)
     link = routes.link(request, found[-1].id) if more else None
-    return Response(await asyncio.to_thread(_page, found, link), media_type=JSON)
+    return Response(await pipeline.read(who, _page, found, link), media_type=JSON)
 
 
 def _page(found: Sequence[Subscription], link: str | None) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from time import perf_counter
 from typing import Annotated, Any, Final
 
@@ -138,7 +137,7 @@ async def explain(
     request: Request, name: Name, question: models.Question, who: Who, pipeline: Served
 ) -> models.Reasons:
     """Explain why a subscription matches an event or not."""
-    events = await asyncio.to_thread(pipeline.parse(name).one, _encode(question.event))  # it may have lists
+    events = await pipeline.read(who, pipeline.parse(name).one, _encode(question.event))  # it may have lists
     found = await pipeline.explain(who, name, events.bodies[0], question.subscription)
     return models.Reasons(matched=found.matched, report=report(found, events.odd))
 

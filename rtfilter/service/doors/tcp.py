@@ -22,7 +22,7 @@ from rtfilter.service.doors.handshakes import Handshakes
 from rtfilter.service.doors.timeouts import MUCH, STRANGE, STRANGE_FRAMES
 from rtfilter.service.errors import DirectiveError, NotAuthenticatedError, ServiceError, TooLargeError
 from rtfilter.session import State
-from rtfilter.sockets import keep_alive
+from rtfilter.sockets import keep_alive, network
 
 LITTLE: Final = 2**15
 """Bytes that may wait for a peer before its writer pauses: half of asyncio's own limit."""
@@ -136,7 +136,8 @@ class _Peer:
         self._left, self._since = timeouts.connect, 0.0  # until CONNECT; by the loop's clock
         self._timer: asyncio.TimerHandle | None = None
         conversation.straight = self._straight
-        conversation.address = self._turn.address = str((writer.get_extra_info("peername") or [""])[0])
+        conversation.address = str((writer.get_extra_info("peername") or [""])[0])
+        self._turn.address = network(conversation.address)
         keep_alive(writer.get_extra_info("socket"), timeouts.write)
 
     def end(self, why: ServiceError | None = None) -> None:

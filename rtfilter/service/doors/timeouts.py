@@ -20,6 +20,7 @@ from rtfilter.service.doors.problems import HeadersError, MalformedError, descri
 from rtfilter.service.errors import ServiceError
 from rtfilter.service.measures import Door, Measures
 from rtfilter.service.rounds import Rounds, Turn
+from rtfilter.sockets import network
 
 SILENT: Final = 30.0
 """Seconds without a byte, in either direction; seconds for all headers, and for a body after its answer."""
@@ -281,8 +282,8 @@ class Http(HttpToolsProtocol):
 
 
 def _address(peer: Http | Sessions) -> str:
-    """Return the address of a peer; empty for a socket of this machine, which has none."""
-    return peer.client[0] if peer.client else ""
+    """Return the address of a peer, or its network; empty for a socket of this machine, which has none."""
+    return network(peer.client[0]) if peer.client else ""
 
 
 def _admitted(peer: Http | Sessions, door: Door) -> Callable[[], object]:

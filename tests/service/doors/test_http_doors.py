@@ -349,13 +349,25 @@ def test_refused_lines_take_little_memory():
     assert len(wrong) == 2_000
 
 
-def test_a_page_of_subscriptions_is_written_beside_the_event_loop(server, monkeypatch):
-    beside, plain = [], asyncio.to_thread
+def test_what_takes_long_to_read_has_the_place_of_its_user(server, monkeypatch):
+    """Other threads authenticate, which would wait for it."""
+    others, plain = [], asyncio.to_thread
 
     def noted(work, *given):
-        beside.append(work.__name__)
+        others.append(work.__name__)
         return plain(work, *given)
 
     monkeypatch.setattr(asyncio, "to_thread", noted)
-    assert server.ask("GET", "/subscriptions").status == 200
-    assert "_page" in beside
+    id = subscribe(server, "price > 100", user="five")
+    event, schema = {"price": [1, 120]}, {"schema": {"x": "float"}}
+    asked = [
+        server.ask("POST", EVENTS, event, user="five"),
+        server.ask("POST", "/filters/default/match", event, user="five"),
+        server.ask("POST", "/filters/default/explain", {"event": event, "subscription": id}, user="five"),
+        server.ask("POST", SUBSCRIPTIONS, b'{"where": "price > 1"}', user="five", kind=LINES),
+        server.ask("GET", "/subscriptions", user="five"),
+        server.ask("PUT", "/filters/five", schema, user="admin"),
+        server.ask("DELETE", "/filters/five", user="admin"),
+    ]
+    assert [one.status for one in asked] == [202, 200, 200, 200, 200, 200, 204]
+    assert {"_events", "_table", "one", "_wishes", "_report", "_page", "_definition"}.isdisjoint(others)
