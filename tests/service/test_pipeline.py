@@ -413,16 +413,16 @@ def test_a_request_whose_subscription_ends_while_it_is_repeated_takes_nobodys_ro
         def checked(wishes, index):
             asyncio.run_coroutine_threadsafe(pipeline.unsubscribe(ANN, id), loop).result(60)
             monkeypatch.setattr(pipeline_module, "check", plain)
-            asyncio.run_coroutine_threadsafe(pipeline.subscribe(ANN, "default", free), loop).result(60)
+            asyncio.run_coroutine_threadsafe(pipeline.subscribe(BOB, "default", free), loop).result(60)
             return plain(wishes, index)
 
         loop = asyncio.get_running_loop()
         monkeypatch.setattr(pipeline_module, "check", checked)
         with pytest.raises(UnknownError, match="has ended"):
             await pipeline.subscribe(ANN, "default", free, "k")
-        return len((await pipeline.subscriptions(ANN))[0])
+        return [len((await pipeline.subscriptions(who))[0]) for who in (ANN, BOB)]
 
-    assert served(tmp_path, script) == [1]
+    assert served(tmp_path, script) == [[0, 1]]
 
 
 def test_nothing_is_stored_for_a_user_who_may_not_stay_any_longer(tmp_path, monkeypatch):
@@ -472,20 +472,21 @@ def test_what_is_being_stored_of_a_removed_user_is_removed_too(tmp_path, monkeyp
 
 
 async def matched_by(pipeline):
+    pipeline._match.works = True  # so that it is searched in a thread
     return [one async for one in await pipeline.match(ANN, "default", SCHEMA.read([{"price": 5.0}]))]
 
 
 @pytest.mark.parametrize(
     ("turns", "ask"),
     [
-        ("_queries_of", lambda pipeline: pipeline.query(ANN, "default")),
-        ("_lists_of", lambda pipeline: pipeline.subscriptions(ANN)),
-        ("_matches_of", matched_by),
+        (lambda pipeline: pipeline._queries_of, lambda pipeline: pipeline.query(ANN, "default")),
+        (lambda pipeline: pipeline._lists_of, lambda pipeline: pipeline.subscriptions(ANN)),
+        (lambda pipeline: pipeline._beside._pieces, matched_by),
     ],
 )
 def test_who_waits_for_a_turn_and_may_not_stay_reads_nothing(tmp_path, turns, ask):
     async def script(pipeline):
-        turn = getattr(pipeline, turns).one("ann")
+        turn = turns(pipeline).one("ann")
         async with turn:
             asked = asyncio.create_task(ask(pipeline))
             while not turn._waiters:
