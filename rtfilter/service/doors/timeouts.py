@@ -12,6 +12,7 @@ from typing import Any, Final
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
 from websockets.http11 import Request
 from websockets.protocol import State
 
@@ -398,6 +399,16 @@ class Sessions(WebSocketsSansIOProtocol):
         """Count frames."""
         self._frames -= len(self.conn.events)
         super().handle_events()
+
+    def handle_cont(self, event: Frame) -> None:
+        """Join the fragments of a message as they come: empty ones may come without end."""
+        begun: Any = self.frames[0]
+        if not isinstance(begun, bytearray):
+            begun = bytearray(begun)
+        begun += event.data
+        self.frames = [bytes(begun) if event.fin else begun]
+        if event.fin:
+            self.send_receive_event_to_app()
 
     def _refuse(self) -> None:
         """Close the connection of an unauthenticated peer that exceeds a bound."""

@@ -418,6 +418,36 @@ def test_requests_that_come_together_begin_at_turns(server, monkeypatch):
     assert max(most) == 1
 
 
+def frame(first, data):
+    """A short frame of a client, whose first byte is given."""
+    return bytes([first, 128 + len(data)]) + bytes(4) + data
+
+
+@pytest.mark.parametrize("kind", [1, 2], ids=["text", "binary"])
+def test_fragments_are_joined_as_they_come(server, monkeypatch, kind):
+    """Of a message with fragments without end, no more is held than its bytes."""
+    held = []
+    plain = timeouts.Sessions.handle_cont
+
+    def noted(self, event):
+        plain(self, event)
+        held.append((len(self.frames), sum(map(len, self.frames))))
+
+    monkeypatch.setattr(timeouts.Sessions, "handle_cont", noted)
+    said = b'{"directive": "LIST", "tag": "\xc3\xa4"}'
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
+        link.sendall(OPENED)
+        assert link.recv(10_000).startswith(b"HTTP/1.1 101")
+        link.sendall(frame(129, b'{"directive": "CONNECT", "user": "ann"}'))
+        assert b"CONNECTED" in link.recv(10_000)
+        bytewise = b"".join(frame(0, b"") * 20 + frame(0, said[at : at + 1]) for at in range(len(said)))
+        link.sendall(frame(kind, b"") + bytewise + frame(128, b""))
+        assert b'"tag":"\xc3\xa4"' in link.recv(10_000)
+    assert len(held) == 21 * len(said) + 1
+    assert max(count for count, _ in held) == 1
+    assert max(size for _, size in held) == len(said)
+
+
 async def cut(peer):
     peer.transport.abort()
 
