@@ -83,7 +83,7 @@ class Http(HttpToolsProtocol):
         """Count the connection, and start its timeouts."""
         super().connection_made(transport)
         self._know = _admitted(self, "http")
-        self._strange = True  # until a request is authenticated
+        self._strange = True  # until it counts for the user of a request
         self.flow: _Flow = _Flow(transport)
         self._rest = b""  # bytes that are not parsed yet
         self._waits = False  # for its turn
@@ -225,13 +225,20 @@ class Http(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Continue after an answer, which may end before its request does."""
         super().on_response_complete()
-        if "who" in self.cycle.scope["state"]:
-            self._strange = False
-            self._know()
+        who = self.cycle.scope["state"].get("who")
+        if who is not None and self._strange:
+            self._become_known(who.user)
         if self.flow.held and not self.pipeline and not self._waits:
             self._go_on()
         if self._headed and self.cycle.response_complete:
             self._owe()
+
+    def _become_known(self, user: str) -> None:
+        """Count for a user from here on, unless too many others do."""
+        known = nobody if self._know is nobody else self._strangers.know(user)
+        if known is not None:
+            self._know()
+            self._know, self._strange = known, False
 
     def _owe(self) -> None:
         if self._owed is None:

@@ -359,6 +359,33 @@ def test_a_peer_of_an_address_with_many_strangers_is_closed(server, monkeypatch)
             assert link().recv(100) == b""
 
 
+def test_connections_of_one_user_are_counted_and_more_of_them_are_strangers(server, monkeypatch):
+    monkeypatch.setattr(admission, "MOST_OF_A_USER", 2)
+    monkeypatch.setattr(admission, "MOST_STRANGERS", 3)
+    open = server.pipeline.measures.connections
+    until(lambda: open["http"] == 0)
+    asked = b"GET /statistics HTTP/1.1" + HEAD.partition(b" HTTP/1.1")[2] + b"\r\n"
+    with ExitStack() as links:
+
+        def come(asked):
+            link = links.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+            for _ in range(2):
+                link.sendall(asked)
+                assert read(link).startswith(b"HTTP/1.1 200")
+            return link
+
+        come(asked.replace(b"YW5uOg==", b"Ym9iOg=="))  # of another user
+        ann = [come(asked) for _ in range(5)]
+        one_more = links.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+        with suppress(ConnectionError):
+            assert one_more.recv(100) == b""
+        ann.pop().close()
+        ann.pop(0).close()
+        until(lambda: open["http"] == 4)
+        for _ in range(2):
+            come(asked)
+
+
 def test_frames_wait_while_nobody_takes_their_answers(server):
     """A peer that sends pings and reads no pong, when it is known who it is."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
