@@ -99,6 +99,7 @@ async def subscribe(
         return models.Subscribed(subscription=id)
     if kind not in LINES:
         raise MediaTypeError(f"the header Content-Type is needed: {JSON} or {LINES[0]}")
+    await routes.enter_answers(request)
     wishes, wrong = await asyncio.to_thread(_wishes, body, limits, pipeline.measures)
     made = await pipeline.subscribe_many(who, name, wishes, idempotency_key)
     return Response(await asyncio.to_thread(_report, made, wrong, pipeline.measures), media_type=JSON)

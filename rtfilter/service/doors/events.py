@@ -125,6 +125,7 @@ async def match(request: Request, name: Name, who: Who, pipeline: Served) -> Res
 
     With `Accept: application/vnd.apache.arrow.stream` the answer is a stream with the column `matches`.
     """
+    await routes.enter_answers(request)
     events = await bodies.table(request, pipeline.parse(name))
     found = await pipeline.match(who, name, events)
     if bodies.wants_arrow(request):
@@ -138,6 +139,7 @@ async def explain(
     request: Request, name: Name, question: models.Question, who: Who, pipeline: Served
 ) -> models.Reasons:
     """Explain why a subscription matches an event or not."""
+    await routes.enter_answers(request)
     events = await asyncio.to_thread(pipeline.parse(name).one, _encode(question.event))  # it may have lists
     found = await pipeline.explain(who, name, events.bodies[0], question.subscription)
     return models.Reasons(matched=found.matched, report=report(found, events.odd))

@@ -53,7 +53,7 @@ class Door(APIRoute):
             try:
                 return await answered(request)
             finally:
-                _leave(request)
+                _release(request)
 
         async def answered(request: Request) -> Response:
             body = await _enter(request, role_of(self.endpoint), self.body_field is not None)
@@ -90,7 +90,7 @@ class QuickDoor(Door):
                 )
                 return answer
             finally:
-                _leave(request)
+                _release(request)
 
         return handled
 
@@ -117,21 +117,26 @@ async def _enter(request: Request, role: Role | None, document: bool = False) ->
     state.who = await identity(app.pipeline.users, request)
     if role is not None:
         state.who.require(role)
+    if request.method == "GET":
+        await enter_answers(request)
     if request.method not in ("POST", "PUT"):
         return None
     most = min(app.limits.body, bodies.MOST_DOCUMENT) if document else app.limits.body
-    state.leave = await app.rooms.enter(state.who.user, bodies.size_of(request, most))
+    state.leave.append(await app.rooms.enter(state.who.user, bodies.size_of(request, most)))
     state.body = body = await bodies.whole(request, most)
     state.read = time.perf_counter()
     return body
 
 
-def _leave(request: Request) -> None:
-    """Release the body and its room: uvicorn's closed connection stays until the next garbage collection."""
+def _release(request: Request) -> None:
+    """Release the body: uvicorn's closed connection stays until the next garbage collection."""
     request.state.body = None
-    leave = request.scope["state"].pop("leave", None)
-    if leave is not None:
-        leave()
+
+
+async def enter_answers(request: Request) -> None:
+    """Wait while many answers of the user are written; a door whose answer may be long calls it."""
+    state = request.state
+    state.leave.append(await request.app.state.answers.enter(state.who.user, 1))
 
 
 class _Scheme(SecurityBase):
