@@ -18,7 +18,8 @@ from rtfilter.service.doors import arrow
 from rtfilter.service.doors.problems import MediaTypeError, SilentError
 from rtfilter.service.errors import BusyError, NotJSONError, RequestError, TooLargeError
 from rtfilter.service.nesting import require_shallow, require_shallow_lines
-from rtfilter.service.parse import Listed, Parse, Parsed
+from rtfilter.service.parse import MANY, Listed, Parse, Parsed
+from rtfilter.service.rounds import LARGE
 
 JSON: Final = "application/json"
 LINES: Final = ("application/x-ndjson", "application/jsonl", "application/ndjson")
@@ -33,8 +34,6 @@ MOST_DOCUMENT: Final = 2**20
 """Most bytes of JSON that is no event: of a filter, a subscription, a question."""
 ROOM_WITHIN: Final = 20.0
 """Seconds that a request waits for room: a peer of which nothing is read is closed after 30."""
-LARGE: Final = 256 * 2**10
-"""Bytes from which on a body is read in a thread."""
 _T = TypeVar("_T")
 
 
@@ -188,12 +187,20 @@ async def table(request: Request, parse: Parse) -> EventTable | Listed:
 async def _beside_if_large(read: Callable[..., _T], request: Request, parse: Parse) -> _T:
     body = request.state.body
     given = media_type(request), body, parse, request.app.state.limits.nesting
-    return await asyncio.to_thread(read, *given) if takes_long(*given[:2]) else read(*given)
+    if takes_long(*given[:2]):
+        return await asyncio.to_thread(read, *given)
+    await in_turn(request)
+    return read(*given)
+
+
+async def in_turn(request: Request) -> None:
+    """Wait for a turn of the event loop: the bodies of many requests may end at the same time."""
+    await request.app.state.pipeline.rounds.wait(request.client.host if request.client else "")
 
 
 def takes_long(kind: str, body: bytes) -> bool:
     """Return whether reading a body would block the event loop: an event with lists may mean a thousand."""
-    return len(body) >= LARGE or kind == ARROW or b"[" in body
+    return len(body) >= LARGE or kind == ARROW or b"[" in body or body.count(b"\n") >= MANY
 
 
 def _events(kind: str, body: bytes, parse: Parse, nesting: int) -> Parsed:

@@ -193,7 +193,7 @@ class _Peer:
                 for frame in self._frames:
                     count -= 1
                     self._require_few(count)
-                    await self._turn.pause()
+                    await self._turn.pause(len(frame.body))
                     await conversation.room()
                     try:
                         message = message_of(frame)

@@ -289,8 +289,11 @@ def test_a_body_has_a_least_rate(size, kept):
 @pytest.mark.parametrize(
     ("kind", "body", "beside"),
     [
-        (bodies.JSON, b'{"price": 1}\n' * 5_000, False),
-        (bodies.JSON, b'{"price": 1}\n' * 50_000, True),
+        (bodies.JSON, b'{"price": 1}', False),
+        (bodies.JSON, b'{"more": "%s"}' % (b"x" * 60_000), False),
+        (bodies.JSON, b'{"more": "%s"}' % (b"x" * 66_000), True),
+        (bodies.LINES[0], b'{"price": 1}\n' * 900, False),
+        (bodies.LINES[0], b"{}\n" * 1_000, True),
         (bodies.JSON, b'{"price": [1, 2]}', True),
         (bodies.ARROW, b"\xff", True),
     ],
