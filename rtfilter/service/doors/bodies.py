@@ -154,6 +154,12 @@ def wants_arrow(request: Request) -> bool:
     return any(one.partition(";")[0].strip().lower() == ARROW for one in accepted) and arrow.is_there()
 
 
+def require_json(body: bytes, nesting: int) -> None:
+    """Refuse a body that is no JSON, or nests too deep. Raises `NotJSONError`."""
+    require_shallow(body, nesting)
+    decoded(body)
+
+
 def decoded(body: bytes, kind: Any = Any) -> Any:
     """Return JSON, decoded as a type that msgspec knows.
 
@@ -187,15 +193,18 @@ async def table(request: Request, parse: Parse) -> EventTable | Listed:
 async def _beside_if_large(read: Callable[..., _T], request: Request, parse: Parse) -> _T:
     body = request.state.body
     given = media_type(request), body, parse, request.app.state.limits.nesting
-    if takes_long(*given[:2]):
-        return await asyncio.to_thread(read, *given)
-    await in_turn(request)
-    return read(*given)
+    return await worked(request, read, *given, long=takes_long(*given[:2]))
 
 
-async def in_turn(request: Request) -> None:
-    """Wait for a turn of the event loop: the bodies of many requests may end at the same time."""
+async def worked(request: Request, work: Callable[..., _T], *given: Any, long: bool = False) -> _T:
+    """Return the result of work on a body: in a thread if it takes long, otherwise in a turn of the loop.
+
+    The bodies of many requests may end at the same time.
+    """
+    if long or len(request.state.body) >= LARGE:
+        return await asyncio.to_thread(work, *given)
     await request.app.state.pipeline.rounds.wait(request.client.host if request.client else "")
+    return work(*given)
 
 
 def takes_long(kind: str, body: bytes) -> bool:

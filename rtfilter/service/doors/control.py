@@ -93,7 +93,7 @@ async def subscribe(
     body, limits = request.state.body, request.app.state.limits
     kind = bodies.media_type(request)
     if kind == JSON:
-        wish = _wish(body, limits)
+        wish = await bodies.worked(request, _wish, body, limits)
         id = await pipeline.subscribe(who, name, wish, idempotency_key)
         response.status_code, response.headers["location"] = 201, f"/subscriptions/{id}"
         return models.Subscribed(subscription=id)

@@ -159,7 +159,8 @@ async def acknowledge(request: Request, who: Who, pipeline: Served) -> Response:
     """Acknowledge deliveries by position, so that they are not sent again. Other positions are ignored."""
     if bodies.media_type(request) != JSON:
         raise MediaTypeError(f"the header Content-Type is needed: {JSON}")
-    asked = bodies.decoded(request.state.body, Acknowledgement)
+    body = request.state.body
+    asked = await bodies.worked(request, bodies.decoded, body, Acknowledgement)
     await pipeline.acknowledge(who, asked.positions)
     return Response(status_code=204)
 

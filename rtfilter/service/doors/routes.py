@@ -18,7 +18,6 @@ from rtfilter.service.doors import bodies
 from rtfilter.service.doors.admission import identity
 from rtfilter.service.doors.bodies import JSON
 from rtfilter.service.doors.problems import MediaTypeError
-from rtfilter.service.nesting import require_shallow
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import MOST_OF_A_PAGE
 from rtfilter.service.roles import Identity, Role
@@ -62,8 +61,9 @@ class Door(APIRoute):
             if self.body_field is not None:
                 if bodies.media_type(request) != JSON:
                     raise MediaTypeError(f"the header Content-Type is needed: {JSON}")
-                require_shallow(body, request.app.state.limits.nesting)
-                bodies.decoded(body)  # Python's own decoder accepts NaN, 1e999, and lone surrogates
+                # Python's own decoder accepts NaN, 1e999, and lone surrogates
+                nesting = request.app.state.limits.nesting
+                await bodies.worked(request, bodies.require_json, body, nesting)
 
             async def again() -> Message:
                 return {"type": "http.request", "body": body, "more_body": False}

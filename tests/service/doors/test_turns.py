@@ -127,3 +127,25 @@ def test_long_messages_are_read_beside_the_loop(server, monkeypatch, text, besid
         monkeypatch.setattr(asyncio, "to_thread", noted)
         assert b"positions" in ask(link, write(Asked.PUBLISH, json.dumps(text).encode()))
     assert [one for one in works if one in ("_message_of", "object", "objects")] == beside
+
+
+@pytest.mark.parametrize("long", [False, True])
+@pytest.mark.parametrize(
+    ("path", "body", "read"),
+    [
+        ("/acknowledgements", {"positions": [1]}, "decoded"),
+        ("/filters/default/subscriptions", {"where": "price > 1"}, "_wish"),
+        ("/filters/default/explain", {"subscription": 1, "event": {}}, "require_json"),
+    ],
+)
+def test_long_documents_are_read_beside_the_loop(server, monkeypatch, path, body, read, long):
+    works, to_thread = [], asyncio.to_thread
+
+    def noted(work, *given):
+        works.append(work.__name__)
+        return to_thread(work, *given)
+
+    monkeypatch.setattr(asyncio, "to_thread", noted)
+    sent = json.dumps(body).encode().ljust(70_000 * long)
+    assert server.ask("POST", path, sent, kind="application/json").status in (201, 204, 404)
+    assert (read in works) == long
