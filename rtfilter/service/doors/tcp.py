@@ -188,6 +188,7 @@ class _Peer:
         try:
             while conversation.state is not State.DISCONNECTED and (data := await self._reader.read(2**16)):
                 self._turn.begin()
+                await self._turn.pause(len(data))
                 self._frames.feed(data)
                 size -= len(data)
                 for frame in self._frames:

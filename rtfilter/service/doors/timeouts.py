@@ -144,7 +144,7 @@ class Http(HttpToolsProtocol):
         if not self._headed:
             self._owe()
         self._rest += data
-        if self._strange:
+        if self._strange or len(self._rest) > PIECE:
             self._take_turn()
         elif not self._waits:
             self._parse()
@@ -359,9 +359,13 @@ class Sessions(WebSocketsSansIOProtocol):
         self._known()
 
     def data_received(self, data: bytes) -> None:
-        """Parse frames, or store them until the session and the peer are ready."""
+        """Parse frames, or store them until the session and the peer are ready; many wait for a turn."""
         self._rest += data
-        self._parse()
+        if len(self._rest) > FRAMES and self._may_parse:
+            self.transport.pause_reading()
+            self._take_turn()
+        else:
+            self._parse()
 
     def _parse(self) -> None:
         """Parse received frames for one turn, unless a message or an answer waits."""

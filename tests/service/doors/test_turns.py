@@ -4,7 +4,7 @@ import asyncio
 import json
 import socket
 from contextlib import ExitStack
-from importlib import import_module
+from pkgutil import resolve_name
 
 import pytest
 
@@ -43,19 +43,24 @@ def ask(link, sent):
     return link.recv(10_000)
 
 
-@pytest.mark.parametrize(
-    ("door", "work"),
-    [
-        ("http", "rtfilter.service.doors.bodies._events"),
-        ("websocket", "rtfilter.service.messages.read"),
-        ("tcp", "rtfilter.service.doors.tcp.message_of"),
-    ],
-)
-def test_long_messages_that_end_together_are_read_one_in_a_round(server, monkeypatch, door, work):
-    done, most, begun = [], [], []
+def connect(door, link):
+    """Let the server know a user."""
+    if door == "http":
+        assert b"200 OK" in ask(
+            link, b"GET /statistics" + HEAD.removeprefix(b"POST /filters/default/events") + b"\r\n"
+        )
+    elif door == "websocket":
+        assert b"101" in ask(link, SESSION)
+        assert b"CONNECTED" in ask(link, frame(told("CONNECT", user="ann").ljust(200)))
+    else:
+        assert b"roles" in ask(link, write(Asked.CONNECT, b'{"user": "ann"}'))
+
+
+def counted(monkeypatch, work):
+    """Count the calls of a function in each round of the turns; the counts after each call."""
     path, _, name = work.rpartition(".")
-    module = import_module(path)
-    plain, following, whole = getattr(module, name), rounds.Rounds._next, bodies.whole
+    owner = resolve_name(path)
+    plain, following, done, most = getattr(owner, name), rounds.Rounds._next, [], []
 
     def noted(*given):
         done.append(1)
@@ -65,6 +70,28 @@ def test_long_messages_that_end_together_are_read_one_in_a_round(server, monkeyp
     def next_round(self):
         done.clear()
         following(self)
+
+    monkeypatch.setattr(owner, name, noted)
+    monkeypatch.setattr(rounds.Rounds, "_next", next_round)
+    return most
+
+
+async def send(peers, data):
+    """Send the same for all; on the loop of the server, so that it arrives in one round."""
+    for peer in peers:
+        peer.send(data)
+
+
+@pytest.mark.parametrize(
+    ("door", "work"),
+    [
+        ("http", "rtfilter.service.doors.bodies._events"),
+        ("websocket", "rtfilter.service.messages.read"),
+        ("tcp", "rtfilter.service.doors.tcp.message_of"),
+    ],
+)
+def test_long_messages_that_end_together_are_read_one_in_a_round(server, monkeypatch, door, work):
+    begun, whole = [], bodies.whole
 
     def entered(*given):
         begun.append(given)
@@ -84,21 +111,11 @@ def test_long_messages_that_end_together_are_read_one_in_a_round(server, monkeyp
         else:
             sent = write(Asked.PUBLISH, json.dumps({"event": EVENT}).encode())
         for peer in peers:
-            if door == "websocket":
-                assert b"101" in ask(peer, SESSION)
-                assert b"CONNECTED" in ask(peer, frame(told("CONNECT", user="ann").ljust(200)))
-            elif door == "tcp":
-                assert b"roles" in ask(peer, write(Asked.CONNECT, b'{"user": "ann"}'))
+            connect(door, peer)
             peer.sendall(sent[:-1])
         until(lambda: door != "http" or len(begun) == len(peers))
-        monkeypatch.setattr(module, name, noted)
-        monkeypatch.setattr(rounds.Rounds, "_next", next_round)
-
-        async def end():
-            for peer in peers:
-                peer.send(sent[-1:])
-
-        server.run(end())
+        most = counted(monkeypatch, work)
+        server.run(send(peers, sent[-1:]))
         until(lambda: len(most) == len(peers))
         for peer in peers:
             assert peer.recv(1000)
@@ -123,7 +140,7 @@ def test_long_messages_are_read_beside_the_loop(server, monkeypatch, text, besid
         return to_thread(work, *given)
 
     with socket.create_connection(("127.0.0.1", server.opened.tcp_port), timeout=60) as link:
-        assert b"roles" in ask(link, write(Asked.CONNECT, b'{"user": "ann"}'))
+        connect("tcp", link)
         monkeypatch.setattr(asyncio, "to_thread", noted)
         assert b"positions" in ask(link, write(Asked.PUBLISH, json.dumps(text).encode()))
     assert [one for one in works if one in ("_message_of", "object", "objects")] == beside
@@ -149,3 +166,36 @@ def test_long_documents_are_read_beside_the_loop(server, monkeypatch, path, body
     sent = json.dumps(body).encode().ljust(70_000 * long)
     assert server.ask("POST", path, sent, kind="application/json").status in (201, 204, 404)
     assert (read in works) == long
+
+
+@pytest.mark.parametrize(
+    ("door", "work", "count"),
+    [
+        ("http", "rtfilter.service.doors.timeouts.HttpToolsProtocol.data_received", 4),
+        ("websocket", "rtfilter.service.doors.timeouts.WebSocketsSansIOProtocol.data_received", 5),
+        ("tcp", "rtfilter.service.doors.tcp.message_of", 5),
+    ],
+)
+def test_much_that_comes_at_once_is_parsed_one_peer_in_a_round(server, monkeypatch, door, work, count):
+    monkeypatch.setattr(rounds, "TURN", 1e9)
+    size = 9_000
+    data = {
+        "http": HEAD
+        + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % size
+        + b"{}".ljust(size),
+        "websocket": b"\x89\x80\x00\x00\x00\x00" * (size // 6),
+        "tcp": write(Asked.STOP, b" " * 600) * 5,
+    }[door]
+    with ExitStack() as links:
+        port = server.opened.tcp_port if door == "tcp" else server.port
+        peers = [
+            links.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60)) for _ in range(9)
+        ]
+        for peer in peers:
+            connect(door, peer)
+        most = counted(monkeypatch, work)
+        server.run(send(peers, data))
+        until(lambda: len(most) >= count * len(peers))
+        for peer in peers:
+            assert peer.recv(1000)
+    assert max(most) <= 2 * count
