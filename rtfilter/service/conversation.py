@@ -50,11 +50,11 @@ from rtfilter.service.messages import (
     without_mark,
 )
 from rtfilter.service.nesting import require_shallow
-from rtfilter.service.parse import has_list, hints_of, report, with_hints
+from rtfilter.service.parse import MANY, has_list, hints_of, report, with_hints
 from rtfilter.service.pipeline import Pipeline, stopping
 from rtfilter.service.records import BESIDE, BYTES_OF_ID, Delivery, Sending, fitting, shown
 from rtfilter.service.roles import Identity, Role
-from rtfilter.service.rounds import Turn
+from rtfilter.service.rounds import LARGE, Turn
 from rtfilter.session import TABLE, Directive, State
 
 MOST_UNSENT: Final = 100
@@ -165,7 +165,7 @@ class Conversation:
         self._number = self._sending = 0
         self._credit: int | None = None
         self._caught_up = False
-        self._heard = 0.0
+        self._heard, self._large = 0.0, False  # of the message that is carried out
         self._read = asyncio.Event()
         self._connection = ExitStack()
         self._earliest = inf  # time of the next redelivery
@@ -321,11 +321,13 @@ class Conversation:
     async def hear(self, text: str | bytes) -> None:
         """Carry out a message, and answer it. Errors that a client can cause are answered, not raised."""
         tag: Any = None
-        self._heard = perf_counter()
+        self._heard, self._large = perf_counter(), len(text) >= LARGE
         try:
-            text = without_mark(text)
-            require_shallow(text.encode() if isinstance(text, str) else text, self._nesting)
-            message = messages.read(text)
+            read = self._message_of
+            if self._large and self.who is not None:
+                message = await self._pipeline.read(self.who, read, text)
+            else:
+                message = read(text)
             tag = message.tag
             following = self.state if message.directive is None else after(self.state, message.directive)
             if isinstance(message, Misread):
@@ -341,6 +343,11 @@ class Conversation:
             self.state = following
             self._put("CONNECTED" if isinstance(message, Connect) else "ACK", tag, **told)
             self._follow(message)
+
+    def _message_of(self, text: str | bytes) -> Message | Misread:
+        text = without_mark(text)
+        require_shallow(text.encode() if isinstance(text, str) else text, self._nesting)
+        return messages.read(text)
 
     async def _act(self, message: Message) -> dict[str, Any]:
         """Carry out a message; return the fields of its answer."""
@@ -458,9 +465,9 @@ class Conversation:
         return with_hints({"matches": matches}, hints_of(table.odd, len(table)))
 
     async def _read_by(self, who: Identity, read: Callable[[Any], _T], given: Any) -> _T:
-        """Read one event or several; in a thread if they are many, or some have lists."""
+        """Read one event or several; in a thread if they are many or long, or some have lists."""
         events = given if isinstance(given, list) else [given]
-        quick = len(events) < FEW and not any(map(has_list, events))
+        quick = not self._large and len(events) < MANY and not any(map(has_list, events))
         return read(given) if quick else await self._pipeline.read(who, read, given)
 
     async def _publish(self, who: Identity, message: Publish) -> dict[str, Any]:

@@ -29,6 +29,8 @@ MOST_HINTS: Final = 20
 """Most hints about the events of one request."""
 
 
+MANY: Final = 1000
+"""Events from which on they are read in a thread, however short they are."""
 LISTED: Final = 16
 """Events with lists that are read at once: each may stand for a thousand."""
 

@@ -13,6 +13,10 @@ from weakref import WeakValueDictionary
 
 TURN: Final = 0.004
 """Seconds of the event loop that work takes before it waits for its next turn."""
+SHORT: Final = 2 * 2**10
+"""Bytes of JSON that are read without a turn of their own."""
+LARGE: Final = 64 * 2**10
+"""Bytes of JSON from which on they take longer than a turn, and are read in a thread."""
 _T = TypeVar("_T")
 
 
@@ -72,9 +76,9 @@ class Turn:
         """True if other work must come now."""
         return perf_counter() >= self._end
 
-    async def pause(self) -> None:
-        """Wait for the next turn where this one is over."""
-        if self.over:
+    async def pause(self, size: int = 0) -> None:
+        """Wait for the next turn where this one is over, or where `size` bytes need one of their own."""
+        if size > SHORT or self.over:
             await self._rounds.wait(self.address)
             self.begin()
 

@@ -52,10 +52,12 @@ def is_loopback(host: str) -> bool:
 
 MOST_STRANGERS: Final = 500
 """Most unauthenticated connections of one address."""
+MOST_OF_A_USER: Final = 500
+"""Most connections of one user over HTTP beside those that stay unauthenticated."""
 
 
 class Strangers:
-    """Unauthenticated connections by address: at most `MOST_STRANGERS` of each.
+    """Connections: unauthenticated ones by address, at most `MOST_STRANGERS` of each; the others by user.
 
     Parameters
     ----------
@@ -64,7 +66,7 @@ class Strangers:
     """
 
     def __init__(self, proxies: Sequence[IPv4Network | IPv6Network] = ()) -> None:
-        self._open: Counter[str] = Counter()
+        self._open, self._known = Counter[str](), Counter[str]()
         self._proxies = proxies
 
     def come_over_http(self, host: str) -> Callable[[], object] | None:
@@ -80,16 +82,24 @@ class Strangers:
 
         Call the returned function when the peer has authenticated, and when it has gone; one call counts.
         """
-        name = network(host)
-        if self._open[name] >= MOST_STRANGERS:
-            return None
-        self._open[name] += 1
-        return cache(partial(self._go, name))
+        return _counted(self._open, network(host), MOST_STRANGERS)
 
-    def _go(self, name: str) -> None:
-        self._open[name] -= 1
-        if not self._open[name]:  # so that old addresses take no room
-            del self._open[name]
+    def know(self, user: str) -> Callable[[], object] | None:
+        """Count a connection of a user, as `come` does; call the returned function when it has gone."""
+        return _counted(self._known, user, MOST_OF_A_USER)
+
+
+def _counted(open: Counter[str], name: str, most: int) -> Callable[[], object] | None:
+    if open[name] >= most:
+        return None
+    open[name] += 1
+    return cache(partial(_uncount, open, name))
+
+
+def _uncount(open: Counter[str], name: str) -> None:
+    open[name] -= 1
+    if not open[name]:  # so that old names take no room
+        del open[name]
 
 
 def nobody() -> None:

@@ -18,7 +18,8 @@ from rtfilter.service.doors import arrow
 from rtfilter.service.doors.problems import MediaTypeError, SilentError
 from rtfilter.service.errors import BusyError, NotJSONError, RequestError, TooLargeError
 from rtfilter.service.nesting import require_shallow, require_shallow_lines
-from rtfilter.service.parse import Listed, Parse, Parsed
+from rtfilter.service.parse import MANY, Listed, Parse, Parsed
+from rtfilter.service.rounds import LARGE
 
 JSON: Final = "application/json"
 LINES: Final = ("application/x-ndjson", "application/jsonl", "application/ndjson")
@@ -33,8 +34,6 @@ MOST_DOCUMENT: Final = 2**20
 """Most bytes of JSON that is no event: of a filter, a subscription, a question."""
 ROOM_WITHIN: Final = 20.0
 """Seconds that a request waits for room: a peer of which nothing is read is closed after 30."""
-LARGE: Final = 256 * 2**10
-"""Bytes from which on a body is read in a thread."""
 _T = TypeVar("_T")
 
 
@@ -155,6 +154,12 @@ def wants_arrow(request: Request) -> bool:
     return any(one.partition(";")[0].strip().lower() == ARROW for one in accepted) and arrow.is_there()
 
 
+def require_json(body: bytes, nesting: int) -> None:
+    """Refuse a body that is no JSON, or nests too deep. Raises `NotJSONError`."""
+    require_shallow(body, nesting)
+    decoded(body)
+
+
 def decoded(body: bytes, kind: Any = Any) -> Any:
     """Return JSON, decoded as a type that msgspec knows.
 
@@ -188,14 +193,23 @@ async def table(request: Request, parse: Parse) -> EventTable | Listed:
 async def _beside_if_large(read: Callable[..., _T], request: Request, parse: Parse) -> _T:
     body = request.state.body
     given = media_type(request), body, parse, request.app.state.limits.nesting
-    if not takes_long(*given[:2]):
-        return read(*given)
-    return await request.app.state.pipeline.read(request.state.who, read, *given)  # type: ignore[no-any-return]
+    return await worked(request, read, *given, long=takes_long(*given[:2]))
+
+
+async def worked(request: Request, work: Callable[..., _T], *given: Any, long: bool = False) -> _T:
+    """Return the result of work on a body: in a thread if it takes long, otherwise in a turn of the loop.
+
+    The bodies of many requests may end at the same time.
+    """
+    if long or len(request.state.body) >= LARGE:
+        return await request.app.state.pipeline.read(request.state.who, work, *given)  # type: ignore[no-any-return]
+    await request.app.state.pipeline.rounds.wait(request.client.host if request.client else "")
+    return work(*given)
 
 
 def takes_long(kind: str, body: bytes) -> bool:
     """Return whether reading a body would block the event loop: an event with lists may mean a thousand."""
-    return len(body) >= LARGE or kind == ARROW or b"[" in body
+    return len(body) >= LARGE or kind == ARROW or b"[" in body or body.count(b"\n") >= MANY
 
 
 def _events(kind: str, body: bytes, parse: Parse, nesting: int) -> Parsed:

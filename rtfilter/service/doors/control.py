@@ -93,12 +93,13 @@ async def subscribe(
     body, limits = request.state.body, request.app.state.limits
     kind = bodies.media_type(request)
     if kind == JSON:
-        wish = _wish(body, limits)
+        wish = await bodies.worked(request, _wish, body, limits)
         id = await pipeline.subscribe(who, name, wish, idempotency_key)
         response.status_code, response.headers["location"] = 201, f"/subscriptions/{id}"
         return models.Subscribed(subscription=id)
     if kind not in LINES:
         raise MediaTypeError(f"the header Content-Type is needed: {JSON} or {LINES[0]}")
+    await routes.enter_answers(request)
     wishes, wrong = await pipeline.read(who, _wishes, body, limits, pipeline.measures)
     made = await pipeline.subscribe_many(who, name, wishes, idempotency_key)
     return Response(await pipeline.read(who, _report, made, wrong, pipeline.measures), media_type=JSON)

@@ -124,6 +124,7 @@ async def match(request: Request, name: Name, who: Who, pipeline: Served) -> Res
 
     With `Accept: application/vnd.apache.arrow.stream` the answer is a stream with the column `matches`.
     """
+    await routes.enter_answers(request)
     events = await bodies.table(request, pipeline.parse(name))
     found = await pipeline.match(who, name, events)
     if bodies.wants_arrow(request):
@@ -137,6 +138,7 @@ async def explain(
     request: Request, name: Name, question: models.Question, who: Who, pipeline: Served
 ) -> models.Reasons:
     """Explain why a subscription matches an event or not."""
+    await routes.enter_answers(request)
     events = await pipeline.read(who, pipeline.parse(name).one, _encode(question.event))  # it may have lists
     found = await pipeline.explain(who, name, events.bodies[0], question.subscription)
     return models.Reasons(matched=found.matched, report=report(found, events.odd))
@@ -156,7 +158,8 @@ async def acknowledge(request: Request, who: Who, pipeline: Served) -> Response:
     """Acknowledge deliveries by position, so that they are not sent again. Other positions are ignored."""
     if bodies.media_type(request) != JSON:
         raise MediaTypeError(f"the header Content-Type is needed: {JSON}")
-    asked = bodies.decoded(request.state.body, Acknowledgement)
+    body = request.state.body
+    asked = await bodies.worked(request, bodies.decoded, body, Acknowledgement)
     await pipeline.acknowledge(who, asked.positions)
     return Response(status_code=204)
 

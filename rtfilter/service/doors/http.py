@@ -13,6 +13,7 @@ from rtfilter.service.doors import control, events, models, page, problems
 from rtfilter.service.doors.admission import Gate
 from rtfilter.service.doors.bodies import JSON, Rooms
 from rtfilter.service.doors.metrics import Counts
+from rtfilter.service.doors.parts import MOST_ANSWERS, Answers
 from rtfilter.service.doors.quick import Quick
 from rtfilter.service.doors.requests import Requests
 from rtfilter.service.doors.routes import Limits, Served
@@ -50,6 +51,7 @@ def application(
     )
     app.state.pipeline, app.state.limits, app.state.metrics = pipeline, limits, metrics
     app.state.webhooks, app.state.rooms = webhooks, Rooms(limits.body)
+    app.state.answers = Rooms(MOST_ANSWERS)
     problems.install(app)
     routers = events.doors(), control.doors(), webhook_doors(), page.doors(), _open_doors()
     for router in routers:
@@ -57,7 +59,7 @@ def application(
     app.add_api_websocket_route("/session", session)
     plain = app.openapi
     app.openapi = lambda: _as_problems(plain())  # type: ignore[method-assign]
-    return Requests(Gate(Quick(app, routers[0].routes), pipeline.measures, loopback))
+    return Requests(Gate(Answers(Quick(app, routers[0].routes)), pipeline.measures, loopback))
 
 
 def _as_problems(document: dict[str, Any]) -> dict[str, Any]:

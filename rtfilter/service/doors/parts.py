@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Final
 
 import msgspec
 from fastapi import Request, Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rtfilter.results import Matches
 from rtfilter.service.doors.bodies import JSON
@@ -18,11 +18,46 @@ IDS: Final = 5_000
 """Ids of a delivery that are written at once."""
 PART: Final = 64 * 2**10
 """Bytes that are written at once, about."""
+MOST_ANSWERS: Final = 16
+"""Answers of one user that are written at the same time, of doors whose answers may be long."""
 _encode: Final = msgspec.json.Encoder().encode
 
 
+class Answers:
+    """Keeps the rooms that a request has entered until its peer has taken most of the answer.
+
+    Parameters
+    ----------
+    app : ASGI application
+        It adds the functions that give rooms back to the list `leave` of the request's state.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, then wait for its peer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        left: list[Callable[[], None]] = []
+        scope["state"]["leave"] = left
+
+        async def slowly(message: Message) -> None:
+            if len(message.get("body", b"")) > PART and not message.get("more_body", False):
+                await send({**message, "more_body": True})
+                message = {"type": "http.response.body"}  # which waits until the peer has read
+            await send(message)
+
+        try:
+            await self._app(scope, receive, slowly)
+        finally:
+            for leave in left:
+                leave()
+
+
 class Parts(Response):
-    """An answer in parts. The room of its request's body stays taken until it is written.
+    """An answer in parts.
 
     Parameters
     ----------
@@ -33,22 +68,17 @@ class Parts(Response):
 
     def __init__(self, request: Request, parts: AsyncIterator[bytes], media_type: str) -> None:
         self._request, self._parts = request, parts
-        self._leave = request.scope["state"].pop("leave", None)
         super().__init__(media_type=media_type)
         del self.headers["content-length"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Write the parts, until the peer leaves."""
-        try:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            async for part in self._parts:
-                await send({"type": "http.response.body", "body": part, "more_body": True})
-                if await self._request.is_disconnected():
-                    return
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        finally:
-            if self._leave is not None:
-                self._leave()
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        async for part in self._parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+            if await self._request.is_disconnected():
+                return
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def answered(request: Request, parts: AsyncIterator[bytes]) -> Response:

@@ -19,7 +19,6 @@ from rtfilter.service.doors import bodies
 from rtfilter.service.doors.admission import identity
 from rtfilter.service.doors.bodies import JSON
 from rtfilter.service.doors.problems import MediaTypeError
-from rtfilter.service.nesting import require_shallow
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import MOST_OF_A_PAGE
 from rtfilter.service.roles import Identity, Role
@@ -59,7 +58,7 @@ class Door(APIRoute):
             try:
                 return await answered(request)
             finally:
-                _leave(request)
+                _release(request)
 
         async def answered(request: Request) -> Response:
             body = await _enter(request, role_of(self.endpoint), reads, document)
@@ -68,8 +67,9 @@ class Door(APIRoute):
             if document:
                 if bodies.media_type(request) != JSON:
                     raise MediaTypeError(f"the header Content-Type is needed: {JSON}")
-                require_shallow(body, request.app.state.limits.nesting)
-                bodies.decoded(body)  # Python's own decoder accepts NaN, 1e999, and lone surrogates
+                # Python's own decoder accepts NaN, 1e999, and lone surrogates
+                nesting = request.app.state.limits.nesting
+                await bodies.worked(request, bodies.require_json, body, nesting)
 
             async def again() -> Message:
                 return {"type": "http.request", "body": body, "more_body": False}
@@ -96,7 +96,7 @@ class QuickDoor(Door):
                 )
                 return answer
             finally:
-                _leave(request)
+                _release(request)
 
         return handled
 
@@ -128,22 +128,27 @@ async def _enter(
     state.who = await identity(app.pipeline.users, request)
     if role is not None:
         state.who.require(role)
+    if request.method == "GET":
+        await enter_answers(request)
     if not reads or request.method not in ("POST", "PUT"):
         return None
     most = min(app.limits.body, bodies.MOST_DOCUMENT) if document else app.limits.body
-    state.leave = await app.rooms.enter(state.who.user, bodies.size_of(request, most))
+    state.leave.append(await app.rooms.enter(state.who.user, bodies.size_of(request, most)))
     state.body = body = await bodies.whole(request, most)
     state.read = time.perf_counter()
     require_still(app.pipeline.users, state.who)
     return body
 
 
-def _leave(request: Request) -> None:
-    """Release the body and its room: uvicorn's closed connection stays until the next garbage collection."""
+def _release(request: Request) -> None:
+    """Release the body: uvicorn's closed connection stays until the next garbage collection."""
     request.state.body = None
-    leave = request.scope["state"].pop("leave", None)
-    if leave is not None:
-        leave()
+
+
+async def enter_answers(request: Request) -> None:
+    """Wait while many answers of the user are written; a door whose answer may be long calls it."""
+    state = request.state
+    state.leave.append(await request.app.state.answers.enter(state.who.user, 1))
 
 
 class _Scheme(SecurityBase):

@@ -189,12 +189,13 @@ class _Peer:
         try:
             while conversation.state is not State.DISCONNECTED and (data := await self._reader.read(2**16)):
                 self._turn.begin()
+                await self._turn.pause(len(data))
                 self._frames.feed(data)
                 size -= len(data)
                 for frame in self._frames:
                     count -= 1
                     self._require_few(count)
-                    await self._turn.pause()
+                    await self._turn.pause(len(frame.body))
                     await conversation.room()
                     try:
                         message = message_of(frame)

@@ -12,6 +12,7 @@ from typing import Any, Final
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
 from websockets.http11 import Request
 from websockets.protocol import State
 
@@ -83,7 +84,7 @@ class Http(HttpToolsProtocol):
         """Count the connection, and start its timeouts."""
         super().connection_made(transport)
         self._know = _admitted(self, "http")
-        self._strange = True  # until a request is authenticated
+        self._strange = True  # until it counts for the user of a request
         self.flow: _Flow = _Flow(transport)
         self._rest = b""  # bytes that are not parsed yet
         self._waits = False  # for its turn
@@ -144,7 +145,7 @@ class Http(HttpToolsProtocol):
         if not self._headed:
             self._owe()
         self._rest += data
-        if self._strange:
+        if self._strange or len(self._rest) > PIECE:
             self._take_turn()
         elif not self._waits:
             self._parse()
@@ -225,13 +226,20 @@ class Http(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Continue after an answer, which may end before its request does."""
         super().on_response_complete()
-        if "who" in self.cycle.scope["state"]:
-            self._strange = False
-            self._know()
+        who = self.cycle.scope["state"].get("who")
+        if who is not None and self._strange:
+            self._become_known(who.user)
         if self.flow.held and not self.pipeline and not self._waits:
             self._go_on()
         if self._headed and self.cycle.response_complete:
             self._owe()
+
+    def _become_known(self, user: str) -> None:
+        """Count for a user from here on, unless too many others do."""
+        known = nobody if self._know is nobody else self._strangers.know(user)
+        if known is not None:
+            self._know()
+            self._know, self._strange = known, False
 
     def _owe(self) -> None:
         if self._owed is None:
@@ -352,9 +360,13 @@ class Sessions(WebSocketsSansIOProtocol):
         self._known()
 
     def data_received(self, data: bytes) -> None:
-        """Parse frames, or store them until the session and the peer are ready."""
+        """Parse frames, or store them until the session and the peer are ready; many wait for a turn."""
         self._rest += data
-        self._parse()
+        if len(self._rest) > FRAMES and self._may_parse:
+            self.transport.pause_reading()
+            self._take_turn()
+        else:
+            self._parse()
 
     def _parse(self) -> None:
         """Parse received frames for one turn, unless a message or an answer waits."""
@@ -399,6 +411,16 @@ class Sessions(WebSocketsSansIOProtocol):
         """Count frames."""
         self._frames -= len(self.conn.events)
         super().handle_events()
+
+    def handle_cont(self, event: Frame) -> None:
+        """Join the fragments of a message as they come: empty ones may come without end."""
+        begun: Any = self.frames[0]
+        if not isinstance(begun, bytearray):
+            begun = bytearray(begun)
+        begun += event.data
+        self.frames = [bytes(begun) if event.fin else begun]
+        if event.fin:
+            self.send_receive_event_to_app()
 
     def _refuse(self) -> None:
         """Close the connection of an unauthenticated peer that exceeds a bound."""

@@ -35,7 +35,7 @@ async def session(socket: WebSocket) -> None:
     state = socket.app.state
     conversation = Conversation(state.pipeline, state.limits.nesting, "websocket")
     conversation.straight = socket.scope.get("extensions", {}).get(STRAIGHT)
-    conversation.address = socket.client.host if socket.client else ""
+    conversation.address = conversation.turn.address = socket.client.host if socket.client else ""
     bind_contextvars(connection=conversation.id)
     works = [asyncio.create_task(work(socket, conversation)) for work in (_hear, _say)]
     try:
@@ -75,7 +75,10 @@ async def _hear(socket: WebSocket, conversation: Conversation) -> None:
                 if end is not None:
                     left = end - clock()
                     timeout.reschedule(None)
-                await conversation.hear(message.get("text") or message.get("bytes") or b"")
+                said = message.get("text") or message.get("bytes") or b""
+                conversation.turn.begin()
+                await conversation.turn.pause(len(said))
+                await conversation.hear(said)
                 if conversation.state is State.PRE_CONNECTED:
                     timeout.reschedule(clock() + left)
                 elif end is not None:

@@ -2,17 +2,21 @@
 
 import asyncio
 import gc
+import socket
 import threading
 import time
 import tracemalloc
+from contextlib import ExitStack
 
 import pytest
-from fastapi import Request
+from fastapi import Request, Response
 
-from rtfilter.service.doors import bodies, control, parts
+from rtfilter.service.doors import bodies, control, parts, timeouts
 from rtfilter.service.doors.routes import Limits
 from rtfilter.service.measures import Measures
 from rtfilter.service.pipeline import Pipeline
+from service.running import running
+from service.webhooks.asking import until
 
 EVENTS = "/filters/default/events"
 SUBSCRIPTIONS = "/filters/default/subscriptions"
@@ -331,10 +335,81 @@ def test_an_answer_in_parts_ends_where_the_peer_leaves_and_gives_its_room_back()
     async def send(message):
         pass
 
-    scope = {"type": "http", "headers": [], "state": {"leave": lambda: left.append(True)}}
-    answer = parts.Parts(Request(scope, receive), some(), "application/json")
-    asyncio.run(answer(scope, receive, send))
+    async def app(scope, receive, send):
+        scope["state"]["leave"].append(lambda: left.append(True))
+        answer = parts.Parts(Request(scope, receive), some(), "application/json")
+        await answer(scope, receive, send)
+
+    scope = {"type": "http", "headers": [], "state": {}}
+    asyncio.run(parts.Answers(app)(scope, receive, send))
     assert (made, left) == ([0], [True])
+
+
+@pytest.mark.parametrize("size", [0, parts.PART, parts.PART + 1])
+def test_an_answer_keeps_its_room_until_the_peer_has_taken_it(size):
+    """uvicorn waits before it sends a message, until the peer has taken most of the earlier ones."""
+    sent, kept = [], []
+
+    async def send(message):
+        sent.append(message.get("body", b""))
+        kept.append(list(room))
+
+    async def app(scope, receive, send):
+        scope["state"]["leave"].append(room.clear)
+        await Response(b"x" * size)(scope, receive, send)
+
+    room = [True]
+    asyncio.run(parts.Answers(app)({"type": "http", "headers": [], "state": {}}, None, send))
+    assert b"".join(sent) == b"x" * size
+    assert len(sent[-1]) <= parts.PART
+    assert (kept[-1], room) == ([True], [])
+
+
+def test_few_answers_of_a_user_wait_for_their_peers(tmp_path, monkeypatch):
+    asked, plain = [], timeouts.Http.connection_made
+
+    def little(self, transport):
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 10_000)
+        plain(self, transport)
+
+    monkeypatch.setattr(timeouts.Http, "connection_made", little)
+    monkeypatch.setattr("rtfilter.service.doors.http.MOST_ANSWERS", 2)
+    with running(tmp_path) as server, ExitStack() as links:
+        lines = b'{"symbol": "%s"}\n' % (b"x" * 9_000) * 100
+        publish = server.ask("POST", "/filters/default/events", lines, kind="application/x-ndjson")
+        assert publish.status == 202
+        id = subscribe(server, "price > 1")
+        query = server.pipeline.query
+
+        async def noted(*given):
+            found = await query(*given)
+            asked.append(found)
+            return found
+
+        monkeypatch.setattr(server.pipeline, "query", noted)
+        for _ in range(2):
+            link = links.enter_context(socket.socket())
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 10_000)
+            link.connect(("127.0.0.1", server.port))
+            link.sendall(b"GET /filters/default/events?limit=1000 HTTP/1.1\r\nHost: localhost\r\n")
+            link.sendall(b"Connection: close\r\nAuthorization: Basic YW5uOg==\r\n\r\n")
+        until(lambda: len(asked) == 2)
+        monkeypatch.setattr(bodies, "ROOM_WITHIN", 0.0)
+        question = {"subscription": id, "event": {}}
+        for method, path, body, status in (
+            ("GET", "/filters/default/events", None, 503),
+            ("GET", "/subscriptions", None, 503),
+            ("GET", "/deliveries", None, 503),
+            ("POST", "/filters/default/match", {}, 503),
+            ("POST", "/filters/default/explain", question, 503),
+            ("POST", "/filters/default/events", {}, 202),
+        ):
+            assert server.ask(method, path, body).status == status, (method, path)
+        assert server.ask("POST", SUBSCRIPTIONS, b"{}", kind=LINES).status == 503
+        assert server.ask("GET", "/subscriptions", user="bob").status == 200
+        while link.recv(2**20):
+            pass
+        until(lambda: server.ask("GET", "/subscriptions").status == 200)
 
 
 def test_refused_lines_take_little_memory():

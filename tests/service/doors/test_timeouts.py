@@ -289,8 +289,11 @@ def test_a_body_has_a_least_rate(size, kept):
 @pytest.mark.parametrize(
     ("kind", "body", "beside"),
     [
-        (bodies.JSON, b'{"price": 1}\n' * 5_000, False),
-        (bodies.JSON, b'{"price": 1}\n' * 50_000, True),
+        (bodies.JSON, b'{"price": 1}', False),
+        (bodies.JSON, b'{"more": "%s"}' % (b"x" * 60_000), False),
+        (bodies.JSON, b'{"more": "%s"}' % (b"x" * 66_000), True),
+        (bodies.LINES[0], b'{"price": 1}\n' * 900, False),
+        (bodies.LINES[0], b"{}\n" * 1_000, True),
         (bodies.JSON, b'{"price": [1, 2]}', True),
         (bodies.ARROW, b"\xff", True),
     ],
@@ -359,6 +362,33 @@ def test_a_peer_of_an_address_with_many_strangers_is_closed(server, monkeypatch)
             assert link().recv(100) == b""
 
 
+def test_connections_of_one_user_are_counted_and_more_of_them_are_strangers(server, monkeypatch):
+    monkeypatch.setattr(admission, "MOST_OF_A_USER", 2)
+    monkeypatch.setattr(admission, "MOST_STRANGERS", 3)
+    open = server.pipeline.measures.connections
+    until(lambda: open["http"] == 0)
+    asked = b"GET /statistics HTTP/1.1" + HEAD.partition(b" HTTP/1.1")[2] + b"\r\n"
+    with ExitStack() as links:
+
+        def come(asked):
+            link = links.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+            for _ in range(2):
+                link.sendall(asked)
+                assert read(link).startswith(b"HTTP/1.1 200")
+            return link
+
+        come(asked.replace(b"YW5uOg==", b"Ym9iOg=="))  # of another user
+        ann = [come(asked) for _ in range(5)]
+        one_more = links.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+        with suppress(ConnectionError):
+            assert one_more.recv(100) == b""
+        ann.pop().close()
+        ann.pop(0).close()
+        until(lambda: open["http"] == 4)
+        for _ in range(2):
+            come(asked)
+
+
 def test_frames_wait_while_nobody_takes_their_answers(server):
     """A peer that sends pings and reads no pong, when it is known who it is."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
@@ -416,6 +446,36 @@ def test_requests_that_come_together_begin_at_turns(server, monkeypatch):
             link.sendall(asked)
         until(lambda: len(most) == 25)
     assert max(most) == 1
+
+
+def frame(first, data):
+    """A short frame of a client, whose first byte is given."""
+    return bytes([first, 128 + len(data)]) + bytes(4) + data
+
+
+@pytest.mark.parametrize("kind", [1, 2], ids=["text", "binary"])
+def test_fragments_are_joined_as_they_come(server, monkeypatch, kind):
+    """Of a message with fragments without end, no more is held than its bytes."""
+    held = []
+    plain = timeouts.Sessions.handle_cont
+
+    def noted(self, event):
+        plain(self, event)
+        held.append((len(self.frames), sum(map(len, self.frames))))
+
+    monkeypatch.setattr(timeouts.Sessions, "handle_cont", noted)
+    said = b'{"directive": "LIST", "tag": "\xc3\xa4"}'
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
+        link.sendall(OPENED)
+        assert link.recv(10_000).startswith(b"HTTP/1.1 101")
+        link.sendall(frame(129, b'{"directive": "CONNECT", "user": "ann"}'))
+        assert b"CONNECTED" in link.recv(10_000)
+        bytewise = b"".join(frame(0, b"") * 20 + frame(0, said[at : at + 1]) for at in range(len(said)))
+        link.sendall(frame(kind, b"") + bytewise + frame(128, b""))
+        assert b'"tag":"\xc3\xa4"' in link.recv(10_000)
+    assert len(held) == 21 * len(said) + 1
+    assert max(count for count, _ in held) == 1
+    assert max(size for _, size in held) == len(said)
 
 
 async def cut(peer):
