@@ -177,6 +177,7 @@ class Deliver:
         self._swept = -inf
         self._unswept: list[str] = []  # users whose backlogs the present search has still to visit
         self._removals = 0  # counts the removals of subscriptions
+        self._forgetting: dict[str, Iterator[None]] = {}  # by user whose deliveries have removed ones
         self._changed: dict[str, None] = {}  # users whose progress is not written, the first to change first
         self._round: dict[str, None] = {}  # users that had changed when the round began, to be written
         self._of_round = self._part = 0  # what was settled then; users of each part
@@ -337,12 +338,19 @@ class Deliver:
     # -- what users ask for ----------------------------------------------------------------------------------
 
     def pending(self, user: str) -> Sequence[Delivery]:
-        """Return the unacknowledged deliveries of a user, in the order in which they became known."""
+        """Return the unacknowledged deliveries of a user, in the order in which they became known.
+
+        They may have removed subscriptions; see `forget`.
+        """
         return list(self._backlogs[user].pending.values()) if user in self._backlogs else []
 
     def get(self, user: str, position: int) -> Delivery | None:
-        """Return a pending delivery of a user, or None."""
-        return self._backlogs[user].pending.get(position) if user in self._backlogs else None
+        """Return a pending delivery of a user, without subscriptions that were removed, or None."""
+        return self._backlogs[user].get(position) if user in self._backlogs else None
+
+    def has(self, user: str, position: int) -> bool:
+        """Return whether a delivery of a user is pending; one of removed subscriptions may still be."""
+        return user in self._backlogs and position in self._backlogs[user].pending
 
     def note_sent(self, user: str, position: int) -> Sending:
         """Count a sending of a pending delivery; return the data to send beside it."""
@@ -379,12 +387,32 @@ class Deliver:
         return self._backlogs[user].dropped if user in self._backlogs else 0
 
     def forget(self, user: str, subscriptions: Collection[int]) -> None:
-        """Drop the pending deliveries of removed subscriptions."""
+        """Drop the pending deliveries of removed subscriptions: of a few now, the others by `forget_some`.
+
+        `get` returns none of them.
+        """
         self._removals += 1
         backlog = self._backlogs.get(user)
         if backlog is not None:
             backlog.forget(subscriptions)
-            self._note(user, backlog)
+            if user not in self._forgetting:
+                self._forgetting[user] = backlog.forgetting()
+                self._forget_some_of(user)
+
+    @property
+    def forgetting(self) -> bool:
+        """True if `forget_some` has work."""
+        return bool(self._forgetting)
+
+    def forget_some(self) -> None:
+        """Drop some more deliveries of removed subscriptions."""
+        self._forget_some_of(next(iter(self._forgetting)))
+
+    def _forget_some_of(self, user: str) -> None:
+        done = next(self._forgetting[user], True)
+        if done:
+            del self._forgetting[user]
+        self._note(user, self._backlogs[user])
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -413,7 +441,7 @@ class Deliver:
         if len(left) < len(before):
             known = set(left[-1].unacknowledged())
             theirs = (at for at in receiver.unacknowledged() if at not in known)
-            left[-1].take_over([at for at in theirs if self.get(user, at) is not None])
+            left[-1].take_over([at for at in theirs if self.has(user, at)])
 
     # -- as time goes by -------------------------------------------------------------------------------------
 

@@ -392,11 +392,24 @@ class Pipeline:
             else:
                 self._owners.drop(id)
                 removed.setdefault(entry.user, []).append(id)
+        waits = self.deliver.forgetting  # for its next turn
         for user, ids in removed.items():
             self.deliver.forget(user, ids)
+        if self.deliver.forgetting and not waits:
+            self.rounds.join(self._forget_removed)
         for position, entry in ended:
             self._tell_end(position, entry)
         self._match.put(logged)
+
+    def _forget_removed(self) -> None:
+        """Drop the deliveries of removed subscriptions, for one turn at a time."""
+        turn = Turn(self.rounds)
+        while self.deliver.forgetting:
+            self.deliver.forget_some()
+            if turn.over:
+                break
+        if self.deliver.forgetting:
+            self.rounds.join(self._forget_removed)
 
     def _tell_end(self, position: int, entry: Entry) -> None:
         reason = msgspec.json.decode(entry.body)["reason"]
@@ -879,7 +892,8 @@ class Pipeline:
         """
         left = [one for one in self.pending(who) if one.position > after]
         found = left[: min(limit, fitting((one.size for one in left), self.message))]
-        sent = [(one, self.deliver.note_sent(who.user, one.position)) for one in found]
+        there = (self.deliver.get(who.user, one.position) for one in found)
+        sent = [(one, self.deliver.note_sent(who.user, one.position)) for one in there if one is not None]
         return sent, found[-1].position if len(found) < len(left) else None
 
     def following(self, user: str, again: Iterable[int], sent: Iterable[int]) -> set[int]:

@@ -201,3 +201,30 @@ def test_users_with_many_deliveries_are_written_in_more_parts(monkeypatch):
         tell(made, position, range(FEWEST))
     parts = rounds(made, 4)
     assert [sum(len(row.deliveries) for row in part.rows) for part in parts] == [8] * (FEWEST // 2)
+
+
+class Hashed(int):
+    """An id that counts how often one of its kind is looked up."""
+
+    times = 0
+
+    def __hash__(self):
+        Hashed.times += 1
+        return int(self)
+
+
+def test_a_removed_subscription_leaves_a_large_backlog_in_steps():
+    """A user with thousands of subscriptions and deliveries has millions of ids in the backlog."""
+    ids = [Hashed(id) for id in range(1, 501)]
+    made = Deliver({id: Owned(id, "ann", "default") for id in ids})
+    for position in range(1, 101):
+        tell(made, position, [int(id) for id in ids])
+    Hashed.times = 0
+    made.forget("ann", ids[:1])
+    assert Hashed.times < 20_000 < 100 * len(ids)
+    assert all(made.get("ann", position).subscriptions == tuple(ids[1:]) for position in (1, 100))
+    while made.forgetting:
+        Hashed.times = 0
+        made.forget_some()
+        assert Hashed.times < 20_000
+    assert {one.subscriptions for one in made.pending("ann")} == {tuple(ids[1:])}
