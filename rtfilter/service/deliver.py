@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import islice
 from math import inf
@@ -94,7 +94,8 @@ class Found(NamedTuple):
     ----------
     event : Logged
     ids : int64 (n,)
-        Of subscriptions; Python's own integers would take five times as much memory.
+        Of subscriptions, ascending if they are more than `STEP`; Python's own integers would take five times
+        as much memory.
     response : float or None
         See `Delivery`.
     part : Part
@@ -176,7 +177,8 @@ class Deliver:
         self._digests: dict[tuple[str, str], _Digest] = {}
         self._swept = -inf
         self._unswept: list[str] = []  # users whose backlogs the present search has still to visit
-        self._removals = 0  # counts the removals of subscriptions
+        self._removed: dict[str, set[int]] | None = None  # by user, since `tell` began
+        self._periods: dict[tuple[str, int], float | None] = {}  # of deliveries of many subscriptions
         self._forgetting: dict[str, Iterator[None]] = {}  # by user whose deliveries have removed ones
         self._changed: dict[str, None] = {}  # users whose progress is not written, the first to change first
         self._round: dict[str, None] = {}  # users that had changed when the round began, to be written
@@ -211,27 +213,32 @@ class Deliver:
 
         Other work may run between two steps; a subscription that it removes gets no more deliveries.
         """
-        new, matches = dict[str, list[Delivery]](), 0
+        self._removed, new, matches = {}, dict[str, list[Delivery]](), 0
         for one in found:
             of: dict[str, list[Owned]] = {}
-            removals = self._removals
+            position, entry = one.event
             for first in range(0, len(one.ids), STEP):
                 self._sort(one, one.ids[first : first + STEP].tolist(), of)
                 yield
             for user, mine in of.items():
-                if removals != self._removals:
-                    mine = [owned for owned in mine if self._owned(owned.id) is not None]
-                if not mine or (one.part is Part.AT_ONCE and any(owned.ordered for owned in mine)):
+                if len(mine) > STEP:
+                    ids, ordered, self._periods[user, position] = yield from _joined(mine)
+                else:
+                    ids, ordered = sorted(owned.id for owned in mine), any(owned.ordered for owned in mine)
+                if one.part is Part.AT_ONCE and ordered:
                     continue  # `IN_TURN` comes for all users that lack it: owners may have changed
-                ids = self._of(user).same(tuple(sorted(owned.id for owned in mine)))
-                position, entry = one.event
-                delivery = Delivery(position, ids, entry.body, entry.filter, entry.at, one.response)
+                shared = self._of(user).same(tuple(ids))
+                delivery = Delivery(position, shared, entry.body, entry.filter, entry.at, one.response)
                 new.setdefault(user, []).append(delivery)
+                if len(one.ids) > STEP:
+                    yield
             matches += len(one.ids)
             if matches >= STEP:
                 yield from self._take_all(new)
                 new, matches = {}, 0
         yield from self._take_all(new)
+        self._removed = None
+        self._periods.clear()
 
     def _sort(self, one: Found, ids: Iterable[int], of: dict[str, list[Owned]]) -> None:
         """Sort subscriptions by user."""
@@ -242,19 +249,10 @@ class Deliver:
                 of.setdefault(owned.user, []).append(owned)
 
     def _take_all(self, new: Mapping[str, list[Delivery]]) -> Iterator[None]:
-        removals = self._removals
         for user, deliveries in new.items():
-            if removals != self._removals:
-                deliveries = list(self._left(deliveries))
-            self._take(user, deliveries)
+            removed = self._removed and self._removed.get(user)
+            self._take(user, _without(removed, deliveries) if removed else deliveries)
             yield
-
-    def _left(self, deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
-        """Yield the deliveries, without subscriptions that were removed meanwhile."""
-        for one in deliveries:
-            ids = tuple(id for id in one.subscriptions if self._owned(id) is not None)
-            if ids:
-                yield one if len(ids) == len(one.subscriptions) else replace(one, subscriptions=ids)
 
     def end(self, position: int, at: float, filter: str, user: str, id: int, reason: str) -> None:
         """Deliver the end of a subscription to its user; `position` is that of the change."""
@@ -298,7 +296,7 @@ class Deliver:
         for one in new:
             if one.position not in backlog.pending:
                 continue  # it was dropped
-            period = self._period(one)
+            period = self._period(user, one)
             if period is None:
                 at_once.append(one.position)
             else:
@@ -323,10 +321,12 @@ class Deliver:
         digest.due = min(digest.due, due)
         digest.add(delivery.position, self._backlogs[user].pending)
 
-    def _period(self, delivery: Delivery) -> float | None:
+    def _period(self, user: str, delivery: Delivery) -> float | None:
         """Return the seconds that a delivery may wait for others, or None if it is sent at once."""
         if delivery.ended is not None:
             return None
+        if (user, delivery.position) in self._periods:
+            return self._periods[user, delivery.position]
         shortest = inf
         for id in delivery.subscriptions:
             owned = self._owned(id)
@@ -391,7 +391,8 @@ class Deliver:
 
         `get` returns none of them.
         """
-        self._removals += 1
+        if self._removed is not None:
+            self._removed.setdefault(user, set()).update(subscriptions)
         backlog = self._backlogs.get(user)
         if backlog is not None:
             backlog.forget(subscriptions)
@@ -535,3 +536,24 @@ class Deliver:
             self._backlogs[user].not_written()
         self._round = dict.fromkeys(progress.marks) | self._round
         self._unwritten = Progress(None, {}, progress.rows, progress.gone)
+
+
+def _joined(mine: Sequence[Owned]) -> Generator[None, None, tuple[list[int], bool, float | None]]:
+    """Return the ids of many subscriptions, in steps, whether one is ordered, and the period of `_period`."""
+    ids, ordered, shortest, at_once = list[int](), False, inf, False
+    for first in range(0, len(mine), STEP):
+        for owned in mine[first : first + STEP]:
+            ids.append(owned.id)
+            ordered |= owned.ordered
+            at_once |= owned.digest is None
+            shortest = min(shortest, owned.digest or inf)
+        yield
+    return ids, ordered, None if at_once else shortest
+
+
+def _without(removed: Collection[int], deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
+    """Yield the deliveries, without removed subscriptions."""
+    for one in deliveries:
+        ids = tuple(id for id in one.subscriptions if id not in removed)
+        if ids:
+            yield replace(one, subscriptions=ids)

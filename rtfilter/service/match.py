@@ -19,6 +19,7 @@ from time import perf_counter, thread_time
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from rtfilter.dtypes import IntArray
 from rtfilter.errors import EventError
@@ -27,7 +28,7 @@ from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
 from rtfilter.matching.stream import CompletedGroup, Stream
 from rtfilter.results import Matches
-from rtfilter.service.deliver import Found, Part
+from rtfilter.service.deliver import STEP, Found, Part
 from rtfilter.service.measures import Measures
 from rtfilter.service.order import Turns
 from rtfilter.service.parse import as_published, parts, readable
@@ -383,6 +384,8 @@ def _found(batch: Sequence[Logged], group: CompletedGroup, turns: Turns | None, 
 
     def note(row: int, ids: IntArray, part: Part) -> None:
         arrived = batch[row].entry.arrived
+        if len(ids) > STEP:
+            ids = np.sort(ids)
         found.append(Found(batch[row], ids, None if arrived is None else known - arrived, part))
 
     for row, (first, last) in zip(group.events, pairwise(group.offsets.tolist()), strict=True):

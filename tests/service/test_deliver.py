@@ -4,7 +4,8 @@ from collections import Counter
 
 import numpy as np
 
-from rtfilter.service import deliver
+from rtfilter.matching.stream import CompletedGroup
+from rtfilter.service import deliver, match
 from rtfilter.service.deliver import FEWEST, MOST_PARTS, STEP, Deliver, Found, Owned
 from rtfilter.service.subscriptions import Owners
 from rtfilter.store.tables import Entry, Kind, Logged, Mark
@@ -228,3 +229,44 @@ def test_a_removed_subscription_leaves_a_large_backlog_in_steps():
         made.forget_some()
         assert Hashed.times < 20_000
     assert {one.subscriptions for one in made.pending("ann")} == {tuple(ids[1:])}
+
+
+class Compared(int):
+    """An id that counts how often one of its kind is compared."""
+
+    times = 0
+
+    def __lt__(self, other):
+        Compared.times += 1
+        return int(self) < int(other)
+
+
+class LookedUp(dict):
+    """Owners that count how often one is looked up."""
+
+    times = 0
+
+    def get(self, *given):
+        self.times += 1
+        return super().get(*given)
+
+
+def test_an_event_with_many_matches_of_one_user_is_told_in_steps():
+    """A user may have a million subscriptions of their own, and all with digests."""
+    ids = [Compared(id) for id in range(5 * STEP)]
+    owners = LookedUp({id: Owned(id, "ann", "default", digest=60.0) for id in ids})
+    made, work = Deliver(owners), []
+    made.begin("ann", None)  # it is not called before the digest is due
+    for _ in made.tell([Found(Logged(1, EVENT), np.arange(len(ids)), None)]):
+        work.append(owners.times + Compared.times)
+        owners.times = Compared.times = 0
+    assert sum(work) >= len(ids)
+    assert max([*work, owners.times + Compared.times]) <= STEP
+    assert made.get("ann", 1).subscriptions == tuple(ids)
+
+
+def test_many_ids_of_an_event_are_sorted_in_the_thread_that_finds_them():
+    ids = np.arange(STEP + 1)
+    group = CompletedGroup([0], np.array([0, len(ids)]), ids[::-1].copy(), 0.0)
+    (one,) = match._found([Logged(1, EVENT)], group, None, 0.0)
+    assert one.ids.tolist() == ids.tolist()
