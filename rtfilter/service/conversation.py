@@ -185,7 +185,7 @@ class Conversation:
         """Send deliveries again, before all that wait: those of another receiver, or late ones."""
         assert self.who is not None
         sent = (at for at, sent in self._sent.items() if sent.again < inf)  # others wait to be sent again
-        again = sorted({*positions} | self._pipeline.following(self.who.user, positions, sent))
+        again = sorted({*positions} | self._pipeline.deliver.following(self.who.user, positions, sent))
         self._wait(again, inf)  # until they are sent
         self._due.extendleft(reversed(again))
         self._go_on(len(again))

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from rtfilter.dtypes import IntArray
 from rtfilter.service.backlog import Backlog, Bounds
 from rtfilter.service.records import Delivery, Sending
-from rtfilter.store.tables import Logged, Mark, Progress, Row
+from rtfilter.store.tables import Entry, Logged, Mark, Progress, Row
 
 _log = logging.getLogger(__name__)
 FEWEST: Final = 16
@@ -99,12 +99,15 @@ class Found(NamedTuple):
     response : float or None
         See `Delivery`.
     part : Part
+    key : int or None
+        See `Delivery`; None for `Part.AT_ONCE`, too.
     """
 
     event: Logged
     ids: IntArray
     response: float | None
     part: Part = Part.ALL
+    key: int | None = None
 
 
 class Receiver(Protocol):
@@ -192,21 +195,27 @@ class Deliver:
 
     # -- from the log ----------------------------------------------------------------------------------------
 
-    def restore(self, row: Row, events: Mapping[int, Logged]) -> None:
-        """Restore deliveries that waited for a user before a restart."""
+    def restore(self, row: Row, events: Mapping[int, Logged], key_of: Callable[[Entry], int | None]) -> None:
+        """Restore deliveries that waited for a user before a restart; `key_of` is for `Delivery.key`."""
         backlog = self._of(row.user)
-        backlog.restore(row.number, list(self._restored(row, events)), len(row.deliveries))
+        backlog.restore(row.number, list(self._restored(row, events, key_of)), len(row.deliveries))
         self._note(row.user, backlog)  # a row may be needed no more
 
-    def _restored(self, row: Row, events: Mapping[int, Logged]) -> Iterator[Delivery]:
+    def _restored(
+        self, row: Row, events: Mapping[int, Logged], key_of: Callable[[Entry], int | None]
+    ) -> Iterator[Delivery]:
         for position, subscriptions, ended in row.deliveries:
-            there = tuple(subscriptions)
-            if ended is None:
-                there = tuple(owned.id for id in there if (owned := self._owned(id)) is not None)
-            if there and position in events:
-                entry = events[position].entry
-                body = entry.body if ended is None else b"null"
-                yield Delivery(position, there, body, entry.filter, entry.at, None, ended)
+            if position not in events:
+                continue
+            entry = events[position].entry
+            if ended is not None:
+                yield Delivery(position, tuple(subscriptions), b"null", entry.filter, entry.at, None, ended)
+                continue
+            owned = [one for id in subscriptions if (one := self._owned(id)) is not None]
+            if owned:
+                key = key_of(entry) if any(one.ordered for one in owned) else None
+                ids = tuple(one.id for one in owned)
+                yield Delivery(position, ids, entry.body, entry.filter, entry.at, None, None, key)
 
     def tell(self, found: Iterable[Found]) -> Iterator[None]:
         """Add matches to the backlogs and send them, in steps. Known ones are skipped.
@@ -227,8 +236,10 @@ class Deliver:
                     ids, ordered = sorted(owned.id for owned in mine), any(owned.ordered for owned in mine)
                 if one.part is Part.AT_ONCE and ordered:
                     continue  # `IN_TURN` comes for all users that lack it: owners may have changed
-                shared = self._of(user).same(tuple(ids))
-                delivery = Delivery(position, shared, entry.body, entry.filter, entry.at, one.response)
+                key, shared = one.key if ordered else None, self._of(user).same(tuple(ids))
+                delivery = Delivery(
+                    position, shared, entry.body, entry.filter, entry.at, one.response, None, key
+                )
                 new.setdefault(user, []).append(delivery)
                 if len(one.ids) > STEP:
                     yield
@@ -351,6 +362,18 @@ class Deliver:
     def has(self, user: str, position: int) -> bool:
         """Return whether a delivery of a user is pending; one of removed subscriptions may still be."""
         return user in self._backlogs and position in self._backlogs[user].pending
+
+    def following(self, user: str, again: Iterable[int], sent: Iterable[int]) -> set[int]:
+        """Return the sent positions that must follow redelivered ones: later events of the same keys."""
+        pending = self._backlogs[user].pending if user in self._backlogs else {}
+        first: dict[int, int] = {}
+        for position in again:
+            if position in pending and (key := pending[position].key) is not None:
+                first[key] = min(position, first.get(key, position))
+        if not first:
+            return set()
+        keys = ((at, pending[at].key) for at in sent if at in pending)
+        return {at for at, key in keys if key is not None and at > first.get(key, at)}
 
     def note_sent(self, user: str, position: int) -> Sending:
         """Count a sending of a pending delivery; return the data to send beside it."""

@@ -382,18 +382,18 @@ def _found(batch: Sequence[Logged], group: CompletedGroup, turns: Turns | None, 
     """Return what the events of a group match."""
     found: list[Found] = []
 
-    def note(row: int, ids: IntArray, part: Part) -> None:
+    def note(row: int, ids: IntArray, part: Part, key: int | None = None) -> None:
         arrived = batch[row].entry.arrived
         if len(ids) > STEP:
             ids = np.sort(ids)
-        found.append(Found(batch[row], ids, None if arrived is None else known - arrived, part))
+        found.append(Found(batch[row], ids, None if arrived is None else known - arrived, part, key))
 
     for row, (first, last) in zip(group.events, pairwise(group.offsets.tolist()), strict=True):
         ids = group.ids[first:last]
         if turns is not None:
             note(row, ids, Part.AT_ONCE)
             for other, its in turns.done(row, ids):
-                note(other, its, Part.IN_TURN)
+                note(other, its, Part.IN_TURN, hash_of(batch[other].entry.filter, turns.key(other)))
         elif first < last:
             note(row, ids, Part.ALL)
     return found
@@ -405,3 +405,11 @@ def key_of(event: dict[str, Any], name: str) -> Any:
         event = dict(with_composed_names(event, frozenset((name,))))
     found = event[name] if name in event else flatten(event, frozenset((name,)))[0].get(name)
     return found if isinstance(found, str | int | float) else None
+
+
+def hash_of(filter: str, key: Any) -> int | None:
+    """Return a number for the events of one key of one filter, or None without a key.
+
+    It takes less memory than a long key. Few other keys have the same, whose events are then ordered, too.
+    """
+    return None if key is None else hash((filter, key))

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 
+import msgspec
 import pytest
 import sqlalchemy
 from msgspec.structs import replace
@@ -293,6 +294,31 @@ def test_who_takes_over_has_what_is_earlier_of_a_key_before_what_is_later(tmp_pa
         assert positions(said(other)) == [first, second]
 
     served(tmp_path, script)
+
+
+def test_what_comes_again_is_ordered_without_reading_events(tmp_path, monkeypatch):
+    """Those that are not acknowledged may have many megabytes: of this run, or of one before."""
+
+    async def script(pipeline):
+        session = await connected(pipeline)
+        (_, *came) = await say(session, "GET")
+        await say(session, "READY")
+        if not came:
+            await subscribe(pipeline, "price > 0", order="key")
+            await publish(pipeline, 1, symbol="A")
+            await publish(pipeline, 2, symbol="B")
+            await publish(pipeline, 3, symbol="A")
+            came = said(session)
+        first, other, second = positions(came)
+        read, plain = [], msgspec.json.decode
+        with monkeypatch.context() as patch:
+            patch.setattr(msgspec.json, "decode", lambda body: read.append(body) or plain(body))
+            session.take_over([first])
+        assert positions(said(session)) == [first, second]
+        assert not read
+        return other
+
+    assert len(set(served(tmp_path, script, script))) == 1
 
 
 def test_a_digest_comes_as_one_message(tmp_path):
