@@ -450,8 +450,11 @@ class Conversation:
             table = await self._read_by(parse.rows, message.events)
         found, left = list[bytes](), self._pipeline.message // 2
         async for part in await self._pipeline.match(who, message.filter, table):
-            found.append(_encode(part.lists())[1:-1])
-            left -= len(found[-1])
+            if 2 * len(part.ids) <= left:  # else they take more bytes
+                found.append(_encode(part.lists())[1:-1])
+                left -= len(found[-1])
+            else:
+                left = -1
             if left < 0:
                 raise TooLargeError("the matches do not fit into one message; send fewer events")
         matches = msgspec.Raw(b"[" + b",".join(found) + b"]")

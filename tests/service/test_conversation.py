@@ -10,6 +10,7 @@ import sqlalchemy
 from msgspec.structs import replace
 from served import ANN, BOB, CARL, events, publish, served, subscribe
 
+from rtfilter.results import Matches
 from rtfilter.service.access import Access, Limits
 from rtfilter.service.backlog import Bounds
 from rtfilter.service.conversation import MOST_UNSENT, UNSENT_BYTES, Conversation
@@ -666,6 +667,21 @@ def test_the_own_subscriptions_are_listed_in_pages_that_a_message_takes(tmp_path
         assert (one["where"], one["metadata"], one["expires"]) == ("price > 0", wide["metadata"], None)
 
     served(tmp_path, script, message=1000)
+
+
+def test_matches_that_fit_into_no_message_are_not_encoded(tmp_path, monkeypatch):
+    encoded = []
+
+    async def script(pipeline):
+        await pipeline.subscribe_many(ANN, "default", [Wish("price > 0")] * 300)
+        session = await connected(pipeline)
+        plain = Matches.lists
+        monkeypatch.setattr(Matches, "lists", lambda found: encoded.append(len(found.ids)) or plain(found))
+        (answer,) = await say(session, "MATCH", event={"price": 1})
+        assert answer["kind"] == "too-large"
+
+    served(tmp_path, script, message=1000)
+    assert not encoded
 
 
 def test_what_matches_more_than_a_message_says_is_refused(tmp_path):
