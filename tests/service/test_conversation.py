@@ -418,6 +418,55 @@ def test_a_long_digest_comes_in_parts(tmp_path):
     served(tmp_path, script, message=1000)
 
 
+def test_a_delivery_with_many_ids_is_encoded_as_its_peer_reads(tmp_path, monkeypatch):
+    monkeypatch.setattr("rtfilter.service.conversation.UNSENT_BYTES", 2000)
+
+    async def script(pipeline):
+        session = await connected(pipeline, "ann", "READY")
+        ids = await pipeline.subscribe_many(ANN, "default", [Wish("price > 0")] * 400)
+        (place,) = await publish(pipeline, 1)
+        assert session.outbox.bytes < 3000
+        assert session.owed > session.outbox.qsize()
+        (after,) = await publish(pipeline, 2)
+        begun = json.loads(session.outbox.get_nowait())
+        assert (begun["number"], begun["position"]) == (1, place)
+        await session.hear('{"directive": "ACK", "upto": 1}')
+        await session.hear('{"directive": "ACK", "upto": 1, "numbers": [1]}')
+        came = [one for one in taken(session) if one["directive"] == "EVENT"]
+        first = [begun, *(one for one in came if one["position"] == place)]
+        assert [id for one in first for id in one["subscriptions"]] == ids
+        assert [one["number"] for one in (begun, *came)] == [*range(1, len(came) + 2)]
+        assert [one.position for one in pipeline.pending(ANN)] == [place, after]
+        await session.hear(json.dumps({"directive": "ACK", "upto": len(first)}))
+        assert [one.position for one in pipeline.pending(ANN)] == [after]
+
+    served(tmp_path, script, message=1000)
+
+
+@pytest.mark.parametrize("left", [1, 60])
+def test_a_delivery_that_is_stopped_within_its_ids_comes_again(tmp_path, monkeypatch, left):
+    monkeypatch.setattr("rtfilter.service.conversation.UNSENT_BYTES", 2)
+
+    async def script(pipeline):
+        session = await connected(pipeline, "ann", "READY")
+        ids = await pipeline.subscribe_many(ANN, "default", [Wish("price > 0")] * 60)
+        (place,) = await publish(pipeline, 1)
+        await session.hear('{"directive": "STOP"}')
+        assert [one["directive"] for one in taken(session)] == ["EVENT", "ACK"]
+        for id in ids[left:]:
+            await pipeline.unsubscribe(ANN, id)
+        await session.hear('{"directive": "GET"}')
+        await session.hear('{"directive": "READY"}')
+        await publish(pipeline, 2)
+        came = [one for one in taken(session) if one["directive"] == "EVENT"]
+        there = [id for one in came if one["position"] == place for id in one["subscriptions"]]
+        assert there == ids[:left]
+        await session.hear(json.dumps({"directive": "ACK", "upto": came[-1]["number"]}))
+        assert not pipeline.pending(ANN)
+
+    served(tmp_path, script, message=1000)
+
+
 def test_a_delivery_with_many_ids_comes_in_messages_that_are_short_enough(tmp_path):
     async def script(pipeline):
         session = await connected(pipeline, "ann", "READY")
