@@ -10,7 +10,7 @@ still in a row, or above the settled position of the log, and would be sent agai
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
 from math import inf
 from typing import Final, NamedTuple
@@ -26,6 +26,10 @@ OF_ID: Final = 8
 """Bytes that an id takes: it is kept once for all deliveries."""
 SMALL: Final = 16
 """Most deliveries of a row that is never written again, however few of them are left."""
+STEP: Final = 5000
+"""Ids from which subscriptions that were removed are dropped in one step."""
+OTHER: Final = 10
+"""Ids that take as long as a delivery beside its ids, about."""
 
 
 class Policy(StrEnum):
@@ -99,7 +103,7 @@ class Backlog:
     Attributes
     ----------
     pending : dict of int to Delivery
-        By position; for reading only.
+        By position; for reading only. They may have removed subscriptions; see `forget`.
     dropped : int
         Deliveries that were dropped since the start: there was no room, or they were too old.
     """
@@ -114,6 +118,7 @@ class Backlog:
         self._told: dict[int, int] = {}  # number of dropped deliveries, by the delivery that reports it
         self._bytes = 0
         self._ids: tuple[int, ...] = ()  # of the last delivery
+        self._removed: set[int] = set()  # subscriptions that deliveries may still have
         self._unwritten: set[int] = set()
         self._row_of: dict[int, int] = {}
         self._rows: dict[int, _Row] = {}
@@ -151,6 +156,19 @@ class Backlog:
         """Return whether a position is pending, or was acknowledged."""
         return position <= self._low or position in self._beyond or position in self.pending
 
+    def get(self, position: int) -> Delivery | None:
+        """Return a pending delivery, without subscriptions that were removed, or None."""
+        found, removed = self.pending.get(position), self._removed
+        if not removed or found is None or found.ended is not None or removed.isdisjoint(found.subscriptions):
+            return found
+        left = tuple(one for one in found.subscriptions if one not in removed)
+        if not left:
+            self._take(position)
+            return None
+        self._bytes -= OF_ID * (len(found.subscriptions) - len(left))
+        found = self.pending[position] = replace(found, subscriptions=left)
+        return found
+
     def add(self, delivery: Delivery) -> list[int]:
         """Add a delivery that is not known; return the positions that were dropped to make room.
 
@@ -166,8 +184,9 @@ class Backlog:
         if policy == Policy.DROP_OLDEST:
             while len(self.pending) > self._bounds.most or self._bytes > self._bounds.bytes:
                 oldest = next(iter(self.pending))
-                self._take(oldest)
-                dropped.append(oldest)
+                if self.get(oldest) is not None:
+                    self._take(oldest)
+                    dropped.append(oldest)
             self._lose(len(dropped))
         return dropped
 
@@ -240,6 +259,7 @@ class Backlog:
                 self._worn.add(number)
         if not self.pending:  # all of these are empty, but keep the memory for their most elements
             self.pending, self._sent, self._row_of, self._rows, self._unwritten = {}, {}, {}, {}, set()
+            self._removed = set()
         return Taken(delivery, sent, told)
 
     def acknowledge(self, positions: Iterable[int]) -> list[Taken]:
@@ -269,16 +289,21 @@ class Backlog:
         self._untold = self.dropped = 0
 
     def forget(self, subscriptions: Collection[int]) -> None:
-        """Drop the deliveries of subscriptions that were removed."""
-        removed = frozenset(subscriptions)
-        for position, delivery in list(self.pending.items()):
-            if delivery.ended is None and not removed.isdisjoint(delivery.subscriptions):
-                left = tuple(one for one in delivery.subscriptions if one not in removed)
-                if left:
-                    self.pending[position] = replace(delivery, subscriptions=left)
-                    self._bytes -= OF_ID * (len(delivery.subscriptions) - len(left))
-                else:
-                    self._take(position)
+        """Drop the deliveries of removed subscriptions: `get` does so of one, `forgetting` of all."""
+        if self.pending:
+            self._removed.update(subscriptions)
+
+    def forgetting(self) -> Iterator[None]:
+        """Drop the deliveries of all removed subscriptions, in steps; other work may come between two."""
+        while self._removed:
+            removed, count = frozenset(self._removed), 0
+            for position, one in list(self.pending.items()):
+                self.get(position)
+                count += OTHER + len(one.subscriptions)
+                if count >= STEP:
+                    yield
+                    count = 0
+            self._removed -= removed
 
     def expire(self, moment: float) -> int:
         """Drop the deliveries that are older than the bounds allow; return their number."""
@@ -287,10 +312,11 @@ class Backlog:
             if delivery.at + self._bounds.age > moment:
                 break
             passed.append(position)
-        for position in passed:
+        left = [position for position in passed if self.get(position) is not None]
+        for position in left:
             self._take(position)
-        self._lose(len(passed))
-        return len(passed)
+        self._lose(len(left))
+        return len(left)
 
     def written(self, settled: int, durable: int) -> Written:
         """Return the changes to write now; they count as written from here on.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Iterable, Sequence, Set
 from contextlib import ExitStack
 from math import inf
 from time import perf_counter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
 
 import msgspec
@@ -67,6 +67,8 @@ ENTRY: Final = 100
 """Bytes of an event of a DIGEST beside the event and its ids, at most."""
 FEW: Final = 1000
 """Deliveries that may be added before those that are needed no more are removed."""
+LATER: Final = 2**53
+"""The number of a delivery of several messages until the last of them is made; no other is as large."""
 
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -84,6 +86,23 @@ class _Sent(msgspec.Struct, frozen=True, gc=False):
 
     number: int
     again: float
+
+
+class _Rest(NamedTuple):
+    """A delivery of several messages, some of which are not made yet.
+
+    Attributes
+    ----------
+    delivery : Delivery
+    first : int
+        Place of the first id of the next message.
+    before : int
+        See `Sending`.
+    """
+
+    delivery: Delivery
+    first: int
+    before: int
 
 
 class Outbox:
@@ -160,6 +179,7 @@ class Conversation:
         self.straight: Callable[[Sequence[bytes]], bool] | None = None
         self.turn = Turn(pipeline.rounds)
         self._due: deque[_Due] = deque()
+        self._rest: _Rest | None = None  # comes before all that is due
         self._sent: dict[int, _Sent] = {}  # by position; their numbers ascend
         self._added, self._room = 0, FEW  # deliveries since the last `_prune`, and until the next
         self._number = self._sending = 0
@@ -185,7 +205,7 @@ class Conversation:
         """Send deliveries again, before all that wait: those of another receiver, or late ones."""
         assert self.who is not None
         sent = (at for at, sent in self._sent.items() if sent.again < inf)  # others wait to be sent again
-        again = sorted({*positions} | self._pipeline.following(self.who.user, positions, sent))
+        again = sorted({*positions} | self._pipeline.deliver.following(self.who.user, positions, sent))
         self._wait(again, inf)  # until they are sent
         self._due.extendleft(reversed(again))
         self._go_on(len(again))
@@ -215,30 +235,32 @@ class Conversation:
         self._sending = 0
         self._read.set()
         few = self.outbox.qsize() < MOST_UNSENT // 2 and self.outbox.bytes < UNSENT_BYTES // 2
-        if self._due and few:
+        if few:
             self._flush()
 
     def _flush(self) -> None:
-        if not self._due:
+        if not self._waits:
             return
         assert self.who is not None
         user, deliver, now = self.who.user, self._pipeline.deliver, self._clock()
         room, made = MOST_UNSENT - self.outbox.qsize(), list[bytes]()
         left = UNSENT_BYTES - self.outbox.bytes
-        while self._due and self._may_send and len(made) < room and left > 0:
+        while self._waits and len(made) < room and left > 0:
+            if self._rest is not None:
+                made.append(self._continued(self._rest))
+                left -= len(made[-1])
+                continue
             due = self._due.popleft()
             found = (deliver.get(user, position) for position in _positions(due))
             there = [one for one in found if one is not None]  # others were dropped or acknowledged
             if not there:
                 continue
             if isinstance(due, Sequence) and (part := self._part(there)):
-                emitted = [self._emitted_digest(part, now)]
+                made.append(self._emitted_digest(part, now))
             else:
-                emitted = self._emitted(there[0], now)
-            made += emitted
-            left -= sum(map(len, emitted))
-        more = bool(self._due) and self._may_send  # sent when the door has sent these
-        self._say(made, straight=not more)
+                made.append(self._emitted(there[0], now))
+            left -= len(made[-1])
+        self._say(made, straight=not self._waits)  # the others are sent when the door has sent these
 
     def _part(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Return the first deliveries that fit into one DIGEST; the others are due next. The list is empty if
@@ -249,26 +271,48 @@ class Conversation:
             self._due.appendleft([one.position for one in deliveries[count:]])
         return deliveries[:count] if sizes[0] < self._pipeline.message - BESIDE else []
 
-    def _emitted(self, one: Delivery, now: float) -> list[bytes]:
-        """Return the messages of a delivery: several if one cannot contain all ids."""
+    def _emitted(self, one: Delivery, now: float) -> bytes:
+        """Return the message of a delivery, or the first one of several if one cannot contain all ids."""
         number, ids = self._next(), one.subscriptions
         sending = self._note(one.position, now)
         if one.ended is not None:
             ended = {"position": one.position, "subscription": ids[0], "reason": one.ended}
-            return [_encode({"directive": "ENDED", "number": number, **ended, **sending.lost})]
-        most = max(1, (self._pipeline.message - BESIDE - len(one.body)) // BYTES_OF_ID)
-        made = [_encode(_event(number, one, ids[:most], sending))]
-        parts = (ids[first : first + most] for first in range(most, len(ids), most))
-        others = Sending(sending.before)
-        made += (_encode(_event(self._next(), one, part, others)) for part in parts)
-        if len(made) > 1:  # it is acknowledged with the last of them
-            self._sent[one.position] = _Sent(self._number, self._sent.pop(one.position).again)
-        return made
+            return _encode({"directive": "ENDED", "number": number, **ended, **sending.lost})
+        most = self._most_ids(one)
+        if len(ids) > most:
+            self._rest = _Rest(one, most, sending.before)
+            self._number_again(one.position, LATER)
+        return _encode(_event(number, one, ids[:most], sending))
+
+    def _most_ids(self, one: Delivery) -> int:
+        return max(1, (self._pipeline.message - BESIDE - len(one.body)) // BYTES_OF_ID)
+
+    def _number_again(self, position: int, number: int) -> None:
+        """Give a sent delivery a number above all others, if it is needed still."""
+        sent = self._sent.pop(position, None)
+        if sent is not None:
+            self._sent[position] = _Sent(number, sent.again)
+
+    def _continued(self, rest: _Rest) -> bytes:
+        """Return the next message of a delivery, which is acknowledged with the last one."""
+        one, first, before = rest
+        number, after = self._next(), first + self._most_ids(one)
+        if after < len(one.subscriptions):
+            self._rest = rest._replace(first=after)
+        else:
+            self._rest = None
+            self._number_again(one.position, number)
+        return _encode(_event(number, one, one.subscriptions[first:after], Sending(before)))
 
     def _emitted_digest(self, deliveries: list[Delivery], now: float) -> bytes:
         number = self._next()
         dropped = sum(self._note(one.position, now).dropped for one in deliveries)
         return _encode({"directive": "DIGEST", **_digest(number, deliveries), **Sending(0, dropped).lost})
+
+    @property
+    def _waits(self) -> bool:
+        """True if there is a message to make now; a delivery that is begun needs no more credit."""
+        return self._rest is not None or (bool(self._due) and self._may_send)
 
     @property
     def _may_send(self) -> bool:
@@ -392,6 +436,9 @@ class Conversation:
                 for one in self._due:
                     self._wait(_positions(one), self._clock())
                 self._due.clear()
+                if self._rest is not None:  # as if it was not sent
+                    self._sent.pop(self._rest.delivery.position, None)
+                    self._rest = None
                 self._earliest = 0.0
             case Get():
                 self._caught_up = True
@@ -457,8 +504,11 @@ class Conversation:
             table = await self._read_by(who, parse.rows, message.events)
         found, left = list[bytes](), self._pipeline.message // 2
         async for part in await self._pipeline.match(who, message.filter, table):
-            found.append(_encode(part.lists())[1:-1])
-            left -= len(found[-1])
+            if 2 * len(part.ids) <= left:  # else they take more bytes
+                found.append(_encode(part.lists())[1:-1])
+                left -= len(found[-1])
+            else:
+                left = -1
             if left < 0:
                 raise TooLargeError("the matches do not fit into one message; send fewer events")
         matches = msgspec.Raw(b"[" + b",".join(found) + b"]")
@@ -543,7 +593,8 @@ class Conversation:
     @property
     def owed(self) -> int:
         """Messages that are being sent, or wait and may be sent."""
-        return self._sending + self.outbox.qsize() + (len(self._due) if self._may_send else 0)
+        made = self._sending + self.outbox.qsize() + (self._rest is not None)
+        return made + (len(self._due) if self._may_send else 0)
 
     def expel(self) -> None:
         """End the session of a user who may not stay connected: send an ERROR, and close."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import islice
 from math import inf
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from rtfilter.dtypes import IntArray
 from rtfilter.service.backlog import Backlog, Bounds
 from rtfilter.service.records import Delivery, Sending
-from rtfilter.store.tables import Logged, Mark, Progress, Row
+from rtfilter.store.tables import Entry, Logged, Mark, Progress, Row
 
 _log = logging.getLogger(__name__)
 FEWEST: Final = 16
@@ -94,16 +94,20 @@ class Found(NamedTuple):
     ----------
     event : Logged
     ids : int64 (n,)
-        Of subscriptions; Python's own integers would take five times as much memory.
+        Of subscriptions, ascending if they are more than `STEP`; Python's own integers would take five times
+        as much memory.
     response : float or None
         See `Delivery`.
     part : Part
+    key : int or None
+        See `Delivery`; None for `Part.AT_ONCE`, too.
     """
 
     event: Logged
     ids: IntArray
     response: float | None
     part: Part = Part.ALL
+    key: int | None = None
 
 
 class Receiver(Protocol):
@@ -176,7 +180,9 @@ class Deliver:
         self._digests: dict[tuple[str, str], _Digest] = {}
         self._swept = -inf
         self._unswept: list[str] = []  # users whose backlogs the present search has still to visit
-        self._removals = 0  # counts the removals of subscriptions
+        self._removed: dict[str, set[int]] | None = None  # by user, since `tell` began
+        self._periods: dict[tuple[str, int], float | None] = {}  # of deliveries of many subscriptions
+        self._forgetting: dict[str, Iterator[None]] = {}  # by user whose deliveries have removed ones
         self._changed: dict[str, None] = {}  # users whose progress is not written, the first to change first
         self._round: dict[str, None] = {}  # users that had changed when the round began, to be written
         self._of_round = self._part = 0  # what was settled then; users of each part
@@ -189,48 +195,61 @@ class Deliver:
 
     # -- from the log ----------------------------------------------------------------------------------------
 
-    def restore(self, row: Row, events: Mapping[int, Logged]) -> None:
-        """Restore deliveries that waited for a user before a restart."""
+    def restore(self, row: Row, events: Mapping[int, Logged], key_of: Callable[[Entry], int | None]) -> None:
+        """Restore deliveries that waited for a user before a restart; `key_of` is for `Delivery.key`."""
         backlog = self._of(row.user)
-        backlog.restore(row.number, list(self._restored(row, events)), len(row.deliveries))
+        backlog.restore(row.number, list(self._restored(row, events, key_of)), len(row.deliveries))
         self._note(row.user, backlog)  # a row may be needed no more
 
-    def _restored(self, row: Row, events: Mapping[int, Logged]) -> Iterator[Delivery]:
+    def _restored(
+        self, row: Row, events: Mapping[int, Logged], key_of: Callable[[Entry], int | None]
+    ) -> Iterator[Delivery]:
         for position, subscriptions, ended in row.deliveries:
-            there = tuple(subscriptions)
-            if ended is None:
-                there = tuple(owned.id for id in there if (owned := self._owned(id)) is not None)
-            if there and position in events:
-                entry = events[position].entry
-                body = entry.body if ended is None else b"null"
-                yield Delivery(position, there, body, entry.filter, entry.at, None, ended)
+            if position not in events:
+                continue
+            entry = events[position].entry
+            if ended is not None:
+                yield Delivery(position, tuple(subscriptions), b"null", entry.filter, entry.at, None, ended)
+                continue
+            owned = [one for id in subscriptions if (one := self._owned(id)) is not None]
+            if owned:
+                key = key_of(entry) if any(one.ordered for one in owned) else None
+                ids = tuple(one.id for one in owned)
+                yield Delivery(position, ids, entry.body, entry.filter, entry.at, None, None, key)
 
     def tell(self, found: Iterable[Found]) -> Iterator[None]:
         """Add matches to the backlogs and send them, in steps. Known ones are skipped.
 
         Other work may run between two steps; a subscription that it removes gets no more deliveries.
         """
-        new, matches = dict[str, list[Delivery]](), 0
+        self._removed, new, matches = {}, dict[str, list[Delivery]](), 0
         for one in found:
             of: dict[str, list[Owned]] = {}
-            removals = self._removals
+            position, entry = one.event
             for first in range(0, len(one.ids), STEP):
                 self._sort(one, one.ids[first : first + STEP].tolist(), of)
                 yield
             for user, mine in of.items():
-                if removals != self._removals:
-                    mine = [owned for owned in mine if self._owned(owned.id) is not None]
-                if not mine or (one.part is Part.AT_ONCE and any(owned.ordered for owned in mine)):
+                if len(mine) > STEP:
+                    ids, ordered, self._periods[user, position] = yield from _joined(mine)
+                else:
+                    ids, ordered = sorted(owned.id for owned in mine), any(owned.ordered for owned in mine)
+                if one.part is Part.AT_ONCE and ordered:
                     continue  # `IN_TURN` comes for all users that lack it: owners may have changed
-                ids = self._of(user).same(tuple(sorted(owned.id for owned in mine)))
-                position, entry = one.event
-                delivery = Delivery(position, ids, entry.body, entry.filter, entry.at, one.response)
+                key, shared = one.key if ordered else None, self._of(user).same(tuple(ids))
+                delivery = Delivery(
+                    position, shared, entry.body, entry.filter, entry.at, one.response, None, key
+                )
                 new.setdefault(user, []).append(delivery)
+                if len(one.ids) > STEP:
+                    yield
             matches += len(one.ids)
             if matches >= STEP:
                 yield from self._take_all(new)
                 new, matches = {}, 0
         yield from self._take_all(new)
+        self._removed = None
+        self._periods.clear()
 
     def _sort(self, one: Found, ids: Iterable[int], of: dict[str, list[Owned]]) -> None:
         """Sort subscriptions by user."""
@@ -241,19 +260,10 @@ class Deliver:
                 of.setdefault(owned.user, []).append(owned)
 
     def _take_all(self, new: Mapping[str, list[Delivery]]) -> Iterator[None]:
-        removals = self._removals
         for user, deliveries in new.items():
-            if removals != self._removals:
-                deliveries = list(self._left(deliveries))
-            self._take(user, deliveries)
+            removed = self._removed and self._removed.get(user)
+            self._take(user, _without(removed, deliveries) if removed else deliveries)
             yield
-
-    def _left(self, deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
-        """Yield the deliveries, without subscriptions that were removed meanwhile."""
-        for one in deliveries:
-            ids = tuple(id for id in one.subscriptions if self._owned(id) is not None)
-            if ids:
-                yield one if len(ids) == len(one.subscriptions) else replace(one, subscriptions=ids)
 
     def end(self, position: int, at: float, filter: str, user: str, id: int, reason: str) -> None:
         """Deliver the end of a subscription to its user; `position` is that of the change."""
@@ -297,7 +307,7 @@ class Deliver:
         for one in new:
             if one.position not in backlog.pending:
                 continue  # it was dropped
-            period = self._period(one)
+            period = self._period(user, one)
             if period is None:
                 at_once.append(one.position)
             else:
@@ -322,10 +332,12 @@ class Deliver:
         digest.due = min(digest.due, due)
         digest.add(delivery.position, self._backlogs[user].pending)
 
-    def _period(self, delivery: Delivery) -> float | None:
+    def _period(self, user: str, delivery: Delivery) -> float | None:
         """Return the seconds that a delivery may wait for others, or None if it is sent at once."""
         if delivery.ended is not None:
             return None
+        if (user, delivery.position) in self._periods:
+            return self._periods[user, delivery.position]
         shortest = inf
         for id in delivery.subscriptions:
             owned = self._owned(id)
@@ -337,12 +349,31 @@ class Deliver:
     # -- what users ask for ----------------------------------------------------------------------------------
 
     def pending(self, user: str) -> Sequence[Delivery]:
-        """Return the unacknowledged deliveries of a user, in the order in which they became known."""
+        """Return the unacknowledged deliveries of a user, in the order in which they became known.
+
+        They may have removed subscriptions; see `forget`.
+        """
         return list(self._backlogs[user].pending.values()) if user in self._backlogs else []
 
     def get(self, user: str, position: int) -> Delivery | None:
-        """Return a pending delivery of a user, or None."""
-        return self._backlogs[user].pending.get(position) if user in self._backlogs else None
+        """Return a pending delivery of a user, without subscriptions that were removed, or None."""
+        return self._backlogs[user].get(position) if user in self._backlogs else None
+
+    def has(self, user: str, position: int) -> bool:
+        """Return whether a delivery of a user is pending; one of removed subscriptions may still be."""
+        return user in self._backlogs and position in self._backlogs[user].pending
+
+    def following(self, user: str, again: Iterable[int], sent: Iterable[int]) -> set[int]:
+        """Return the sent positions that must follow redelivered ones: later events of the same keys."""
+        pending = self._backlogs[user].pending if user in self._backlogs else {}
+        first: dict[int, int] = {}
+        for position in again:
+            if position in pending and (key := pending[position].key) is not None:
+                first[key] = min(position, first.get(key, position))
+        if not first:
+            return set()
+        keys = ((at, pending[at].key) for at in sent if at in pending)
+        return {at for at, key in keys if key is not None and at > first.get(key, at)}
 
     def note_sent(self, user: str, position: int) -> Sending:
         """Count a sending of a pending delivery; return the data to send beside it."""
@@ -379,12 +410,33 @@ class Deliver:
         return self._backlogs[user].dropped if user in self._backlogs else 0
 
     def forget(self, user: str, subscriptions: Collection[int]) -> None:
-        """Drop the pending deliveries of removed subscriptions."""
-        self._removals += 1
+        """Drop the pending deliveries of removed subscriptions: of a few now, the others by `forget_some`.
+
+        `get` returns none of them.
+        """
+        if self._removed is not None:
+            self._removed.setdefault(user, set()).update(subscriptions)
         backlog = self._backlogs.get(user)
         if backlog is not None:
             backlog.forget(subscriptions)
-            self._note(user, backlog)
+            if user not in self._forgetting:
+                self._forgetting[user] = backlog.forgetting()
+                self._forget_some_of(user)
+
+    @property
+    def forgetting(self) -> bool:
+        """True if `forget_some` has work."""
+        return bool(self._forgetting)
+
+    def forget_some(self) -> None:
+        """Drop some more deliveries of removed subscriptions."""
+        self._forget_some_of(next(iter(self._forgetting)))
+
+    def _forget_some_of(self, user: str) -> None:
+        done = next(self._forgetting[user], True)
+        if done:
+            del self._forgetting[user]
+        self._note(user, self._backlogs[user])
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -413,7 +465,7 @@ class Deliver:
         if len(left) < len(before):
             known = set(left[-1].unacknowledged())
             theirs = (at for at in receiver.unacknowledged() if at not in known)
-            left[-1].take_over([at for at in theirs if self.get(user, at) is not None])
+            left[-1].take_over([at for at in theirs if self.has(user, at)])
 
     # -- as time goes by -------------------------------------------------------------------------------------
 
@@ -507,3 +559,24 @@ class Deliver:
             self._backlogs[user].not_written()
         self._round = dict.fromkeys(progress.marks) | self._round
         self._unwritten = Progress(None, {}, progress.rows, progress.gone)
+
+
+def _joined(mine: Sequence[Owned]) -> Generator[None, None, tuple[list[int], bool, float | None]]:
+    """Return the ids of many subscriptions, in steps, whether one is ordered, and the period of `_period`."""
+    ids, ordered, shortest, at_once = list[int](), False, inf, False
+    for first in range(0, len(mine), STEP):
+        for owned in mine[first : first + STEP]:
+            ids.append(owned.id)
+            ordered |= owned.ordered
+            at_once |= owned.digest is None
+            shortest = min(shortest, owned.digest or inf)
+        yield
+    return ids, ordered, None if at_once else shortest
+
+
+def _without(removed: Collection[int], deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
+    """Yield the deliveries, without removed subscriptions."""
+    for one in deliveries:
+        ids = tuple(id for id in one.subscriptions if id not in removed)
+        if ids:
+            yield replace(one, subscriptions=ids)

@@ -19,6 +19,7 @@ from time import perf_counter, thread_time
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from rtfilter.dtypes import IntArray
 from rtfilter.errors import EventError
@@ -27,7 +28,7 @@ from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
 from rtfilter.matching.stream import CompletedGroup, Stream
 from rtfilter.results import Matches
-from rtfilter.service.deliver import Found, Part
+from rtfilter.service.deliver import STEP, Found, Part
 from rtfilter.service.measures import Measures
 from rtfilter.service.order import Turns
 from rtfilter.service.parse import as_published, parts, readable
@@ -381,16 +382,18 @@ def _found(batch: Sequence[Logged], group: CompletedGroup, turns: Turns | None, 
     """Return what the events of a group match."""
     found: list[Found] = []
 
-    def note(row: int, ids: IntArray, part: Part) -> None:
+    def note(row: int, ids: IntArray, part: Part, key: int | None = None) -> None:
         arrived = batch[row].entry.arrived
-        found.append(Found(batch[row], ids, None if arrived is None else known - arrived, part))
+        if len(ids) > STEP:
+            ids = np.sort(ids)
+        found.append(Found(batch[row], ids, None if arrived is None else known - arrived, part, key))
 
     for row, (first, last) in zip(group.events, pairwise(group.offsets.tolist()), strict=True):
         ids = group.ids[first:last]
         if turns is not None:
             note(row, ids, Part.AT_ONCE)
             for other, its in turns.done(row, ids):
-                note(other, its, Part.IN_TURN)
+                note(other, its, Part.IN_TURN, hash_of(batch[other].entry.filter, turns.key(other)))
         elif first < last:
             note(row, ids, Part.ALL)
     return found
@@ -402,3 +405,11 @@ def key_of(event: dict[str, Any], name: str) -> Any:
         event = dict(with_composed_names(event, frozenset((name,))))
     found = event[name] if name in event else flatten(event, frozenset((name,)))[0].get(name)
     return found if isinstance(found, str | int | float) else None
+
+
+def hash_of(filter: str, key: Any) -> int | None:
+    """Return a number for the events of one key of one filter, or None without a key.
+
+    It takes less memory than a long key. Few other keys have the same, whose events are then ordered, too.
+    """
+    return None if key is None else hash((filter, key))

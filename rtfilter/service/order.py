@@ -26,6 +26,10 @@ class Turns:
                 self._rows[key].append(row)
         self._done: dict[int, IntArray] = {}
 
+    def key(self, row: int) -> Any:
+        """Return the key of an event, or None."""
+        return self._keys[row]
+
     def done(self, row: int, found: IntArray) -> Iterator[tuple[int, IntArray]]:
         """Add the matches of an event; yield the rows that are next in order, with their matches."""
         key = self._keys[row]

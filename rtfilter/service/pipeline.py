@@ -52,7 +52,7 @@ from rtfilter.service.errors import (
     TooManyError,
     UnknownError,
 )
-from rtfilter.service.match import Index, Match, key_of
+from rtfilter.service.match import Index, Match, hash_of, key_of
 from rtfilter.service.measures import Measures
 from rtfilter.service.parse import LISTED, Hook, Listed, Parse
 from rtfilter.service.records import Delivery, FilterInfo, Page, Sending, Subscription, Wish, fitting
@@ -251,9 +251,14 @@ class Pipeline:
             self._owners.expire(id, position)
         events = log.bodies({position for row in waiting for position, _, _ in row.deliveries})
         for left in waiting:
-            self.deliver.restore(left, events)
+            self.deliver.restore(left, events, self._key_of)
         self._owners.settle(settled)
         return list(log.entries(settled))
+
+    def _key_of(self, entry: Entry) -> int | None:
+        """Return the key of a stored event; see `Delivery`."""
+        name = None if entry.filter not in self._indexes else self._indexes[entry.filter].info.key
+        return None if name is None else hash_of(entry.filter, key_of(msgspec.json.decode(entry.body), name))
 
     def _add(self, index: Index) -> None:
         self._indexes[index.info.name] = index
@@ -399,11 +404,24 @@ class Pipeline:
             else:
                 self._owners.drop(id)
                 removed.setdefault(entry.user, []).append(id)
+        waits = self.deliver.forgetting  # for its next turn
         for user, ids in removed.items():
             self.deliver.forget(user, ids)
+        if self.deliver.forgetting and not waits:
+            self.rounds.join(self._forget_removed)
         for position, entry in ended:
             self._tell_end(position, entry)
         self._match.put(logged)
+
+    def _forget_removed(self) -> None:
+        """Drop the deliveries of removed subscriptions, for one turn at a time."""
+        turn = Turn(self.rounds)
+        while self.deliver.forgetting:
+            self.deliver.forget_some()
+            if turn.over:
+                break
+        if self.deliver.forgetting:
+            self.rounds.join(self._forget_removed)
 
     def _tell_end(self, position: int, entry: Entry) -> None:
         reason = msgspec.json.decode(entry.body)["reason"]
@@ -908,37 +926,9 @@ class Pipeline:
         """
         left = [one for one in self.pending(who) if one.position > after]
         found = left[: min(limit, fitting((one.size for one in left), self.message))]
-        sent = [(one, self.deliver.note_sent(who.user, one.position)) for one in found]
+        there = (self.deliver.get(who.user, one.position) for one in found)
+        sent = [(one, self.deliver.note_sent(who.user, one.position)) for one in there if one is not None]
         return sent, found[-1].position if len(found) < len(left) else None
-
-    def following(self, user: str, again: Iterable[int], sent: Iterable[int]) -> set[int]:
-        """Return the sent positions that must follow redelivered ones: later events of the same keys."""
-        first: dict[tuple[str, Any], int] = {}
-        for position in again:
-            key = self._key_of(user, position)
-            if key is not None:
-                first[key] = min(position, first.get(key, position))
-        if not first:
-            return set()
-        lowest = min(first.values())
-        found = ((position, self._key_of(user, position)) for position in sent if position > lowest)
-        return {
-            position for position, key in found if key is not None and position > first.get(key, position)
-        }
-
-    def _key_of(self, user: str, position: int) -> tuple[str, Any] | None:
-        """Return the filter and the key that order a pending delivery, or None."""
-        one = self.deliver.get(user, position)
-        if one is None or one.ended is not None or one.filter not in self._indexes:
-            return None
-        name = self._indexes[one.filter].info.key
-        if name is None or not any(
-            id not in self._owners or self._owners[id].ordered  # one that has expired may have been
-            for id in one.subscriptions
-        ):
-            return None
-        key = key_of(msgspec.json.decode(one.body), name)
-        return None if key is None else (one.filter, key)
 
     async def acknowledge(self, who: Identity, positions: Iterable[int]) -> None:
         """Remove acknowledged deliveries, durably; other positions are ignored. After an error, they stay."""

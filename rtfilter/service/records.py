@@ -137,6 +137,8 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
         been started since.
     ended : str or None
         Why ``subscriptions[0]`` ended; then there is no event.
+    key : int or None
+        Events of one key of one filter have the same; None where the order of the event is not asked for.
     """
 
     position: int
@@ -146,6 +148,7 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     at: float = 0.0
     response: float | None = None
     ended: str | None = None
+    key: int | None = None
 
     @property
     def size(self) -> int:

@@ -33,7 +33,7 @@ CHECKPOINT: Final = 1.0
 RETRY: Final = 1.0
 """Seconds after which the end of a subscription that could not be written is tried again."""
 ENDED: Final = 250
-"""Subscriptions that end together: each part looks once through the deliveries that wait."""
+"""Subscriptions that end together."""
 FEW: Final = 1000
 """Changes up to which no index is written when the server ends."""
 _log = logging.getLogger(__name__)

@@ -4,11 +4,13 @@ import asyncio
 import itertools
 import json
 
+import msgspec
 import pytest
 import sqlalchemy
 from msgspec.structs import replace
 from served import ANN, BOB, CARL, events, publish, served, subscribe
 
+from rtfilter.results import Matches
 from rtfilter.service.access import Access, Limits
 from rtfilter.service.backlog import Bounds
 from rtfilter.service.conversation import MOST_UNSENT, UNSENT_BYTES, Conversation
@@ -296,6 +298,31 @@ def test_who_takes_over_has_what_is_earlier_of_a_key_before_what_is_later(tmp_pa
     served(tmp_path, script)
 
 
+def test_what_comes_again_is_ordered_without_reading_events(tmp_path, monkeypatch):
+    """Those that are not acknowledged may have many megabytes: of this run, or of one before."""
+
+    async def script(pipeline):
+        session = await connected(pipeline)
+        (_, *came) = await say(session, "GET")
+        await say(session, "READY")
+        if not came:
+            await subscribe(pipeline, "price > 0", order="key")
+            await publish(pipeline, 1, symbol="A")
+            await publish(pipeline, 2, symbol="B")
+            await publish(pipeline, 3, symbol="A")
+            came = said(session)
+        first, other, second = positions(came)
+        read, plain = [], msgspec.json.decode
+        with monkeypatch.context() as patch:
+            patch.setattr(msgspec.json, "decode", lambda body: read.append(body) or plain(body))
+            session.take_over([first])
+        assert positions(said(session)) == [first, second]
+        assert not read
+        return other
+
+    assert len(set(served(tmp_path, script, script))) == 1
+
+
 def test_a_digest_comes_as_one_message(tmp_path):
     async def script(pipeline):
         session = await connected(pipeline)
@@ -388,6 +415,55 @@ def test_a_long_digest_comes_in_parts(tmp_path):
         assert all(len(json.dumps(part)) <= 1000 for part in parts)
         await say(session, "ACK", upto=1)
         assert len(pipeline.pending(ANN)) == 5
+
+    served(tmp_path, script, message=1000)
+
+
+def test_a_delivery_with_many_ids_is_encoded_as_its_peer_reads(tmp_path, monkeypatch):
+    monkeypatch.setattr("rtfilter.service.conversation.UNSENT_BYTES", 2000)
+
+    async def script(pipeline):
+        session = await connected(pipeline, "ann", "READY")
+        ids = await pipeline.subscribe_many(ANN, "default", [Wish("price > 0")] * 400)
+        (place,) = await publish(pipeline, 1)
+        assert session.outbox.bytes < 3000
+        assert session.owed > session.outbox.qsize()
+        (after,) = await publish(pipeline, 2)
+        begun = json.loads(session.outbox.get_nowait())
+        assert (begun["number"], begun["position"]) == (1, place)
+        await session.hear('{"directive": "ACK", "upto": 1}')
+        await session.hear('{"directive": "ACK", "upto": 1, "numbers": [1]}')
+        came = [one for one in taken(session) if one["directive"] == "EVENT"]
+        first = [begun, *(one for one in came if one["position"] == place)]
+        assert [id for one in first for id in one["subscriptions"]] == ids
+        assert [one["number"] for one in (begun, *came)] == [*range(1, len(came) + 2)]
+        assert [one.position for one in pipeline.pending(ANN)] == [place, after]
+        await session.hear(json.dumps({"directive": "ACK", "upto": len(first)}))
+        assert [one.position for one in pipeline.pending(ANN)] == [after]
+
+    served(tmp_path, script, message=1000)
+
+
+@pytest.mark.parametrize("left", [1, 60])
+def test_a_delivery_that_is_stopped_within_its_ids_comes_again(tmp_path, monkeypatch, left):
+    monkeypatch.setattr("rtfilter.service.conversation.UNSENT_BYTES", 2)
+
+    async def script(pipeline):
+        session = await connected(pipeline, "ann", "READY")
+        ids = await pipeline.subscribe_many(ANN, "default", [Wish("price > 0")] * 60)
+        (place,) = await publish(pipeline, 1)
+        await session.hear('{"directive": "STOP"}')
+        assert [one["directive"] for one in taken(session)] == ["EVENT", "ACK"]
+        for id in ids[left:]:
+            await pipeline.unsubscribe(ANN, id)
+        await session.hear('{"directive": "GET"}')
+        await session.hear('{"directive": "READY"}')
+        await publish(pipeline, 2)
+        came = [one for one in taken(session) if one["directive"] == "EVENT"]
+        there = [id for one in came if one["position"] == place for id in one["subscriptions"]]
+        assert there == ids[:left]
+        await session.hear(json.dumps({"directive": "ACK", "upto": came[-1]["number"]}))
+        assert not pipeline.pending(ANN)
 
     served(tmp_path, script, message=1000)
 
@@ -639,6 +715,21 @@ def test_the_own_subscriptions_are_listed_in_pages_that_a_message_takes(tmp_path
         assert (one["where"], one["metadata"], one["expires"]) == ("price > 0", wide["metadata"], None)
 
     served(tmp_path, script, message=1000)
+
+
+def test_matches_that_fit_into_no_message_are_not_encoded(tmp_path, monkeypatch):
+    encoded = []
+
+    async def script(pipeline):
+        await pipeline.subscribe_many(ANN, "default", [Wish("price > 0")] * 300)
+        session = await connected(pipeline)
+        plain = Matches.lists
+        monkeypatch.setattr(Matches, "lists", lambda found: encoded.append(len(found.ids)) or plain(found))
+        (answer,) = await say(session, "MATCH", event={"price": 1})
+        assert answer["kind"] == "too-large"
+
+    served(tmp_path, script, message=1000)
+    assert not encoded
 
 
 def test_what_matches_more_than_a_message_says_is_refused(tmp_path):

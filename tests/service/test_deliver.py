@@ -4,7 +4,8 @@ from collections import Counter
 
 import numpy as np
 
-from rtfilter.service import deliver
+from rtfilter.matching.stream import CompletedGroup
+from rtfilter.service import deliver, match
 from rtfilter.service.deliver import FEWEST, MOST_PARTS, STEP, Deliver, Found, Owned
 from rtfilter.service.subscriptions import Owners
 from rtfilter.store.tables import Entry, Kind, Logged, Mark
@@ -201,3 +202,71 @@ def test_users_with_many_deliveries_are_written_in_more_parts(monkeypatch):
         tell(made, position, range(FEWEST))
     parts = rounds(made, 4)
     assert [sum(len(row.deliveries) for row in part.rows) for part in parts] == [8] * (FEWEST // 2)
+
+
+class Hashed(int):
+    """An id that counts how often one of its kind is looked up."""
+
+    times = 0
+
+    def __hash__(self):
+        Hashed.times += 1
+        return int(self)
+
+
+def test_a_removed_subscription_leaves_a_large_backlog_in_steps():
+    """A user with thousands of subscriptions and deliveries has millions of ids in the backlog."""
+    ids = [Hashed(id) for id in range(1, 501)]
+    made = Deliver({id: Owned(id, "ann", "default") for id in ids})
+    for position in range(1, 101):
+        tell(made, position, [int(id) for id in ids])
+    Hashed.times = 0
+    made.forget("ann", ids[:1])
+    assert Hashed.times < 20_000 < 100 * len(ids)
+    assert all(made.get("ann", position).subscriptions == tuple(ids[1:]) for position in (1, 100))
+    while made.forgetting:
+        Hashed.times = 0
+        made.forget_some()
+        assert Hashed.times < 20_000
+    assert {one.subscriptions for one in made.pending("ann")} == {tuple(ids[1:])}
+
+
+class Compared(int):
+    """An id that counts how often one of its kind is compared."""
+
+    times = 0
+
+    def __lt__(self, other):
+        Compared.times += 1
+        return int(self) < int(other)
+
+
+class LookedUp(dict):
+    """Owners that count how often one is looked up."""
+
+    times = 0
+
+    def get(self, *given):
+        self.times += 1
+        return super().get(*given)
+
+
+def test_an_event_with_many_matches_of_one_user_is_told_in_steps():
+    """A user may have a million subscriptions of their own, and all with digests."""
+    ids = [Compared(id) for id in range(5 * STEP)]
+    owners = LookedUp({id: Owned(id, "ann", "default", digest=60.0) for id in ids})
+    made, work = Deliver(owners), []
+    made.begin("ann", None)  # it is not called before the digest is due
+    for _ in made.tell([Found(Logged(1, EVENT), np.arange(len(ids)), None)]):
+        work.append(owners.times + Compared.times)
+        owners.times = Compared.times = 0
+    assert sum(work) >= len(ids)
+    assert max([*work, owners.times + Compared.times]) <= STEP
+    assert made.get("ann", 1).subscriptions == tuple(ids)
+
+
+def test_many_ids_of_an_event_are_sorted_in_the_thread_that_finds_them():
+    ids = np.arange(STEP + 1)
+    group = CompletedGroup([0], np.array([0, len(ids)]), ids[::-1].copy(), 0.0)
+    (one,) = match._found([Logged(1, EVENT)], group, None, 0.0)
+    assert one.ids.tolist() == ids.tolist()

@@ -1682,6 +1682,28 @@ def test_all_subscriptions_are_looked_through_in_turns(tmp_path, monkeypatch):
     served(tmp_path, script)
 
 
+def test_a_removed_subscription_is_dropped_from_a_backlog_in_turns(tmp_path, monkeypatch):
+    monkeypatch.setattr("rtfilter.service.backlog.STEP", 1)
+    monkeypatch.setattr("rtfilter.service.rounds.TURN", 0.0)
+
+    async def script(pipeline):
+        gone, left = [await subscribe(pipeline, "price > 0") for _ in range(2)]
+        places = await publish(pipeline, *range(1, 51))
+        turns, plain = [], pipeline.deliver.forget_some
+        pipeline.deliver.forget_some = lambda: turns.append(len(pairs(pipeline, ANN))) or plain()
+        await pipeline.unsubscribe(ANN, gone)
+        sent, _ = pipeline.pull(ANN, 100)
+        assert {one.subscriptions for one, _ in sent} == {(left,)}
+        await pipeline.unsubscribe(ANN, left)
+        assert pipeline.pull(ANN, 100) == ([], None)
+        while pipeline.deliver.forgetting:
+            await pipeline.rounds.wait()
+        assert not pipeline.pending(ANN)
+        assert len(turns) >= len(places)
+
+    served(tmp_path, script)
+
+
 def test_events_with_lists_are_matched_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr("rtfilter.service.parse.LISTED", 2)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +15,9 @@ from rtfilter.service.doors.bodies import JSON
 from rtfilter.service.records import Delivery, Sending, pulled
 
 IDS: Final = 5_000
-"""Ids of a delivery that are written at once."""
+"""Ids of a delivery, or of an event with many matches, that are written at once."""
+MATCHES: Final = 50_000
+"""Most matches of several events that are written at once."""
 PART: Final = 64 * 2**10
 """Bytes that are written at once, about."""
 MOST_ANSWERS: Final = 16
@@ -101,13 +103,28 @@ async def matches_as_json(parts: AsyncIterator[Matches], more: dict[str, Any]) -
     """Yield matches in the form of `rtfilter.service.doors.models.Matches`, with the fields of `more`."""
     held, before = b'{"matches":[', b""
     async for found in parts:
-        text = _encode(found.lists())[1:-1]
-        held += (before if text else b"") + text
-        before = b"," if text else before
-        if len(held) >= PART:
-            yield held
-            held = b""
+        if not len(found):
+            continue
+        held += before
+        before = b","
+        for text in _matches(found):
+            held += text
+            if len(held) >= PART:
+                yield held
+                held = b""
     yield held + b"]" + (b"," + _encode(more)[1:] if more else b"}")
+
+
+def _matches(found: Matches) -> Iterator[bytes]:
+    """Yield the lists of ids of some events."""
+    if len(found.ids) <= MATCHES:
+        yield _encode(found.lists())[1:-1]
+        return
+    for row, ids in enumerate(found):
+        yield b",[" if row else b"["
+        for first in range(0, len(ids), IDS):
+            yield (b"," if first else b"") + _encode(ids[first : first + IDS].tolist())[1:-1]
+        yield b"]"
 
 
 async def matches_as_arrow(parts: AsyncIterator[Matches], name: str) -> AsyncIterator[bytes]:

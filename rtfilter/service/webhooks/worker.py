@@ -154,7 +154,8 @@ class Worker:
         """See `Receiver`. Does nothing: the worker has its own timer."""
 
     def _prune(self) -> None:
-        self._due = {at: digest for at, digest in self._due.items() if self._there(at) is not None}
+        deliver, user = self._pipeline.deliver, self._webhook.user
+        self._due = {at: digest for at, digest in self._due.items() if deliver.has(user, at)}
         self._room = max(FEW, 2 * len(self._due))
 
     def _there(self, position: int) -> Delivery | None:

@@ -2,15 +2,18 @@
 
 import asyncio
 import gc
+import json
 import socket
 import threading
 import time
 import tracemalloc
 from contextlib import ExitStack
 
+import numpy as np
 import pytest
 from fastapi import Request, Response
 
+from rtfilter.results import Matches
 from rtfilter.service.doors import bodies, control, parts, timeouts
 from rtfilter.service.doors.routes import Limits
 from rtfilter.service.measures import Measures
@@ -319,6 +322,22 @@ def test_long_deliveries_are_written_in_parts(server, monkeypatch):
     for delivery in (*plain.body["deliveries"], one, other):
         del delivery["redelivered"]
     assert found.body == plain.body
+
+
+def test_many_matches_of_one_event_are_written_in_parts():
+    async def found():
+        ids = np.arange(100_000) + 10**9
+        yield Matches(np.array([0, 0, 0]), ids[:0])
+        yield Matches(np.array([0, 2, 2, 100_000]), ids)
+        yield Matches(np.array([0, 1]), ids[:1])
+
+    async def written():
+        return [part async for part in parts.matches_as_json(found(), {"hints": []})]
+
+    made = asyncio.run(written())
+    assert max(map(len, made)) < 2 * parts.PART
+    first, second, *ids = range(10**9, 10**9 + 100_000)
+    assert json.loads(b"".join(made)) == {"matches": [[], [], [first, second], [], ids, [first]], "hints": []}
 
 
 def test_an_answer_in_parts_ends_where_the_peer_leaves_and_gives_its_room_back():
