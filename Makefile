@@ -66,6 +66,7 @@ docs: .venv/docs ## these pages as a site in out/site; broken links and public n
 	@touch $@
 
 .venv/installed: .venv/demo ## all that the other targets need, in the same environment
+	@echo "installing the rest of some 2.1 GB into .venv; a minute, or longer on a slow line"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 

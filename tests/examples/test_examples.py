@@ -41,6 +41,16 @@ def test_it_runs(name, tmp_path):
     assert any(each.startswith(line) for each in said), said
 
 
+def test_the_replay_takes_files(tmp_path):
+    (tmp_path / "subscriptions.jsonl").write_text(
+        '{"id": 3, "where": "price < 10"}\n{"pattern": {"price": [5]}}\n'
+    )
+    (tmp_path / "events.jsonl").write_text('{"price": 9.5}\n{"price": 50}\n')
+    said = run("replay_with_plot.py", ["replay.png", "subscriptions.jsonl", "events.jsonl"], tmp_path)
+    assert any(line.startswith("subscriptions.jsonl: 2 subscriptions,") for line in said)
+    assert said[-1] == "picture in replay.png"
+
+
 def run(name, arguments, folder):
     """Run an example, where a warning is an error; the lines that it prints."""
     (folder / "start.py").write_text(START)
