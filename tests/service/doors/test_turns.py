@@ -1,6 +1,5 @@
 """Long messages and bodies of many peers are read one in each round of the event loop, or beside it."""
 
-import asyncio
 import json
 import socket
 from contextlib import ExitStack
@@ -11,6 +10,7 @@ import pytest
 from rtfilter.service import rounds
 from rtfilter.service.doors import bodies
 from rtfilter.service.doors.frames import Asked, write
+from rtfilter.service.pipeline import Pipeline
 from service.running import running
 from service.webhooks.asking import until
 
@@ -31,6 +31,18 @@ def server(tmp_path_factory):
 def frame(text):
     """A message of a session over WebSocket."""
     return b"\x81\xfe" + len(text).to_bytes(2, "big") + bytes(4) + text
+
+
+def read_beside(monkeypatch):
+    """The names of what is read in threads from here on."""
+    works, plain = [], Pipeline.read
+
+    def noted(self, who, work, *given):
+        works.append(work.__name__)
+        return plain(self, who, work, *given)
+
+    monkeypatch.setattr(Pipeline, "read", noted)
+    return works
 
 
 def told(directive, **more):
@@ -133,15 +145,9 @@ def test_long_messages_that_end_together_are_read_one_in_a_round(server, monkeyp
     ],
 )
 def test_long_messages_are_read_beside_the_loop(server, monkeypatch, text, beside):
-    works, to_thread = [], asyncio.to_thread
-
-    def noted(work, *given):
-        works.append(work.__name__)
-        return to_thread(work, *given)
-
+    works = read_beside(monkeypatch)
     with socket.create_connection(("127.0.0.1", server.opened.tcp_port), timeout=60) as link:
         connect("tcp", link)
-        monkeypatch.setattr(asyncio, "to_thread", noted)
         assert b"positions" in ask(link, write(Asked.PUBLISH, json.dumps(text).encode()))
     assert [one for one in works if one in ("_message_of", "object", "objects")] == beside
 
@@ -156,13 +162,7 @@ def test_long_messages_are_read_beside_the_loop(server, monkeypatch, text, besid
     ],
 )
 def test_long_documents_are_read_beside_the_loop(server, monkeypatch, path, body, read, long):
-    works, to_thread = [], asyncio.to_thread
-
-    def noted(work, *given):
-        works.append(work.__name__)
-        return to_thread(work, *given)
-
-    monkeypatch.setattr(asyncio, "to_thread", noted)
+    works = read_beside(monkeypatch)
     sent = json.dumps(body).encode().ljust(70_000 * long)
     assert server.ask("POST", path, sent, kind="application/json").status in (201, 204, 404)
     assert (read in works) == long
