@@ -76,6 +76,8 @@ def is_there() -> bool:
 def _require_usable(pa: Any, name: str, kind: Any, top: bool = False) -> None:
     """Require a type of which each value takes bytes of the stream."""
     types = pa.types
+    if types.is_timestamp(kind):
+        str(kind.tz)  # raises UnicodeDecodeError, a ValueError, for a name of a zone that is no text
     if types.is_struct(kind):
         for field in kind:
             _require_usable(pa, f"{name}.{field.name}", field.type)

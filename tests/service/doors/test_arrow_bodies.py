@@ -147,3 +147,9 @@ def test_a_time_zone_that_there_is_not_is_refused():
     table = pa.table({"at": pa.array([1], pa.timestamp("us", "Mars/Base"))})
     with pytest.raises(EventError, match="Mars/Base"):
         arrow.rows(table)
+
+
+def test_a_time_zone_whose_name_is_no_text_is_refused():
+    body = stream(pa.table({"at": pa.array([1], pa.timestamp("ns", "Mars/Base"))}))
+    with pytest.raises(EventError, match="no stream of Arrow's"):
+        arrow.table(body.replace(b"Mars", b"M\xee\x80s"), 10)
