@@ -4,6 +4,7 @@ What was asked for, and not answered, stays in `_open` and is asked for again fi
 """
 
 import json
+import re
 import time
 
 from service.kills.knowledge import LONG, FaultError, Subscription, Version
@@ -299,9 +300,11 @@ class Subscriber(Worker):
         if len(good) != len(many) or "problem" not in bad:
             raise FaultError(f"{body} is answered with {answer}")
         for one, row in zip(many, good, strict=True):
+            id = row.get("subscription")
             if one.versions[0].ttl is not None and "ended" in str(row.get("problem")):
-                continue  # the answer before was lost, and it had ended when it was asked for again
-            self.known.subscribed(one, row["subscription"])
+                # The answer before was lost, and it had ended when it was asked for again.
+                id = int(re.search(r"subscription (\d+) has ended", str(row["problem"]))[1])
+            self.known.subscribed(one, id)
 
     def _replace(self):
         if mine := self.mine():
