@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence, Set
 from datetime import date
 from decimal import Decimal
-from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -17,14 +16,13 @@ from rtfilter.errors import EventError
 from rtfilter.events.encoding import (
     ALIEN,
     HIGHEST,
-    LONGEST_CACHED,
     LOWEST,
     MISSING,
     Timestamp,
-    cached_code,
     is_missing,
     is_scalar,
     string_code,
+    string_codes,
 )
 from rtfilter.events.nesting import LISTS
 from rtfilter.events.table import Field
@@ -99,9 +97,7 @@ def _encode_plain(field: Field, values: Sequence[Any], kinds: Set[type]) -> Floa
         inside = coordinates.min() >= field.low and coordinates.max() <= field.high
         return coordinates if inside else None
     if field.family == "str" and kinds <= _STRINGS:
-        short = max(map(len, values), default=0) <= LONGEST_CACHED
-        codes = chain.from_iterable(map(cached_code if short else string_code, values))
-        return np.fromiter(codes, np.float64, 3 * len(values)).reshape(len(values), 3)
+        return string_codes(values)
     return None
 
 

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import chain
 from typing import Any, Final, TypeGuard
 from uuid import UUID
 
 import numpy as np
 
+from rtfilter.dtypes import FloatArray
 from rtfilter.events.exact import microseconds_of
 from rtfilter.events.moments import read_moment
 
@@ -267,7 +269,7 @@ def ending_code(folded: str) -> int:
     return int.from_bytes(utf8(folded[-STRING_BYTES:])[-STRING_BYTES:].rjust(STRING_BYTES, b"\0"), "little")
 
 
-LONGEST_CACHED: Final = 256
+_LONGEST: Final = 256
 """Characters of the longest text whose code is cached: long ones would take much memory, and rarely recur."""
 
 
@@ -278,7 +280,14 @@ def string_code(text: str) -> tuple[int, int, int]:
     spreads them over [0, 2**51); longer strings get a hash in [2**51, 2**52). `ending` is `ending_code` of
     the case-folded string.
     """
-    return cached_code(text) if len(text) <= LONGEST_CACHED else _string_code(text)
+    return _cached_code(text) if len(text) <= _LONGEST else _string_code(text)
+
+
+def string_codes(texts: Sequence[str]) -> FloatArray:
+    """Return the `string_code` of n strings, float64 (n, 3)."""
+    short = max(map(len, texts), default=0) <= _LONGEST
+    codes = chain.from_iterable(map(_cached_code if short else string_code, texts))
+    return np.fromiter(codes, np.float64, 3 * len(texts)).reshape(len(texts), 3)
 
 
 def _string_code(text: str) -> tuple[int, int, int]:
@@ -295,5 +304,4 @@ def _string_code(text: str) -> tuple[int, int, int]:
     return order, code ^ (code >> 26), ending
 
 
-cached_code = lru_cache(maxsize=65_536)(_string_code)
-"""`string_code` of a text of at most `LONGEST_CACHED` characters."""
+_cached_code = lru_cache(maxsize=65_536)(_string_code)

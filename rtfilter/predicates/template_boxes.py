@@ -19,7 +19,7 @@ from rtfilter.events.encoding import (
     IDENTITY_MAX,
     LOWEST,
     STRING_BYTES,
-    string_code,
+    string_codes,
     utf8,
 )
 from rtfilter.events.schema import Schema
@@ -180,7 +180,7 @@ _Ends = tuple[FloatArray, FloatArray, BoolArray]
 
 
 def _equal(texts: list[str]) -> _Ends:
-    low: FloatArray = np.array(list(map(string_code, texts)), np.float64)
+    low = string_codes(texts)
     high = low.copy()
     low[:, 2], high[:, 2] = -inf, inf
     return low, high, low[:, 1] <= IDENTITY_MAX // 2  # short strings have the lower half
