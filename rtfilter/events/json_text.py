@@ -182,6 +182,7 @@ class _Narrow:
             data = b"\n".join(text) if set(map(type, text)) == _BYTES else b""
             if not (data and data.isascii()):  # else there is no mark of the byte order
                 data = b"\n".join([_bytes(part, row) for row, part in enumerate(text)])
+                _require_utf8(data)
             if data.count(b"\n") != len(text) - 1:
                 raise msgspec.DecodeError("an event has several lines")
             events = self._lines(data)
@@ -189,14 +190,13 @@ class _Narrow:
                 raise msgspec.DecodeError("an event is no text")
             return events
         data = _bytes(text)
+        _require_utf8(data)
         if not data.lstrip().startswith(b"["):
             return self._lines(data)
-        _require_utf8(data)
         found: list[Any] = self._array.decode(data)
         return found
 
     def _lines(self, data: bytes) -> list[Any]:
-        _require_utf8(data)
         found: list[Any] = self.decoder.decode_lines(data)  # type: ignore[union-attr]
         return found
 
