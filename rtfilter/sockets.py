@@ -54,6 +54,8 @@ def bare(host: str) -> str:
 
 def network(host: str) -> str:
     """Return the address of a peer; of IPv6 that of its network."""
+    if ":" not in host:
+        return host
     try:
         address = ipaddress.IPv6Address(host.partition("%")[0])
     except ValueError:

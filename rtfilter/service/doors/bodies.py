@@ -20,6 +20,7 @@ from rtfilter.service.errors import BusyError, NotJSONError, RequestError, TooLa
 from rtfilter.service.nesting import require_shallow, require_shallow_lines
 from rtfilter.service.parse import MANY, Listed, Parse, Parsed
 from rtfilter.service.rounds import LARGE
+from rtfilter.sockets import network
 
 JSON: Final = "application/json"
 LINES: Final = ("application/x-ndjson", "application/jsonl", "application/ndjson")
@@ -203,7 +204,7 @@ async def worked(request: Request, work: Callable[..., _T], *given: Any, long: b
     """
     if long or len(request.state.body) >= LARGE:
         return await request.app.state.pipeline.read(request.state.who, work, *given)  # type: ignore[no-any-return]
-    await request.app.state.pipeline.rounds.wait(request.client.host if request.client else "")
+    await request.app.state.pipeline.rounds.wait(network(request.client.host) if request.client else "")
     return work(*given)
 
 

@@ -12,6 +12,7 @@ from structlog.contextvars import bind_contextvars
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.timeouts import KNOWN, STRAIGHT
 from rtfilter.session import State
+from rtfilter.sockets import network
 
 CONNECT_WITHIN: Final = 10.0
 """Seconds until a peer must have authenticated, without the time that the server takes for the check."""
@@ -35,7 +36,8 @@ async def session(socket: WebSocket) -> None:
     state = socket.app.state
     conversation = Conversation(state.pipeline, state.limits.nesting, "websocket")
     conversation.straight = socket.scope.get("extensions", {}).get(STRAIGHT)
-    conversation.address = conversation.turn.address = socket.client.host if socket.client else ""
+    conversation.address = socket.client.host if socket.client else ""
+    conversation.turn.address = network(conversation.address)
     bind_contextvars(connection=conversation.id)
     works = [asyncio.create_task(work(socket, conversation)) for work in (_hear, _say)]
     try:

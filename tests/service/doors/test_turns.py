@@ -1,9 +1,11 @@
 """Long messages and bodies of many peers are read one in each round of the event loop, or beside it."""
 
+import asyncio
 import json
 import socket
 from contextlib import ExitStack
 from pkgutil import resolve_name
+from types import SimpleNamespace
 
 import pytest
 
@@ -199,3 +201,17 @@ def test_much_that_comes_at_once_is_parsed_one_peer_in_a_round(server, monkeypat
         for peer in peers:
             assert peer.recv(1000)
     assert max(most) <= 2 * count
+
+
+def test_bodies_from_all_addresses_of_an_ipv6_network_take_turns_together():
+    joined = []
+    rounds = SimpleNamespace(wait=lambda address: asyncio.sleep(0, joined.append(address)))
+    state = SimpleNamespace(pipeline=SimpleNamespace(rounds=rounds))
+    for host in ("2001:db8::1", "2001:db8::2", "192.0.2.1"):
+        request = SimpleNamespace(
+            state=SimpleNamespace(body=b"{}"),
+            app=SimpleNamespace(state=state),
+            client=SimpleNamespace(host=host),
+        )
+        assert asyncio.run(bodies.worked(request, len, b"{}")) == 2
+    assert joined == ["20010db800000000"] * 2 + ["192.0.2.1"]
