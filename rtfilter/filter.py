@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,18 +17,16 @@ from numpy.typing import ArrayLike
 
 from rtfilter.changes import Changes
 from rtfilter.dtypes import AnyArray, BoolArray, IntArray
-from rtfilter.errors import EventError, PredicateError, SnapshotError, UnknownSubscriptionError
-from rtfilter.events.reading import is_text, read_events
+from rtfilter.errors import PredicateError, SnapshotError, UnknownSubscriptionError
 from rtfilter.events.schema import Attribute, Schema, Type
-from rtfilter.events.table import EventTable
 from rtfilter.index import ready
-from rtfilter.matchers.port import Takes, refuse_missing
+from rtfilter.matchers.port import Takes
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of, name_of
 from rtfilter.matching.control import Control
 from rtfilter.matching.covering import How, related
 from rtfilter.matching.elements import united
+from rtfilter.matching.event_reader import as_batch, count_of, require_one
 from rtfilter.matching.growing import LARGE, SMALL, WAITED, Growing
-from rtfilter.matching.odd_values import OddValues
 from rtfilter.matching.refine import refine
 from rtfilter.matching.road import Road
 from rtfilter.matching.stream import Stream
@@ -57,7 +54,6 @@ from rtfilter.watch.off import OFF, Off
 
 if TYPE_CHECKING:
     from rtfilter.adaptive import Controller, MatcherChooser
-    from rtfilter.events.json_text import JsonReader
     from rtfilter.index.tree import RStarTree
     from rtfilter.predicates.explain import Explanation
     from rtfilter.predicates.misses import Misses
@@ -76,9 +72,9 @@ Notes = Mapping[str, Any]
 class EventFilter:
     """Subscriptions over the attributes of a schema, and the events that match them.
 
-    Safe for threads: many threads may match while another one changes the subscriptions. A batch sees one
     Safe for threads: many threads may match while another thread changes the subscriptions. A batch sees one
     version of the subscriptions, with every change that returned before the batch began. It waits for
+    changes a few milliseconds at most, even if a call adds a million subscriptions.
 
     The ids of a filter are of one type: integers, text or UUIDs. Arrays of text and of UUIDs have the dtype
     object.
@@ -122,8 +118,6 @@ class EventFilter:
     clock : callable
         Function that returns the time in seconds since 1970, for times to live and ``NOW()``.
     """
-
-    _json: JsonReader | None = None
 
     def __init__(
         self,
@@ -175,7 +169,6 @@ class EventFilter:
         self._road = Road(subscriptions, resolve(policy), control, observer)
         self._updates = Updates(self._road)
         self._told_impossible = False
-        self._odd = OddValues()
         if chooser is not None:
             from rtfilter.matching.choosing import Choosing
 
@@ -191,15 +184,6 @@ class EventFilter:
     def schema(self) -> Schema:
         """The attributes of events and predicates; `add_attributes` adds some."""
         return self._subscriptions.schema
-
-    @property
-    def _reader(self) -> JsonReader:
-        """The reader of JSON text for the present attributes."""
-        if self._json is None or self._json.fields is not self.schema.fields:
-            from rtfilter.events.json_text import JsonReader
-
-            self._json = JsonReader(self.schema.fields)
-        return self._json
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         return self.stats(), self._road.control.snapshot(self._subscriptions.updates)
@@ -229,7 +213,7 @@ class EventFilter:
 
     @metrics.setter
     def metrics(self, metrics: Metrics | Off | None) -> None:
-        self._road.metrics = metrics or None
+        self._road.metrics = self._road.reader.metrics = metrics or None
 
     @property
     def takes(self) -> Takes:
@@ -433,7 +417,7 @@ class EventFilter:
             labels = labels_of(count, ttl, metadata, self._subscriptions.clock)
             return self._add(draft, None if ids is None else new_ids(ids, count), labels)
         except (PredicateError, ValueError):
-            self._count_refused(_count(low))
+            self._count_refused(count_of(low))
             raise
 
     def _load(self, rules: Rules, on_error: OnError) -> AnyArray:
@@ -642,39 +626,6 @@ class EventFilter:
 
     # -- matching ------------------------------------------------------------------------------------
 
-    def _read(self, events: object, whole: bool = False) -> EventTable:
-        if isinstance(events, Mapping):
-            raise EventError("a batch is a list of dicts, an array or a table; for a single event use match")
-        return self._checked(events, whole)
-
-    @property
-    def _names(self) -> frozenset[str] | None:
-        """The attributes to read of events; None for all."""
-        held = self._subscriptions
-        return held.asked.names if held.matcher.takes.missing else None
-
-    def _text(self, events: Sequence[object]) -> EventTable:
-        """Read JSON texts, each of one event; the metrics do not count refused ones."""
-        return self._reader.read(events, self._names, lone=False)
-
-    def _checked(self, events: object, whole: bool = False, lone: bool = False) -> EventTable:
-        try:
-            held = self._subscriptions
-            names = None if whole else self._names
-            if is_text(events):
-                table = self._reader.read(events, names, lone)
-            else:
-                table = read_events(self.schema.fields, events, names)
-            if not held.matcher.takes.missing:
-                refuse_missing(held.name, table, self.schema)
-            if table.odd:
-                self._odd.note(table.odd)
-            return table
-        except EventError:
-            if self._road.metrics is not None:
-                self._road.metrics.refused_events += _count(events)
-            raise
-
     def match(self, event: object) -> AnyArray:
         """Return the ids of the subscriptions that match one event, int64 (k,), or object (k,).
 
@@ -685,7 +636,7 @@ class EventFilter:
         """
         arrival, held = perf_counter(), self._subscriptions
         moment = -inf if held.labels.deadlines is None else held.moment()
-        ids = self._road.match_one(_one(self._checked(_lone(event), lone=True), "match"), arrival, moment)
+        ids = self._road.match_one(event, arrival, moment)
         if moment > -inf:
             self._updates.sweep(moment)
         return ids
@@ -712,7 +663,8 @@ class EventFilter:
         """
         begun = perf_counter()
         moment = self._subscriptions.moment() if at is None else _moment(at)
-        matches = self._road.match(self._read(events), begun if arrival is None else arrival, moment)
+        table = self._road.reader.many(events)
+        matches = self._road.match(table, begun if arrival is None else arrival, moment)
         if at is None and moment > -inf:
             self._updates.sweep(moment)
         return matches
@@ -731,13 +683,13 @@ class EventFilter:
             As for `match_batch`. The plan is not blamed for the time that a batch waited before this call.
         """
         begun = perf_counter()
-        table = self._read(events)
+        table = self._road.reader.many(events)
         return Stream(self._road, *self._road.stream(table, begun, begun if arrival is None else arrival))
 
     def any_match(self, events: object) -> BoolArray:
         """Return whether each event has a match, bool (n,). Faster than `match_batch`; without metrics."""
         moment = self._subscriptions.moment()
-        table = self._read(events)
+        table = self._road.reader.many(events)
         with self._road.gate.reading(), self._road.turn:
             # The first match might be hidden or expired.
             held, now = self._subscriptions, self._subscriptions.now(moment)
@@ -758,7 +710,7 @@ class EventFilter:
 
     def workload(self, events: object) -> IntArray:
         """Return the estimated work for each event, int64 (n,): for the R*-tree, the leaves to visit."""
-        table = self._read(events)
+        table = self._road.reader.many(events)
         with self._road.gate.reading(), self._road.turn:
             table = self._subscriptions.whole(table)
             workload = self._subscriptions.matcher.workload(table.searched)
@@ -848,7 +800,8 @@ class EventFilter:
         from rtfilter.predicates.explain import explain
 
         held = self._subscriptions
-        (one,) = events_of(_one(self.schema.read(_lone(event)), "explain").at(held.now(held.moment())))
+        table = require_one(self.schema.read(as_batch(event)), "explain")
+        (one,) = events_of(table.at(held.now(held.moment())))
         return explain(self._predicate(id), one)
 
     def explain_batch(
@@ -893,7 +846,7 @@ class EventFilter:
         from rtfilter.predicates.misses import MAX_PAIRS, MISSES, MissSearch
 
         found = MissSearch(MISSES if limit is None else limit)
-        table = self.schema.read(_lone(events))
+        table = self.schema.read(as_batch(events))
         asked = self.ids() if ids is None else asked_ids(ids, self._subscriptions.kind)
         wanted = list(dict.fromkeys(asked if isinstance(asked, list) else asked.tolist()))
         count = len(table.searched)
@@ -955,8 +908,8 @@ class EventFilter:
                 **found,
                 "matcher": {"name": held.name} if chosen is None else chosen,
                 "in_flight_batches": self._road.gate.readers - 1,
-                "misspelt": self._odd.misspelt,
-                "ill_typed": self._odd.ill_typed,
+                "misspelt": self._road.reader.odd.misspelt,
+                "ill_typed": self._road.reader.odd.ill_typed,
                 "verified": {**held.verified.stats(), "dearest": self._dearest()},
             }
 
@@ -1089,23 +1042,3 @@ def _moment(at: Any) -> float:
     if isinstance(at, bool) or not isinstance(at, Real) or isnan(at):
         raise TypeError(f"at is a number of seconds of the filter's clock, not {at!r:.60}")
     return min(float(at), LAST_MOMENT)
-
-
-def _lone(event: object) -> object:
-    """Return an event as a batch, if it is the row of an array."""
-    return event[np.newaxis] if isinstance(event, np.ndarray) and event.ndim == 1 else event
-
-
-def _one(table: EventTable, way: str) -> EventTable:
-    if len(table) != 1:
-        raise ValueError(f"{way} takes one event, not {len(table)}; match_batch takes several")
-    return table
-
-
-def _count(given: Any) -> int:
-    """Return the number of events or subscriptions in unreadable input: 1 if that is not known."""
-    if isinstance(given, str | bytes | Mapping):
-        return 1
-    with contextlib.suppress(TypeError):
-        return len(given)
-    return 1

@@ -48,7 +48,7 @@ def _read(filter: EventFilter, batch: Sequence[Answer], tell: Tell) -> tuple[Eve
     events = [answer.event for answer in batch]
     with suppress(Exception):  # an event may be any object
         if all(isinstance(event, TEXT) for event in events):
-            return filter._text(events), batch
+            return filter._road.reader.texts(events), batch
         if all(issubclass(kind, Mapping) for kind in set(map(type, events))):
             return read(events if len(events) > 1 else events[0]), batch
     good = [answer for answer in batch if _is_good(filter, answer.event)]

@@ -88,6 +88,14 @@ class JsonReader:
         table.read, table.again = names, partial(self.read, text, lone=lone)
         return table
 
+    def read_one(self, text: Any, names: frozenset[str] | None) -> EventTable:
+        """Read the only event of a text as `read` does, for a caller that never wants to read it again."""
+        narrow, self._left = self._narrow, self._left - ALONE
+        if self._left < 0 or narrow is None or narrow.names is not names:
+            self._left += ALONE
+            return self.read(text, names, lone=True)
+        return narrow.read_one(text)
+
     def _looks(self, alone: bool) -> bool:
         """Return whether to look at all attributes of the next event, if it comes alone, or events."""
         if self._unseen > 0:
@@ -122,24 +130,26 @@ class _Narrow:
         own = [field for field in fields if field.name in names]
         self._form = _form({field.name: (field.name, _TYPES[field.family]) for field in own})
         self.decoder = msgspec.json.Decoder(self._form.kind)
+        self._decode = self.decoder.decode
         self._array = msgspec.json.Decoder(list[self._form.kind])  # type: ignore[name-defined]
         paths = dict(self._form.paths())
         self._plan = [(field, fields.places[field.name], attrgetter(paths[field.name])) for field in own]
+        self._alone = [(get, one.family, place, one.low, one.high, one) for one, place, get in self._plan]
+        self._getters: dict[str, Callable[[Any], object]] = {one.name: get for one, _, get in self._plan}
         self._blank = np.full((1, sum(field.width for field in fields)), MISSING)
 
     def read_one(self, text: Any) -> EventTable:
         """Read the only event of a text."""
         data = text if type(text) is bytes else _alone(text)
         try:
-            _require_utf8(data)
-            event = self.decoder.decode(data)  # type: ignore[union-attr]
+            if not data.isascii():
+                data.decode()  # the decoder does not check text that it skips
+            event = self._decode(data)
         except _UNREADABLE:
             return read_dict(self._all, _object(_alone(text)), self.names)
         points = self._blank.copy()
-        values: dict[str, Sequence[object]] = {}
         try:
-            for field, place, get in self._plan:
-                name, family, _, low, high, _ = field
+            for get, family, place, low, high, field in self._alone:
                 value = get(event)
                 if value is None:
                     continue
@@ -151,10 +161,9 @@ class _Narrow:
                     return self._one_by_one([event])
                 else:
                     points[0, place] = encode_cell(field, value, 0)[0]
-                values[name] = (value,)
         except (AttributeError, TypeError):  # the value is a list
             return self._one_by_one([event])
-        return EventTable(points, _Values(values), self._all)
+        return EventTable(points, _Struct(event, self._getters), self._all)
 
     def read_many(self, text: Any) -> EventTable:
         """Read a batch."""
@@ -228,6 +237,26 @@ class _Narrow:
         if len(events) == 1:
             return read_flat_dict(self._all, flat[0], given[0], lists.get(0), self.names)
         return read_flat(self._all, flat, given, lists, self.names)
+
+
+class _Struct:
+    """The values of one event, by the attributes that were read."""
+
+    __slots__ = ("event", "getters")
+
+    def __init__(self, event: Any, getters: dict[str, Callable[[Any], object]]) -> None:
+        self.event, self.getters = event, getters
+
+    def row(self, _: int) -> dict[str, object]:
+        found = ((name, get(self.event)) for name, get in self.getters.items())
+        return {name: value for name, value in found if value is not None}
+
+    def values(self, name: str, rows: Sequence[int]) -> Sequence[object]:
+        get = self.getters.get(name)
+        return [None if get is None else get(self.event)] * len(rows)
+
+    def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
+        return rests_one_by_one(lambda _: self.getters[field.name](self.event), field, rows, coordinates)
 
 
 class _Values(NamedTuple):

@@ -379,6 +379,9 @@ class RStarTree:
             self._require_whole()
             arguments.require_numbers(point)
         state, count = self._arrays.state, found.size.item(1)
+        if count == 0:
+            room.returned(found, addresses)
+            return _NOWHERE, None, visits
         ids = found.ids[:count].copy()
         exact = None if state.item(layout.INEXACT) == 0 else found.exact[:count].copy()
         room.returned(found, addresses)

@@ -30,6 +30,7 @@ from rtfilter.events.table import EventTable
 from rtfilter.index.kernels import counts
 from rtfilter.matching.control import Control
 from rtfilter.matching.elements import united
+from rtfilter.matching.event_reader import QUICK, EventReader
 from rtfilter.matching.gate import Gate, Hold
 from rtfilter.matching.growing import BATCHES, VERIFIED
 from rtfilter.matching.outcome import Group, Outcome
@@ -50,6 +51,7 @@ class Road:
     Attributes
     ----------
     subscriptions : Subscriptions
+    reader : EventReader
     gate : Gate
         The lock of the index: a batch sees one version of the subscriptions.
     policy : Order
@@ -72,7 +74,7 @@ class Road:
         self, subscriptions: Subscriptions, policy: Order, control: Control, metrics: Metrics | None
     ) -> None:
         self.policy, self.control, self.metrics = policy, control, metrics
-        self.subscriptions = subscriptions
+        self.subscriptions, self.reader = subscriptions, EventReader(subscriptions, metrics)
         self.gate = Gate(subscriptions.recover)
         self._threads = subscriptions.matcher.takes.threads
         self.turn = contextlib.nullcontext() if self._threads else threading.RLock()
@@ -130,16 +132,18 @@ class Road:
             offsets, ids = united(offsets, ids, events, held, None, now)
         return offsets, ids
 
-    def match_one(self, event: EventTable, arrival: float, moment: float) -> AnyArray:
-        """Match a batch of one event as `match` does, without the arrays for several events.
+    def match_one(self, given: object, arrival: float, moment: float) -> AnyArray:
+        """Match one event as `match` does, without the arrays for several events.
 
         Returns ids, int64 (k,) or object (k,).
         """
+        quick = type(given) in QUICK
+        event = None if quick else self.reader.lone(given)  # may run code of the caller
         if next(self.untimed, True):
-            return self.match(event, arrival, moment).ids
+            return self.match(event or self.reader.lone(given), arrival, moment).ids
         with self.gate.reading():
             held = self.subscriptions
-            event = held.whole(event)
+            event = self.reader.one(given) if event is None else held.whole(event)
             ids: AnyArray
             if held.single is None or event.choices is not None:
                 _, ids = self._found(event, moment)
@@ -152,7 +156,9 @@ class Road:
             names = held.labels.names
             if names is not None:  # before the next change, which may reuse handles
                 ids = names.take(ids)
-        if self._verified_much:
+        if quick and event.odd:
+            self.reader.note(event)
+        if self.growing is not None and self._verified_much:
             self.look()
         if self.metrics is not None:
             self.metrics.record_whole(1, perf_counter() - arrival, len(ids))

@@ -161,7 +161,7 @@ class Tracker:
         """
         if keys is None and self._apart is not None:
             events = readable_twice(events)
-        table = self.filter._read(events, whole=True)
+        table = self.filter._road.reader.many(events, whole=True)
         found_keys = self._keys(events, table) if keys is None else given_keys(keys, len(table))
         rows = last_rows(found_keys, self._name if keys is None else None)
         found = self.filter.match_batch(table)

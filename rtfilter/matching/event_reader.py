@@ -1,0 +1,142 @@
+"""Reading the events of a filter: only attributes that subscriptions ask for; refused and odd ones count."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from rtfilter.errors import EventError
+from rtfilter.events.objects import read_dict
+from rtfilter.events.reading import is_text, read_events
+from rtfilter.matchers.port import refuse_missing
+from rtfilter.matching.odd_values import OddValues
+
+if TYPE_CHECKING:
+    from rtfilter.events.json_text import JsonReader
+    from rtfilter.events.table import EventTable
+    from rtfilter.subscriptions.content import Subscriptions
+    from rtfilter.watch.metrics import Metrics
+
+QUICK: Final = frozenset((bytes, str, dict))
+"""Types of events that are read in microseconds, without code of the caller."""
+
+
+class EventReader:
+    """Reads events for the present subscriptions; threads may share it.
+
+    Attributes
+    ----------
+    metrics : Metrics or None
+        Counts refused events.
+    odd : OddValues
+        Counts of misspelt names and of values of another type.
+    """
+
+    _json: JsonReader | None = None
+
+    def __init__(self, subscriptions: Subscriptions, metrics: Metrics | None) -> None:
+        self._subscriptions, self.metrics, self.odd = subscriptions, metrics, OddValues()
+
+    def one(self, event: object) -> EventTable:
+        """Read one event of a `QUICK` type while the caller holds the index: it never need be read again.
+
+        Raises
+        ------
+        EventError
+        ValueError
+            There is not one event.
+        """
+        held = self._subscriptions
+        fields, asked = held.schema.fields, held.asked.names
+        try:
+            if not held.matcher.takes.missing:
+                return require_one(self._read(event, lone=True), "match")
+            if type(event) is dict:
+                return read_dict(fields, event, asked)
+            json = self._json
+            if json is None or json.fields is not fields:
+                json = self._text(fields)
+            return json.read_one(event, asked)
+        except EventError:
+            self._count_refused(event)
+            raise
+
+    def lone(self, event: object) -> EventTable:
+        """Read one event of any form that `Schema.read` takes; raises what `one` raises."""
+        table = require_one(self._checked(as_batch(event), lone=True), "match")
+        self.note(table)
+        return table
+
+    def many(self, events: object, whole: bool = False) -> EventTable:
+        """Read a batch of any form that `Schema.read` takes; `whole`: all attributes. Raises `EventError`."""
+        if isinstance(events, Mapping):
+            raise EventError("a batch is a list of dicts, an array or a table; for a single event use match")
+        table = self._checked(events, whole)
+        self.note(table)
+        return table
+
+    def texts(self, events: Sequence[object]) -> EventTable:
+        """Read JSON texts, each of one event; the metrics do not count refused ones."""
+        held = self._subscriptions
+        names = held.asked.names if held.matcher.takes.missing else None
+        return self._text(held.schema.fields).read(events, names, lone=False)
+
+    def note(self, table: EventTable) -> None:
+        """Count and log the oddities of a table; the caller does not hold the index: a log may use it."""
+        if table.odd:
+            self.odd.note(table.odd)
+
+    def _checked(self, events: object, whole: bool = False, lone: bool = False) -> EventTable:
+        try:
+            return self._read(events, whole, lone)
+        except EventError:
+            self._count_refused(events)
+            raise
+
+    def _read(self, events: object, whole: bool = False, lone: bool = False) -> EventTable:
+        held = self._subscriptions
+        takes, fields = held.matcher.takes, held.schema.fields
+        names = held.asked.names if takes.missing and not whole else None
+        if is_text(events):
+            table = self._text(fields).read(events, names, lone)
+        else:
+            table = read_events(fields, events, names)
+        if not takes.missing:
+            refuse_missing(held.name, table, held.schema)
+        return table
+
+    def _text(self, fields: Any) -> JsonReader:
+        """Return the reader of JSON text for the present attributes."""
+        if self._json is None or self._json.fields is not fields:
+            from rtfilter.events.json_text import JsonReader
+
+            self._json = JsonReader(fields)
+        return self._json
+
+    def _count_refused(self, events: Any) -> None:
+        if self.metrics is not None:
+            self.metrics.refused_events += count_of(events)
+
+
+def as_batch(event: object) -> object:
+    """Return an event as a batch, if it is the row of an array."""
+    return event[np.newaxis] if isinstance(event, np.ndarray) and event.ndim == 1 else event
+
+
+def require_one(table: EventTable, method: str) -> EventTable:
+    """Return a table of one event; raise `ValueError` for another number."""
+    if len(table) != 1:
+        raise ValueError(f"{method} takes one event, not {len(table)}; match_batch takes several")
+    return table
+
+
+def count_of(given: Any) -> int:
+    """Return the number of events or subscriptions in unreadable input: 1 if that is not known."""
+    if isinstance(given, str | bytes | Mapping):
+        return 1
+    with contextlib.suppress(TypeError):
+        return len(given)
+    return 1
