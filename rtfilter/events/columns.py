@@ -5,7 +5,6 @@ Neither pandas nor pyarrow is imported here: a caller who passes such an object 
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -23,7 +22,7 @@ from rtfilter.events.exact import instants, rests
 from rtfilter.events.foreign import PLAIN, arrow_values, families, pandas_values, streamed
 from rtfilter.events.nesting import inner_paths, is_list
 from rtfilter.events.oddities import look_at_columns
-from rtfilter.events.table import PHRASES, EventTable, Field, Fields, inward, rests_one_by_one
+from rtfilter.events.table import PHRASES, EventTable, Field, Fields, rests_one_by_one
 from rtfilter.text import composed, listed
 
 _FAMILIES = {"i": "number", "u": "number", "f": "number", "b": "bool", "M": "timestamp"}
@@ -207,14 +206,14 @@ def _within(fields: Fields, points: FloatArray, values: AnyArray) -> bool:
     """Return whether every number is finite and in its domain; two passes, without temporary arrays."""
     if not len(points):
         return True
-    if len(points) == 1 and not fields.bounded and math.isfinite(sum(points[0].tolist())):
-        return True  # a sum with NaN or infinity is not finite
+    if len(points) == 1 and values is points:
+        return fields.contain(points[0].tolist())
     # NaN makes both comparisons false, infinity lies outside every domain.
     if not fields.bounded:
         return bool(points.min() >= LOWEST and points.max() <= HIGHEST)
     if values.dtype.kind != "f" and not all(field.sharp for field in fields):
         return not any(field.outside(values[:, j]).any() for j, field in enumerate(fields))
-    low, high = np.array([inward(field.low, field.high) for field in fields]).T
+    low, high = fields.inward
     return bool((points.min(axis=0) >= low).all() and (points.max(axis=0) <= high).all())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -15,7 +14,7 @@ from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.errors import EventError
 from rtfilter.events.cells import assemble, encode_cell, encode_objects
 from rtfilter.events.elements import with_choices
-from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING, is_missing, string_code
+from rtfilter.events.encoding import ALIEN, MISSING, is_missing, string_code
 from rtfilter.events.nesting import ATOMS, LISTS, flatten, is_list, with_composed_names
 from rtfilter.events.oddities import look_at_objects
 from rtfilter.events.table import EventTable, Field, Fields, rests_one_by_one
@@ -85,8 +84,8 @@ def read_flat_dict(
         point = _point(fields, event, found)
         plain = ALIEN not in point and (MISSING not in point or fields.spelling.settles(event))
         points = np.array((point,), np.float64)
+        points += 0.0  # -0.0 and 0.0 become the same coordinate
         lists = lists or found
-    points += 0.0  # -0.0 and 0.0 become the same coordinate
     table = EventTable(points, _Dicts(fields, (event,)), fields)
     if lists:
         table = with_choices(table, {0: lists}, None if fields.strict else names)
@@ -99,18 +98,14 @@ def _plain_numbers(fields: Fields, event: dict[Any, Any]) -> FloatArray | None:
         return None
     try:
         values = fields.take(event)
-        kinds = set(map(type, values))
-        # A sum of floats with NaN or infinity is not finite.
-        if not (kinds <= _PLAIN and math.isfinite(sum(values))):
-            return None
-        if int in kinds and not (min(values) >= LOWEST and max(values) <= HIGHEST):
-            return None
-        for place, field in fields.bounded:
-            if not field.low <= values[place] <= field.high:
-                return None
-        return np.array((values,), np.float64)
-    except (KeyError, OverflowError):
+    except KeyError:
         return None
+    if not (_PLAIN.issuperset(map(type, values)) and fields.contain(values)):
+        return None
+    points = np.array((values,), np.float64)
+    if 0 in values:
+        points += 0.0  # -0.0 and 0.0 become the same coordinate
+    return points
 
 
 def _point(fields: Fields, event: Mapping[Any, Any], lists: dict[str, Any]) -> list[float]:
@@ -219,12 +214,9 @@ def _plain_rows(fields: Fields, rows: list[tuple[Any, ...]]) -> FloatArray | Non
         points = np.fromiter(values, np.float64, len(values)).reshape(len(rows), len(fields))
     except OverflowError:
         return None
+    low, high = fields.inward
     # NaN makes both comparisons false, infinity lies outside every domain.
-    if not (points.min() >= LOWEST and points.max() <= HIGHEST):
+    if not ((points.min(axis=0) >= low).all() and (points.max(axis=0) <= high).all()):
         return None
-    for place, field in fields.bounded:
-        column = points[:, place]
-        if not (column.min() >= field.low and column.max() <= field.high):
-            return None
     points += 0.0  # -0.0 and 0.0 become the same coordinate
     return points

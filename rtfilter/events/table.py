@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import accumulate
 from math import ceil, floor, inf, nextafter
-from operator import itemgetter
+from operator import ge, itemgetter, le
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -138,6 +138,20 @@ class Fields(tuple[Field, ...]):
         return tuple(
             (place, field) for place, field in enumerate(self) if field.low > LOWEST or field.high < HIGHEST
         )
+
+    @cached_property
+    def _domains(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        return tuple(field.low for field in self), tuple(field.high for field in self)
+
+    @cached_property
+    def inward(self) -> FloatArray:
+        """The least and the greatest float64 of each domain, float64 (2, number of attributes)."""
+        return np.array([inward(field.low, field.high) for field in self]).T
+
+    def contain(self, values: Sequence[float]) -> bool:
+        """Return whether numbers, one of each attribute, are in their domains; NaN and infinity are not."""
+        low, high = self._domains
+        return all(map(le, low, values)) and all(map(ge, high, values))
 
 
 def inward(low: float, high: float) -> tuple[float, float]:

@@ -368,7 +368,8 @@ class RStarTree:
     def one(self, point: FloatArray, first_only: bool = False) -> tuple[IntArray, Flags | None, int]:
         """Return ids, exactness and visits of `hits` for one point, float64 (1, d), C-contiguous.
 
-        The hits of one point need no reordering, and most of the time is Python's.
+        The hits of one point need no reordering, and most of the time is Python's. Without hits there is no
+        exactness.
         """
         found, addresses = room.taken()
         visits = descend.search_one(self._where, point, first_only, addresses)
