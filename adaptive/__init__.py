@@ -43,13 +43,13 @@ from rtfilter.adaptive.plans import WHOLE, Controller, Entry, Plan, Report, Shap
 from rtfilter.lazy import at_first_use
 
 if TYPE_CHECKING:
-    from rtfilter.adaptive.choosing import CostController
+    from rtfilter.adaptive.controller_registry import CONTROLLERS, make_controller
+    from rtfilter.adaptive.cost_controller import CostController
     from rtfilter.adaptive.fixed import FixedPlan
     from rtfilter.adaptive.matchers import MatcherChooser
     from rtfilter.adaptive.papers.climbing import LevelController, PlanController
     from rtfilter.adaptive.papers.stopping import EarlyStop
     from rtfilter.adaptive.papers.wang import WangController
-    from rtfilter.adaptive.registry import CONTROLLERS, make_controller
     from rtfilter.adaptive.replaying import ReplayError, replay, replay_matchers
     from rtfilter.adaptive.sizes import GROUPS, SizeClass, exact, powers_of_two
 else:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rtfilter import EventFilter, infer_schema, read_events
 from rtfilter.adaptive import CostController, FixedPlan
-from rtfilter.replay import Contender, Settings, draw, replay
+from rtfilter.replay import Contender, ReplaySettings, draw, replay
 from rtfilter.replay.workloads import file_workload, workload
 
 
@@ -24,7 +24,7 @@ def from_files(subscriptions, events):
 def main(picture, *files):
     source = from_files(*files) if files else workload("narrow", seed=1)
     count, changes = (len(source.given), 0) if files else (10_000, 20)
-    settings = Settings(count, bursts=60, sizes=(16, 128, 512), insert=changes, delete=changes)
+    settings = ReplaySettings(count, bursts=60, sizes=(16, 128, 512), insert=changes, delete=changes)
     contenders = [
         Contender("one by one, in order of arrival", "fifo", FixedPlan(0, 1)),
         Contender("adaptive", "shortest", CostController()),

@@ -23,7 +23,7 @@ from rtfilter import EventFilter, RStarTree, Schema
 from rtfilter.adaptive import CostController, FixedPlan, LevelController
 from rtfilter.index.kernels import runs
 from rtfilter.predicates.parse import parse
-from rtfilter.replay import PEER, Contender, Report, Settings, draw, replay
+from rtfilter.replay import PEER, Contender, ReplayReport, ReplaySettings, draw, replay
 from rtfilter.replay.machine import one_line
 from rtfilter.replay.output import Row, table
 from rtfilter.replay.report import size_class
@@ -63,15 +63,15 @@ def contenders() -> list[Contender]:
     ]
 
 
-def settings(quick: bool) -> dict[str, Settings]:
+def settings(quick: bool) -> dict[str, ReplaySettings]:
     """Return the settings of each workload, by its name."""
     if quick:
-        small = Settings(500, 6, (4, 16), peer_every=2)
+        small = ReplaySettings(500, 6, (4, 16), peer_every=2)
         return {"wide": small, "flights": small}
     # No subscription comes or goes: the kernels of changes take longer to compile than all others.
     return {
-        "wide": Settings(100_000, 120, SIZES, check_every=2, peer_every=16),
-        "flights": Settings(20_000, 120, SIZES, check_every=12, peer_every=16),
+        "wide": ReplaySettings(100_000, 120, SIZES, check_every=2, peer_every=16),
+        "flights": ReplaySettings(20_000, 120, SIZES, check_every=12, peer_every=16),
     }
 
 
@@ -106,7 +106,7 @@ class Drawn(Workload):
         return self.source.events(start, count)
 
 
-def drawn(name: str, chosen: Settings) -> Drawn:
+def drawn(name: str, chosen: ReplaySettings) -> Drawn:
     """Return a workload by its name, ready to be replayed."""
     source = workload(name, chosen.seed)
     own = source.subscriptions(0, chosen.subscriptions)
@@ -176,7 +176,7 @@ def running(child: subprocess.Popen[bytes]) -> bool:
     return False
 
 
-def text(report: Report) -> str:
+def text(report: ReplayReport) -> str:
     """Return a replay as a question, a table of its answers, and what was checked."""
     sizes = sorted({size_class(row) for row in report.rows})
     columns = {"by": "answered by"} | {str(size): f"{size} events" for size in sizes}
@@ -190,7 +190,7 @@ def text(report: Report) -> str:
     return f"{asked}\n\n{table(lines(report, sizes), columns)}\n{checked}"
 
 
-def lines(report: Report, sizes: Sequence[int]) -> list[Row]:
+def lines(report: ReplayReport, sizes: Sequence[int]) -> list[Row]:
     """Return the rows of the table, the slowest first; ``faster`` compares with `rtree`."""
     found: list[Row] = []
     for summary in report.summary():
@@ -231,7 +231,7 @@ def main(arguments: list[str]) -> int:
             print(f"{own.subscriptions:,} subscriptions of the workload {name} are drawn", flush=True)
         wait()
     print(f"\n{READING}")
-    reports: list[Report] = []
+    reports: list[ReplayReport] = []
     for source in sources:
         with one_core():
             report = replay(source, chosen[source.name], contenders(), empty_filter(source), shown)

@@ -24,7 +24,7 @@ from rtfilter.errors import (
 from rtfilter.lazy import at_first_use
 
 if TYPE_CHECKING:
-    from rtfilter.asynchronous.filter import AsyncFilter
+    from rtfilter.asynchronous.async_filter import AsyncFilter
     from rtfilter.events.schema import Attribute, Schema
     from rtfilter.filter import EventFilter
     from rtfilter.index.tree import RStarTree
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rtfilter.subscriptions.subscription import Subscription
 else:
     _PLACES = {
-        "AsyncFilter": "asynchronous.filter",
+        "AsyncFilter": "asynchronous.async_filter",
         "Attribute": "events.schema",
         "BadSubscription": "subscriptions.loading",
         "Completion": "matching.stream",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rtfilter.changes import Changes
+from rtfilter.change_log import Changes
 from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import PredicateError, SnapshotError, UnknownSubscriptionError
 from rtfilter.events.schema import Attribute, Schema, Type

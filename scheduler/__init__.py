@@ -23,7 +23,7 @@ gains: :func:`completion_times`, :func:`mean_response`, :func:`gini`, :func:`rel
 workers: :func:`balanced_parts`.
 """
 
-from rtfilter.scheduler.arrays import FloatArray, IntArray
+from rtfilter.scheduler.checked_arrays import FloatArray, IntArray
 from rtfilter.scheduler.orders import (
     ORDERS,
     Order,

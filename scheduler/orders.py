@@ -6,7 +6,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from rtfilter.scheduler.arrays import IntArray, as_cost
+from rtfilter.scheduler.checked_arrays import IntArray, as_cost
 
 Order = Callable[[IntArray], IntArray]
 """Function of the workloads, int64 (n,), that returns a permutation of the rows 0..n-1, int64 (n,): the row

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from rtfilter.scheduler.arrays import IntArray, as_workload
+from rtfilter.scheduler.checked_arrays import IntArray, as_workload
 
 
 def balanced_parts(workload: npt.ArrayLike, parts: int) -> list[IntArray]:

@@ -16,7 +16,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from rtfilter.scheduler.arrays import FloatArray, as_cost, as_permutation
+from rtfilter.scheduler.checked_arrays import FloatArray, as_cost, as_permutation
 from rtfilter.scheduler.schedules import Schedule
 
 

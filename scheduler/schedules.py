@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rtfilter.scheduler.arrays import IntArray, as_permutation, as_workload
+from rtfilter.scheduler.checked_arrays import IntArray, as_permutation, as_workload
 from rtfilter.scheduler.orders import ORDERS, Order, shortest_first
 
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from statistics import median
 
 from rtfilter import EventFilter
-from rtfilter.overlay.running.client import BrokerClient, asked
-from rtfilter.overlay.running.client_messages import Cut
-from rtfilter.overlay.running.frames import LinkError
-from rtfilter.overlay.running.keys import Key, Role
+from rtfilter.overlay.running.broker_client import BrokerClient, asked
+from rtfilter.overlay.running.broker_frames import LinkError
+from rtfilter.overlay.running.broker_keys import Key, KeyRole
+from rtfilter.overlay.running.client_messages import LinkCut
 from rtfilter.overlay.running.map import as_text, draw, survey
 from rtfilter.replay.workloads.flights import SCHEMA, load
 
@@ -113,7 +113,7 @@ class Subscriber:
         others = [one for one in BROKERS if one != begins and BROKERS[one] == BROKERS[begins] != ""]
         others += [one for one in BROKERS if one not in others and one != begins]
         addresses = [network.addresses[one] for one in (begins, *others)]
-        self.client = BrokerClient(addresses, name, network.key.of(Role.CLIENT))
+        self.client = BrokerClient(addresses, name, network.key.of(KeyRole.CLIENT))
         self.name, self.had = name, []
 
     async def collect(self):
@@ -173,12 +173,12 @@ async def story(network, out):
           flush=True)  # fmt: skip
     flying = asyncio.create_task(batch(300, 600, "a link is cut"))
     await asyncio.sleep(0.5)
-    await asked(child.itself.address, network.key, Cut(parent.name))
-    await asked(parent.address, network.key, Cut(child.itself.name))
+    await asked(child.itself.address, network.key, LinkCut(parent.name))
+    await asked(parent.address, network.key, LinkCut(child.itself.name))
     await flying
     print(f"\n{as_text(await network.whole(len(BROKERS)))}\n\nthe link is whole again", flush=True)
-    await asked(child.itself.address, network.key, Cut(parent.name, heal=True))
-    await asked(parent.address, network.key, Cut(child.itself.name, heal=True))
+    await asked(child.itself.address, network.key, LinkCut(parent.name, heal=True))
+    await asked(parent.address, network.key, LinkCut(child.itself.name, heal=True))
 
     for number, (first, what) in enumerate([(600, "the root is killed"), (900, "and the next root")], 1):
         root = next(one.itself.name for one in (await network.tree()).brokers.values() if one.root

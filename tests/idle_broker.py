@@ -1,11 +1,11 @@
 """The metrics of a broker that does not run."""
 
 from rtfilter import Schema
+from rtfilter.overlay.running.broker_keys import Key
+from rtfilter.overlay.running.broker_metrics import BrokerMetrics
 from rtfilter.overlay.running.broker_process import BrokerProcess
-from rtfilter.overlay.running.keys import Key
-from rtfilter.overlay.running.metrics import BrokerMetrics
-from rtfilter.overlay.running.settings import BrokerSettings
-from rtfilter.store.brokers import BrokerStore
+from rtfilter.overlay.running.broker_settings import BrokerSettings
+from rtfilter.store.broker_store import BrokerStore
 from rtfilter.store.database import engine
 
 

@@ -5,13 +5,13 @@ import time
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rtfilter.spark import frames
+from rtfilter.spark import data_frames
 from rtfilter.spark.blocks import Layout
 from rtfilter.spark.leases import lease_of
 from rtfilter.spark.refusals import EventReader
 from rtfilter.spark.routes import Route
 
-RESULT = "id", frames.SUBSCRIPTION, frames.WORKLOAD, frames.OFFSET
+RESULT = "id", data_frames.SUBSCRIPTION, data_frames.WORKLOAD, data_frames.OFFSET
 
 
 def matched_here(path, slices, partitions):
@@ -22,13 +22,15 @@ def matched_here(path, slices, partitions):
     route, columns = Route.whole(lease_of(str(path))), slices[0].column_names
     names = [name for name in columns if name != "id"]
     reader = EventReader(route.schema, names, "id")
-    deal = frames._dealer(route, Layout(columns, [[name] for name in columns]), reader, partitions, None)
+    deal = data_frames._dealer(route, Layout(columns, [[name] for name in columns]), reader, partitions, None)
     dealt = pa.Table.from_batches([out for own in slices for out in deal(iter(own.to_batches()))])
-    match = frames._matcher(route, reader, True, time.time())
+    match = data_frames._matcher(route, reader, True, time.time())
     found = []
     for part in range(partitions):
-        own = dealt.filter(pc.equal(dealt[frames.PART], part))
-        own = own.sort_by([(frames.SHARD, "ascending"), (frames.CLASS, "ascending")]).combine_chunks()
+        own = dealt.filter(pc.equal(dealt[data_frames.PART], part))
+        own = own.sort_by(
+            [(data_frames.SHARD, "ascending"), (data_frames.CLASS, "ascending")]
+        ).combine_chunks()
         answers = list(match(iter(own.to_batches())))
         found.append(pa.Table.from_batches(answers) if answers else pa.table({name: [] for name in RESULT}))
     return found

@@ -7,7 +7,7 @@ from rtfilter.adaptive.papers.heights import Heights
 from rtfilter.adaptive.papers.probing import Decision
 from rtfilter.adaptive.papers.rule import Rule
 from rtfilter.adaptive.papers.samples import P, compared
-from rtfilter.adaptive.papers.spaces import Levels, Plans, Space
+from rtfilter.adaptive.papers.spaces import Levels, Plans, PositionSpace
 from rtfilter.adaptive.papers.stopping import EarlyStop
 from rtfilter.adaptive.plans import Entry, Plan, Report, Shape, Sink, Ticket
 from rtfilter.adaptive.recording import (
@@ -36,7 +36,7 @@ class _Climber(Recorder, Generic[P]):
         self._classes: dict[int, Heights[P]] = {}
         self._foreign_reports = 0
 
-    def _space(self, size_class: int) -> Space[P]:
+    def _space(self, size_class: int) -> PositionSpace[P]:
         raise NotImplementedError
 
     def _plan(self, position: P) -> Plan:

@@ -45,7 +45,7 @@ WIDEST = 8
 """Largest factor of the limit, after alarms that moved nothing."""
 
 
-class Drift:
+class SettledDrift:
     """The two-sided cumulative sum for one settled position.
 
     Parameters
@@ -109,7 +109,7 @@ class Doubt(Generic[P]):
         self._packed = packed
         self._position: P | None = None
         self._boxes = 0
-        self._drift: Drift | None = None
+        self._drift: SettledDrift | None = None
         self._alarmed = False
         self._factor = 1
         self.updates = 0
@@ -122,7 +122,7 @@ class Doubt(Generic[P]):
             self._factor = min(2 * self._factor, WIDEST)
         self._position, self._boxes, self._alarmed, self.updates = position, boxes, False, 0
         watched = self._rule.drift and values is not None
-        self._drift = Drift(values or (), self._factor) if watched else None
+        self._drift = SettledDrift(values or (), self._factor) if watched else None
 
     def update(self, count: int) -> bool:
         """Count index updates; return True if they require a new search."""

@@ -12,7 +12,7 @@ from typing import Generic
 from rtfilter.adaptive.papers.probing import Counts, Decision, Probing
 from rtfilter.adaptive.papers.rule import Rule
 from rtfilter.adaptive.papers.samples import P
-from rtfilter.adaptive.papers.spaces import Space
+from rtfilter.adaptive.papers.spaces import PositionSpace
 from rtfilter.adaptive.plans import Shape
 
 KEPT = 8
@@ -24,7 +24,7 @@ class Heights(Generic[P]):
 
     Parameters
     ----------
-    space : Space
+    space : PositionSpace
         The positions of the class.
     rule : Rule
     shape : Shape
@@ -43,7 +43,7 @@ class Heights(Generic[P]):
     """
 
     def __init__(
-        self, space: Space[P], rule: Rule, shape: Shape, notify: Callable[[Decision[P]], None]
+        self, space: PositionSpace[P], rule: Rule, shape: Shape, notify: Callable[[Decision[P]], None]
     ) -> None:
         self._space = space
         self._rule = rule

@@ -23,7 +23,7 @@ from rtfilter.adaptive.papers.samples import P, Tally, compared
 from rtfilter.adaptive.papers.stopping import EarlyStop
 
 
-class Verdict(NamedTuple):
+class LoopResult(NamedTuple):
     """The result of a loop.
 
     Attributes
@@ -77,7 +77,7 @@ class Loop(Generic[P]):
             if position in self._sampled:
                 return position
 
-    def verdict(self) -> Verdict | None:
+    def verdict(self) -> LoopResult | None:
         """Return the result of the loop with the samples so far, or None if it goes on."""
         fewest = min([self.tallies[p].count for p in self._sampled])
         if fewest >= self._rule.rounds:
@@ -124,11 +124,11 @@ class Loop(Generic[P]):
     def _finished(self, step: int) -> bool:
         return bool(self.tallies[self._steps[step]].values)
 
-    def _verdict(self, better: list[int], early: bool) -> Verdict:
+    def _verdict(self, better: list[int], early: bool) -> LoopResult:
         if not better:
-            return Verdict(None, early, False)
+            return LoopResult(None, early, False)
         means = compared(self.tallies, self._centre)
         own = means.get(self._centre, 0.0)
         below = {s for s, p in self._steps.items() if p in means and means[p] < own}
         step = min(better, key=lambda s: means[self._steps[s]])
-        return Verdict(step, early, any(-s in below for s in below))
+        return LoopResult(step, early, any(-s in below for s in below))

@@ -37,7 +37,7 @@ from rtfilter.adaptive.papers.doubt import Doubt
 from rtfilter.adaptive.papers.loop import Loop
 from rtfilter.adaptive.papers.rule import Rule
 from rtfilter.adaptive.papers.samples import P, Tally, smallest
-from rtfilter.adaptive.papers.spaces import Space
+from rtfilter.adaptive.papers.spaces import PositionSpace
 from rtfilter.adaptive.papers.underway import UnderWay
 from rtfilter.adaptive.plans import Shape
 
@@ -49,7 +49,7 @@ class Mode(StrEnum):
     UNSTABLE = "UNSTABLE"
 
 
-class Outcome(StrEnum):
+class ProbeOutcome(StrEnum):
     """The result of a decision."""
 
     PROBE = "probe"  # a new episode begins
@@ -62,7 +62,7 @@ class Outcome(StrEnum):
 class Decision(NamedTuple, Generic[P]):
     """A decision, and the samples that it is based on."""
 
-    outcome: Outcome
+    outcome: ProbeOutcome
     origin: P
     position: P
     anomaly: bool
@@ -92,7 +92,7 @@ class Probing(Generic[P]):
 
     Parameters
     ----------
-    space : Space
+    space : PositionSpace
         The positions.
     rule : Rule
     shape : Shape
@@ -109,7 +109,7 @@ class Probing(Generic[P]):
 
     def __init__(
         self,
-        space: Space[P],
+        space: PositionSpace[P],
         rule: Rule,
         shape: Shape,
         start: P,
@@ -207,7 +207,7 @@ class Probing(Generic[P]):
         self._heading: dict[int, int] = {}  # axis -> step of the last move along it
         self._pooled: dict[P, Tally] = {}
         self._under_way: UnderWay[P] = UnderWay()
-        self._decide(Outcome.PROBE, self.position, {})
+        self._decide(ProbeOutcome.PROBE, self.position, {})
         self._begin_loop()
 
     def _begin_loop(self) -> None:
@@ -216,7 +216,7 @@ class Probing(Generic[P]):
         self._pooled.setdefault(self.position, Tally())
         self._rebuilt = False  # while this loop was under way
         if not self._steps:
-            self._settle(Outcome.ALONE, self.position, {})
+            self._settle(ProbeOutcome.ALONE, self.position, {})
 
     def _lose(self, positions: list[P]) -> None:
         """Count samples as lost, and end the loop if no position lacks samples."""
@@ -231,7 +231,7 @@ class Probing(Generic[P]):
         self.counts.early_stops += verdict.early
         if verdict.step is None:
             tallies = self._loop.tallies
-            self._settle(Outcome.SETTLE, smallest(tallies, self.position), tallies)
+            self._settle(ProbeOutcome.SETTLE, smallest(tallies, self.position), tallies)
         else:
             self._move(verdict.step, verdict.anomaly)
 
@@ -241,14 +241,16 @@ class Probing(Generic[P]):
         self._reversals += self._heading.get(axis) == -step
         self._heading[axis] = step
         if self._reversals < 2:
-            self._decide(Outcome.MOVE, self._steps[step], self._loop.tallies, anomaly)
+            self._decide(ProbeOutcome.MOVE, self._steps[step], self._loop.tallies, anomaly)
             self._begin_loop()
         else:
             self.counts.oscillations += 1
             best = smallest(self._pooled, self.position)
-            self._settle(Outcome.OSCILLATION, best, self._pooled, anomaly)
+            self._settle(ProbeOutcome.OSCILLATION, best, self._pooled, anomaly)
 
-    def _settle(self, outcome: Outcome, position: P, samples: dict[P, Tally], anomaly: bool = False) -> None:
+    def _settle(
+        self, outcome: ProbeOutcome, position: P, samples: dict[P, Tally], anomaly: bool = False
+    ) -> None:
         self._decide(outcome, position, samples, anomaly)
         self.mode = Mode.STABLE
         self.counts.transitions += 1
@@ -258,7 +260,9 @@ class Probing(Generic[P]):
         if self._rebuilt:
             self._begin_episode()
 
-    def _decide(self, outcome: Outcome, position: P, samples: dict[P, Tally], anomaly: bool = False) -> None:
+    def _decide(
+        self, outcome: ProbeOutcome, position: P, samples: dict[P, Tally], anomaly: bool = False
+    ) -> None:
         origin, self.position = self.position, position
         self.counts.moves += position != origin
         self._notify(Decision(outcome, origin, position, anomaly, samples))

@@ -8,7 +8,7 @@ from rtfilter.adaptive.papers.samples import P
 from rtfilter.adaptive.plans import Plan
 
 
-class Space(Protocol[P]):
+class PositionSpace(Protocol[P]):
     """The positions and their neighbours; `height` >= 1 is the current height of the index."""
 
     def start(self, height: int) -> P:
@@ -32,11 +32,11 @@ class Levels:
         return (height - 1) // 2
 
     def clamp(self, position: int, height: int) -> int:
-        """See :meth:`Space.clamp`."""
+        """See :meth:`PositionSpace.clamp`."""
         return min(position, height - 1)
 
     def neighbours(self, position: int, height: int) -> dict[int, int]:
-        """See :meth:`Space.neighbours`."""
+        """See :meth:`PositionSpace.neighbours`."""
         return {step: position + step for step in (-1, 1) if 0 <= position + step < height}
 
 
@@ -56,11 +56,11 @@ class Plans:
         return Plan(Levels().start(height), nearest)
 
     def clamp(self, position: Plan, height: int) -> Plan:
-        """See :meth:`Space.clamp`."""
+        """See :meth:`PositionSpace.clamp`."""
         return Plan(Levels().clamp(position.level, height), position.group)
 
     def neighbours(self, position: Plan, height: int) -> dict[int, Plan]:
-        """See :meth:`Space.neighbours`."""
+        """See :meth:`PositionSpace.neighbours`."""
         levels = Levels().neighbours(position.level, height)
         plans = {step: Plan(level, position.group) for step, level in levels.items()}
         rung = self._rungs.index(position.group)

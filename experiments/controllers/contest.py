@@ -37,7 +37,7 @@ from rtfilter.adaptive import (
     PlanController,
     WangController,
 )
-from rtfilter.adaptive.costs import CostModel
+from rtfilter.adaptive.cost_model import CostModel
 from rtfilter.dtypes import BoolArray, FloatArray
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table
@@ -169,7 +169,7 @@ def measure(log: Log, unit: str) -> list[Row]:
 
 
 def calibration(logs: Iterable[Log]) -> str:
-    """Return the costs of the model that fit each log, as a table: where `rtfilter.adaptive.costs` begins."""
+    """Return the costs that fit each log, as a table: where `rtfilter.adaptive.cost_model` begins."""
     lines = []
     for log in logs:
         model = CostModel()

@@ -16,10 +16,10 @@ from matplotlib.axes import Axes
 
 from experiments.paper.runner import percent
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.names import EventId, SubscriptionId
+from rtfilter.overlay.broker_messages import Send
+from rtfilter.overlay.broker_names import EventId, SubscriptionId
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Notify
-from rtfilter.overlay.sending import Send
 from rtfilter.overlay.simulation.network import Network
 from rtfilter.overlay.simulation.topology import Topology, random_tree
 from rtfilter.replay.output import Row, table

@@ -19,9 +19,9 @@ import numpy as np
 from experiments.forwarding.identities import EVENT, PROFILE, RENDEZVOUS, STRATEGIES, Tree, nodes
 from experiments.forwarding.worlds import Floats, World
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.broker import Broker, Out
+from rtfilter.overlay.broker_machine import Broker, Out
+from rtfilter.overlay.broker_names import EventId
 from rtfilter.overlay.membership import Contact, Dispatch, Membership
-from rtfilter.overlay.names import EventId
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.running.codec import Codec, encoded
 from rtfilter.overlay.simulation.topology import Topology

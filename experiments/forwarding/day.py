@@ -2,7 +2,7 @@
 
 Real routers on a tree of brokers, message by message: at night few events match, in the morning subscriptions
 come and go, by day most events are for all. Bittner (2004) advises to have several strategies and to choose
-by load, and does not try it. A network chooses by a cost, see `rtfilter.overlay.choosing`: messages, and a
+by load, and does not try it. A network chooses by a cost, see `rtfilter.overlay.cheapest`: messages, and a
 quarter of one for each time that an event is matched against subscriptions of others. The text has both.
 """
 
@@ -21,10 +21,10 @@ from experiments.paper.runner import Experiment, Run, main, percent
 from experiments.paper.settings import Setting
 from experiments.paper.verdicts import Claim, Finding
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.choosing import MATCH
-from rtfilter.overlay.names import SubscriptionId
+from rtfilter.overlay.broker_messages import Send
+from rtfilter.overlay.broker_names import SubscriptionId
+from rtfilter.overlay.cheapest import MATCH
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.sending import Send
 from rtfilter.overlay.simulation.network import Network
 from rtfilter.overlay.simulation.topology import random_tree
 from rtfilter.replay.output import Row, table

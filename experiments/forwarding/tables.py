@@ -20,9 +20,9 @@ from experiments.output import keep
 from experiments.timing import rounds
 from rtfilter import EventFilter, Schema
 from rtfilter.index import ready
-from rtfilter.overlay.names import Connection, SubscriptionId, link
-from rtfilter.overlay.routing_messages import Subscription
-from rtfilter.overlay.table import Table
+from rtfilter.overlay.broker_names import Connection, SubscriptionId, link
+from rtfilter.overlay.routing_messages import RouterSubscription
+from rtfilter.overlay.routing_table import Table
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, table
 
@@ -54,7 +54,7 @@ def made(conditions: Sequence[str], connections: int) -> tuple[Table, dict[Conne
     parts: dict[Connection, list[str]] = {link(f"b{number}"): [] for number in range(connections)}
     for number, condition in enumerate(conditions):
         connection = link(f"b{number % connections}")
-        one.add(Subscription(SubscriptionId("b", 1, number), TYPE, condition), connection)
+        one.add(RouterSubscription(SubscriptionId("b", 1, number), TYPE, condition), connection)
         parts[connection].append(condition)
     each = {connection: EventFilter(SCHEMA, max_unbounded=None) for connection in parts}
     for connection, own in each.items():

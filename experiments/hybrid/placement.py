@@ -16,12 +16,12 @@ from statistics import mean
 from typing import NamedTuple
 
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.names import EventId
+from rtfilter.overlay.broker_messages import Send
+from rtfilter.overlay.broker_names import EventId
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Notify
-from rtfilter.overlay.sending import Send
-from rtfilter.overlay.simulation.clients import Weights, Wish, placed, uniform
-from rtfilter.overlay.simulation.network import Costs, Network
+from rtfilter.overlay.simulation.client_placement import NewClient, Weights, placed, uniform
+from rtfilter.overlay.simulation.network import Network, SimulatedCosts
 from rtfilter.overlay.simulation.topology import Topology, embedded, transit_stub
 from rtfilter.replay.output import Row, table
 from rtfilter.text import plain
@@ -53,15 +53,15 @@ class Crowd(NamedTuple):
     Attributes
     ----------
     topology : Topology
-    subscribers, publishers : list of Wish
+    subscribers, publishers : list of NewClient
         With the kind that each wants, or publishes.
     moments : list of float
         Of each publisher, in seconds.
     """
 
     topology: Topology
-    subscribers: list[Wish]
-    publishers: list[Wish]
+    subscribers: list[NewClient]
+    publishers: list[NewClient]
     moments: list[float]
 
 
@@ -70,7 +70,8 @@ def crowd(clusters: int, brokers: int, subscribers: int, publishers: int, kinds:
     rng = Random(f"crowd {seed}")
     topology = embedded(rng, transit_stub(rng, LINKS), clusters, brokers, CHILDREN)
     wishes = [
-        Wish(rng.choice(topology.clusters), rng.randrange(kinds)) for _ in range(subscribers + publishers)
+        NewClient(rng.choice(topology.clusters), rng.randrange(kinds))
+        for _ in range(subscribers + publishers)
     ]
     moments = [WINDOW * rng.random() for _ in range(publishers)]
     return Crowd(topology, wishes[:subscribers], wishes[subscribers:], moments)
@@ -103,7 +104,7 @@ def counted(own: Crowd, strategy: str, brokers: Sequence[str]) -> Row:
         "entries": sum(len(network.machine(broker).table) for broker in topology.brokers),
     }
     network.messages.clear()
-    network.costs = Costs(MESSAGE)
+    network.costs = SimulatedCosts(MESSAGE)
     begin = network.env.now
     for number, (broker, wish) in enumerate(zip(brokers[middle:], own.publishers, strict=True)):
         network.ask(begin + own.moments[number], broker, partial(_publish, number, wish))
@@ -125,17 +126,17 @@ def counted(own: Crowd, strategy: str, brokers: Sequence[str]) -> Row:
     }  # fmt: skip
 
 
-def _way(topology: Topology, wish: Wish, broker: str) -> float:
+def _way(topology: Topology, wish: NewClient, broker: str) -> float:
     """Return seconds from a client to its broker."""
     cluster = topology.cluster_of[broker]
     return 0.0 if cluster == wish.cluster else topology.latencies[wish.cluster, cluster]
 
 
-def _subscribe(number: int, wish: Wish, router: Router, now: float) -> list[Send]:
+def _subscribe(number: int, wish: NewClient, router: Router, now: float) -> list[Send]:
     return router.subscribe(f"s{number}", TYPE, f"kind = {wish.interest}", now)[1]
 
 
-def _publish(number: int, wish: Wish, router: Router, now: float) -> list[Send]:
+def _publish(number: int, wish: NewClient, router: Router, now: float) -> list[Send]:
     return router.publish("writer", TYPE, {"kind": wish.interest}, now, EventId("writer", 1, number))[1]
 
 

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.names import Connection, EventId, Kind, client
+from rtfilter.overlay.broker_messages import Send
+from rtfilter.overlay.broker_names import Connection, ConnectionKind, EventId, client
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Event
-from rtfilter.overlay.sending import Send
 from rtfilter.overlay.simulation.network import parcel
 from rtfilter.overlay.simulation.topology import LAN, Topology
 
@@ -144,8 +144,8 @@ class Routers:
         acts, arrivals, targets, seconds, links = [0], [0], list[int](), list[float](), list[int]()
         for broker, source in order:  # grows meanwhile
             for to, _ in self._ask(broker, source):
-                links.append(0 if to.kind is Kind.CLIENT else self._links(broker, to))
-                if to.kind is not Kind.CLIENT:
+                links.append(0 if to.kind is ConnectionKind.CLIENT else self._links(broker, to))
+                if to.kind is not ConnectionKind.CLIENT:
                     for receiver, seen in parcel(self.places[broker], to).receivers.items():
                         targets.append(number(receiver, seen))
                         seconds.append(self._seconds(broker, receiver))
@@ -163,13 +163,13 @@ class Routers:
         router = self.routers[broker]
         self._asked += 1
         id = EventId("asked", 1, self._asked)
-        if source.kind is Kind.CLIENT:
+        if source.kind is ConnectionKind.CLIENT:
             return router.publish(source.name, TYPE, EVENT, 0.0, id)[1]
         return router.receive(Event(id, TYPE, EVENT), source, 0.0)
 
     def _links(self, sender: str, to: Connection) -> int:
         here = self.topology.cluster_of[sender]
-        return self.crossed[here, to.name if to.kind is Kind.LINK else here]
+        return self.crossed[here, to.name if to.kind is ConnectionKind.LINK else here]
 
     def _seconds(self, sender: str, receiver: str) -> float:
         one, other = self.topology.cluster_of[sender], self.topology.cluster_of[receiver]

@@ -7,11 +7,11 @@ from functools import partial
 
 from experiments.hybrid.queueing import Played
 from experiments.hybrid.routes import ALL, EVENT, SCHEMA, TYPE, Floats, crossed
-from rtfilter.overlay.names import EventId
+from rtfilter.overlay.broker_messages import Send
+from rtfilter.overlay.broker_names import EventId
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Notify
-from rtfilter.overlay.sending import Send
-from rtfilter.overlay.simulation.network import Costs, Network
+from rtfilter.overlay.simulation.network import Network, SimulatedCosts
 from rtfilter.overlay.simulation.topology import Topology
 
 QUIET = 1000.0
@@ -34,7 +34,7 @@ def whole(
         network.ask(0.0, broker, partial(_subscribe, f"s{number}"))
     network.run()
     network.env.run(QUIET)
-    network.costs = Costs(message, delivery)
+    network.costs = SimulatedCosts(message, delivery)
     network.messages.clear()
     published: dict[EventId, float] = {}
 

@@ -41,7 +41,7 @@ from rtfilter.dtypes import IntArray
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay.output import Row, table
 from rtfilter.replay.workloads import BoxWorkload
-from rtfilter.replay.workloads.boxes import centred, sided, sparse
+from rtfilter.replay.workloads.random_boxes import centred, sided, sparse
 
 GENERATORS = {
     setting.name: setting

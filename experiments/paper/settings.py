@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rtfilter.adaptive import Plan
 from rtfilter.index.tree import DEFAULT_CAPACITY
 from rtfilter.replay.workloads import Workload, workload
-from rtfilter.replay.workloads.boxes import wide
+from rtfilter.replay.workloads.random_boxes import wide
 
 PAPER_CAPACITY = (10, 20)
 """Capacities of an inner node and of a leaf in the paper."""

@@ -12,7 +12,7 @@ from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
 from rtfilter.replay.workloads import BOXES, Bounds
-from rtfilter.replay.workloads.boxes import NARROW_SIDE, TOP
+from rtfilter.replay.workloads.random_boxes import NARROW_SIDE, TOP
 
 SHIFT: Final = NARROW_SIDE // 16
 """The most that the boxes of a group are moved, in each attribute."""

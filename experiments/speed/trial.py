@@ -25,7 +25,7 @@ from experiments.timing import WARM, one_core, rounds
 from rtfilter.dtypes import FloatArray
 from rtfilter.replay.output import Row
 from rtfilter.replay.workloads import BOXES, Bounds, BoxWorkload
-from rtfilter.replay.workloads.boxes import sided
+from rtfilter.replay.workloads.random_boxes import sided
 
 CHECKED = 20
 """Number of events whose answers are compared with brute force."""

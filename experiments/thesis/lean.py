@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.papers.eventwise import Event, EventwiseMatcher
+from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
 from rtfilter.matchers.port import Takes
 from rtfilter.predicates.model import Constraint, Filter
 
@@ -44,7 +44,7 @@ class LeanCounting(EventwiseMatcher):
         """Raise `NotImplementedError`: the original cannot delete, either."""
         raise NotImplementedError("the lean counting cannot unsubscribe: make a new one")
 
-    def find(self, event: Event) -> tuple[set[int], int]:
+    def find(self, event: FlatEvent) -> tuple[set[int], int]:
         """See `EventwiseMatcher`; operations are increments."""
         counts = [0] * len(self._needed)
         needed, ids = self._needed, self._ids

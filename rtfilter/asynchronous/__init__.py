@@ -1,1 +1,1 @@
-"""Matching for coroutines; see `rtfilter.asynchronous.filter`."""
+"""Matching for coroutines; see `rtfilter.asynchronous.async_filter`."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 
-from rtfilter.asynchronous.waiting import Answer
+from rtfilter.asynchronous.waiting import PendingMatches
 from rtfilter.dtypes import AnyArray
 from rtfilter.errors import EventError
 from rtfilter.events.reading import TEXT
 from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
 
-Tell = Callable[[Answer, AnyArray | Exception], None]
+Tell = Callable[[PendingMatches, AnyArray | Exception], None]
 """Takes the matches of an event, or its error. Only the first call for an event counts."""
 
 
-def search_whole(filter: EventFilter, batch: Sequence[Answer], tell: Tell) -> None:
+def search_whole(filter: EventFilter, batch: Sequence[PendingMatches], tell: Tell) -> None:
     """Match a batch as a whole, with the least work."""
     try:
         events, answers = _read(filter, batch, tell)
@@ -28,7 +28,7 @@ def search_whole(filter: EventFilter, batch: Sequence[Answer], tell: Tell) -> No
 
 
 def search_stream(
-    filter: EventFilter, batch: Sequence[Answer], tell: Tell, unwanted: Callable[[], bool]
+    filter: EventFilter, batch: Sequence[PendingMatches], tell: Tell, unwanted: Callable[[], bool]
 ) -> None:
     """Match a batch as a stream, and report each event once it is matched; stop when `unwanted` says so."""
     try:
@@ -42,7 +42,9 @@ def search_stream(
         _match_each(filter, batch, tell)
 
 
-def _read(filter: EventFilter, batch: Sequence[Answer], tell: Tell) -> tuple[EventTable, Sequence[Answer]]:
+def _read(
+    filter: EventFilter, batch: Sequence[PendingMatches], tell: Tell
+) -> tuple[EventTable, Sequence[PendingMatches]]:
     """Return a batch as a table, with its answers; match events separately that the table cannot have."""
     read = filter.schema.read
     events = [answer.event for answer in batch]
@@ -63,7 +65,7 @@ def _is_good(filter: EventFilter, event: object) -> bool:
     return False
 
 
-def _match_each(filter: EventFilter, batch: Sequence[Answer], tell: Tell) -> None:
+def _match_each(filter: EventFilter, batch: Sequence[PendingMatches], tell: Tell) -> None:
     """Match each event separately, so that each has its own error and counts as refused alone."""
     for answer in batch:
         try:

@@ -14,7 +14,7 @@ from typing import Any
 from rtfilter.dtypes import AnyArray
 
 
-class Answer(asyncio.Future[AnyArray]):
+class PendingMatches(asyncio.Future[AnyArray]):
     """The pending matches of an event. Its cancellation withdraws the event.
 
     Attributes
@@ -28,7 +28,7 @@ class Answer(asyncio.Future[AnyArray]):
         self,
         event: object,
         arrival: float,
-        leave: Callable[[Answer], None],
+        leave: Callable[[PendingMatches], None],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         super().__init__(loop=loop)
@@ -65,8 +65,10 @@ class Waiting:
     def __init__(self, most: int, joined: Callable[[], None]) -> None:
         self.most, self._joined = most, joined
         self._closed: str | None = None
-        self._inside: OrderedDict[Answer, None] = OrderedDict()
-        self._outside: OrderedDict[asyncio.Future[Answer | None], tuple[object, float]] = OrderedDict()
+        self._inside: OrderedDict[PendingMatches, None] = OrderedDict()
+        self._outside: OrderedDict[asyncio.Future[PendingMatches | None], tuple[object, float]] = (
+            OrderedDict()
+        )
 
     def __len__(self) -> int:
         """Return the number of events inside."""
@@ -77,14 +79,14 @@ class Waiting:
         """The arrival time of the earliest event inside."""
         return next(iter(self._inside)).arrival
 
-    async def join(self, event: object, arrival: float) -> Answer:
+    async def join(self, event: object, arrival: float) -> PendingMatches:
         """Enter the waiting events when there is room. Raises `RuntimeError` if they are closed."""
         loop = asyncio.get_running_loop()
         if self._closed is not None:
             raise RuntimeError(self._closed)
         if len(self._inside) < self.most:  # then nobody is outside
             return self._enter(event, arrival, loop)
-        turn: asyncio.Future[Answer | None] = loop.create_future()
+        turn: asyncio.Future[PendingMatches | None] = loop.create_future()
         self._outside[turn] = event, arrival
         try:
             answer = await turn
@@ -98,18 +100,18 @@ class Waiting:
             raise RuntimeError(self._closed)
         return answer
 
-    def _enter(self, event: object, arrival: float, loop: asyncio.AbstractEventLoop) -> Answer:
-        answer = Answer(event, arrival, self._leave, loop)
+    def _enter(self, event: object, arrival: float, loop: asyncio.AbstractEventLoop) -> PendingMatches:
+        answer = PendingMatches(event, arrival, self._leave, loop)
         self._inside[answer] = None
         self._joined()
         return answer
 
-    def _leave(self, answer: Answer) -> None:
+    def _leave(self, answer: PendingMatches) -> None:
         if answer in self._inside:
             del self._inside[answer]
             self.admit()
 
-    def take(self, most: int) -> list[Answer]:
+    def take(self, most: int) -> list[PendingMatches]:
         """Remove and return the first events, at most `most`. Call `admit` soon after."""
         return [self._inside.popitem(last=False)[0] for _ in range(min(most, len(self._inside)))]
 
@@ -120,7 +122,7 @@ class Waiting:
             if not turn.done():
                 turn.set_result(self._enter(event, arrival, turn.get_loop()))
 
-    def close(self, reason: str) -> list[Answer]:
+    def close(self, reason: str) -> list[PendingMatches]:
         """Refuse further events, fail those outside with `RuntimeError`, and return those inside."""
         self._closed = reason
         for turn in self._outside:

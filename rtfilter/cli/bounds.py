@@ -11,7 +11,7 @@ from rtfilter.cli.labels import NAMES, Cells, of_arrow, of_csv
 from rtfilter.cli.terminal import CommandError
 from rtfilter.dtypes import AnyArray
 from rtfilter.reading import files
-from rtfilter.reading.cells import BOUNDS, LARGE
+from rtfilter.reading.csv_cells import BOUNDS, LARGE
 from rtfilter.text import shown
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rtfilter.predicates.bound_columns import BoundColumn, Columns
 
 
-class Bounds(NamedTuple):
+class FileBounds(NamedTuple):
     """n subscriptions over the attributes of a schema."""
 
     at: Sequence[int]
@@ -57,7 +57,7 @@ def read_csv_bounds(
     rows: Iterator[tuple[int, list[str]]],
     columns: list[BoundColumn],
     schema: Schema,
-) -> Bounds:
+) -> FileBounds:
     """Read bounds from CSV: numbers, true and false, ISO 8601 timestamps; an empty cell is no bound.
 
     Raises
@@ -91,7 +91,7 @@ def read_csv_bounds(
         sides[column.side][column.attribute] = np.ma.MaskedArray(
             cells.column(), np.frombuffer(cells.empty, np.bool_)
         )
-    return Bounds(at, sides["low"], sides["high"], of_cells(ids), None if labels_of is None else labels)
+    return FileBounds(at, sides["low"], sides["high"], of_cells(ids), None if labels_of is None else labels)
 
 
 class _Cells:
@@ -122,7 +122,7 @@ class _Cells:
         return objects
 
 
-def read_arrow_bounds(path: str, table: Any, columns: list[BoundColumn], schema: Schema) -> Bounds:
+def read_arrow_bounds(path: str, table: Any, columns: list[BoundColumn], schema: Schema) -> FileBounds:
     """Read bounds from an Arrow table: numbers, booleans, timestamps; null is no bound.
 
     Raises
@@ -139,4 +139,4 @@ def read_arrow_bounds(path: str, table: Any, columns: list[BoundColumn], schema:
         raise CommandError(f"{path}: {error}") from None
     ids = table.column("id").to_pylist() if "id" in table.column_names else [None] * len(table)
     labels = None if set(NAMES).isdisjoint(table.column_names) else of_arrow(table)
-    return Bounds(range(len(table)), low, high, ids, labels)
+    return FileBounds(range(len(table)), low, high, ids, labels)

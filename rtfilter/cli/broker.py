@@ -18,10 +18,10 @@ from rtfilter.cli.arguments import port, positive, some_path
 from rtfilter.cli.terminal import CommandError, say, show
 
 if TYPE_CHECKING:
-    from rtfilter.overlay.names import EventId
-    from rtfilter.overlay.running.client import BrokerClient
-    from rtfilter.overlay.running.client_messages import Deliver, Description
-    from rtfilter.overlay.running.keys import Key
+    from rtfilter.overlay.broker_names import EventId
+    from rtfilter.overlay.running.broker_client import BrokerClient
+    from rtfilter.overlay.running.broker_keys import Key
+    from rtfilter.overlay.running.client_messages import ClientDeliver, Description
 
 NO_SETTINGS = ("command", "action", "settings")
 STRATEGIES = "profile_forwarding", "event_forwarding", "rendezvous", "hybrid", "hierarchical"
@@ -227,12 +227,12 @@ async def _until_told(work: Coroutine[Any, Any, int]) -> int:
 
 
 def _key(arguments: argparse.Namespace) -> int:
-    from rtfilter.overlay.running.keys import Key, Role
+    from rtfilter.overlay.running.broker_keys import Key, KeyRole
 
     network = Key.new() if arguments.of is None else Key.read(arguments.of)
-    if network.of(Role.BROKER) is None:
+    if network.of(KeyRole.BROKER) is None:
         raise CommandError(f"{arguments.of} has the key of {network.role}s; give the key of the network")
-    key = network if arguments.of is None else network.of(Role.CLIENT)
+    key = network if arguments.of is None else network.of(KeyRole.CLIENT)
     assert key is not None
     try:
         key.write(arguments.file)
@@ -247,7 +247,7 @@ def _key(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from sqlalchemy.exc import SQLAlchemyError
 
-    from rtfilter.overlay.running.settings import BrokerSettings, PointSettings, event_types, settings
+    from rtfilter.overlay.running.broker_settings import BrokerSettings, PointSettings, event_types, settings
     from rtfilter.overlay.running.starting import run as run_process
 
     flags = {name: value for name, value in vars(arguments).items() if name not in NO_SETTINGS}
@@ -268,7 +268,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 async def _subscribe(arguments: argparse.Namespace) -> int:
-    from rtfilter.overlay.running.client import BrokerClient
+    from rtfilter.overlay.running.broker_client import BrokerClient
 
     async with BrokerClient(arguments.at, arguments.name, _read(arguments)) as client:
 
@@ -294,7 +294,7 @@ def _show_now(text: str) -> None:
     sys.stdout.flush()
 
 
-def _line(delivery: Deliver) -> str:
+def _line(delivery: ClientDeliver) -> str:
     event = {"id": list(delivery.id), "type": delivery.type, "event": delivery.values}
     return json.dumps(event, ensure_ascii=False, default=str)
 
@@ -303,7 +303,7 @@ async def _publish(arguments: argparse.Namespace) -> int:
     from rtfilter.cli.frames import open_frames
     from rtfilter.cli.schemas import read_schema
     from rtfilter.errors import FileError
-    from rtfilter.overlay.running.client import BrokerClient, RefusedError
+    from rtfilter.overlay.running.broker_client import BrokerClient, BrokerRefusedError
     from rtfilter.reading import files
     from rtfilter.text import numbered
 
@@ -337,7 +337,7 @@ async def _publish(arguments: argparse.Namespace) -> int:
             for event, place in zip(frame.events, frame.places, strict=True):
                 try:
                     id, arrived = await client.start(arguments.type, event)
-                except RefusedError as error:
+                except BrokerRefusedError as error:
                     refused.append((count, f"{place}: {error}"))
                     return
                 places[arrived] = _Sent(place, id, loop.time(), count)
@@ -470,8 +470,8 @@ async def _map(arguments: argparse.Namespace) -> int:
 
 
 async def _cut(arguments: argparse.Namespace) -> int:
-    from rtfilter.overlay.running.client import asked
-    from rtfilter.overlay.running.client_messages import Cut
+    from rtfilter.overlay.running.broker_client import asked
+    from rtfilter.overlay.running.client_messages import LinkCut
 
     key, name, heal = _read(arguments), arguments.broker, arguments.action == "heal"
     before = await asked(arguments.at, key)
@@ -479,7 +479,7 @@ async def _cut(arguments: argparse.Namespace) -> int:
         say(f"nothing to heal: {before.itself.name} was not cut off from {name!r}")
     elif not heal and not await _is_known(name, before, arguments.at, key):
         say(f"{before.itself.name} knows no broker {name!r}; it will refuse one of this name")
-    found = await asked(arguments.at, key, Cut(name, heal))
+    found = await asked(arguments.at, key, LinkCut(name, heal))
     refused = ", ".join(found.refused)
     say(f"{found.itself.name} " + (f"does not talk to: {refused}" if refused else "talks to all"))
     return 0
@@ -487,8 +487,8 @@ async def _cut(arguments: argparse.Namespace) -> int:
 
 async def _is_known(name: str, told: Description, at: str, key: Key) -> bool:
     """Return whether a broker knows a name, by its description, or by a search in its network."""
+    from rtfilter.overlay.running.broker_settings import POINT
     from rtfilter.overlay.running.map import survey
-    from rtfilter.overlay.running.settings import POINT
 
     if name in (POINT, *told.refused) or name in {one.name for one in (*told.members, *told.links)}:
         return True
@@ -497,7 +497,7 @@ async def _is_known(name: str, told: Description, at: str, key: Key) -> bool:
 
 
 async def _switch(arguments: argparse.Namespace) -> int:
-    from rtfilter.overlay.running.client import asked
+    from rtfilter.overlay.running.broker_client import asked
     from rtfilter.overlay.running.client_messages import Switch
     from rtfilter.overlay.running.map import survey
 
@@ -519,7 +519,7 @@ async def _switch(arguments: argparse.Namespace) -> int:
 
 
 def _read(arguments: argparse.Namespace) -> Key:
-    from rtfilter.overlay.running.keys import Key
+    from rtfilter.overlay.running.broker_keys import Key
 
     return Key.read(Path(arguments.key))
 

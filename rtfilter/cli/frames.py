@@ -23,7 +23,7 @@ MOST_BYTES = 2**19
 """Most bytes of its events as JSON, half of the default limit of a server's messages."""
 
 
-class Frame(NamedTuple):
+class FileEvents(NamedTuple):
     """Some events, and the place of each in the file."""
 
     events: list[dict[str, Any]]
@@ -31,10 +31,10 @@ class Frame(NamedTuple):
 
 
 @contextmanager
-def naming_places(frame: Frame, then: str = "") -> Iterator[None]:
+def naming_places(frame: FileEvents, then: str = "") -> Iterator[None]:
     """Replace the error about an event by a `CommandError` with its place in the file, and with `then`."""
     from rtfilter.client import RefusedError
-    from rtfilter.client.errors import UnwritableError
+    from rtfilter.client.client_errors import UnwritableError
 
     try:
         yield
@@ -45,7 +45,7 @@ def naming_places(frame: Frame, then: str = "") -> Iterator[None]:
         raise CommandError(f"{frame.places[error.row]}: {reason}{then}") from None
 
 
-def open_frames(path: str, schema: Schema | None, live: bool) -> Iterator[Frame]:
+def open_frames(path: str, schema: Schema | None, live: bool) -> Iterator[FileEvents]:
     """Yield all events of a file in frames.
 
     Parameters
@@ -84,24 +84,24 @@ def _looked_at(batches: Iterator[EventBatch], schema: Schema) -> Iterator[EventB
         yield batch
 
 
-def _frame(batch: EventBatch) -> Frame:
-    return Frame(batch.objects(), [batch.place(row) for row in range(len(batch))])
+def _frame(batch: EventBatch) -> FileEvents:
+    return FileEvents(batch.objects(), [batch.place(row) for row in range(len(batch))])
 
 
-def _cut(frame: Frame) -> Iterator[Frame]:
+def _cut(frame: FileEvents) -> Iterator[FileEvents]:
     """Split a frame into parts that fit a message of the server; a larger single event is a part."""
     first = size = 0
     for row, event in enumerate(frame.events):
         more = _size(event)
         if row > first and size + more > MOST_BYTES:
-            yield Frame(frame.events[first:row], frame.places[first:row])
+            yield FileEvents(frame.events[first:row], frame.places[first:row])
             first, size = row, 0
         size += more
-    yield Frame(frame.events[first:], frame.places[first:])
+    yield FileEvents(frame.events[first:], frame.places[first:])
 
 
 def _size(event: dict[str, Any]) -> int:
-    from rtfilter.client.errors import UnwritableError
+    from rtfilter.client.client_errors import UnwritableError
     from rtfilter.client.protocol import encoded
 
     try:
@@ -110,9 +110,9 @@ def _size(event: dict[str, Any]) -> int:
         return 0
 
 
-def _joined(single: Iterator[Frame]) -> Iterator[Frame]:
+def _joined(single: Iterator[FileEvents]) -> Iterator[FileEvents]:
     """Join the frames that arrive while the consumer uses the last one; another thread reads."""
-    queue: Queue[Frame | Exception | None] = Queue(2 * MOST)
+    queue: Queue[FileEvents | Exception | None] = Queue(2 * MOST)
 
     def read() -> None:
         end = None
@@ -124,20 +124,20 @@ def _joined(single: Iterator[Frame]) -> Iterator[Frame]:
         queue.put(end)
 
     Thread(target=read, daemon=True).start()
-    found: Frame | Exception | None
-    while isinstance(found := queue.get(), Frame):
+    found: FileEvents | Exception | None
+    while isinstance(found := queue.get(), FileEvents):
         events, places = found
         while len(events) < MOST:
             try:
                 found = queue.get_nowait()
             except Empty:
                 break
-            if not isinstance(found, Frame):
+            if not isinstance(found, FileEvents):
                 break
             events += found.events
             places += found.places
-        yield Frame(events, places)
-        if not isinstance(found, Frame):
+        yield FileEvents(events, places)
+        if not isinstance(found, FileEvents):
             break
     if found is not None:
         raise found

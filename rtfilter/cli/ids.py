@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from rtfilter.cli.arguments import subscription_id
-from rtfilter.cli.rows import Rows
+from rtfilter.cli.rows import FileRows
 from rtfilter.cli.terminal import CommandError
 from rtfilter.text import shown
 
@@ -32,7 +32,7 @@ def of_cells(cells: Sequence[str]) -> list[Id | None]:
 class Ids:
     """The ids of a file, read row by row: either all rows have an id, or none; each id occurs once."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: FileRows) -> None:
         self._rows = rows
         self._seen: dict[Id, int] = {}
         self._given: bool | None = None

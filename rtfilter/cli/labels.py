@@ -47,7 +47,7 @@ def _number(cell: str | None) -> object:
         return cell
 
 
-class Labels:
+class FileLabels:
     """The TTLs and metadata of a file for `subscribe_many`, checked row by row."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from rtfilter.reading.files import STDIN
 from rtfilter.text import numbered
 
 if TYPE_CHECKING:
-    from rtfilter.cli.frames import Frame
+    from rtfilter.cli.frames import FileEvents
     from rtfilter.client import PlainClient
     from rtfilter.events.schema import Schema
 
@@ -92,7 +92,7 @@ def _types(arguments: argparse.Namespace) -> Schema | None:
         return None  # the session reports the error, if there is one
 
 
-def _publish(client: PlainClient, frame: Frame, filter: str, key: str) -> None:
+def _publish(client: PlainClient, frame: FileEvents, filter: str, key: str) -> None:
     from rtfilter.cli.frames import naming_places
     from rtfilter.client import RefusedError
 

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from rtfilter.adaptive import Controller
     from rtfilter.definition import Definition
     from rtfilter.options import Named
-    from rtfilter.replay import Contender, Report
+    from rtfilter.replay import Contender, ReplayReport
     from rtfilter.replay.workloads import Workload
 
 BATCH = 10_000
 RANDOM = ("wide", "narrow", "clustered", "dense", "sparse", "equal", "nested", "geo")
 OTHERS = ("bits", "strings", "suffixes")
 REAL = ("flights", "weather")
-"""With `RANDOM` and `OTHERS`, the names in `rtfilter.replay.workloads.registry`, which is slow to load."""
+"""With `RANDOM` and `OTHERS`, the names in `workload_registry`, which is slow to load."""
 EXAMPLES = """\
 examples:
   rtfilter replay wide --subscriptions 100000 --figure replay.png
@@ -154,7 +154,7 @@ def run(arguments: argparse.Namespace) -> int:
         filter = EventFilter(source.schema, capacity, metrics=observed, matcher=matcher, max_unbounded=most)
         if arguments.rtree_every and filter.stats()["matcher"]["name"] != "rtree":
             raise CommandError("--rtree-every compares trees; leave out --matcher")
-        settings = replay.Settings(
+        settings = replay.ReplaySettings(
             subscriptions=count,
             bursts=arguments.bursts,
             sizes=arguments.sizes,
@@ -211,7 +211,7 @@ def _refuse_files(arguments: argparse.Namespace) -> None:
             )
 
 
-def _write(arguments: argparse.Namespace, report: Report, entries: Sequence[dict[str, Any]]) -> None:
+def _write(arguments: argparse.Namespace, report: ReplayReport, entries: Sequence[dict[str, Any]]) -> None:
     from rtfilter.replay import draw
 
     show(report.text())

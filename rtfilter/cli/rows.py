@@ -6,7 +6,7 @@ from rtfilter.cli.terminal import CommandError, say
 from rtfilter.reading import files
 
 
-class Rows:
+class FileRows:
     """The rows of a file, by line or, for Parquet, by number.
 
     Attributes

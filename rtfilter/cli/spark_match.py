@@ -93,8 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    from rtfilter.spark.column_names import spelled
     from rtfilter.spark.sessions import hide_traces, session
-    from rtfilter.spark.spelling import spelled
 
     try:
         spark = session(arguments.master, progress=arguments.progress or sys.stderr.isatty())

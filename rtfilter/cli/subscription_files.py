@@ -13,10 +13,10 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rtfilter.cli.bounds import Bounds, find_columns, read_arrow_bounds, read_csv_bounds
+from rtfilter.cli.bounds import FileBounds, find_columns, read_arrow_bounds, read_csv_bounds
 from rtfilter.cli.ids import Id, Ids, asked, of_cells
-from rtfilter.cli.labels import NAMES, NONE, Cells, Labels, of_arrow, of_csv
-from rtfilter.cli.rows import Rows
+from rtfilter.cli.labels import NAMES, NONE, Cells, FileLabels, of_arrow, of_csv
+from rtfilter.cli.rows import FileRows
 from rtfilter.cli.terminal import CommandError, counted, say
 from rtfilter.errors import FileError
 from rtfilter.reading import files
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rtfilter.subscriptions.loading import BadSubscription
 
 
-class Condition(NamedTuple):
+class FileSubscription(NamedTuple):
     """A condition in a file of subscriptions."""
 
     at: int
@@ -90,9 +90,9 @@ def build_filter(
         The file cannot be read, or a subscription in it is unusable; the message has the place.
     """
     target = definition.filter()
-    rows = Rows(path, skip)
+    rows = FileRows(path, skip)
     found = _read_file(path, definition.schema, rows)
-    if isinstance(found, Bounds):
+    if isinstance(found, FileBounds):
         if skip:
             raise CommandError(
                 f"{files.place(path)}: --on-error skip is for conditions; of bounds all are added, or none"
@@ -107,7 +107,7 @@ def build_filter(
     return target
 
 
-def _read_file(path: str, schema: Schema, rows: Rows) -> Bounds | Iterator[Condition]:
+def _read_file(path: str, schema: Schema, rows: FileRows) -> FileBounds | Iterator[FileSubscription]:
     kind = files.check(path)
     if path == files.STDIN:
         raise CommandError("subscriptions cannot be read from standard input; only events can")
@@ -131,7 +131,7 @@ def _read_file(path: str, schema: Schema, rows: Rows) -> Bounds | Iterator[Condi
     return _arrow_conditions(table, rows)
 
 
-def _json_conditions(path: str, rows: Rows) -> Iterator[Condition]:
+def _json_conditions(path: str, rows: FileRows) -> Iterator[FileSubscription]:
     for line, text in files.lines(path):
         if text.isspace():
             continue
@@ -139,15 +139,15 @@ def _json_conditions(path: str, rows: Rows) -> Iterator[Condition]:
             yield _json_condition(line, files.parse_json(text, files.place(path, line)))
         except FileError as error:
             rows.tell(str(error))
-            yield Condition(line)
+            yield FileSubscription(line)
         except ValueError as error:
             rows.refuse(line, error)
-            yield Condition(line)
+            yield FileSubscription(line)
 
 
-def _json_condition(line: int, value: Any) -> Condition:
+def _json_condition(line: int, value: Any) -> FileSubscription:
     if isinstance(value, str):
-        return Condition(line, value)
+        return FileSubscription(line, value)
     keys = set(value) if isinstance(value, dict) else set()
     if keys - {"id", *NAMES} not in ({"where"}, {"pattern"}):
         raise ValueError(
@@ -161,34 +161,34 @@ def _json_condition(line: int, value: Any) -> Condition:
     if isinstance(value.get("metadata"), str):
         raise ValueError('"metadata" must be an object')
     labels = (value.get("ttl"), value.get("metadata")) if keys & set(NAMES) else NONE
-    return Condition(line, value.get("where", value.get("pattern")), value.get("id"), labels)
+    return FileSubscription(line, value.get("where", value.get("pattern")), value.get("id"), labels)
 
 
-def _csv_conditions(header: list[str], lines: Any) -> Iterator[Condition]:
+def _csv_conditions(header: list[str], lines: Any) -> Iterator[FileSubscription]:
     where, id = header.index("where"), header.index("id") if "id" in header else None
     labels_of = of_csv(header)
     found = list(lines)
     cells = [""] * len(found) if id is None else [row[id] for _, row in found]
     for (line, row), given in zip(found, of_cells(cells), strict=True):
-        yield Condition(line, row[where], given, labels_of(row))
+        yield FileSubscription(line, row[where], given, labels_of(row))
 
 
-def _arrow_conditions(table: Any, rows: Rows) -> Iterator[Condition]:
+def _arrow_conditions(table: Any, rows: FileRows) -> Iterator[FileSubscription]:
     sources = table.column("where").to_pylist()
     ids = table.column("id").to_pylist() if "id" in table.column_names else [None] * len(sources)
     for row, (source, id, labels) in enumerate(zip(sources, ids, of_arrow(table), strict=True)):
         if not isinstance(source, str):
             rows.refuse(row, "the column where must hold SQL conditions")
-            yield Condition(row)
+            yield FileSubscription(row)
         else:
-            yield Condition(row, source, id, labels)
+            yield FileSubscription(row, source, id, labels)
 
 
 def _subscribe_conditions(
-    target: EventFilter, conditions: Sequence[Condition], rows: Rows, only: str | None
+    target: EventFilter, conditions: Sequence[FileSubscription], rows: FileRows, only: str | None
 ) -> None:
-    ids, labels = Ids(rows), Labels()
-    taken: list[tuple[Id, Condition]] = []
+    ids, labels = Ids(rows), FileLabels()
+    taken: list[tuple[Id, FileSubscription]] = []
     for row, condition in enumerate(conditions):
         if condition.source is not None:
             id = ids.take(row, condition.at, condition.id)
@@ -217,12 +217,12 @@ def _wanted(only: str, ids: Sequence[Id]) -> object:
     return asked(only, type(ids[0]) if ids else None)
 
 
-def _subscribe_bounds(path: str, target: EventFilter, bounds: Bounds, only: str | None) -> None:
+def _subscribe_bounds(path: str, target: EventFilter, bounds: FileBounds, only: str | None) -> None:
     import numpy as np
 
     from rtfilter.errors import PredicateError
 
-    rows, labels = Rows(path), Labels()
+    rows, labels = FileRows(path), FileLabels()
     ids = Ids(rows)
     taken = [ids.take(row, *pair) for row, pair in enumerate(zip(bounds.at, bounds.ids, strict=True))]
     names = [id for id in taken if id is not None]

@@ -13,8 +13,8 @@ from rtfilter.cli.subscribe import add_wish, wish_of
 from rtfilter.cli.terminal import show
 
 if TYPE_CHECKING:
-    from rtfilter.cli.frames import Frame
-    from rtfilter.client import PlainClient, Subscription
+    from rtfilter.cli.frames import FileEvents
+    from rtfilter.client import PlainClient, ServerSubscription
     from rtfilter.events.schema import Schema
 
 
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _json(one: Subscription) -> str:
+def _json(one: ServerSubscription) -> str:
     import msgspec
 
     kept = {name: value for name, value in msgspec.to_builtins(one).items() if value is not None}
@@ -84,7 +84,7 @@ def _json(one: Subscription) -> str:
 def _match(client: PlainClient, file: str, filter: str, schema: Schema | None) -> None:
     from rtfilter.cli.frames import naming_places, open_frames
 
-    def ids(frame: Frame) -> list[list[int]]:
+    def ids(frame: FileEvents) -> list[list[int]]:
         with naming_places(frame):
             return client.match(frame.events, filter)
 
@@ -97,9 +97,9 @@ def _match(client: PlainClient, file: str, filter: str, schema: Schema | None) -
             first += 1
 
 
-def _answers(ask: Callable[[Frame], list[list[int]]], frame: Frame) -> list[list[int]]:
+def _answers(ask: Callable[[FileEvents], list[list[int]]], frame: FileEvents) -> list[list[int]]:
     """Ask for a frame; if its answer is too long for a message, ask for its halves."""
-    from rtfilter.cli.frames import Frame
+    from rtfilter.cli.frames import FileEvents
     from rtfilter.client import RefusedError
 
     try:
@@ -108,5 +108,5 @@ def _answers(ask: Callable[[Frame], list[list[int]]], frame: Frame) -> list[list
         if error.kind != "too-large" or len(frame.events) == 1:
             raise
     half = len(frame.events) // 2
-    first = _answers(ask, Frame(frame.events[:half], frame.places[:half]))
-    return first + _answers(ask, Frame(frame.events[half:], frame.places[half:]))
+    first = _answers(ask, FileEvents(frame.events[:half], frame.places[:half]))
+    return first + _answers(ask, FileEvents(frame.events[half:], frame.places[half:]))

@@ -17,12 +17,18 @@ with needed("client", "the client"):
     import websockets as websockets
 
 from rtfilter.client.client import Client
+from rtfilter.client.client_errors import (
+    ClientError,
+    ClosedError,
+    ProtocolError,
+    RefusedError,
+    UnreachableError,
+)
 from rtfilter.client.deliveries import Arrived, DeliveredEvent, Delivery
-from rtfilter.client.errors import ClientError, ClosedError, ProtocolError, RefusedError, UnreachableError
 from rtfilter.client.futures import ClientApi
 from rtfilter.client.opening import connect, connect_plain, get_client
 from rtfilter.client.plain import PlainClient, PlainDelivery
-from rtfilter.client.subscriptions import Reasons, Subscription
+from rtfilter.client.server_subscriptions import Reasons, ServerSubscription
 
 __all__ = [
     "Arrived",
@@ -37,7 +43,7 @@ __all__ = [
     "ProtocolError",
     "Reasons",
     "RefusedError",
-    "Subscription",
+    "ServerSubscription",
     "UnreachableError",
     "connect",
     "connect_plain",

@@ -6,7 +6,7 @@ import ssl as tls
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit, urlunsplit
 
-from rtfilter.client.errors import ClientError
+from rtfilter.client.client_errors import ClientError
 from rtfilter.text import shown
 
 _SCHEMES = {"ws": "ws", "wss": "wss", "http": "ws", "https": "wss"}

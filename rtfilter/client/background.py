@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
-from rtfilter.client.errors import ClosedError
+from rtfilter.client.client_errors import ClosedError
 
 T = TypeVar("T")
 

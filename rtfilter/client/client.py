@@ -9,11 +9,11 @@ from typing import Any, Final, Literal, Self, TypeVar
 from uuid import uuid4
 
 from rtfilter.client.address import Address
+from rtfilter.client.client_errors import ClientError, ProtocolError
 from rtfilter.client.deliveries import Delivery
-from rtfilter.client.errors import ClientError, ProtocolError
+from rtfilter.client.server_subscriptions import Reasons, ServerSubscription
 from rtfilter.client.session import Session
-from rtfilter.client.subscriptions import Reasons, Subscription
-from rtfilter.session import Directive
+from rtfilter.session_states import Directive
 
 WINDOW: Final = 256
 """Default number of deliveries that may wait in memory."""
@@ -161,12 +161,12 @@ class Client:
         await self.session.request(Directive.UNSUBSCRIBE, subscription=id)
         return True
 
-    async def subscription(self, id: int) -> Subscription:
+    async def subscription(self, id: int) -> ServerSubscription:
         """Return one of your subscriptions. Raises as `subscribe`."""
         (found,) = _told((await self.session.request(Directive.LIST, subscription=id)).subscriptions)
         return found
 
-    async def subscriptions(self, filter: str | None = None) -> AsyncIterator[Subscription]:
+    async def subscriptions(self, filter: str | None = None) -> AsyncIterator[ServerSubscription]:
         """Yield your subscriptions, by id. Raises as `subscribe`.
 
         Parameters
@@ -180,7 +180,7 @@ class Client:
             for one in found:
                 yield one
 
-    async def page(self, filter: str | None, after: int) -> tuple[list[Subscription], int | None]:
+    async def page(self, filter: str | None, after: int) -> tuple[list[ServerSubscription], int | None]:
         """Return some of your subscriptions above an id, and the next `after`; None at the end."""
         answer = await self.session.request(Directive.LIST, filter=filter, after=after)
         return _told(answer.subscriptions), answer.next

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from rtfilter.client.errors import ClientError
+from rtfilter.client.client_errors import ClientError
 from rtfilter.client.ledger import Item
-from rtfilter.client.messages import Digest, Ended, Event
+from rtfilter.client.server_messages import Digest, Ended, EventDelivery
 
 
 class DeliveredEvent(NamedTuple):
@@ -55,7 +55,7 @@ class Arrived:
         self.ended: str | None = None
         self.events: tuple[DeliveredEvent, ...] = ()
         match arrival:
-            case Event():
+            case EventDelivery():
                 self.position, self.subscriptions = arrival.position, arrival.subscriptions
                 self.response = arrival.response
                 self.events = (

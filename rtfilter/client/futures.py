@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from rtfilter.client.address import Address
 from rtfilter.client.background import Background
 from rtfilter.client.client import Client
+from rtfilter.client.client_errors import ClientError, ClosedError
 from rtfilter.client.deliveries import Arrived
-from rtfilter.client.errors import ClientError, ClosedError
 from rtfilter.client.ledger import Item
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Collection
 from typing import Final
 
-from rtfilter.client.errors import ProtocolError
-from rtfilter.client.messages import Arrival, Digest, Ended, Event
+from rtfilter.client.client_errors import ProtocolError
+from rtfilter.client.server_messages import Arrival, Digest, Ended, EventDelivery
 from rtfilter.text import shown
 
 MOST_KEPT: Final = 10_000
@@ -25,7 +25,7 @@ Pair = tuple[int, int]
 def pairs_of(arrival: Arrival) -> frozenset[Pair]:
     """Return the (position, subscription) pairs of a delivery."""
     match arrival:
-        case Event():
+        case EventDelivery():
             return frozenset((arrival.position, id) for id in arrival.subscriptions or (-1,))
         case Digest():
             return frozenset(
@@ -42,7 +42,7 @@ class Item:
 
     Attributes
     ----------
-    arrival : Event, Digest or Ended
+    arrival : EventDelivery, Digest or Ended
     again : bool
         True if the program may have had it before.
     done : bool

@@ -20,10 +20,10 @@ from websockets.exceptions import (
 from websockets.frames import CloseCode
 
 from rtfilter.client.address import Address
-from rtfilter.client.errors import ProtocolError, RefusedError, UnreachableError
-from rtfilter.client.messages import Connected, Error, Message
+from rtfilter.client.client_errors import ProtocolError, RefusedError, UnreachableError
 from rtfilter.client.protocol import Protocol
-from rtfilter.session import Directive
+from rtfilter.client.server_messages import Connected, Error, Message
+from rtfilter.session_states import Directive
 from rtfilter.text import shown
 
 OPENING: Final = 10.0

@@ -12,10 +12,10 @@ from typing import Any, Literal, Self
 from rtfilter.client.address import Address
 from rtfilter.client.background import Background
 from rtfilter.client.client import PATIENCE, WINDOW, Acknowledge, Client
+from rtfilter.client.client_errors import ClosedError
 from rtfilter.client.deliveries import Arrived
-from rtfilter.client.errors import ClosedError
 from rtfilter.client.ledger import Item
-from rtfilter.client.subscriptions import Reasons, Subscription
+from rtfilter.client.server_subscriptions import Reasons, ServerSubscription
 
 
 class PlainDelivery(Arrived):
@@ -111,11 +111,11 @@ class PlainClient:
         """Remove a subscription; see `Client.unsubscribe`."""
         return self._background.call(self._client.unsubscribe(id))
 
-    def subscription(self, id: int) -> Subscription:
+    def subscription(self, id: int) -> ServerSubscription:
         """Return one of your subscriptions; see `Client.subscription`."""
         return self._background.call(self._client.subscription(id))
 
-    def subscriptions(self, filter: str | None = None) -> Iterator[Subscription]:
+    def subscriptions(self, filter: str | None = None) -> Iterator[ServerSubscription]:
         """Yield your subscriptions; see `Client.subscriptions`."""
         after: int | None = 0
         while after is not None:

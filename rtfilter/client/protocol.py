@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from rtfilter.client.errors import ClientError, ProtocolError, UnwritableError
-from rtfilter.client.messages import Ack, Connected, Error, Message
-from rtfilter.session import TABLE, Directive, State
+from rtfilter.client.client_errors import ClientError, ProtocolError, UnwritableError
+from rtfilter.client.server_messages import Confirmation, Connected, Error, Message
+from rtfilter.session_states import TABLE, Directive, State
 from rtfilter.text import shown
 
 
@@ -28,7 +28,7 @@ def encoded(value: object, name: str = "") -> msgspec.Raw:
     """
     try:
         if not _is_plain(value):
-            from rtfilter.client.values import converted  # it imports NumPy; most programs need neither
+            from rtfilter.client.json_values import converted  # it imports NumPy; most programs need neither
 
             value = converted(value, name)
         return msgspec.Raw(_encode(value))
@@ -133,11 +133,11 @@ class Protocol:
             message: Message = _DECODER.decode(text)
         except (msgspec.DecodeError, RecursionError) as error:
             raise ProtocolError(f"the server sent {shown(text)}, which is not understood: {error}") from None
-        if isinstance(message, Connected | Ack | Error):
+        if isinstance(message, Connected | Confirmation | Error):
             self._follow(message)
         return message
 
-    def _follow(self, answer: Connected | Ack | Error) -> None:
+    def _follow(self, answer: Connected | Confirmation | Error) -> None:
         if isinstance(answer, Error) and answer.tag is None:
             if answer.kind in ENDED:
                 return

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from rtfilter.client.address import Address
 from rtfilter.client.backoff import delay
-from rtfilter.client.errors import ClientError, ClosedError, RefusedError, UnreachableError
+from rtfilter.client.client_errors import ClientError, ClosedError, RefusedError, UnreachableError
 from rtfilter.client.ledger import Item, Ledger
 from rtfilter.client.link import Link, join
-from rtfilter.client.messages import Ack, Connected, Error, Message
 from rtfilter.client.protocol import encoded
-from rtfilter.session import Directive, State
+from rtfilter.client.server_messages import Confirmation, Connected, Error, Message
+from rtfilter.session_states import Directive, State
 
 SOON: Final = 0.02
 """Longest delay of an acknowledgement in seconds."""
@@ -48,11 +48,11 @@ class _Request:
 
     def __init__(self, directive: Directive, body: dict[str, Any], own: bool = False) -> None:
         self.directive, self.body, self.own = directive, body, own
-        self.answer: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[Confirmation] = asyncio.get_running_loop().create_future()
         self.asked, self.since = 0, monotonic()
 
 
-def _answer(request: _Request, answer: Ack) -> None:
+def _answer(request: _Request, answer: Confirmation) -> None:
     if not request.answer.done():  # its caller may have been cancelled
         request.answer.set_result(answer)
 
@@ -226,7 +226,7 @@ class Session:
             if request.directive is Directive.STOP or (
                 request.directive in OF_CONNECTION and asked[request.directive] is not request
             ):
-                _answer(request, Ack(pending=0))
+                _answer(request, Confirmation(pending=0))
 
     def _end(self, error: ClientError) -> None:
         """End the session: fail all requests with the error."""
@@ -252,7 +252,7 @@ class Session:
             self._gotten = self._gotten or request.directive is Directive.GET
         self._requests[self._tag] = request
 
-    async def request(self, directive: Directive, **body: Any) -> Ack:
+    async def request(self, directive: Directive, **body: Any) -> Confirmation:
         """Send a request, and wait for the answer, over any number of connections.
 
         Parameters
@@ -288,7 +288,7 @@ class Session:
 
     def _hear(self, message: Message) -> None:
         match message:
-            case Ack():
+            case Confirmation():
                 request = self._requests.pop(message.tag or 0, None)
                 if request is not None:
                     self._confirmed(request, message)
@@ -308,7 +308,7 @@ class Session:
                 if self.ledger.untold:
                     self._tell_soon()
 
-    def _confirmed(self, request: _Request, answer: Ack) -> None:
+    def _confirmed(self, request: _Request, answer: Confirmation) -> None:
         self._useful = self._useful or not request.own
         if request.directive is Directive.ACK:
             self.ledger.confirmed(request.body["upto"], set(request.body.get("numbers", ())))
@@ -317,7 +317,7 @@ class Session:
     def _refused(self, request: _Request, answer: Error) -> None:
         error = RefusedError(answer.error, answer.kind, answer.retry_after, answer.row)
         if request.directive is Directive.UNSUBSCRIBE and request.asked > 1 and answer.kind == "unknown":
-            _answer(request, Ack())  # the earlier request was done, and only its answer was lost
+            _answer(request, Confirmation())  # the earlier request was done, and only its answer was lost
         elif not request.own:
             _fail(request, error)
         elif not error.passing:

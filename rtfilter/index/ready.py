@@ -32,7 +32,7 @@ NICE = 10
 """Addition to the niceness of a process that compiles for another one."""
 
 _log = logging.getLogger("rtfilter")
-_modules = {"rtfilter.index.warm": 21}
+_modules = {"rtfilter.index.exercise": 21}
 _progress: list[Progress] = []
 _lock = threading.RLock()
 _wanted = threading.Event()  # set while a thread waits in `load`

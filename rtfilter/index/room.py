@@ -70,7 +70,7 @@ def _room(hits: int) -> tuple[Runs, IntArray]:
     return room, RUNS_BY_ADDRESS.addresses(room)
 
 
-class Growing:
+class GrowingArray:
     """An array whose rows arrive in parts; `times` is the expected size as a multiple of the first part."""
 
     def __init__(self, first: AnyArray, times: float) -> None:

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rtfilter.dtypes import AnyArray, BoolArray, Flags, FloatArray, IntArray
-from rtfilter.index import arguments, bulk, room
+from rtfilter.index import bulk, room, tree_arguments
 from rtfilter.index.frontier import Frontier, Parts, Version
 from rtfilter.index.kernels import changes, descend, grid, layout, nodes, pools, runs, select_box
 from rtfilter.index.kernels import hash_tables as tables
 from rtfilter.index.kernels.array_types import Links
 from rtfilter.index.kernels.interrupts import unwrapped
-from rtfilter.index.saved import FIELDS, NOT_KEPT, require_form
+from rtfilter.index.saved_arrays import FIELDS, NOT_KEPT, require_form
 from rtfilter.index.selection import How, QueryBoxes
 from rtfilter.results import Hits, Matches
 from rtfilter.snapshots import arrays as snapshot
@@ -119,9 +119,9 @@ class RStarTree:
         exact : array_like of bool (n,), optional
             False if a box is only a superset of its predicate. All True by default.
         """
-        lower, upper = arguments.boxes(low, high)
+        lower, upper = tree_arguments.boxes(low, high)
         tree = cls(lower.shape[1], capacity)
-        tree._pack(arguments.ids(ids, len(lower)), lower, upper, arguments.flags(exact, len(lower)))
+        tree._pack(tree_arguments.ids(ids, len(lower)), lower, upper, tree_arguments.flags(exact, len(lower)))
         return tree
 
     @classmethod
@@ -140,7 +140,7 @@ class RStarTree:
         lower, upper = np.ascontiguousarray(low, np.float64), np.ascontiguousarray(high, np.float64)
         key, shape = index(id), (self.dimensions,)
         inserted = -1
-        if lower.shape == upper.shape == shape and arguments.is_id(key):
+        if lower.shape == upper.shape == shape and tree_arguments.is_id(key):
             self._box.low[:], self._box.high[:] = lower, upper
             inserted = changes.change(self._where, changes.INSERT_ONE, key, bool(exact), self._where_box)
         if inserted < 0:  # `boxes` raises for a wrong box; otherwise there was no room
@@ -152,8 +152,10 @@ class RStarTree:
         self, ids: ArrayLike, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None
     ) -> None:
         """Insert n boxes one by one by the R* rules; see `bulk_load` for the parameters."""
-        lower, upper = arguments.boxes(low, high, self.dimensions)
-        self._insert(arguments.ids(ids, len(lower)), lower, upper, arguments.flags(exact, len(lower)))
+        lower, upper = tree_arguments.boxes(low, high, self.dimensions)
+        self._insert(
+            tree_arguments.ids(ids, len(lower)), lower, upper, tree_arguments.flags(exact, len(lower))
+        )
 
     def _insert(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: BoolArray) -> None:
         given = changes.Given(low.reshape(-1), high.reshape(-1), ids, exact.view(np.uint8))
@@ -166,8 +168,8 @@ class RStarTree:
         self, ids: ArrayLike, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None
     ) -> None:
         """Add n boxes the faster way: insert them, or pack all boxes again if n is not small beside them."""
-        lower, upper = arguments.boxes(low, high, self.dimensions)
-        identifiers, flags = arguments.ids(ids, len(lower)), arguments.flags(exact, len(lower))
+        lower, upper = tree_arguments.boxes(low, high, self.dimensions)
+        identifiers, flags = tree_arguments.ids(ids, len(lower)), tree_arguments.flags(exact, len(lower))
         if len(lower) < max(64, int(self._tree.state[layout.LINKS]) // 4):
             self._insert(identifiers, lower, upper, flags)
             return
@@ -181,7 +183,7 @@ class RStarTree:
 
     def delete(self, id: int) -> bool:
         """Remove an id with all its boxes; return False if it is unknown."""
-        key = arguments.id(id)
+        key = tree_arguments.id(id)
         known = changes.change(self._where, changes.DELETE_ONE, key, False, _NOTHING)
         if known < 0:
             self._make_room(1)
@@ -192,7 +194,7 @@ class RStarTree:
 
     def delete_many(self, ids: ArrayLike) -> BoolArray:
         """Remove ids with all their boxes; return which were known, bool (n,)."""
-        identifiers = arguments.ids(ids, np.size(ids))
+        identifiers = tree_arguments.ids(ids, np.size(ids))
         removed = np.zeros(len(identifiers), np.bool_)
         given = changes.NOTHING._replace(ids=identifiers, flags=removed.view(np.uint8))
         if self._change(changes.DELETE, given) == changes.NO_ROOM:
@@ -224,9 +226,9 @@ class RStarTree:
         exact : array_like of bool (n,), optional
             See `bulk_load`.
         """
-        lower, upper = arguments.boxes(low, high, self.dimensions)
-        key = arguments.id(id)
-        flags = arguments.flags(exact, len(lower))
+        lower, upper = tree_arguments.boxes(low, high, self.dimensions)
+        key = tree_arguments.id(id)
+        flags = tree_arguments.flags(exact, len(lower))
         sides = lower.reshape(-1), upper.reshape(-1)
         given = changes.Given(*sides, changes.NOTHING.ids, flags.view(np.uint8))
         known = self._change(changes.REPLACE, given, key)
@@ -342,12 +344,12 @@ class RStarTree:
     def hits(self, points: ArrayLike | QueryBoxes, *, first_only: bool = False) -> Hits:
         """Return the ids of `search` with exactness and visits; `first_only` stops at an exact match."""
         if isinstance(points, QueryBoxes):
-            batch, selection = arguments.queries(points, self.dimensions)
+            batch, selection = tree_arguments.queries(points, self.dimensions)
         else:
-            batch, selection = arguments.points(points, self.dimensions), select_box.POINT
+            batch, selection = tree_arguments.points(points, self.dimensions), select_box.POINT
             if len(batch) == 1:
                 return Hits.of_one(*self.one(batch, first_only))
-            arguments.require_numbers(batch)
+            tree_arguments.require_numbers(batch)
         self._require_whole()
         size = self._chunk(len(batch))
         if len(batch) <= size:
@@ -355,8 +357,8 @@ class RStarTree:
         parts = [self._hits(batch[:size], selection, first_only, *descend.FROM_ROOT)]
         start = size
         # All parts of a large result are in one array: new memory costs more than the search.
-        ids = room.Growing(parts[0].ids, len(batch) / size)
-        exact = None if parts[0].exact is None else room.Growing(parts[0].exact, len(batch) / size)
+        ids = room.GrowingArray(parts[0].ids, len(batch) / size)
+        exact = None if parts[0].exact is None else room.GrowingArray(parts[0].exact, len(batch) / size)
         while start < len(batch):
             size = self._chunk(len(batch) - start)
             part = batch[start : start + size]
@@ -378,7 +380,7 @@ class RStarTree:
             visits = descend.search_one(self._where, point, first_only, addresses)
         if visits == descend.WRONG:
             self._require_whole()
-            arguments.require_numbers(point)
+            tree_arguments.require_numbers(point)
         state, count = self._arrays.state, found.size.item(1)
         if count == 0:
             room.returned(found, addresses)
@@ -400,8 +402,8 @@ class RStarTree:
     def _hits(
         self,
         *what: Any,
-        ids: room.Growing | None = None,
-        exact: room.Growing | None = None,
+        ids: room.GrowingArray | None = None,
+        exact: room.GrowingArray | None = None,
     ) -> Hits:
         """Search (`descend.search`) and write the hits in the order of the points, after those in `ids`."""
         search: Callable[..., tuple[bool, IntArray, IntArray]] = descend.search
@@ -442,7 +444,7 @@ class RStarTree:
         if level < 0:
             raise ValueError(f"level must be 0 (the root) or more, not {level}")
         self._require_whole()
-        batch, selection = arguments.queries(points, self.dimensions)
+        batch, selection = tree_arguments.queries(points, self.dimensions)
         level = min(int(level), self.height - 1)
         nodes, cuts, pairs, workload, visits = descend.frontier(
             self._where, batch, selection, self.height - 1 - level
@@ -512,7 +514,7 @@ class RStarTree:
 
     def __contains__(self, id: int) -> bool:
         known = type(id) is int or isinstance(id, Integral)  # the first comparison takes a third of the time
-        return known and arguments.is_id(id) and bool(tables.look_up(self._where, int(id)) >= 0)
+        return known and tree_arguments.is_id(id) and bool(tables.look_up(self._where, int(id)) >= 0)
 
     def ids(self) -> IntArray:
         """Return all ids, ascending, int64 (n,)."""
@@ -607,7 +609,7 @@ class RStarTree:
 
     def check(self) -> None:
         """Verify every invariant; raise `AssertionError` with the broken one. Slow, for tests."""
-        from rtfilter.index.check import check_tree
+        from rtfilter.index.invariants import check_tree
 
         check_tree(self._tree)
 

@@ -19,7 +19,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.matchers.layers import LayeredMatcher
-from rtfilter.matchers.rows import Found
+from rtfilter.matchers.rows import FoundRows
 
 RowArray = NDArray[np.int32]
 
@@ -60,9 +60,9 @@ class CountingIndex:
         self._ends = [_Ends(*pair) for pair in zip(low.T, high.T, strict=True)]
 
     @unwrapped
-    def search(self, points: FloatArray) -> Found:
+    def search(self, points: FloatArray) -> FoundRows:
         """Return the boxes that contain each point; work is increments."""
-        return Found(*_search(self.lists, self._needed, self._always, points))
+        return FoundRows(*_search(self.lists, self._needed, self._always, points))
 
     def estimate(self, points: FloatArray) -> IntArray:
         """Return the increments per point, plus one for each box without constraints, int64 (n,)."""

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
-from rtfilter.index.room import Growing
+from rtfilter.index.room import GrowingArray
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Takes
-from rtfilter.matchers.rows import BoxMatcher, Found, grouped
+from rtfilter.matchers.rows import BoxMatcher, FoundRows, grouped
 from rtfilter.results import Hits
 
 PIECE: Final = 1 << 18
@@ -34,7 +34,7 @@ _NO_IDS: Final = np.empty(0, np.int64)
 class Structure(Protocol):
     """The index of a layer, built from boxes; a search returns their rows."""
 
-    def search(self, points: FloatArray) -> Found:
+    def search(self, points: FloatArray) -> FoundRows:
         """Return the boxes that contain each point."""
 
     def estimate(self, points: FloatArray) -> IntArray:
@@ -122,7 +122,7 @@ class LayeredMatcher(BoxMatcher):
         first = self._match(points[:size])
         if size == len(points):
             return first
-        ids, parts = Growing(first.ids, len(points) / size), [first._replace(ids=_NO_IDS)]
+        ids, parts = GrowingArray(first.ids, len(points) / size), [first._replace(ids=_NO_IDS)]
         while size < len(points):
             last = size + self._affordable(len(points) - size)
             part = self._match(points[size:last])
@@ -174,7 +174,7 @@ def _flags(hits: Hits) -> NDArray[np.uint8]:
     return np.ones(hits.offsets[-1], np.uint8) if hits.exact is None else hits.exact
 
 
-def _merged(found: list[Found], firsts: list[int], count: int) -> tuple[IntArray, IntArray]:
+def _merged(found: list[FoundRows], firsts: list[int], count: int) -> tuple[IntArray, IntArray]:
     """Return offsets and rows of all layers, event by event."""
     empty = np.empty(0, np.int64)
     events = [np.repeat(np.arange(count), np.diff(one.offsets)) for one in found]

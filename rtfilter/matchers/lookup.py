@@ -30,7 +30,7 @@ PIECE: Final = 4096
 _NO_FLAGS: Final = np.empty(0, np.uint8)
 
 
-class Found(NamedTuple):
+class FoundBoxes(NamedTuple):
     """The boxes that a table found for n events, by the ids of their subscriptions."""
 
     offsets: IntArray
@@ -42,10 +42,10 @@ class Found(NamedTuple):
     tried: IntArray
     """int64 (n,): the boxes that were compared with each event."""
 
-    def take(self, events: IntArray) -> Found:
+    def take(self, events: IntArray) -> FoundBoxes:
         """Return what was found for some events, int64 (m,), in this order."""
         places, ends = ranges(self.offsets, events)
-        return Found(ends, self.ids[places], self.exact[places], self.tried[events])
+        return FoundBoxes(ends, self.ids[places], self.exact[places], self.tried[events])
 
     @unwrapped
     def added_to(self, hits: Hits) -> Hits:
@@ -150,13 +150,13 @@ class Lookup:
             row = int(self._before[row])
         return rows
 
-    def search(self, events: EventTable) -> Found:
+    def search(self, events: EventTable) -> FoundBoxes:
         """Find the boxes that contain each event."""
         offsets, rows, tried = self._equal.search(self._affixes.of_events(events))
         ids, exact = self._ids[rows], self._exact[rows]
         if len(self._equal) > len(self._last):  # some have several boxes
             offsets, ids, exact = distinct(offsets, ids, exact)
-        return Found(offsets, ids, exact, tried)
+        return FoundBoxes(offsets, ids, exact, tried)
 
     def estimate(self, events: EventTable) -> IntArray:
         """Return how many boxes will be compared with each event, int64 (n,)."""

@@ -15,7 +15,7 @@ from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.vector import ones, trailing_zeros
 from rtfilter.matchers.layers import LayeredMatcher
-from rtfilter.matchers.rows import Found, grouped
+from rtfilter.matchers.rows import FoundRows, grouped
 
 WordArray = NDArray[np.uint64]
 
@@ -48,11 +48,11 @@ class MaskIndex:
         return np.stack([self._cells(column, j) for j, column in enumerate(points.T)], axis=1)
 
     @unwrapped
-    def search(self, points: FloatArray) -> Found:
+    def search(self, points: FloatArray) -> FoundRows:
         """Return the boxes that contain each point; work is words of masks."""
         events, rows = _search(self._masks, self._cells_of(points), self._low, self._high, points)
         words = self._masks.shape[0] * self._masks.shape[2]
-        return Found(*grouped(events, rows, len(points)), np.full(len(points), words))
+        return FoundRows(*grouped(events, rows, len(points)), np.full(len(points), words))
 
     @unwrapped
     def estimate(self, points: FloatArray) -> IntArray:

@@ -14,7 +14,7 @@ from rtfilter.options import Named, require, split
 MATCHERS: Final[Mapping[str, str]] = {
     "scan": "rtfilter.matchers.scan:ScanMatcher",
     "rtree": "rtfilter.matchers.rtree:RTreeMatcher",
-    "split": "rtfilter.matchers.split:SplitMatcher",
+    "split": "rtfilter.matchers.split_by_kind:SplitMatcher",
     "masks": "rtfilter.matchers.masks:MasksMatcher",
     "counting": "rtfilter.matchers.counting:CountingMatcher",
     "rein": "rtfilter.matchers.papers.rein:ReinMatcher",

@@ -20,7 +20,7 @@ MOST: Final = 1 << 30
 """Most rows of a pool, for which it reserves address space."""
 
 
-class Found(NamedTuple):
+class FoundRows(NamedTuple):
     """Boxes that contain each of n points; point i has ``rows[offsets[i]:offsets[i + 1]]``."""
 
     offsets: IntArray
@@ -29,7 +29,7 @@ class Found(NamedTuple):
     """int64 (n,): operations."""
 
 
-class Rows(NamedTuple):
+class BoxRows(NamedTuple):
     """Boxes, one a row, with room for more."""
 
     ids: IntArray
@@ -42,16 +42,16 @@ class Rows(NamedTuple):
     """The next row of the same id, or -1."""
 
     @classmethod
-    def room(cls, rows: int, dimensions: int) -> Rows:
+    def room(cls, rows: int, dimensions: int) -> BoxRows:
         """Return empty columns for some rows."""
         low, high = np.empty((rows, dimensions)), np.empty((rows, dimensions))
         exact, alive = np.empty(rows, np.bool_), np.empty(rows, np.bool_)
         return cls(np.empty(rows, np.int64), low, high, exact, alive, np.empty(rows, np.int64))
 
-    def grown(self, rows: int) -> Rows:
+    def grown(self, rows: int) -> BoxRows:
         """Return the columns with room for at least `rows` rows, without copying large ones if possible."""
         pools = (grown(column, rows, MOST) for column in self)
-        return Rows(*pools)  # type: ignore[arg-type]
+        return BoxRows(*pools)  # type: ignore[arg-type]
 
     def nbytes(self, rows: int) -> int:
         """Return the memory of the first rows."""
@@ -72,7 +72,7 @@ class BoxMatcher(ABC):
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._rows = Rows.room(64, schema.dimensions)
+        self._rows = BoxRows.room(64, schema.dimensions)
         self._first: dict[int, int] = {}  # the first row of each id
         self._updates = 0
         self._several = False  # True if any id has several boxes

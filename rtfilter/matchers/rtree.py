@@ -20,7 +20,7 @@ from rtfilter.index.selection import How, QueryBoxes
 from rtfilter.index.tree import DEFAULT_CAPACITY, Frontier, Parts, RStarTree
 from rtfilter.matchers.affix_columns import identities_of
 from rtfilter.matchers.filters import BoxColumns, Filters
-from rtfilter.matchers.lookup import Found, Lookup
+from rtfilter.matchers.lookup import FoundBoxes, Lookup
 from rtfilter.matchers.port import Matcher, Takes
 from rtfilter.matchers.rows import distinct, grouped
 from rtfilter.results import Hits
@@ -42,7 +42,7 @@ class _Stopped(NamedTuple):
     """The places where the paths of a batch stopped in the tree, and what the table has found."""
 
     frontier: Frontier
-    found: Found
+    found: FoundBoxes
 
     @property
     def workload(self) -> IntArray:
@@ -63,7 +63,7 @@ class _Parts(NamedTuple):
     """The groups of a batch, ``order[cuts[g]:cuts[g + 1]]``: the rest of the search, and what is found."""
 
     tree: Parts
-    found: Found
+    found: FoundBoxes
     order: IntArray
     cuts: IntArray
 
@@ -186,7 +186,7 @@ class RTreeMatcher:
         hits = self._both(Hits.of_one(ids, exact), self._lookup.search(event))
         return hits.ids, hits.exact
 
-    def _both(self, hits: Hits, found: Found) -> Hits:
+    def _both(self, hits: Hits, found: FoundBoxes) -> Hits:
         hits = found.added_to(hits)
         if not self._mixed:
             return hits

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rtfilter.changes import Changes
+from rtfilter.change_log import Changes
 from rtfilter.dtypes import IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.registry import Factory

@@ -13,7 +13,7 @@ from rtfilter.predicates.elements import Elements, asks_for_none
 from rtfilter.predicates.model import Predicate
 
 
-class Predicates(Protocol):
+class PredicatesById(Protocol):
     """Predicates by id."""
 
     def get(self, id: int) -> Predicate | None:
@@ -24,7 +24,7 @@ def united(
     offsets: IntArray,
     ids: IntArray,
     events: EventTable,
-    predicates: Predicates,
+    predicates: PredicatesById,
     rows: IntArray | None = None,
     now: float | None = None,
 ) -> tuple[IntArray, IntArray]:
@@ -36,7 +36,7 @@ def united(
         The matches of all choices, one event after the other.
     events : EventTable
         Events with choices.
-    predicates : Predicates
+    predicates : PredicatesById
     rows : int64 (k,), optional
         The events whose choices these are; all by default.
     now : float, optional
@@ -75,7 +75,7 @@ def united(
 
 
 def _decide(
-    ids: IntArray, rows: IntArray, events: EventTable, choices: Choices, predicates: Predicates
+    ids: IntArray, rows: IntArray, events: EventTable, choices: Choices, predicates: PredicatesById
 ) -> list[bool]:
     """Return whether an event satisfies a subscription that one of its choices matches, for each pair."""
     asked: dict[int, Predicate | None] = {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from rtfilter.overlay.broker_names import Connection, ConnectionKind, EventId, member
 from rtfilter.overlay.core import Core
-from rtfilter.overlay.names import Connection, EventId, Kind, member
 from rtfilter.overlay.routing_messages import Acknowledge, Event
 
 SEEN: Final = 10_000
@@ -99,7 +99,7 @@ class Acknowledging:
     def waiting(self, event: Event) -> list[_Passed]:
         """Return the records of an attempt of an event for which clients of this broker wait."""
         found = (self._passed.get((event.id, event.attempt, rising)) for rising in (False, True))
-        return [one for one in found if one and any(to.kind is Kind.CLIENT for to in one.sources)]
+        return [one for one in found if one and any(to.kind is ConnectionKind.CLIENT for to in one.sources)]
 
     def _give(self, key: Key, passed: _Passed) -> None:
         if passed.awaits or not passed.sure:
@@ -108,8 +108,10 @@ class Acknowledging:
         for source in passed.sources:
             # The designated broker answers for the whole cluster, even if a member sent the multicast of the
             # event.
-            fellow = source.kind is Kind.MEMBER and not core.at.leads
+            fellow = source.kind is ConnectionKind.MEMBER and not core.at.leads
             to = member(core.at.designated) if fellow else source
-            if to.kind is Kind.CLIENT or core.knows(to):
-                core.send(to, Acknowledge(key[0], key[1], key[2] and to.kind is not Kind.CLIENT, fellow))
+            if to.kind is ConnectionKind.CLIENT or core.knows(to):
+                core.send(
+                    to, Acknowledge(key[0], key[1], key[2] and to.kind is not ConnectionKind.CLIENT, fellow)
+                )
         passed.sources = []

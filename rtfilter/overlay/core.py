@@ -8,16 +8,16 @@ from typing import Final
 
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.registry import Factory
-from rtfilter.overlay.choosing import Load
-from rtfilter.overlay.names import Connection, Kind, SubscriptionId, member
-from rtfilter.overlay.place import Place
-from rtfilter.overlay.sending import Message, Send
+from rtfilter.overlay.broker_messages import BrokerMessage, Send
+from rtfilter.overlay.broker_names import Connection, ConnectionKind, SubscriptionId, member
+from rtfilter.overlay.cheapest import NetworkLoad
+from rtfilter.overlay.place import BrokerPlace
+from rtfilter.overlay.routing_table import NO_MATCHERS, Table
 from rtfilter.overlay.strategies import strategy_of
-from rtfilter.overlay.strategies.port import Strategy
 from rtfilter.overlay.strategies.rendezvous import Rendezvous
-from rtfilter.overlay.table import NO_MATCHERS, Table
+from rtfilter.overlay.strategies.strategy import Strategy
 
-NOWHERE: Final = Place("", "", "", frozenset())
+NOWHERE: Final = BrokerPlace("", "", "", frozenset())
 
 
 class Core:
@@ -35,7 +35,7 @@ class Core:
         The epoch whose strategy routes new events of clients of this broker.
     assigned : dict of str to str
         Rendezvous clusters of event types, for the strategy `Rendezvous`.
-    load : Load
+    load : NetworkLoad
         The load of this broker since it was last read.
     grace : float or None
         Seconds to wait for lost subscriptions before they are removed; None: they are removed at once, and
@@ -43,7 +43,7 @@ class Core:
     longest : int
         Most bytes of a message.
     table : Table
-    at : Place
+    at : BrokerPlace
     now : float
         Time of the present call.
     out : list of Send
@@ -67,14 +67,14 @@ class Core:
         self._subscriptions = 0
         self.strategies, self.epoch = {0: strategy}, 0
         self.assigned = strategy.assigned if isinstance(strategy, Rendezvous) else dict(assigned or {})
-        self.load = Load()
+        self.load = NetworkLoad()
         self.table = Table(types, matchers)
         self.at = NOWHERE._replace(broker=name)
         self.now = 0.0
         self.out: list[Send] = []
         self.counts: Counter[str] = Counter()
 
-    def send(self, to: Connection, message: Message) -> None:
+    def send(self, to: Connection, message: BrokerMessage) -> None:
         """Append a message to the outgoing ones, and count it."""
         self.counts[type(message).__name__] += 1
         self.out.append(Send(to, message))
@@ -87,7 +87,7 @@ class Core:
     def note(self, events: int = 0, served: int = 0, changes: int = 0) -> None:
         """Add to the load of this broker."""
         sizes, *seen = self.load
-        self.load = Load(sizes, seen[0] + events, seen[1] + served, seen[2] + changes)
+        self.load = NetworkLoad(sizes, seen[0] + events, seen[1] + served, seen[2] + changes)
 
     @property
     def strategy(self) -> Strategy:
@@ -132,6 +132,6 @@ class Core:
 
     def knows(self, connection: Connection) -> bool:
         """Return whether a connection is to a linked cluster or to another member."""
-        if connection.kind is Kind.LINK:
+        if connection.kind is ConnectionKind.LINK:
             return self.at.leads and connection.name in self.at.links
         return connection in self.fellows

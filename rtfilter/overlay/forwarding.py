@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from rtfilter.overlay.acknowledging import Acknowledging
+from rtfilter.overlay.broker_names import CLUSTER, Connection, ConnectionKind, link
 from rtfilter.overlay.core import Core
-from rtfilter.overlay.names import CLUSTER, Connection, Kind, link
 from rtfilter.overlay.routing_messages import Event, Notify
-from rtfilter.overlay.strategies.port import Strategy
+from rtfilter.overlay.strategies.strategy import Strategy
 from rtfilter.overlay.uncertainty import LOST, Uncertainty
 
 
@@ -21,7 +21,7 @@ class Forwarding:
     def take(self, event: Event, source: Connection) -> None:
         """Process an event of a client or a neighbour."""
         if self._acknowledging.is_new(event, source):
-            if source.kind is Kind.CLIENT:
+            if source.kind is ConnectionKind.CLIENT:
                 self._core.note(events=1)
             if event.rising:
                 self._rise(event, source)
@@ -58,29 +58,31 @@ class Forwarding:
         core = self._core
         matched = core.table.match(event.type, event.values)
         for connection, ids in matched.items():
-            if connection.kind is Kind.CLIENT:
+            if connection.kind is ConnectionKind.CLIENT:
                 core.send(connection, Notify(event.id, event.type, event.values, tuple(ids)))
         came_from = None if source is None else source.kind
         strategy = self._strategy(event)
-        if (core.at.leads or not strategy.shared) and any(one.kind is not Kind.LINK for one in matched):
+        if (core.at.leads or not strategy.shared) and any(
+            one.kind is not ConnectionKind.LINK for one in matched
+        ):
             core.note(served=1)
         if not core.at.leads:
-            if came_from is not Kind.CLIENT:
+            if came_from is not ConnectionKind.CLIENT:
                 return set(), True
             if core.at.designated or strategy.multicast:
                 core.send(CLUSTER if strategy.multicast else core.designated, event)
             return {core.designated}, bool(core.at.designated)
         links = {link(cluster) for cluster in strategy.always(core.at, event.type)}
-        links |= {one for one in matched if one.kind is Kind.LINK and one != LOST}
+        links |= {one for one in matched if one.kind is ConnectionKind.LINK and one != LOST}
         links -= {source}
         self._send(links, event)
-        fellows = {one for one in matched if one.kind is Kind.MEMBER}
+        fellows = {one for one in matched if one.kind is ConnectionKind.MEMBER}
         if not strategy.shared:
             fellows = set(core.fellows)
         fellows -= {source}
         if not strategy.multicast:
             self._send(fellows, event)
-        elif fellows and came_from is not Kind.MEMBER:  # from a member, the whole cluster has it
+        elif fellows and came_from is not ConnectionKind.MEMBER:  # from a member, the whole cluster has it
             core.send(CLUSTER, event)
         return links | fellows, LOST not in matched and self._uncertainty.is_sure(event.type)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rtfilter.overlay.acknowledging import Acknowledging
+from rtfilter.overlay.broker_names import Connection, ConnectionKind
 from rtfilter.overlay.core import Core
-from rtfilter.overlay.names import Connection, Kind
 from rtfilter.overlay.routing_messages import Event
 from rtfilter.overlay.uncertainty import LOST, Uncertainty
 
 
-class Hold(NamedTuple):
+class WaitReason(NamedTuple):
     """A reason why an event waits.
 
     Attributes
@@ -32,7 +32,7 @@ class Holding:
     def __init__(self, core: Core, uncertainty: Uncertainty, acknowledging: Acknowledging) -> None:
         self._core, self._uncertainty, self._acknowledging = core, uncertainty, acknowledging
 
-    def of(self, event: Event, since: float) -> list[Hold]:
+    def of(self, event: Event, since: float) -> list[WaitReason]:
         """Return the reasons why an attempt of an event waits; without any, the next attempt may arrive.
 
         Parameters
@@ -47,7 +47,7 @@ class Holding:
                 found[f"{self._called(connection)}, which has not acknowledged it"] = since
             if not passed.sure:
                 found |= self._unsure(event, since)
-        return [Hold(what, core.now - begun) for what, begun in found.items()]
+        return [WaitReason(what, core.now - begun) for what, begun in found.items()]
 
     def _unsure(self, event: Event, since: float) -> dict[str, float]:
         """Return the reasons why receivers of an event may be unknown, each with the time it began."""
@@ -68,7 +68,7 @@ class Holding:
         return found
 
     def _called(self, connection: Connection) -> str:
-        if connection.kind is not Kind.LINK:
+        if connection.kind is not ConnectionKind.LINK:
             return f"broker {connection.name}"
         broker = self._core.at.links.get(connection.name, connection.name)
         return f"cluster {connection.name}" + (f" (broker {broker})" if broker != connection.name else "")

@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from rtfilter.overlay.covering import CoveringForwarding
-from rtfilter.overlay.names import SubscriptionId
-from rtfilter.overlay.routing_messages import Subscription
-from rtfilter.overlay.sending import Message
+from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.broker_names import SubscriptionId
+from rtfilter.overlay.routing_messages import RouterSubscription
+from rtfilter.overlay.suppressing import CoveringForwarding
 from rtfilter.predicates.boxes import compile_predicate
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.names import written
@@ -62,7 +62,7 @@ class MergingForwarding(CoveringForwarding):
 
     def __init__(
         self,
-        read: Callable[[Subscription], Predicate],
+        read: Callable[[RouterSubscription], Predicate],
         slack: float,
         new_id: Callable[[], SubscriptionId],
     ) -> None:
@@ -71,7 +71,7 @@ class MergingForwarding(CoveringForwarding):
         self._groups: dict[SubscriptionId, _Group] = {}  # by the id that was sent
         self._made: dict[SubscriptionId, SubscriptionId] = {}  # the box that was made for a subscription
 
-    def add(self, subscription: Subscription) -> list[Message]:
+    def add(self, subscription: RouterSubscription) -> list[BrokerMessage]:
         """See `SubscriptionForwarding`."""
         if self.knows(subscription.id) or self.coverer(subscription) is not None:
             return super().add(subscription)
@@ -82,7 +82,7 @@ class MergingForwarding(CoveringForwarding):
                 self._groups[subscription.id] = own
             return super().add(subscription)
         former, merged = near
-        wide = Subscription(self._new_id(), subscription.type, _condition(merged))
+        wide = RouterSubscription(self._new_id(), subscription.type, _condition(merged))
         old, alone = self._sent[former], self._groups.pop(former).made_for == {former}
         self._groups[wide.id] = merged
         self._made.update(dict.fromkeys(merged.made_for, wide.id))
@@ -91,7 +91,7 @@ class MergingForwarding(CoveringForwarding):
             messages += super().add(covered)  # sends nothing, because the wide box covers it
         return messages
 
-    def remove(self, id: SubscriptionId) -> list[Message]:
+    def remove(self, id: SubscriptionId) -> list[BrokerMessage]:
         """See `SubscriptionForwarding`."""
         if self._is_replaced(id):
             return super().remove(id)  # sends nothing, because the wide box covers it
@@ -136,7 +136,7 @@ class MergingForwarding(CoveringForwarding):
                     best, least = id, empty
         return None if best is None else (best, _merge(own, self._groups[best], least))
 
-    def _group(self, subscription: Subscription) -> _Group | None:
+    def _group(self, subscription: RouterSubscription) -> _Group | None:
         """Return the group of one subscription alone, or None if it is no closed box over numbers."""
         predicate = self._read(subscription)
         schema = predicate.schema

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 
-class Place(NamedTuple):
+class BrokerPlace(NamedTuple):
     """The place of a broker in the network. It is immutable: a new place is a new value.
 
     Attributes

@@ -9,33 +9,41 @@ from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.registry import Factory
 from rtfilter.overlay.acknowledging import Acknowledging
+from rtfilter.overlay.broker_messages import BrokerMessage, Send
+from rtfilter.overlay.broker_names import (
+    Connection,
+    ConnectionKind,
+    EventId,
+    SubscriptionId,
+    client,
+    link,
+    member,
+)
 from rtfilter.overlay.core import Core
 from rtfilter.overlay.forwarding import Forwarding
-from rtfilter.overlay.holding import Hold, Holding
-from rtfilter.overlay.names import Connection, EventId, Kind, SubscriptionId, client, link, member
-from rtfilter.overlay.place import Place
+from rtfilter.overlay.holding import Holding, WaitReason
+from rtfilter.overlay.place import BrokerPlace
 from rtfilter.overlay.routing_messages import (
     Acknowledge,
     Advertise,
     Answer,
     Confirm,
-    Entry,
     Event,
     Replica,
     Replicate,
-    Subscribe,
-    Subscription,
-    Subscriptions,
+    RouterEntry,
+    RouterSubscribe,
+    RouterSubscription,
+    RouterSubscriptions,
+    RouterUnsubscribe,
     Unreplicate,
-    Unsubscribe,
     Wave,
 )
-from rtfilter.overlay.sending import Message, Send
+from rtfilter.overlay.routing_table import NO_MATCHERS, Table
 from rtfilter.overlay.spreading import Spreading
 from rtfilter.overlay.strategies import strategy_of
-from rtfilter.overlay.strategies.port import Strategy
+from rtfilter.overlay.strategies.strategy import Strategy
 from rtfilter.overlay.switching import Switched, Switching
-from rtfilter.overlay.table import NO_MATCHERS, Table
 from rtfilter.overlay.uncertainty import LOST, Uncertainty
 from rtfilter.predicates.model import Predicate
 
@@ -115,7 +123,7 @@ class Router:
         self._published = 0
 
     @property
-    def at(self) -> Place:
+    def at(self) -> BrokerPlace:
         """The place of the broker in the network."""
         return self._core.at
 
@@ -130,7 +138,7 @@ class Router:
         return self._core.table
 
     @property
-    def replica(self) -> Mapping[tuple[SubscriptionId, Connection], Entry]:
+    def replica(self) -> Mapping[tuple[SubscriptionId, Connection], RouterEntry]:
         """At a member: the designated broker's table, as this broker would have it in that role."""
         return self._spreading.replica
 
@@ -163,14 +171,14 @@ class Router:
         condition = self.require_condition(type, predicate)
         self._core.now = now
         id = self._core.new_id()
-        self._spreading.enter(Subscription(id, type, condition), client(client_name))
+        self._spreading.enter(RouterSubscription(id, type, condition), client(client_name))
         return id, self._flush()
 
     def unsubscribe(self, id: SubscriptionId, now: float) -> list[Send]:
         """Remove a subscription of a client of this broker; an unknown one changes nothing."""
         self._core.now = now
         for connection in list(self.table.connections(id)):
-            if connection.kind is Kind.CLIENT:
+            if connection.kind is ConnectionKind.CLIENT:
                 self._spreading.leave(id, connection)
         return self._flush()
 
@@ -213,7 +221,7 @@ class Router:
         self._forwarding.take(sent, client(client_name))
         return id, self._flush()
 
-    def holds(self, event: Event, since: float, now: float) -> list[Hold]:
+    def holds(self, event: Event, since: float, now: float) -> list[WaitReason]:
         """Return why an attempt of a client's event, published at `since`, waits; see `Holding`."""
         self._core.now = now
         return self._holding.of(event, since)
@@ -242,7 +250,7 @@ class Router:
 
     # -- brokers -------------------------------------------------------------------------------------
 
-    def receive(self, message: Message, source: Connection, now: float) -> list[Send]:
+    def receive(self, message: BrokerMessage, source: Connection, now: float) -> list[Send]:
         """Process a message of another broker; `source` is a link or a member.
 
         Raises
@@ -260,7 +268,7 @@ class Router:
             part(self)(message, source)
         return self._flush()
 
-    def place(self, new: Place, now: float) -> list[Send]:
+    def place(self, new: BrokerPlace, now: float) -> list[Send]:
         """Set a new place in the network; return the messages to send."""
         core, spreading = self._core, self._spreading
         old, core.at, core.now = core.at, new, now
@@ -277,7 +285,7 @@ class Router:
         self._switching.moved(old)
         return self._flush()
 
-    def _lead(self, old: Place) -> None:
+    def _lead(self, old: BrokerPlace) -> None:
         """Apply a new place as the designated broker."""
         core, spreading, uncertainty = self._core, self._spreading, self._uncertainty
         new, took_over = core.at, not old.leads
@@ -295,7 +303,7 @@ class Router:
         uncertainty.unheard = {connection for connection in uncertainty.unheard if core.knows(connection)}
         spreading.refresh(links)
         for connection in fresh:
-            core.send(connection, Subscriptions(ask=True))
+            core.send(connection, RouterSubscriptions(ask=True))
 
     def tick(self, now: float) -> list[Send]:
         """Remove subscriptions whose grace is over, confirm others, and begin a due measurement."""
@@ -333,12 +341,12 @@ class Router:
         return out
 
 
-_TAKES: Final[Mapping[type[Message], Callable[[Router], Callable[[Any, Connection], None]]]] = {
+_TAKES: Final[Mapping[type[BrokerMessage], Callable[[Router], Callable[[Any, Connection], None]]]] = {
     Event: lambda router: router._forwarding.take,
     Acknowledge: lambda router: router._acknowledging.hear,
-    Subscribe: lambda router: router._spreading.take_subscribe,
-    Unsubscribe: lambda router: router._spreading.take_unsubscribe,
-    Subscriptions: lambda router: router._spreading.take_subscriptions,
+    RouterSubscribe: lambda router: router._spreading.take_subscribe,
+    RouterUnsubscribe: lambda router: router._spreading.take_unsubscribe,
+    RouterSubscriptions: lambda router: router._spreading.take_subscriptions,
     Confirm: lambda router: router._spreading.take_confirm,
     Replicate: lambda router: router._spreading.take_replicate,
     Unreplicate: lambda router: router._spreading.take_unreplicate,

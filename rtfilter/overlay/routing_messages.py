@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from rtfilter.overlay.choosing import Load
-from rtfilter.overlay.names import Connection, EventId, SubscriptionId, Whole
-from rtfilter.overlay.sending import Message
+from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.broker_names import Connection, EventId, SubscriptionId, Whole
+from rtfilter.overlay.cheapest import NetworkLoad
 
 
-class Subscription(NamedTuple):
+class RouterSubscription(NamedTuple):
     """A subscription, as brokers exchange it.
 
     Attributes
@@ -26,31 +26,31 @@ class Subscription(NamedTuple):
     condition: str
 
 
-class Entry(NamedTuple):
+class RouterEntry(NamedTuple):
     """A row of a routing table: events that satisfy the subscription go to the connection."""
 
-    subscription: Subscription
+    subscription: RouterSubscription
     connection: Connection
 
 
-class Subscribe(Message, frozen=True):
+class RouterSubscribe(BrokerMessage, frozen=True):
     """A request for the events that satisfy a subscription. A repeated one changes nothing."""
 
-    subscription: Subscription
+    subscription: RouterSubscription
 
 
-class Unsubscribe(Message, frozen=True):
+class RouterUnsubscribe(BrokerMessage, frozen=True):
     """The end of a request for events."""
 
     id: SubscriptionId
 
 
-class Subscriptions(Message, frozen=True):
+class RouterSubscriptions(BrokerMessage, frozen=True):
     """All requests of a broker to another one, in one or more parts: absent subscriptions are not wanted.
 
     Attributes
     ----------
-    subscriptions : tuple of Subscription
+    subscriptions : tuple of RouterSubscription
     first, last : bool
         True if this part is the first, and the last one.
     ask : bool
@@ -59,35 +59,35 @@ class Subscriptions(Message, frozen=True):
         True if absent subscriptions are certainly not wanted. Otherwise they may have been lost.
     """
 
-    subscriptions: tuple[Subscription, ...] = ()
+    subscriptions: tuple[RouterSubscription, ...] = ()
     first: bool = True
     last: bool = True
     ask: bool = False
     certain: bool = False
 
 
-class Replicate(Message, frozen=True):
+class Replicate(BrokerMessage, frozen=True):
     """A new entry of the designated broker, for other members of the cluster in case they take over."""
 
-    entry: Entry
+    entry: RouterEntry
 
 
-class Unreplicate(Message, frozen=True):
+class Unreplicate(BrokerMessage, frozen=True):
     """The removal of an entry of the designated broker."""
 
     id: SubscriptionId
     connection: Connection
 
 
-class Replica(Message, frozen=True):
-    """All entries of the designated broker, in one or more parts; see `Subscriptions`."""
+class Replica(BrokerMessage, frozen=True):
+    """All entries of the designated broker, in one or more parts; see `RouterSubscriptions`."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[RouterEntry, ...] = ()
     first: bool = True
     last: bool = True
 
 
-class Event(Message, frozen=True):
+class Event(BrokerMessage, frozen=True):
     """An event between brokers.
 
     Attributes
@@ -112,7 +112,7 @@ class Event(Message, frozen=True):
     epoch: Whole = 0
 
 
-class Notify(Message, frozen=True):
+class Notify(BrokerMessage, frozen=True):
     """An event for a client.
 
     Attributes
@@ -129,7 +129,7 @@ class Notify(Message, frozen=True):
     subscriptions: tuple[SubscriptionId, ...]
 
 
-class Acknowledge(Message, frozen=True):
+class Acknowledge(BrokerMessage, frozen=True):
     """The message that all receivers from this broker have an event. Its publisher gets it, too.
 
     Attributes
@@ -144,13 +144,13 @@ class Acknowledge(Message, frozen=True):
     own: bool = False
 
 
-class Confirm(Message, frozen=True):
+class Confirm(BrokerMessage, frozen=True):
     """The message that all necessary brokers know a subscription. The client that subscribed gets it, too."""
 
     id: SubscriptionId
 
 
-class Wave(Message, frozen=True):
+class Wave(BrokerMessage, frozen=True):
     """A message from the root to all brokers; see `rtfilter.overlay.switching`.
 
     Attributes
@@ -171,14 +171,14 @@ class Wave(Message, frozen=True):
     stage: Whole = 0
 
 
-class Answer(Message, frozen=True):
+class Answer(BrokerMessage, frozen=True):
     """The message that all brokers below have received a wave."""
 
     number: Whole
-    load: Load
+    load: NetworkLoad
 
 
-class Advertise(Message, frozen=True):
+class Advertise(BrokerMessage, frozen=True):
     """An announcement that the way to a type's rendezvous cluster goes through the sender, or is lost.
 
     Attributes

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
+from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.broker_names import CLUSTER, Connection, ConnectionKind, SubscriptionId, link, member
 from rtfilter.overlay.core import Core
-from rtfilter.overlay.covering import CoveringForwarding, SubscriptionForwarding
 from rtfilter.overlay.merging import MergingForwarding
-from rtfilter.overlay.names import CLUSTER, Connection, Kind, SubscriptionId, link, member
 from rtfilter.overlay.routing_messages import (
     Confirm,
-    Entry,
     Replica,
     Replicate,
-    Subscribe,
-    Subscription,
-    Subscriptions,
+    RouterEntry,
+    RouterSubscribe,
+    RouterSubscription,
+    RouterSubscriptions,
+    RouterUnsubscribe,
     Unreplicate,
-    Unsubscribe,
 )
-from rtfilter.overlay.sending import Message
+from rtfilter.overlay.suppressing import CoveringForwarding, SubscriptionForwarding
 from rtfilter.overlay.uncertainty import LOST, Uncertainty
 
 PART: Final = 256
@@ -39,32 +39,32 @@ class Spreading:
 
     Attributes
     ----------
-    replica : dict of (SubscriptionId, Connection) to Entry
+    replica : dict of (SubscriptionId, Connection) to RouterEntry
         At a member: the designated broker's table, as this broker would have it in that role.
     """
 
     def __init__(self, core: Core, uncertainty: Uncertainty, covering: bool, slack: float | None) -> None:
         self._core, self._uncertainty, self._covering, self._slack = core, uncertainty, covering, slack
-        self.replica: dict[tuple[SubscriptionId, Connection], Entry] = {}
+        self.replica: dict[tuple[SubscriptionId, Connection], RouterEntry] = {}
         self._forwardings: dict[str, SubscriptionForwarding] = {}
         self._learns: dict[str, frozenset[str]] = {}  # types whose subscriptions a linked cluster must know
-        self._named: dict[Connection, set[SubscriptionId]] = {}  # so far, from parts of `Subscriptions`
+        self._named: dict[Connection, set[SubscriptionId]] = {}  # so far, from parts of `RouterSubscriptions`
         self._unconfirmed: dict[SubscriptionId, set[Connection]] = {}  # with the connections that wait for it
 
     # -- one subscription ----------------------------------------------------------------------------
 
-    def enter(self, subscription: Subscription, connection: Connection) -> None:
+    def enter(self, subscription: RouterSubscription, connection: Connection) -> None:
         """Add an entry, and send it to the brokers that must know it. Confirm it, also if it exists."""
         core, id = self._core, subscription.id
         if core.table.add(subscription, connection):
-            core.note(changes=connection.kind is Kind.CLIENT)
+            core.note(changes=connection.kind is ConnectionKind.CLIENT)
             if core.at.leads:
                 for cluster, forwarding in self._forwardings.items():
                     if subscription.type in self._learns[cluster] and connection != link(cluster):
                         self._tell(cluster, forwarding.add(subscription))
-                self._replicate(Replicate(Entry(subscription, self._seen_by_others(connection))))
+                self._replicate(Replicate(RouterEntry(subscription, self._seen_by_others(connection))))
             elif core.at.designated and core.shared:
-                core.send(CLUSTER, Subscribe(subscription))
+                core.send(CLUSTER, RouterSubscribe(subscription))
             if self._uncertainty.settle(id, connection):
                 self.leave(id, LOST)
         if core.grace is not None:
@@ -76,7 +76,7 @@ class Spreading:
         core = self._core
         if not core.table.remove(id, connection):
             return
-        core.note(changes=connection.kind is Kind.CLIENT)
+        core.note(changes=connection.kind is ConnectionKind.CLIENT)
         if connection == LOST:
             self._uncertainty.forget(id)
         left = core.table.connections(id)
@@ -90,9 +90,9 @@ class Spreading:
                 self._replicate(Unreplicate(id, self._seen_by_others(connection)))
             self.confirm_all()  # some may have waited for neighbours that need not know them now
         elif core.at.designated and core.shared:
-            core.send(CLUSTER, Unsubscribe(id))
+            core.send(CLUSTER, RouterUnsubscribe(id))
 
-    def lose(self, subscription: Subscription, connection: Connection) -> None:
+    def lose(self, subscription: RouterSubscription, connection: Connection) -> None:
         """Remove an entry whose connection seems lost: at once, or after the grace."""
         core, id = self._core, subscription.id
         if core.grace is not None:
@@ -105,19 +105,19 @@ class Spreading:
 
     # -- messages of neighbours ----------------------------------------------------------------------
 
-    def take_subscribe(self, message: Subscribe, source: Connection) -> None:
+    def take_subscribe(self, message: RouterSubscribe, source: Connection) -> None:
         """Add a subscription of a member or a linked cluster."""
         if self._core.at.leads:
             if source in self._named:
                 self._named[source].add(message.subscription.id)
             self.enter(message.subscription, source)
 
-    def take_unsubscribe(self, message: Unsubscribe, source: Connection) -> None:
+    def take_unsubscribe(self, message: RouterUnsubscribe, source: Connection) -> None:
         """Remove a subscription of a member or a linked cluster."""
         if self._core.at.leads:
             self.leave(message.id, source)
 
-    def take_subscriptions(self, message: Subscriptions, source: Connection) -> None:
+    def take_subscriptions(self, message: RouterSubscriptions, source: Connection) -> None:
         """Process a part of all subscriptions of a member or a linked cluster, and answer if it asks."""
         core = self._core
         if not core.at.leads:
@@ -141,7 +141,7 @@ class Spreading:
                     self.lose(subscription, source)
             self._uncertainty.unheard.discard(source)
         if message.ask:
-            if source.kind is Kind.LINK:
+            if source.kind is ConnectionKind.LINK:
                 self._greet(source.name)
                 self._tell_all(source.name, ask=False)
             else:
@@ -173,7 +173,7 @@ class Spreading:
         for entry in self._core.table.entries(id)[:1]:
             self._confirm(entry.subscription)
 
-    def _confirm(self, subscription: Subscription) -> None:
+    def _confirm(self, subscription: RouterSubscription) -> None:
         """Confirm a subscription to the waiting connections, if all neighbours have confirmed it."""
         core, id = self._core, subscription.id
         if id not in self._unconfirmed:
@@ -187,7 +187,7 @@ class Spreading:
 
     def _confirmed(self, id: SubscriptionId) -> None:
         for connection in sorted(self._unconfirmed.pop(id, ())):
-            if connection.kind is Kind.CLIENT or self._core.knows(connection):
+            if connection.kind is ConnectionKind.CLIENT or self._core.knows(connection):
                 self._core.send(connection, Confirm(id))
 
     # -- links ---------------------------------------------------------------------------------------
@@ -199,7 +199,11 @@ class Spreading:
             del self._forwardings[gone], self._learns[gone]
             self._uncertainty.part()
         for connection in sorted(core.table.used()):
-            if connection.kind is not Kind.CLIENT and connection != LOST and not core.knows(connection):
+            if (
+                connection.kind is not ConnectionKind.CLIENT
+                and connection != LOST
+                and not core.knows(connection)
+            ):
                 self._named.pop(connection, None)
                 for subscription in core.table.of(connection):
                     self.lose(subscription, connection)
@@ -234,10 +238,10 @@ class Spreading:
             return MergingForwarding(core.table.predicate, self._slack, core.new_id)
         return CoveringForwarding(core.table.predicate) if self._covering else SubscriptionForwarding()
 
-    def hear(self, message: Message, source: Connection) -> None:
+    def hear(self, message: BrokerMessage, source: Connection) -> None:
         """Pass a message to the strategy, which may change the clusters that must know subscriptions."""
         core = self._core
-        if source.kind is Kind.LINK:
+        if source.kind is ConnectionKind.LINK:
             for strategy in core.strategies.values():
                 for cluster, other in strategy.hear(message, core.at, source.name):
                     core.send(link(cluster), other)
@@ -260,7 +264,7 @@ class Spreading:
         for cluster in self._core.at.links:
             self._greet(cluster)
 
-    def _tell(self, cluster: str, messages: Iterable[Message]) -> None:
+    def _tell(self, cluster: str, messages: Iterable[BrokerMessage]) -> None:
         for message in messages:
             self._core.send(link(cluster), message)
 
@@ -268,10 +272,10 @@ class Spreading:
         self._tell(cluster, self._in_messages(list(self._forwardings[cluster].sent()), ask, certain))
 
     def _in_messages(
-        self, content: Sequence[Subscription], ask: bool, certain: bool
-    ) -> Iterator[Subscriptions]:
+        self, content: Sequence[RouterSubscription], ask: bool, certain: bool
+    ) -> Iterator[RouterSubscriptions]:
         for part, first, last in _parts(content, content, self._core.longest):
-            yield Subscriptions(tuple(part), first, last, ask and last, certain)
+            yield RouterSubscriptions(tuple(part), first, last, ask and last, certain)
 
     # -- the cluster ---------------------------------------------------------------------------------
 
@@ -288,7 +292,7 @@ class Spreading:
         """Become an ordinary member, with the subscriptions of the own clients only."""
         core = self._core
         for subscription, connection in list(core.table):
-            if connection.kind is not Kind.CLIENT:
+            if connection.kind is not ConnectionKind.CLIENT:
                 core.table.remove(subscription.id, connection)
                 self._uncertainty.forget(subscription.id)
         self._forwardings, self._learns, self._named = {}, {}, {}
@@ -313,14 +317,14 @@ class Spreading:
             for entry in message.entries:
                 self.replica[entry.subscription.id, entry.connection] = entry
 
-    def _replicate(self, message: Message) -> None:
+    def _replicate(self, message: BrokerMessage) -> None:
         if self._core.shared and len(self._core.at.members) > 1:
             self._core.send(CLUSTER, message)
 
     def _replicate_all(self) -> None:
         """Send the cluster the whole table, by multicast, so that its order among other messages is kept."""
         entries = [
-            Entry(subscription, self._seen_by_others(connection))
+            RouterEntry(subscription, self._seen_by_others(connection))
             for subscription, connection in self._core.table
             if connection != LOST
         ]
@@ -331,7 +335,7 @@ class Spreading:
 
     def _seen_by_others(self, connection: Connection) -> Connection:
         """Return a connection as a member that takes over would have it: clients are behind this broker."""
-        return member(self._core.name) if connection.kind is Kind.CLIENT else connection
+        return member(self._core.name) if connection.kind is ConnectionKind.CLIENT else connection
 
     def _is_designated(self, source: Connection) -> bool:
         return not self._core.at.leads and source == member(self._core.at.designated)
@@ -348,11 +352,11 @@ class Spreading:
 
 
 def _is_local(connections: Iterable[Connection]) -> bool:
-    return any(connection.kind is Kind.CLIENT for connection in connections)
+    return any(connection.kind is ConnectionKind.CLIENT for connection in connections)
 
 
 def _parts(
-    content: Sequence[T], subscriptions: Sequence[Subscription], longest: int
+    content: Sequence[T], subscriptions: Sequence[RouterSubscription], longest: int
 ) -> Iterator[tuple[Sequence[T], bool, bool]]:
     """Split content into several messages: yield each part, and whether it is the first and the last one.
 

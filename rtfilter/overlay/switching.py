@@ -21,10 +21,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from rtfilter.overlay.choosing import Load, choose
+from rtfilter.overlay.broker_names import CLUSTER, Connection, ConnectionKind, link
+from rtfilter.overlay.cheapest import NetworkLoad, choose
 from rtfilter.overlay.core import Core
-from rtfilter.overlay.names import CLUSTER, Connection, Kind, link
-from rtfilter.overlay.place import Place
+from rtfilter.overlay.place import BrokerPlace
 from rtfilter.overlay.routing_messages import Answer, Wave
 from rtfilter.overlay.spreading import Spreading
 from rtfilter.overlay.strategies import STRATEGIES
@@ -76,7 +76,7 @@ class Switching:
     def __init__(self, core: Core, spreading: Spreading, every: float | None) -> None:
         self._core, self._spreading, self._every = core, spreading, every
         self.wave = Wave(0, 0, core.strategy.name)
-        self._answers: dict[Connection, Load] = {}
+        self._answers: dict[Connection, NetworkLoad] = {}
         self._answered = True
         self._begun = float("-inf")
         self._first = core.strategy.name
@@ -114,7 +114,7 @@ class Switching:
         self._begun = self._core.now
         self._apply(Wave(self.wave.number + 1, epoch, name, stage))
 
-    def _go_on(self, load: Load) -> None:
+    def _go_on(self, load: NetworkLoad) -> None:
         """Begin the next wave, after all brokers have answered one."""
         wave = self.wave
         if wave.stage == Stage.REST:
@@ -142,7 +142,7 @@ class Switching:
             self._answers[source] = answer.load
             self._look()
 
-    def moved(self, old: Place) -> None:
+    def moved(self, old: BrokerPlace) -> None:
         """Pass the wave on to new brokers below, after a change of the place."""
         core, wave = self._core, self.wave
         if not core.at.leads:
@@ -224,17 +224,21 @@ class Switching:
         load = self._sum() if core.at.leads else self._taken()
         core.send(to, Answer(self.wave.number, load))
 
-    def _sum(self) -> Load:
+    def _sum(self) -> NetworkLoad:
         """Return the load of all clusters below, and of this one."""
         own = self._taken()
         for connection, load in self._answers.items():
-            if connection.kind is Kind.MEMBER:
-                own = Load((), own.events + load.events, own.served + load.served, own.changes + load.changes)
-        return Load.of(own, [load for c, load in self._answers.items() if c.kind is Kind.LINK])
+            if connection.kind is ConnectionKind.MEMBER:
+                own = NetworkLoad(
+                    (), own.events + load.events, own.served + load.served, own.changes + load.changes
+                )
+        return NetworkLoad.of(
+            own, [load for c, load in self._answers.items() if c.kind is ConnectionKind.LINK]
+        )
 
-    def _taken(self) -> Load:
+    def _taken(self) -> NetworkLoad:
         """Return the load of this broker since the last call, and reset it."""
         if self.wave.stage != Stage.REST:
-            return Load()
-        load, self._core.load = self._core.load, Load()
+            return NetworkLoad()
+        load, self._core.load = self._core.load, NetworkLoad()
         return load

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from rtfilter.overlay.broker_names import Connection, ConnectionKind, SubscriptionId
 from rtfilter.overlay.core import Core
-from rtfilter.overlay.names import Connection, Kind, SubscriptionId
 
-LOST: Final = Connection(Kind.LINK, "")
+LOST: Final = Connection(ConnectionKind.LINK, "")
 """In a table, the connection of uncertain subscriptions, whose place is unknown."""
 
 

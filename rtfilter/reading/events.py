@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rtfilter.errors import FileError
 from rtfilter.reading import files
-from rtfilter.reading.cells import VALUES
+from rtfilter.reading.csv_cells import VALUES
 from rtfilter.reading.inference import (
     SAMPLE,
     Tell,

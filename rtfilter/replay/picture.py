@@ -10,11 +10,11 @@ import numpy as np
 
 from rtfilter.extras import needed
 from rtfilter.replay.output import save_picture
-from rtfilter.replay.report import Report, size_class
+from rtfilter.replay.report import ReplayReport, size_class
 from rtfilter.text import plain
 
 
-def draw(reports: Sequence[Report], path: Path) -> None:
+def draw(reports: Sequence[ReplayReport], path: Path) -> None:
     """Draw replays into a picture file, one row of panels each.
 
     The left panel shows the mean response of each contender by burst size, the right one the plans of the
@@ -22,7 +22,7 @@ def draw(reports: Sequence[Report], path: Path) -> None:
 
     Parameters
     ----------
-    reports : sequence of Report
+    reports : sequence of ReplayReport
     path : Path
         Its suffix chooses the format: .png, .svg or .pdf.
 
@@ -42,7 +42,7 @@ def draw(reports: Sequence[Report], path: Path) -> None:
     save_picture(figure, path, dpi=110)
 
 
-def _draw_response(axes: Any, report: Report) -> None:
+def _draw_response(axes: Any, report: ReplayReport) -> None:
     names = report.contenders
     classes = sorted({size_class(row) for row in report.rows})
     width = 0.8 / len(names)
@@ -67,7 +67,7 @@ def _draw_response(axes: Any, report: Report) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _draw_plans(axes: Any, report: Report) -> None:
+def _draw_plans(axes: Any, report: ReplayReport) -> None:
     """Draw each burst of one contender as a dot: its height is the group size, its shape the level."""
     name = "adaptive" if "adaptive" in report.contenders else report.contenders[0]
     own = [row for row in report.rows if row["contender"] == name]

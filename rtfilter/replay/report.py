@@ -11,19 +11,19 @@ from typing import Any
 from rtfilter.adaptive import powers_of_two
 from rtfilter.replay.machine import describe
 from rtfilter.replay.output import Row, table
-from rtfilter.replay.settings import PEER, Settings
+from rtfilter.replay.replay_settings import PEER, ReplaySettings
 from rtfilter.text import numbered
 
 
 @dataclass
-class Report:
+class ReplayReport:
     """The result of a replay.
 
     Attributes
     ----------
     workload : str
         Name of the workload.
-    settings : Settings
+    settings : ReplaySettings
     names : list of str
         Names of the contenders in the order of the report, with the peer last.
     rows : list of dict
@@ -43,7 +43,7 @@ class Report:
     """
 
     workload: str
-    settings: Settings
+    settings: ReplaySettings
     names: list[str]
     rows: list[Row] = field(default_factory=list)
     checked: int = 0
@@ -134,11 +134,11 @@ class ReplayInterrupted(KeyboardInterrupt):
 
     Attributes
     ----------
-    report : Report
+    report : ReplayReport
         Of the complete bursts, at least one.
     """
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: ReplayReport) -> None:
         super().__init__()
         self.report = report
 

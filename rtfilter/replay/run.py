@@ -19,26 +19,26 @@ from rtfilter.filter import EventFilter
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.parse import parse
 from rtfilter.replay.output import Row
-from rtfilter.replay.report import ReplayInterrupted, Report
-from rtfilter.replay.settings import PEER, Contender, Settings
+from rtfilter.replay.replay_settings import PEER, Contender, ReplaySettings
+from rtfilter.replay.report import ReplayInterrupted, ReplayReport
 from rtfilter.replay.workloads.base import Bounds, Workload
 from rtfilter.scheduler import resolve
 
 
 def replay(
     workload: Workload,
-    settings: Settings,
+    settings: ReplaySettings,
     contenders: Sequence[Contender],
     filter: EventFilter,
     progress: bool = False,
-) -> Report:
+) -> ReplayReport:
     """Run all bursts of a replay.
 
     Parameters
     ----------
     workload : Workload
         The source of events and subscriptions.
-    settings : Settings
+    settings : ReplaySettings
     contenders : sequence of Contender
     filter : EventFilter
         An empty filter over the workload's schema. The replay fills it and changes it.
@@ -77,7 +77,7 @@ class _Replay:
     def __init__(
         self,
         workload: Workload,
-        settings: Settings,
+        settings: ReplaySettings,
         contenders: Sequence[Contender],
         filter: EventFilter,
         rng: np.random.Generator,
@@ -85,7 +85,9 @@ class _Replay:
     ) -> None:
         self.workload, self.settings, self.contenders = workload, settings, contenders
         self.filter, self.rng = filter, rng
-        self.report = Report(workload.name, settings, [*(contender.name for contender in contenders), PEER])
+        self.report = ReplayReport(
+            workload.name, settings, [*(contender.name for contender in contenders), PEER]
+        )
         self.supply = _Supply(workload, settings.subscriptions + settings.bursts * settings.insert)
         self.checked = _CheckedFilter(filter)
         self.live = self.checked.subscribe(self.supply.take(settings.subscriptions)).tolist()
@@ -138,7 +140,7 @@ class _Replay:
             if contender.controller is not self.filter.controller:  # the filter informs its own controller
                 contender.controller.on_update(changes)
 
-    def finished(self) -> Report:
+    def finished(self) -> ReplayReport:
         """Return the report, with the statistics at the end."""
         self.report.index = self.filter.stats()
         self.report.controllers = {
@@ -147,7 +149,7 @@ class _Replay:
         return self.report
 
 
-def _sizes(settings: Settings, rng: np.random.Generator) -> list[int]:
+def _sizes(settings: ReplaySettings, rng: np.random.Generator) -> list[int]:
     """Draw the number of events of each burst."""
     if settings.poisson is None:
         return [int(size) for size in rng.choice(np.array(settings.sizes), settings.bursts)]

@@ -55,7 +55,7 @@ from rtfilter.service.pipeline import Pipeline, stopping
 from rtfilter.service.records import BESIDE, BYTES_OF_ID, Delivery, Sending, fitting, shown
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.rounds import LARGE, Turn
-from rtfilter.session import TABLE, Directive, State
+from rtfilter.session_states import TABLE, Directive, State
 
 MOST_UNSENT: Final = 100
 """Most messages that wait to be sent; above it, deliveries stay in the backlog until some are sent."""

@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from rtfilter.service.errors import DirectiveError
 from rtfilter.service.records import MOST_OF_A_PAGE, Wish
-from rtfilter.session import Directive
+from rtfilter.session_states import Directive
 
 DEFAULT: Final = "default"
 """The filter, where a message names none."""

@@ -35,7 +35,7 @@ EVEN = 1.1
 
 
 @dataclass(frozen=True)
-class Decision:
+class DealDecision:
     """The decision whether to deal events out, and its reason.
 
     Attributes
@@ -59,7 +59,7 @@ class Decision:
         return f"{'deal out' if self.dealt else 'match where they are'} ({self.reason}{seen})"
 
 
-def decide(work: Work, cores: int) -> Decision:
+def decide(work: Work, cores: int) -> DealDecision:
     """Compare the time until the slowest core is done, with and without dealing."""
     search = work.visits + HIT * work.hits
     total = READ * work.events + search
@@ -67,10 +67,10 @@ def decide(work: Work, cores: int) -> Decision:
     here = slowest(total, cores)
     skew = here / mean if mean else 1.0
     if skew <= EVEN:
-        return Decision(False, "even", skew)
+        return DealDecision(False, "even", skew)
     sent = slowest((READ + SEND) * work.events, cores)
     moved = sent + float((TAKE * work.events + search).sum()) / cores + ROUND
-    return Decision(True, "skewed", skew) if moved < here else Decision(False, "cheap", skew)
+    return DealDecision(True, "skewed", skew) if moved < here else DealDecision(False, "cheap", skew)
 
 
 def slowest(work: FloatArray, cores: int) -> float:
@@ -83,14 +83,14 @@ def slowest(work: FloatArray, cores: int) -> float:
 
 def choose(
     events: DataFrame, route: Route, layout: Layout, reader: EventReader, balance: Balance
-) -> Decision:
+) -> DealDecision:
     """Decide for a frame; with "auto" after a look at some of its events."""
     known = settled(events, route, balance)
     if known is not None:
         return known
     work = look(events, route, layout, reader)
     if work is None:  # a stream cannot be dealt out; other frames could have all their events in one place
-        return Decision(not events.isStreaming, "unseen")
+        return DealDecision(not events.isStreaming, "unseen")
     return decide(work, cores_of(events))
 
 
@@ -101,13 +101,13 @@ def checked(balance: Balance) -> Balance:
     raise ValueError(f'balance is True, False or "auto", not {balance!r}')
 
 
-def settled(events: DataFrame, route: Route, balance: Balance) -> Decision | None:
+def settled(events: DataFrame, route: Route, balance: Balance) -> DealDecision | None:
     """Return the decision if it does not depend on the work of the events."""
     if balance != "auto":
-        return Decision(balance, "asked")
+        return DealDecision(balance, "asked")
     if len(route.leases) > 1:
-        return Decision(True, "shards")
-    return Decision(False, "even", 1.0) if cores_of(events) == 1 else None  # one core waits for no other
+        return DealDecision(True, "shards")
+    return DealDecision(False, "even", 1.0) if cores_of(events) == 1 else None  # one core waits for no other
 
 
 def cores_of(events: DataFrame) -> int:

@@ -17,7 +17,7 @@ from rtfilter.dtypes import FloatArray, IntArray
 SAMPLE = 512
 
 
-class Cut(NamedTuple):
+class ShardCut(NamedTuple):
     """A cut: boxes with a key below `at` go left, and boxes at it whose id has a smaller `salted` value.
 
     The key is made of the dimension's coordinates, scaled so that `low` becomes 0 and `low + width` 1, and
@@ -40,11 +40,11 @@ class Cuts:
 
     Attributes
     ----------
-    cuts : list of Cut
+    cuts : list of ShardCut
         The first is the root; none where there is one shard.
     """
 
-    cuts: list[Cut]
+    cuts: list[ShardCut]
 
     @classmethod
     def into(cls, shards: int, low: FloatArray, high: FloatArray, ids: IntArray) -> Cuts:
@@ -53,7 +53,7 @@ class Cuts:
 
         least, width = _frame(low, high)
         boxes, salts = _framed(low, high, least, width), salted(ids)
-        cuts: list[Cut] = []
+        cuts: list[ShardCut] = []
         first = 0
 
         def cut(rows: IntArray, groups: int) -> int:
@@ -67,7 +67,7 @@ class Cuts:
             middle = min(max(len(rows) * left // groups, 1), len(rows) - 1)
             own, at = len(cuts), order[middle]
             frame = float(least[k]), float(width[k])
-            cuts.append(Cut(int(k), *frame, int(kind), float(keys[at]), int(salts[rows[at]]), 0, 0))
+            cuts.append(ShardCut(int(k), *frame, int(kind), float(keys[at]), int(salts[rows[at]]), 0, 0))
             sides = cut(rows[order[:middle]], left), cut(rows[order[middle:]], groups - left)
             cuts[own] = cuts[own]._replace(left=sides[0], right=sides[1])
             return own
@@ -116,7 +116,7 @@ class Cuts:
     @classmethod
     def from_json(cls, data: list[list[Any]]) -> Cuts:
         """Return the cuts that `to_json` described."""
-        return cls([Cut(*cut) for cut in data])
+        return cls([ShardCut(*cut) for cut in data])
 
 
 def _frame(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:

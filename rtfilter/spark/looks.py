@@ -49,7 +49,7 @@ def look(events: DataFrame, route: Route, layout: Layout, reader: EventReader) -
 # -- in files --------------------------------------------------------------------------------------------
 
 
-class Piece(NamedTuple):
+class FileRange(NamedTuple):
     """A part of a file that a partition reads: the bytes from `start`, `length` of them."""
 
     path: str
@@ -82,7 +82,7 @@ def look_in_files(events: DataFrame, route: Route, reader: EventReader) -> Work 
     return Work.like(table[:, 1:], table[:, 0])
 
 
-def pieces(plan: Any) -> list[list[Piece]] | None:
+def pieces(plan: Any) -> list[list[FileRange]] | None:
     """Return the pieces of Parquet files at paths that each partition reads.
 
     None if Spark computes more than columns of files, if they lie elsewhere, or there are more than `FEW`.
@@ -94,7 +94,7 @@ def pieces(plan: Any) -> list[list[Piece]] | None:
         or plan.getClass().getSimpleName() != "FileSourceScanExec"
     ):
         return None
-    found: list[list[Piece]] = []
+    found: list[list[FileRange]] = []
     for part in plan.inputRDD().partitions():
         files = part.files()
         if sum(map(len, found)) + len(files) > FEW:
@@ -104,7 +104,7 @@ def pieces(plan: Any) -> list[list[Piece]] | None:
             path = places.local(file.toPath().toUri().toString())
             if path is None:
                 return None
-            found[-1].append(Piece(str(path), file.start(), file.length()))
+            found[-1].append(FileRange(str(path), file.start(), file.length()))
     return found
 
 
@@ -115,7 +115,7 @@ def _only_chooses(project: Any) -> bool:
 
 
 def _looked(
-    own: list[Piece], route: Route, reader: EventReader, files: dict[str, pq.ParquetFile]
+    own: list[FileRange], route: Route, reader: EventReader, files: dict[str, pq.ParquetFile]
 ) -> list[float]:
     """Return the events of a partition; and of the events looked at, their number, visits and hits."""
     import pyarrow.parquet as pq
@@ -137,7 +137,7 @@ def _looked(
     return [number, *total.tolist()]
 
 
-def _row_groups(file: pq.ParquetFile, piece: Piece) -> Iterator[int]:
+def _row_groups(file: pq.ParquetFile, piece: FileRange) -> Iterator[int]:
     """Yield the row groups that Spark reads with a piece of a file: those whose middle lies in it."""
     for group in range(file.metadata.num_row_groups):
         columns = [file.metadata.row_group(group).column(k) for k in range(file.metadata.num_columns)]

@@ -26,7 +26,7 @@ from rtfilter.predicates.bound_columns import SIDES
 from rtfilter.spark import places, refusals
 from rtfilter.spark.balance import (
     Balance,
-    Decision,
+    DealDecision,
     checked,
     choose,
     cores_of,
@@ -34,13 +34,13 @@ from rtfilter.spark.balance import (
     settled,
 )
 from rtfilter.spark.blocks import Layout, quoted
+from rtfilter.spark.column_names import spelled
+from rtfilter.spark.data_frames import OFFSET, SUBSCRIPTION, WORKLOAD, laid_out, matched
 from rtfilter.spark.failures import own_errors
-from rtfilter.spark.frames import OFFSET, SUBSCRIPTION, WORKLOAD, laid_out, matched
 from rtfilter.spark.leases import Lease, context_of, lease_of, send
 from rtfilter.spark.refusals import EventReader, OnError, Refusals
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
-from rtfilter.spark.spelling import spelled
 from rtfilter.spark.subscribing import LABELS, NO_ROW, SubscriptionFrame, tell, without
 from rtfilter.spark.work import Reports, counts
 from rtfilter.subscriptions import loading
@@ -217,7 +217,7 @@ class MatchStage:
 
     def _decide(
         self, events: DataFrame, route: Route, layout: Layout, reader: EventReader, numbers: FloatArray
-    ) -> Decision:
+    ) -> DealDecision:
         """Decide for a batch, by the reports of the batch before it."""
         known = settled(events, route, self.balance)
         if known is not None:

@@ -28,10 +28,10 @@ from rtfilter.predicates.parse import parse
 from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout, blocks, gathered, quoted
+from rtfilter.spark.column_names import spelled
 from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.leases import Lease
 from rtfilter.spark.refusals import NAMED, LeftOut, sound
-from rtfilter.spark.spelling import spelled
 from rtfilter.subscriptions.given import seconds
 from rtfilter.subscriptions.ids import LAST_ID
 from rtfilter.subscriptions.loading import BadSubscription, OnError

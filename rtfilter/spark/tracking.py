@@ -15,12 +15,12 @@ from rtfilter.events.table import EventTable
 from rtfilter.matching.transitions import INSIDE, packed, transitions, unpacked
 from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout, quoted
-from rtfilter.spark.frames import EVENTS, SUBSCRIPTION, attribute_columns, settled_work
+from rtfilter.spark.column_names import spelled
+from rtfilter.spark.data_frames import EVENTS, SUBSCRIPTION, attribute_columns, settled_work
 from rtfilter.spark.leases import context_of, lease_of, lend
 from rtfilter.spark.refusals import EventReader, LeftOut, OnError, checked
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
-from rtfilter.spark.spelling import spelled
 from rtfilter.text import listed
 
 if TYPE_CHECKING:

@@ -87,7 +87,7 @@ class StreamMetrics(Collector):
             self._slowest = slowest
 
     def decided(self, dealt: bool, reason: str, skew: float | None) -> None:
-        """Record whether a micro-batch was dealt out, and why; see `rtfilter.spark.balance.Decision`."""
+        """Record whether a micro-batch was dealt out, and why; see `rtfilter.spark.balance.DealDecision`."""
         with self._lock:
             self._decisions[dealt, reason] = self._decisions.get((dealt, reason), 0) + 1
             self._skew = self._skew if skew is None else skew

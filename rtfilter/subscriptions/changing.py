@@ -10,7 +10,7 @@ from weakref import ref
 
 import numpy as np
 
-from rtfilter.changes import Change, Changes
+from rtfilter.change_log import Change, Changes
 from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import UnknownSubscriptionError
 from rtfilter.matchers.filters import Filters

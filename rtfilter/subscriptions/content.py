@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rtfilter.changes import Change
+from rtfilter.change_log import Change
 from rtfilter.dtypes import IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import Filters

@@ -5,7 +5,7 @@ import pytest
 
 from cases import cases
 from rtfilter.adaptive import Plan, Report
-from rtfilter.adaptive.costs import CostModel, Line
+from rtfilter.adaptive.cost_model import CostModel, Line
 
 
 def batch(plan, size, estimate, group, event, whole=0.0):

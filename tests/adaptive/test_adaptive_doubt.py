@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rtfilter.adaptive import LevelController, PlanController, Report, Shape, exact
-from rtfilter.adaptive.papers.doubt import Doubt, Drift
+from rtfilter.adaptive.papers.doubt import Doubt, SettledDrift
 from rtfilter.adaptive.papers.rule import Rule
 
 BOXES = Shape(height=5, boxes=1000)
@@ -123,37 +123,37 @@ def until_alarm(drift, value, limit=1000):
 @pytest.mark.parametrize("value", [1.3, 1 / 1.3])
 def test_the_limit_is_8_times_the_scatter(value):
     # Each batch adds log(1.3) - 0.1 = 0.162, of which 2 x 0.05 count; the limit is 8 x 0.05.
-    assert until_alarm(Drift([1.0] * 16), value) == 5
-    assert until_alarm(Drift([1.0] * 16, factor=2), value) == 9
+    assert until_alarm(SettledDrift([1.0] * 16), value) == 5
+    assert until_alarm(SettledDrift([1.0] * 16, factor=2), value) == 9
 
 
 def test_changes_below_the_step_add_up():
     # Each batch adds log(1.15) - 0.1 = 0.0398.
-    assert until_alarm(Drift([1.0] * 16), 1.15) == 11
+    assert until_alarm(SettledDrift([1.0] * 16), 1.15) == 11
 
 
 def test_a_wide_scatter_allows_more():
     values = [0.5, 2.0] * 32  # the scatter of their logarithms is 0.699
-    assert until_alarm(Drift(values), 2.0) == 17  # each adds 0.344, the limit is 5.59
+    assert until_alarm(SettledDrift(values), 2.0) == 17  # each adds 0.344, the limit is 5.59
 
 
 @pytest.mark.parametrize(("spread", "enough"), [(1.01, 16), (3.0, 64)])
 def test_too_few_samples_are_completed_by_the_first_settled_ones(spread, enough):
     values = [spread, 1 / spread] * (enough // 2)
-    assert until_alarm(Drift(values), 1000.0) == 5
-    completed = Drift(values[:2])
+    assert until_alarm(SettledDrift(values), 1000.0) == 5
+    completed = SettledDrift(values[:2])
     assert not any(completed.alarm(value) for value in values[2:])
     assert until_alarm(completed, 1000.0) == 5
 
 
 def test_a_lower_bound_shows_only_that_it_is_slower():
-    assert not any(Drift([1.0] * 16).alarm(0.01, bound=True) for _ in range(100))
-    slower = Drift([1.0] * 16)
+    assert not any(SettledDrift([1.0] * 16).alarm(0.01, bound=True) for _ in range(100))
+    slower = SettledDrift([1.0] * 16)
     assert [slower.alarm(3.0, bound=True) for _ in range(5)] == [False] * 4 + [True]
 
 
 def test_a_response_of_zero_tells_nothing():
-    assert not any(Drift([0.0, 1.0] * 16).alarm(0.0) for _ in range(100))
+    assert not any(SettledDrift([0.0, 1.0] * 16).alarm(0.0) for _ in range(100))
 
 
 # Hysteresis

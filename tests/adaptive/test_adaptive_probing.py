@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cases import cases
 from rtfilter.adaptive import Shape
-from rtfilter.adaptive.papers.probing import Counts, Mode, Outcome, Probing
+from rtfilter.adaptive.papers.probing import Counts, Mode, ProbeOutcome, Probing
 from rtfilter.adaptive.papers.rule import Rule
 from rtfilter.adaptive.papers.samples import compared
 from rtfilter.adaptive.papers.stopping import EarlyStop
@@ -157,7 +157,7 @@ def test_of_slightly_better_neighbours_the_best_is_settled_at():
     run = Run(paper(rounds=3, tolerance=0.05), 6, space=Grid((3, 2)))
     run.settle({(3, 2): 1.04, (2, 2): 1.02, (4, 2): 1.03, (3, 1): 9.0, (3, 3): 1.0}.__getitem__)
     assert run.machine.position == (3, 3)
-    assert run.outcomes == [Outcome.PROBE, Outcome.SETTLE]
+    assert run.outcomes == [ProbeOutcome.PROBE, ProbeOutcome.SETTLE]
 
 
 @given(st.data(), st.integers(2, 8), st.booleans(), tolerances)
@@ -192,7 +192,7 @@ def test_two_reversals_settle_at_the_smallest_mean_of_the_episode():
     assert run.machine.mode is Mode.STABLE
     assert run.machine.position == 3  # (10 + 8 + 10) / 3 < (9 + 10 + 9.5) / 3
     assert run.counts.oscillations == 1
-    assert run.decisions[-1].outcome is Outcome.OSCILLATION
+    assert run.decisions[-1].outcome is ProbeOutcome.OSCILLATION
     assert compared(run.decisions[-1].samples, 4) == {
         2: 20.0,
         3: pytest.approx(28 / 3),
@@ -231,7 +231,7 @@ def test_a_loop_compares_means_over_all_its_rounds():
     run = Run(paper(rounds=3), 3, 1)
     times = {0: [1.0, 9.0, 9.0], 1: [2.0, 2.0, 2.0], 2: [1.0, 1.0, 9.0]}
     run.loop(lambda level: times[level].pop(0))
-    assert run.decisions[-1].outcome is Outcome.SETTLE
+    assert run.decisions[-1].outcome is ProbeOutcome.SETTLE
     assert {tally.count for tally in run.decisions[-1].samples.values()} == {3}
     assert compared(run.decisions[-1].samples, 1) == {
         0: pytest.approx(19 / 3),
@@ -345,7 +345,7 @@ def test_one_level_is_stable_at_once():
     run = Run(paper(), 1)
     assert run.machine.ask(run.shape) == (0, 0, 0)
     assert run.machine.mode is Mode.STABLE
-    assert run.outcomes == [Outcome.PROBE, Outcome.ALONE]
+    assert run.outcomes == [ProbeOutcome.PROBE, ProbeOutcome.ALONE]
 
 
 def test_a_share_of_the_boxes_when_it_settled_begins_an_episode():
@@ -381,7 +381,7 @@ def test_a_loop_in_which_the_index_was_built_anew_ends_and_is_not_trusted():
     run.shape = Shape(3, packed=1)
     for _ in range(2):
         run.loop(lambda level: 1.0)
-    assert run.outcomes == [Outcome.PROBE, Outcome.SETTLE, Outcome.PROBE, Outcome.SETTLE]
+    assert run.outcomes == [ProbeOutcome.PROBE, ProbeOutcome.SETTLE, ProbeOutcome.PROBE, ProbeOutcome.SETTLE]
 
 
 @pytest.mark.parametrize(("updates", "episode"), [(249, 1), (250, 2)])

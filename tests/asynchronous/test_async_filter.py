@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import rtfilter.asynchronous.filter as module
+import rtfilter.asynchronous.async_filter as module
 from kinds import KINDS, id_of
 from oracle import as_sets
 from rtfilter import AsyncFilter, EventError, EventFilter, Schema

@@ -9,7 +9,7 @@ import pytest
 
 from rtfilter.cli import _parser, main, replay
 from rtfilter.replay import run
-from rtfilter.replay.workloads.registry import BOXES, MODULES, WORKLOADS
+from rtfilter.replay.workloads.workload_registry import BOXES, MODULES, WORKLOADS
 
 DEFINED = (
     '{"schema": {"price": "float"}, "matcher": "filter-nodes", "controller": {"name": "wang", "rounds": 2}}'

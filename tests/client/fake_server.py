@@ -10,7 +10,7 @@ from websockets.exceptions import ConnectionClosed
 
 from rtfilter.client.background import Background
 from rtfilter.service.conversation import after
-from rtfilter.session import Directive, State
+from rtfilter.session_states import Directive, State
 
 LOSSES = ("before", "unanswered", "answered")
 """Of a directive: before it is done, after it is done and before its answer, after the answer."""

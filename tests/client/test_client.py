@@ -21,7 +21,7 @@ from rtfilter.client import (
 from rtfilter.client import (
     session as module,
 )
-from rtfilter.session import Directive
+from rtfilter.session_states import Directive
 
 
 @pytest.fixture(autouse=True)

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from rtfilter.client.errors import ClientError, ProtocolError, UnwritableError
-from rtfilter.client.messages import Ack, Connected, Error, Event
+from rtfilter.client.client_errors import ClientError, ProtocolError, UnwritableError
 from rtfilter.client.protocol import Protocol, encoded
-from rtfilter.session import TABLE, Directive, State
+from rtfilter.client.server_messages import Confirmation, Connected, Error, EventDelivery
+from rtfilter.session_states import TABLE, Directive, State
 
 
 def connected():
@@ -81,9 +81,9 @@ def test_messages_are_typed_and_may_have_more_than_is_known():
         "event": {"x": 2},
         "new": 1,
     }
-    assert protocol.hear(json.dumps(text)) == Event(1, 5, (1,), {"x": 2})
+    assert protocol.hear(json.dumps(text)) == EventDelivery(1, 5, (1,), {"x": 2})
     protocol.ask(Directive.GET, 1)
-    assert protocol.hear(answer(1, pending=3)) == Ack(tag=1, pending=3)
+    assert protocol.hear(answer(1, pending=3)) == Confirmation(tag=1, pending=3)
 
 
 @pytest.mark.parametrize(

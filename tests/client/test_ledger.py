@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from rtfilter.client import ledger as module
 from rtfilter.client.ledger import Ledger
-from rtfilter.client.messages import Digest, DigestEvent, Ended, Event
+from rtfilter.client.server_messages import Digest, DigestEvent, Ended, EventDelivery
 
 
 def event(number, position, *subscriptions, redelivered=0):
-    return Event(number, position, subscriptions or (1,), {}, redelivered=redelivered)
+    return EventDelivery(number, position, subscriptions or (1,), {}, redelivered=redelivered)
 
 
 def filled(*positions, window=9):

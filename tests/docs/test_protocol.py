@@ -23,7 +23,7 @@ from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.roles import Identity
 from rtfilter.service.settings import Settings
 from rtfilter.service.upkeep import Keeping
-from rtfilter.session import TABLE
+from rtfilter.session_states import TABLE
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from experiments import demo
-from rtfilter.replay import PEER, Report, Settings
+from rtfilter.replay import PEER, ReplayReport, ReplaySettings
 
 
 def row(contender, burst, size, response, level=None, group=None):
@@ -30,7 +30,7 @@ def test_a_plan_is_said_in_words(level, group, said):
 
 
 def test_the_table_compares_on_the_bursts_that_rtree_ran_too():
-    report = Report("wide", Settings(1000, 2), ["adaptive", PEER])
+    report = ReplayReport("wide", ReplaySettings(1000, 2), ["adaptive", PEER])
     report.rows = [
         row("adaptive", 0, 16, 0.001, 0, 1),
         row(PEER, 0, 16, 0.05),

@@ -11,7 +11,7 @@ from experiments.paper.index import growing
 from experiments.paper.settings import CI, FULL, MEDIUM, SETTINGS
 from experiments.paper.work import work
 from oracle import matches
-from rtfilter.replay.workloads.boxes import TOP
+from rtfilter.replay.workloads.random_boxes import TOP
 
 TINY = CI._replace(drawn=300, batches=8)
 DRAWN = [name for name in GENERATORS if name not in ("flights", "weather")]

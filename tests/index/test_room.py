@@ -6,12 +6,12 @@ from functools import partial
 import numpy as np
 
 from rtfilter.index import room
-from rtfilter.index.room import KEPT, Growing
+from rtfilter.index.room import KEPT, GrowingArray
 from rtfilter.index.tree import RStarTree
 
 
 def test_what_grows_holds_no_more_than_its_rows_in_the_end():
-    growing = Growing(np.arange(5), 2.0)
+    growing = GrowingArray(np.arange(5), 2.0)
     growing.put(np.arange(5, 9))
     before = growing.room(0)
     found = growing.closed()
@@ -22,7 +22,7 @@ def test_what_grows_holds_no_more_than_its_rows_in_the_end():
 
 
 def test_more_than_was_expected_has_room_as_well():
-    growing = Growing(np.zeros(1, np.int8), 1.0)
+    growing = GrowingArray(np.zeros(1, np.int8), 1.0)
     growing.put(np.ones(KEPT + 10, np.int8))
     growing.put(np.full(3, 2, np.int8))
     found = growing.closed()

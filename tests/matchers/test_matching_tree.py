@@ -12,7 +12,7 @@ from interrupts import twice
 from lengths import long_but
 from rtfilter import Schema
 from rtfilter.matchers import Filters, make_matcher
-from rtfilter.matchers.papers.matching_tree import STAR, Compare, Examine, Leaf, Try
+from rtfilter.matchers.papers.matching_tree import STAR, Check, Compare, Examine, Leaf
 from rtfilter.predicates.model import Constraint, Filter, Predicate
 
 NAMES = ("matching-tree", "matching-tree-equality")
@@ -148,7 +148,7 @@ def test_nothing_implies_that_a_value_is_examined():
     matcher = matcher_of(["x = 2", "x >= 2 AND x <= 2", "x > 1"])
     assert asked(matcher, {"x": 2}, {"x": 3}) == [{1, 2, 3}, {3}]
     assert Examine("x").implied(step_of("=", 2)) == ()
-    assert Try(Constraint("x", "<>", 2)).implied(step_of("=", 3)) == ()
+    assert Check(Constraint("x", "<>", 2)).implied(step_of("=", 3)) == ()
 
 
 def test_a_more_general_constraint_that_comes_later_stays_below_the_star():

@@ -11,7 +11,7 @@ from interrupts import twice
 from lengths import long_but
 from rtfilter import EventFilter, Predicate, Schema
 from rtfilter.matchers import Filters, check_matcher
-from rtfilter.matchers.papers.eventwise import Event
+from rtfilter.matchers.papers.eventwise import FlatEvent
 from rtfilter.matchers.papers.sgim import Classes, SgimMatcher
 
 SCHEMA = Schema({"x": float, "y": float, "b": bool})
@@ -43,14 +43,14 @@ def asked(matcher, *events):
 
 def evaluated(matcher, event):
     """The constraints that were evaluated, in order."""
-    tried, satisfies = [], Event.satisfies
+    tried, satisfies = [], FlatEvent.satisfies
 
     def counted(self, test):
         tried.append(test)
         return satisfies(self, test)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Event, "satisfies", counted)
+        patch.setattr(FlatEvent, "satisfies", counted)
         matcher.match(matcher._schema.read([event]))
     return tried
 

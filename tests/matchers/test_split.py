@@ -11,7 +11,7 @@ from interrupts import Interrupt, Lines
 from oracle import as_sets
 from rtfilter import EventFilter, Schema
 from rtfilter.index.kernels import pools
-from rtfilter.matchers import equal_sides, lookup, split
+from rtfilter.matchers import equal_sides, lookup, split_by_kind
 from rtfilter.matchers.equal_sides import CROWDED, NODES, EqualSides
 from rtfilter.replay.workloads import workload
 
@@ -178,13 +178,13 @@ def test_changes_that_are_cut_short_leave_all_or_nothing():
     ]
     for change in changes:
         filter = ready()
-        with Lines([equal_sides, lookup, split]) as lines:
+        with Lines([equal_sides, lookup, split_by_kind]) as lines:
             change(filter)
         expected = [as_sets(ready().match_batch(events)), as_sets(filter.match_batch(events))]
         assert expected[0] != expected[1]
         for at in lines.ends():
             filter = ready()
-            with Lines([equal_sides, lookup, split], at), pytest.raises(Interrupt):
+            with Lines([equal_sides, lookup, split_by_kind], at), pytest.raises(Interrupt):
                 change(filter)
             found = as_sets(filter.match_batch(events))
             assert found in expected

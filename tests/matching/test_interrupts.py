@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-import rtfilter.changes
+import rtfilter.change_log
 import rtfilter.filter
 import rtfilter.index.tree
 import rtfilter.matchers.layers
@@ -50,7 +50,7 @@ from rtfilter.subscriptions.labels import Beside
 pytestmark = pytest.mark.slow
 
 MODULES = [
-    rtfilter.changes,
+    rtfilter.change_log,
     rtfilter.filter,
     rtfilter.index.tree,
     rtfilter.matchers.papers.be_tree,

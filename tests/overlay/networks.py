@@ -12,12 +12,12 @@ from itertools import pairwise
 from typing import Any
 
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.names import Connection, EventId, Kind, SubscriptionId, member
-from rtfilter.overlay.names import link as link_to
-from rtfilter.overlay.place import Place
+from rtfilter.overlay.broker_messages import BrokerMessage, Send
+from rtfilter.overlay.broker_names import Connection, ConnectionKind, EventId, SubscriptionId, member
+from rtfilter.overlay.broker_names import link as link_to
+from rtfilter.overlay.place import BrokerPlace
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Event, Notify
-from rtfilter.overlay.sending import Message, Send
 
 TYPES = {"trade": Schema({"x": float, "y": float}), "alarm": Schema({"x": float})}
 
@@ -59,14 +59,16 @@ class Tree:
         parent = self.parents[cluster]
         return [c for c, above in self.parents.items() if above == cluster] + ([parent] if parent else [])
 
-    def place(self, broker: str) -> Place:
+    def place(self, broker: str) -> BrokerPlace:
         """The place of a broker."""
         cluster = next(c for c, members in self.members.items() if broker in members)
         members = self.members[cluster]
         parent = self.parents[cluster]
         leads = broker == members[0]
         links = {c: self.members[c][0] for c in sorted(self.neighbours(cluster))} if leads else {}
-        return Place(cluster, broker, members[0], frozenset(members), parent, links, cluster == self.root)
+        return BrokerPlace(
+            cluster, broker, members[0], frozenset(members), parent, links, cluster == self.root
+        )
 
     def path(self, one: str, two: str) -> list[str]:
         """The clusters on the way from one to another, with both ends."""
@@ -111,7 +113,7 @@ class Network:
     routers : dict of str to Router
     received : dict of str to list
         What each client was notified of: events by id, as often as they came.
-    told : dict of str to list of Message
+    told : dict of str to list of BrokerMessage
         Whatever else clients were sent.
     broken : set of frozenset
         Pairs of brokers between whom nothing gets through.
@@ -134,12 +136,12 @@ class Network:
         self._rng = random.Random(seed)
         self.routers: dict[str, Router] = {}
         self.received: dict[str, list[EventId]] = {}
-        self.told: dict[str, list[Message]] = {}
+        self.told: dict[str, list[BrokerMessage]] = {}
         self.counts: Counter[str] = Counter()
         self.broken: set[frozenset[str]] = set()
         self.route: list[tuple[str, str]] = []
         self._clusters = {b: c for c, members in tree.members.items() for b in members}
-        self._queues: dict[tuple[str, str], deque[Message]] = {}
+        self._queues: dict[tuple[str, str], deque[BrokerMessage]] = {}
         for broker in tree.brokers:
             self.routers[broker] = self._make(broker)
         self.settle()
@@ -150,7 +152,7 @@ class Network:
             self.move(broker, self.tree.place(broker))
         self.run()
 
-    def move(self, broker: str, place: Place) -> None:
+    def move(self, broker: str, place: BrokerPlace) -> None:
         """Tell one broker its place."""
         self.take(broker, self.routers[broker].place(place, self.now))
 
@@ -183,7 +185,7 @@ class Network:
         place = self.routers[broker].at
         for to, message in sends:
             kind = type(message).__name__
-            if to.kind is Kind.CLIENT:
+            if to.kind is ConnectionKind.CLIENT:
                 if isinstance(message, Notify):
                     self.received.setdefault(to.name, []).append(message.id)
                     self.route.append((broker, to.name))
@@ -192,9 +194,9 @@ class Network:
                 continue
             self.counts[kind] += 1
             receivers = [to.name]
-            if to.kind is Kind.LINK:
+            if to.kind is ConnectionKind.LINK:
                 receivers = [place.links[to.name]]
-            elif to.kind is Kind.CLUSTER:
+            elif to.kind is ConnectionKind.CLUSTER:
                 receivers = sorted(self.cluster_of(broker) - {broker})
             for receiver in receivers:
                 if isinstance(message, Event):
@@ -241,7 +243,7 @@ class Network:
             most -= 1
         return not self._queues
 
-    def arrive(self, sender: str, receiver: str, message: Message) -> None:
+    def arrive(self, sender: str, receiver: str, message: BrokerMessage) -> None:
         """Hand a message to its receiver, who knows the sender as a member or by its cluster."""
         self.now += self.step
         router = self.routers.get(receiver)
@@ -257,7 +259,7 @@ class Network:
     def replica_of(self, broker: str) -> set[tuple[SubscriptionId, Connection]]:
         """What other members hold in case that they must take over from a broker."""
         return {
-            (subscription.id, member(broker) if connection.kind is Kind.CLIENT else connection)
+            (subscription.id, member(broker) if connection.kind is ConnectionKind.CLIENT else connection)
             for subscription, connection in self.tables()[broker]
         }
 

@@ -5,9 +5,9 @@ from itertools import count
 import pytest
 from whole_network import Network
 
+from rtfilter.overlay.broker_names import EventId
 from rtfilter.overlay.membership import Audience, Dispatch, GivenUp, Missed
-from rtfilter.overlay.names import EventId
-from rtfilter.overlay.routing_messages import Event, Notify, Subscriptions
+from rtfilter.overlay.routing_messages import Event, Notify, RouterSubscriptions
 
 NUMBERS = count(1)
 
@@ -111,7 +111,7 @@ def test_multicasts_that_are_lost_for_good_make_both_sides_say_all_again():
     leader = network.brokers["a1"]
     assert leader.place.leads
     out = leader.receive(GivenUp("a2", 1, 100), "a2", "a", network.now)
-    assert [one.to.name for one in out if isinstance(one.message, Subscriptions)] == ["a2"]
+    assert [one.to.name for one in out if isinstance(one.message, RouterSubscriptions)] == ["a2"]
 
 
 def test_multicasts_that_were_lost_are_repaired():
@@ -160,7 +160,7 @@ def test_a_new_link_asks_for_all_that_is_wanted():
     a1 = network.brokers["a1"]
     a1.lost("b1", network.now)
     (asked,) = a1.linked("b1", network.now)
-    assert isinstance(asked.message, Subscriptions)
+    assert isinstance(asked.message, RouterSubscriptions)
     assert asked.message.ask
 
 

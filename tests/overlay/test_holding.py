@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from overlay.networks import TYPES, Network, Tree
-from rtfilter.overlay.names import EventId
+from rtfilter.overlay.broker_names import EventId
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Event
 

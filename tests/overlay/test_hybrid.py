@@ -8,7 +8,7 @@ import pytest
 
 from lengths import long_but
 from overlay.networks import Network, Tree
-from rtfilter.overlay.names import Connection, SubscriptionId, client, member
+from rtfilter.overlay.broker_names import Connection, SubscriptionId, client, member
 
 PARENTS = {"R": "", "D2": "R", "D3": "R", "D1": "D2", "D5": "D2", "D4": "D3"}
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from lengths import long_but
 from overlay.networks import TYPES, Network, Tree
 from overlay.test_suppressing import about
+from rtfilter.overlay.broker_names import SubscriptionId
 from rtfilter.overlay.merging import MergingForwarding
-from rtfilter.overlay.names import SubscriptionId
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.routing_messages import Subscribe, Subscription, Unsubscribe
+from rtfilter.overlay.routing_messages import RouterSubscribe, RouterSubscription, RouterUnsubscribe
 from rtfilter.predicates.model import Predicate
 
 
@@ -29,16 +29,16 @@ def told(slack: float) -> MergingForwarding:
     )
 
 
-def own(number: int, condition: str) -> Subscription:
-    return Subscription(SubscriptionId("own", 1, number), "alarm", condition)
+def own(number: int, condition: str) -> RouterSubscription:
+    return RouterSubscription(SubscriptionId("own", 1, number), "alarm", condition)
 
 
 def test_near_boxes_become_one() -> None:
     link = told(0.2)
     one, two = about(1, "x BETWEEN 0 AND 4"), about(2, "x BETWEEN 5 AND 10")
     wide = own(1, "x BETWEEN 0.0 AND 10.0")
-    assert link.add(one) == [Subscribe(one)]
-    assert link.add(two) == [Subscribe(wide), Unsubscribe(one.id)]
+    assert link.add(one) == [RouterSubscribe(one)]
+    assert link.add(two) == [RouterSubscribe(wide), RouterUnsubscribe(one.id)]
     assert list(link.sent()) == [wide]
     assert (link.suppressed, link.merged) == (2, 1)
     assert link.add(about(3, "x BETWEEN 4.2 AND 4.5")) == []
@@ -48,7 +48,7 @@ def test_far_boxes_and_open_ones_stay_apart() -> None:
     link = told(0.2)
     conditions = ("x BETWEEN 0 AND 1", "x BETWEEN 2 AND 3", "x > 9", "x IS NULL", "x = 7 OR x = 8")
     for number, condition in enumerate(conditions):
-        assert link.add(about(number, condition)) == [Subscribe(about(number, condition))]
+        assert link.add(about(number, condition)) == [RouterSubscribe(about(number, condition))]
     assert link.merged == 0
 
 
@@ -58,9 +58,13 @@ def test_when_a_part_goes_the_others_are_told_before() -> None:
     for part in parts:
         link.add(part)
     (wide,) = link.sent()
-    assert link.remove(parts[1].id) == [Subscribe(parts[0]), Subscribe(parts[2]), Unsubscribe(wide.id)]
-    assert link.remove(parts[0].id) == [Unsubscribe(parts[0].id)]
-    assert link.remove(parts[2].id) == [Unsubscribe(parts[2].id)]
+    assert link.remove(parts[1].id) == [
+        RouterSubscribe(parts[0]),
+        RouterSubscribe(parts[2]),
+        RouterUnsubscribe(wide.id),
+    ]
+    assert link.remove(parts[0].id) == [RouterUnsubscribe(parts[0].id)]
+    assert link.remove(parts[2].id) == [RouterUnsubscribe(parts[2].id)]
     assert (link.suppressed, link.merged, list(link.sent())) == (0, 0, [])
 
 
@@ -75,8 +79,8 @@ def test_what_another_one_replaces_goes_without_a_word() -> None:
     assert link.remove(former.id) == []
     assert list(link.sent()) == [wide]
     assert (link.suppressed, link.merged) == (2, 1)
-    assert link.remove(grown.id) == [Subscribe(near), Unsubscribe(wide.id)]
-    assert link.remove(near.id) == [Unsubscribe(near.id)]
+    assert link.remove(grown.id) == [RouterSubscribe(near), RouterUnsubscribe(wide.id)]
+    assert link.remove(near.id) == [RouterUnsubscribe(near.id)]
     assert (link.suppressed, link.merged, list(link.sent())) == (0, 0, [])
 
 
@@ -97,16 +101,16 @@ def test_all_are_covered_and_little_is_empty(seed: int, slack: float) -> None:
         else:
             low, left = rng.randint(0, 30), rng.randint(0, 9)
             condition = f"x BETWEEN {low} AND {low + rng.randint(0, 6)} AND y BETWEEN {left} AND {left + 2}"
-            new = Subscription(SubscriptionId("a", 1, number), "trade", condition)
+            new = RouterSubscription(SubscriptionId("a", 1, number), "trade", condition)
             live[new.id] = Predicate.parse(condition, TYPES["trade"])
             messages = link.add(new)
         for message in messages:  # as the neighbour hears them
-            if isinstance(message, Subscribe):
+            if isinstance(message, RouterSubscribe):
                 condition = message.subscription.condition
                 known[message.subscription.id] = Predicate.parse(condition, TYPES["trade"])
-            elif isinstance(message, Unsubscribe):
+            elif isinstance(message, RouterUnsubscribe):
                 del known[message.id]
-            if not isinstance(message, Subscribe):
+            if not isinstance(message, RouterSubscribe):
                 assert all(any(wide.covers(one) for wide in known.values()) for one in live.values())
         assert known.keys() == {sent.id for sent in link.sent()}
     for wide in known.values():

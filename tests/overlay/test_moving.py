@@ -14,7 +14,7 @@ from lengths import each_once
 from overlay.networks import TYPES, Network, Tree
 from overlay.test_hybrid import TO_S2, entries, publish, the_example
 from overlay.test_routes import Model, some_condition
-from rtfilter.overlay.names import SubscriptionId
+from rtfilter.overlay.broker_names import SubscriptionId
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.strategies import STRATEGIES
 

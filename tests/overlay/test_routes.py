@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lengths import each_once
 from overlay.networks import TYPES, Network, Tree
 from rtfilter import EventFilter
-from rtfilter.overlay.names import EventId, SubscriptionId
+from rtfilter.overlay.broker_names import EventId, SubscriptionId
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.strategies import STRATEGIES
 from rtfilter.overlay.strategies.rendezvous import Rendezvous, by_hash

@@ -4,16 +4,16 @@ from random import Random
 
 import pytest
 
-from rtfilter.overlay.names import CLUSTER, Kind, client, link
-from rtfilter.overlay.sending import Message, Send
+from rtfilter.overlay.broker_messages import BrokerMessage, Send
+from rtfilter.overlay.broker_names import CLUSTER, ConnectionKind, client, link
 from rtfilter.overlay.simulation.faults import Fault, What, drawn
-from rtfilter.overlay.simulation.network import Costs, Losses, Network
+from rtfilter.overlay.simulation.network import Losses, Network, SimulatedCosts
 from rtfilter.overlay.simulation.topology import random_tree
 
 TREE = random_tree(Random(1), 5, brokers=3)
 
 
-class Ping(Message):
+class Ping(BrokerMessage):
     number: int = 0
 
 
@@ -27,7 +27,7 @@ class Relay:
     def receive(self, message, source, now):
         sends = [Send(client(str(self.incarnation)), message)]
         sends += [Send(link(other), message) for other in self.place.links if link(other) != source]
-        if self.place.leads and source.kind is not Kind.MEMBER:
+        if self.place.leads and source.kind is not ConnectionKind.MEMBER:
             sends.append(Send(CLUSTER, message))
         return sends
 
@@ -45,7 +45,7 @@ def heard(network):
 
 
 def test_a_message_takes_the_time_of_its_sender_and_of_its_link():
-    network = Network(TREE, Relay, costs=Costs(message=0.25, delivery=0.5, lan=0.125))
+    network = Network(TREE, Relay, costs=SimulatedCosts(message=0.25, delivery=0.5, lan=0.125))
     network.ask(1.0, "c0b0", ping())
     network.run()
     at = {broker: at for broker, _, at in heard(network)}
@@ -58,7 +58,7 @@ def test_a_message_takes_the_time_of_its_sender_and_of_its_link():
 
 
 def test_a_broker_does_one_thing_after_the_other():
-    network = Network(TREE, Relay, costs=Costs(delivery=1.0))
+    network = Network(TREE, Relay, costs=SimulatedCosts(delivery=1.0))
     for number in range(3):
         network.ask(2.0, "c1b1", ping(number))
     network.run()
@@ -103,7 +103,7 @@ def test_each_receiver_of_a_multicast_can_lose_it():
 
 
 def test_a_crash_loses_what_was_not_read_and_what_was_under_way():
-    network = Network(TREE, Relay, costs=Costs(delivery=1.0))
+    network = Network(TREE, Relay, costs=SimulatedCosts(delivery=1.0))
     for number in range(5):
         network.ask(0.0, "c1b1", ping(number))
     network.suffer(

@@ -10,9 +10,9 @@ import pytest
 
 from lengths import long_but
 from overlay.networks import TYPES, Network, Tree
+from rtfilter.overlay.broker_messages import Send
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.routing_messages import Replica, Subscriptions
-from rtfilter.overlay.sending import Send
+from rtfilter.overlay.routing_messages import Replica, RouterSubscriptions
 
 LONGEST, MANY = 20_000, 12
 
@@ -20,13 +20,13 @@ LONGEST, MANY = 20_000, 12
 class Counting(Network):
     """Notes what tells all subscriptions."""
 
-    sent: tuple[Subscriptions | Replica, ...] = ()
+    sent: tuple[RouterSubscriptions | Replica, ...] = ()
 
     def take(self, broker: str, sends: list[Send]) -> None:
         """Note it."""
         self.sent = (
             *self.sent,
-            *(one.message for one in sends if isinstance(one.message, Subscriptions | Replica)),
+            *(one.message for one in sends if isinstance(one.message, RouterSubscriptions | Replica)),
         )
         super().take(broker, sends)
 
@@ -51,7 +51,7 @@ def test_many_or_long_conditions_go_in_messages_that_a_neighbour_takes(length: i
     assert len(network.tables()["b"]) == MANY
     assert len(network.routers["a2"].replica) == MANY
     assert all(len(msgspec.msgpack.encode(one)) <= LONGEST for one in network.sent)
-    for name, kind in (("subscriptions", Subscriptions), ("entries", Replica)):
+    for name, kind in (("subscriptions", RouterSubscriptions), ("entries", Replica)):
         told = [one for one in network.sent if isinstance(one, kind) and getattr(one, name)]
         assert length == 0 or len(told) > 1
         assert (told[0].first, told[-1].last) == (True, True)

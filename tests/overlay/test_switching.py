@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lengths import long_but
 from overlay.networks import TYPES, Network, Tree
 from overlay.test_routes import Model
-from rtfilter.overlay.choosing import Load, choose, costs
+from rtfilter.overlay.cheapest import NetworkLoad, choose, costs
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.strategies import STRATEGIES
 
@@ -140,8 +140,8 @@ def test_only_the_root_switches_one_at_a_time() -> None:
         network.routers["a"].switch("hybrid", 0)
 
 
-def chain(clusters: int, events: int, served: int, changes: int = 0) -> Load:
-    return Load(tuple(range(1, clusters + 1)), events, served, changes)
+def chain(clusters: int, events: int, served: int, changes: int = 0) -> NetworkLoad:
+    return NetworkLoad(tuple(range(1, clusters + 1)), events, served, changes)
 
 
 def test_costs_are_those_of_the_strategies() -> None:
@@ -165,7 +165,7 @@ def test_a_small_gain_changes_nothing() -> None:
     found = costs(load)
     better = min(found, key=lambda name: found[name])
     assert choose(load, better) == better
-    assert choose(Load(), "hybrid") == "hybrid"
+    assert choose(NetworkLoad(), "hybrid") == "hybrid"
 
 
 @pytest.mark.slow

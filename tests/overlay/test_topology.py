@@ -7,7 +7,7 @@ from random import Random
 import networkx as nx
 import pytest
 
-from rtfilter.overlay.simulation.clients import Weights, Wish, placed, uniform
+from rtfilter.overlay.simulation.client_placement import NewClient, Weights, placed, uniform
 from rtfilter.overlay.simulation.topology import LAN, embedded, random_tree, transit_stub
 
 
@@ -98,7 +98,7 @@ def test_more_clients_stand_where_fewer_did():
 def test_clients_go_where_it_is_near_where_few_are_and_where_others_want_the_same():
     topology = random_tree(Random(1), 4, brokers=2)
     rng = Random(2)
-    wishes = [Wish(rng.choice(topology.clusters), rng.choice("ab")) for _ in range(80)]
+    wishes = [NewClient(rng.choice(topology.clusters), rng.choice("ab")) for _ in range(80)]
     near = placed(topology, wishes, Weights(0, 1, 0))
     assert [topology.cluster_of[broker] for broker in near] == [wish.cluster for wish in wishes]
     even = placed(topology, wishes, Weights(0, 0, 1))

@@ -5,17 +5,17 @@ from heapq import heappop, heappush
 from itertools import count
 
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.broker import Broker
+from rtfilter.overlay.broker_machine import Broker
+from rtfilter.overlay.broker_messages import Send
 from rtfilter.overlay.membership import (
     RENDEZVOUS_POINT,
     Audience,
     Contact,
     Membership,
+    MembershipSettings,
     RendezvousPoint,
-    Settings,
 )
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.sending import Send
 
 TYPES = {"trade": Schema({"x": float})}
 DELAY = 0.001
@@ -55,7 +55,7 @@ class Network:
         incarnation = self.incarnations[name]
         membership = Membership(
             Contact(name, cluster_of(name), f"at {name}"),
-            Settings(children=2),
+            MembershipSettings(children=2),
             seed=len(self.brokers),
             incarnation=incarnation,
         )

@@ -28,7 +28,7 @@ from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import FilterInfo, Wish
 from rtfilter.service.roles import Identity
 from rtfilter.service.subscriptions import check
-from rtfilter.session import TABLE, Directive
+from rtfilter.session_states import TABLE, Directive
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
 

@@ -12,14 +12,14 @@ from rtfilter import EventFilter, Schema
 from rtfilter.adaptive import FixedPlan, LevelController
 from rtfilter.adaptive import replay as replay_log
 from rtfilter.cli import main
-from rtfilter.replay import PEER, Contender, Settings, replay
+from rtfilter.replay import PEER, Contender, ReplaySettings, replay
 from rtfilter.replay.rtree_peer import RtreePeer
 from rtfilter.replay.workloads import file_workload, workload
 
 
 def small(**changes):
     usual = {"subscriptions": 300, "bursts": 8, "sizes": (3, 20), "insert": 15, "delete": 10}
-    return Settings(**(usual | changes))
+    return ReplaySettings(**(usual | changes))
 
 
 def run(settings, name="narrow", dimensions=4):

@@ -9,7 +9,7 @@ PROGRAM = """
 from experiments.demo import contenders
 from rtfilter import EventFilter
 from rtfilter.index.kernels.jit import Kernel
-from rtfilter.replay import Settings, replay, run
+from rtfilter.replay import ReplaySettings, replay, run
 from rtfilter.replay.workloads import workload
 
 def used():
@@ -24,7 +24,7 @@ def timed(*given):
 once, late = run._run, set()
 run._run = timed
 own = workload("wide", 1)
-settings = Settings(20_000, 12, (2, 300), insert=10, delete=10)  # of a tree with two levels
+settings = ReplaySettings(20_000, 12, (2, 300), insert=10, delete=10)  # of a tree with two levels
 replay(own, settings, contenders(), EventFilter(own.schema, matcher="rtree"))
 print(sorted(late))
 """

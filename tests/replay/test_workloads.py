@@ -12,7 +12,7 @@ from oracle import as_sets, matches
 from rtfilter import EventFilter
 from rtfilter.replay.workloads import BOXES, WORKLOADS, workload
 from rtfilter.replay.workloads.base import BLOCK, blocks
-from rtfilter.replay.workloads.boxes import (
+from rtfilter.replay.workloads.random_boxes import (
     CLUSTERED_HALF_WIDTH,
     CLUSTERS,
     GEO_SIDE,

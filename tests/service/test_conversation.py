@@ -18,7 +18,7 @@ from rtfilter.service.messages import MOST_TAG
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Wish
 from rtfilter.service.upkeep import Keeping
-from rtfilter.session import TABLE, Directive, State
+from rtfilter.session_states import TABLE, Directive, State
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
 from rtfilter.store.users import Users

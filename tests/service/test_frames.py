@@ -18,7 +18,7 @@ from rtfilter.service.doors.frames import (
     write,
 )
 from rtfilter.service.errors import DirectiveError
-from rtfilter.session import Directive
+from rtfilter.session_states import Directive
 
 MOST = 20
 FRAMES = st.builds(Frame, st.sampled_from(Asked), st.binary(max_size=MOST - 1))

@@ -4,7 +4,7 @@ import pytest
 
 from rtfilter.service.conversation import after
 from rtfilter.service.errors import DirectiveError
-from rtfilter.session import TABLE, Directive, State
+from rtfilter.session_states import TABLE, Directive, State
 
 ALLOWED = {
     ("PRE_CONNECTED", "CONNECT"): "CONNECTED",

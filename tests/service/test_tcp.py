@@ -15,7 +15,7 @@ from rtfilter.service.doors.admission import Strangers
 from rtfilter.service.doors.frames import Asked, Reader, ServerDirective, write
 from rtfilter.service.doors.tcp import Timeouts, _Peer, listen
 from rtfilter.service.doors.timeouts import STRANGE
-from rtfilter.session import TABLE, Directive, State
+from rtfilter.session_states import TABLE, Directive, State
 from service.running import running
 
 QUICK = Timeouts(connect=60.0, write=60.0, end=1.0)

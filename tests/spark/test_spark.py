@@ -21,7 +21,7 @@ from rtfilter import EventError, EventFilter, Schema, SnapshotError
 from rtfilter.cli import main
 from rtfilter.spark import leases, match_frame
 from rtfilter.spark.blocks import Layout
-from rtfilter.spark.frames import dealt
+from rtfilter.spark.data_frames import dealt
 from rtfilter.spark.sessions import TRACING, require_java
 from spark_cases import expected, frame, pairs
 from spark_tasks import matched_here

@@ -169,7 +169,9 @@ def looked(events, filter):
     """What `look` estimates of events in a frame."""
     seen = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(balance, "decide", lambda work, cores: seen.append(work) or balance.Decision(False, ""))
+        patch.setattr(
+            balance, "decide", lambda work, cores: seen.append(work) or balance.DealDecision(False, "")
+        )
         match_frame(events, filter)
     return seen[0]
 
@@ -336,7 +338,7 @@ def test_tasks_report_what_they_saw(spark, crowd, tmp_path, dealt):
     events = spark.read.parquet(written(tmp_path / "events", values[:40], values[40:]))
     told = []
     stage = MatchStage(tmp_path / "index", lambda matches, number: matches.count(), balance="auto")
-    stage._decide = lambda *_: balance.Decision(dealt, "")
+    stage._decide = lambda *_: balance.DealDecision(dealt, "")
     stage._reports = Reports(spark.sparkContext)
     stage(events, 0)
     told = stage._reports._total.value

@@ -6,7 +6,7 @@ from pyspark.sql import types
 
 from rtfilter import EventError, EventFilter, PredicateError, Schema
 from rtfilter.predicates.bound_columns import bounded_columns
-from rtfilter.spark.frames import _require_fitting
+from rtfilter.spark.data_frames import _require_fitting
 from rtfilter.spark.subscribing import SubscriptionReader
 
 SCHEMA = Schema({"x": float, "y": float})

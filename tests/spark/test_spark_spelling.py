@@ -9,7 +9,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from rtfilter import EventFilter, Schema
 from rtfilter.cli import main
 from rtfilter.spark import ChangeStage, MatchStage, build_sharded, match_frame, track_stream
-from rtfilter.spark.spelling import renamed
+from rtfilter.spark.column_names import renamed
 
 ACCENT = normalize("NFC", "é")
 TWO_SIGNS = normalize("NFD", "é")

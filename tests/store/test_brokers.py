@@ -4,8 +4,15 @@ import pytest
 import sqlalchemy as sql
 
 import postgresql
-from rtfilter.store import brokers, migrations
-from rtfilter.store.brokers import BrokerStore, Gone, Memory, Publication, Settled, Subscription
+from rtfilter.store import broker_store, migrations
+from rtfilter.store.broker_store import (
+    BrokerMemory,
+    BrokerStore,
+    ClientSubscription,
+    Gone,
+    Publication,
+    Settled,
+)
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log, TakenError
 
@@ -24,7 +31,7 @@ def opened(database):
         one.dispose()
 
 
-JFK = Subscription("ann", "1", "flights", "origin = 'JFK'")
+JFK = ClientSubscription("ann", "1", "flights", "origin = 'JFK'")
 
 
 @postgresql.smoke
@@ -32,7 +39,7 @@ def test_what_was_committed_is_there_after_a_start(opened):
     store = BrokerStore(opened(), "a")
     first = Publication("client bob", 7, 1, "bob", "flights", b"one")
     second = Publication("client bob", 7, 2, "bob", "flights", b"two")
-    store.commit([JFK, first, second, Memory(b"old"), Memory(b"new")])
+    store.commit([JFK, first, second, BrokerMemory(b"old"), BrokerMemory(b"new")])
     store.commit([Settled(*first[:3])])
     again = BrokerStore(opened(), "a")
     assert again.subscriptions() == [JFK]
@@ -52,7 +59,7 @@ def test_a_subscription_is_replaced_and_removed_by_its_key(opened):
 def test_each_start_has_a_higher_incarnation_also_by_the_clock(opened, monkeypatch):
     found = []
     for now in (5.0, 5.0, 1.0, 9.0):
-        monkeypatch.setattr(brokers.time, "time", lambda now=now: now)
+        monkeypatch.setattr(broker_store.time, "time", lambda now=now: now)
         found.append(BrokerStore(opened(), "a").incarnation)
     assert found == [5, 6, 7, 9]
 
@@ -68,7 +75,7 @@ def test_who_has_started_before_may_write_no_more(opened):
 
 def test_brokers_of_one_database_do_not_see_each_other(opened):
     one, other = BrokerStore(opened(), "a"), BrokerStore(opened(), "b")
-    one.commit([JFK, Publication("o", 1, 1, "bob", "flights", b"one"), Memory(b"of a")])
+    one.commit([JFK, Publication("o", 1, 1, "bob", "flights", b"one"), BrokerMemory(b"of a")])
     other.commit([Gone("ann", "1"), Settled("o", 1, 1)])
     assert (other.subscriptions(), other.publications(), other.memory()) == ([], [], None)
     assert one.subscriptions() == [JFK]
@@ -79,7 +86,7 @@ def test_brokers_of_one_database_do_not_see_each_other(opened):
 def test_what_is_not_shared_has_one_broker(opened):
     BrokerStore(opened(), "bonn", shared=False)
     for _ in range(2):
-        with pytest.raises(brokers.OwnedError, match="that of bonn") as caught:
+        with pytest.raises(broker_store.OwnedError, match="that of bonn") as caught:
             BrokerStore(opened(), "zzz", shared=False)
         assert caught.value.owners == ["bonn"]
     BrokerStore(opened(), "bonn", shared=False)
@@ -110,17 +117,17 @@ def test_the_tables_of_brokers_have_a_version_of_their_own(opened, monkeypatch):
     step = lambda connection: connection.exec_driver_sql(  # noqa: E731
         "ALTER TABLE broker_subscriptions ADD COLUMN since INTEGER"
     )
-    monkeypatch.setattr(brokers, "STEPS", (step,))
+    monkeypatch.setattr(broker_store, "STEPS", (step,))
     store = BrokerStore(made, "a")
     assert [one[:4] for one in store.subscriptions()] == [JFK]
     with made.connect() as connection:
         columns = {one["name"] for one in sql.inspect(connection).get_columns("broker_subscriptions")}
         versions = [
             connection.execute(sql.select(t.c.value).where(t.c.name == "version")).scalar()
-            for t in (brokers.STATE, migrations.STATE)
+            for t in (broker_store.STATE, migrations.STATE)
         ]
     assert "since" in columns
     assert versions == [2, migrations.VERSION]
-    monkeypatch.setattr(brokers, "STEPS", ())
+    monkeypatch.setattr(broker_store, "STEPS", ())
     with pytest.raises(migrations.VersionError):
         BrokerStore(made, "a")

@@ -23,7 +23,7 @@ from overlay.running.processes import Subscriber, processes
 from overview import Prometheus, filled
 from rtfilter import EventFilter
 from rtfilter.adaptive import PlanController
-from rtfilter.replay import Contender, Settings, replay
+from rtfilter.replay import Contender, ReplaySettings, replay
 from rtfilter.replay.workloads import workload
 from rtfilter.service.doors.metrics import Counts
 from rtfilter.spark.watch import StreamMetrics
@@ -320,7 +320,7 @@ def test_every_panel_and_rule_tells_what_a_replay_did(server, tmp_path):
     streams = watched_stream()
     stops = [filter.metrics.serve(ports[0]), streams.serve(ports[1])]
     controller = PlanController(rounds=2, threshold=1000)
-    settings = Settings(subscriptions=2000, bursts=200, sizes=(16, 128), insert=20, delete=20, check=1)
+    settings = ReplaySettings(subscriptions=2000, bursts=200, sizes=(16, 128), insert=20, delete=20, check=1)
     try:
         began = time.time()
         streams.record(1000, 0.7, 30, 6.0, 0.4)  # so that rates have a beginning

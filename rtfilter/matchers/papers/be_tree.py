@@ -64,13 +64,13 @@ NODE: Final = np.dtype(
 )
 
 FREE_ROWS, FREE_NODE, USED_NODES, NODES, FREE_PIECE, USED_PIECES, PIECES = range(7)
-"""Places in `Tree.state`.
+"""Places in `TreeArrays.state`.
 
 Number of free rows; first free node, nodes ever used, nodes; the same of pieces.
 """
 
 
-class Tree(NamedTuple):
+class TreeArrays(NamedTuple):
     """Nodes, lists of rows, and the place of each row. Node 0 is the root."""
 
     nodes: NDArray[np.void]
@@ -87,7 +87,7 @@ class Tree(NamedTuple):
     state: IntArray
 
     @classmethod
-    def room(cls, rows: int, nodes: int = 16, pieces: int = 16) -> Tree:
+    def room(cls, rows: int, nodes: int = 16, pieces: int = 16) -> TreeArrays:
         """Return an empty tree with room for some rows, nodes and pieces."""
         state = np.array([rows, NONE, 0, 0, NONE, 0, 0])
         made = cls(
@@ -102,13 +102,13 @@ class Tree(NamedTuple):
         _new_node(made, NONE, NONE, -np.inf, np.inf)
         return made
 
-    def with_rows(self, rows: int) -> Tree:
+    def with_rows(self, rows: int) -> TreeArrays:
         """Return the tree with room for at least `rows` more rows."""
         had, left = len(self.node), int(self.state[FREE_ROWS])
         if rows <= left:
             return self
         count = max(2 * had, had + rows)
-        more = Tree.room(count)
+        more = TreeArrays.room(count)
         more.node[:had], more.slot[:had] = self.node, self.slot
         free = np.empty(count, np.int64)
         fresh = count - had
@@ -117,7 +117,7 @@ class Tree(NamedTuple):
         state[FREE_ROWS] += fresh
         return self._replace(node=more.node, slot=more.slot, free=free, state=state)
 
-    def larger(self) -> Tree:
+    def larger(self) -> TreeArrays:
         """Return the tree with room for twice as many nodes and pieces."""
         nodes = np.concatenate([self.nodes, np.zeros_like(self.nodes)])
         slots, before = (np.concatenate([a, np.empty_like(a)]) for a in (self.slots, self.before))
@@ -131,7 +131,7 @@ class BETreeMatcher(BoxMatcher):
 
     def __init__(self, schema: Schema) -> None:
         super().__init__(schema)
-        self._tree = Tree.room(len(self._rows.ids))
+        self._tree = TreeArrays.room(len(self._rows.ids))
         self._rows.alive[:] = False
 
     def add(self, filters: Filters) -> None:
@@ -189,7 +189,7 @@ class BETreeMatcher(BoxMatcher):
 
 
 @kernel
-def insert(tree: Tree, low: FloatArray, high: FloatArray, alive: BoolArray, count: int) -> int:
+def insert(tree: TreeArrays, low: FloatArray, high: FloatArray, alive: BoolArray, count: int) -> int:
     """Insert the next `count` free rows; return how many found room."""
     for done in range(count):
         row = tree.free[tree.state[FREE_ROWS] - 1]
@@ -206,7 +206,7 @@ def insert(tree: Tree, low: FloatArray, high: FloatArray, alive: BoolArray, coun
 
 
 @kernel
-def delete(tree: Tree, alive: BoolArray, rows: IntArray) -> int:
+def delete(tree: TreeArrays, alive: BoolArray, rows: IntArray) -> int:
     """Delete rows, and nodes that become empty; return how many of the rows were there."""
     found = 0
     for row in rows:
@@ -223,7 +223,7 @@ def delete(tree: Tree, alive: BoolArray, rows: IntArray) -> int:
 
 @kernel
 def search(
-    tree: Tree, low: FloatArray, high: FloatArray, points: FloatArray, compare: bool
+    tree: TreeArrays, low: FloatArray, high: FloatArray, points: FloatArray, compare: bool
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Return offsets and rows per event, and its work; without `compare`, only the work."""
     n = len(points)
@@ -261,7 +261,13 @@ def search(
 
 @kernel
 def _compare(
-    tree: Tree, node: int, low: FloatArray, high: FloatArray, point: FloatArray, hits: IntArray, own: int
+    tree: TreeArrays,
+    node: int,
+    low: FloatArray,
+    high: FloatArray,
+    point: FloatArray,
+    hits: IntArray,
+    own: int,
 ) -> int:
     """Write the rows of a node's list that contain a point behind ``hits[:own]``; return their number."""
     piece, rest = tree.nodes[node].piece, tree.nodes[node].count
@@ -283,7 +289,7 @@ def _compare(
 
 
 @kernel
-def _home(tree: Tree, low: FloatArray, high: FloatArray) -> int:
+def _home(tree: TreeArrays, low: FloatArray, high: FloatArray) -> int:
     """Return the node for a box: in the first partition that takes it below the root, else in any."""
     nodes, node = tree.nodes, 0
     while True:
@@ -311,7 +317,7 @@ def _home(tree: Tree, low: FloatArray, high: FloatArray) -> int:
 
 
 @kernel
-def _split(tree: Tree, low: FloatArray, high: FloatArray, node: int) -> None:
+def _split(tree: TreeArrays, low: FloatArray, high: FloatArray, node: int) -> None:
     """Cut or partition a node with a full list; if that is not worth it, double the limit of its list."""
     nodes, rows = tree.nodes, _list(tree, node)
     j = nodes[node].attribute
@@ -411,7 +417,7 @@ def _halves(rows: IntArray, low: FloatArray, high: FloatArray, j: int, cut: floa
 
 
 @kernel
-def _list(tree: Tree, node: int) -> IntArray:
+def _list(tree: TreeArrays, node: int) -> IntArray:
     """Return the rows of a node's list."""
     rows = np.empty(tree.nodes[node].count, np.int64)
     piece, rest = tree.nodes[node].piece, len(rows)
@@ -425,7 +431,7 @@ def _list(tree: Tree, node: int) -> IntArray:
 
 
 @kernel
-def _push(tree: Tree, node: int, row: int) -> None:
+def _push(tree: TreeArrays, node: int, row: int) -> None:
     """Put a row into the list of a node."""
     nodes, state = tree.nodes, tree.state
     place = nodes[node].count % PIECE
@@ -445,7 +451,7 @@ def _push(tree: Tree, node: int, row: int) -> None:
 
 
 @kernel
-def _pull(tree: Tree, row: int) -> None:
+def _pull(tree: TreeArrays, row: int) -> None:
     """Remove a row from its list; the last row of the list takes its place."""
     nodes, state, node = tree.nodes, tree.state, tree.node[row]
     nodes[node].count -= 1
@@ -463,7 +469,7 @@ def _pull(tree: Tree, row: int) -> None:
 
 
 @kernel
-def _new_node(tree: Tree, parent: int, attribute: int, low: float, high: float) -> int:
+def _new_node(tree: TreeArrays, parent: int, attribute: int, low: float, high: float) -> int:
     """Make a node, and link it nowhere yet."""
     nodes, state = tree.nodes, tree.state
     node = state[FREE_NODE]
@@ -481,21 +487,21 @@ def _new_node(tree: Tree, parent: int, attribute: int, low: float, high: float) 
 
 
 @kernel
-def _free_node(tree: Tree, node: int) -> None:
+def _free_node(tree: TreeArrays, node: int) -> None:
     tree.nodes[node].next = tree.state[FREE_NODE]
     tree.state[FREE_NODE] = node
     tree.state[NODES] -= 1
 
 
 @kernel
-def _is_empty(tree: Tree, node: int) -> bool:
+def _is_empty(tree: TreeArrays, node: int) -> bool:
     """Return whether a node has no list, halves or partitions."""
     own = tree.nodes[node]
     return bool(own.count == 0 and own.left == NONE and own.partition == NONE)
 
 
 @kernel
-def _prune(tree: Tree, node: int) -> None:
+def _prune(tree: TreeArrays, node: int) -> None:
     """Remove a node if it is empty, both halves at once, and then the nodes above it."""
     nodes = tree.nodes
     while node != 0 and _is_empty(tree, node):

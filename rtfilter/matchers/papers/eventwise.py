@@ -19,7 +19,7 @@ from rtfilter.predicates.model import Constraint, Filter, Predicate, Test
 from rtfilter.results import Hits
 
 
-class Event(NamedTuple):
+class FlatEvent(NamedTuple):
     """An event.
 
     Attributes
@@ -142,7 +142,7 @@ class EventwiseMatcher(PredicateMatcher):
     """Matches events one by one."""
 
     @abstractmethod
-    def find(self, event: Event) -> tuple[set[int], int]:
+    def find(self, event: FlatEvent) -> tuple[set[int], int]:
         """Return the subscriptions that an event matches, and the number of operations."""
 
     def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
@@ -155,7 +155,7 @@ class EventwiseMatcher(PredicateMatcher):
             offsets[row + 1] = len(ids)
         return Hits(offsets, np.array(ids, np.int64), None, operations)
 
-    def _events(self, events: EventTable) -> Iterable[Event]:
+    def _events(self, events: EventTable) -> Iterable[FlatEvent]:
         columns = [(field.name, field.read, events.values(field.name)) for field in events.fields]
         for row in range(len(events)):
             values = {}
@@ -163,4 +163,4 @@ class EventwiseMatcher(PredicateMatcher):
                 value = None if given[row] is None else read(given[row])
                 if value is not None:
                     values[name] = value
-            yield Event(events.row(row), values)
+            yield FlatEvent(events.row(row), values)

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any, Final
 
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.papers.eventwise import Event
+from rtfilter.matchers.papers.eventwise import FlatEvent
 from rtfilter.matchers.papers.leaf_sets import (
     Leaf,
     bits_of,
@@ -186,7 +186,7 @@ class FilterNodesMatcher(ProfileMatcher):
             if not node.caring:
                 del self.nodes[name]
 
-    def search(self, event: Event) -> tuple[set[int], int]:
+    def search(self, event: FlatEvent) -> tuple[set[int], int]:
         """See `ProfileMatcher`: the smallest set comes first, and the search stops when nothing is left."""
         if not self.nodes:
             return self.answer(self._profiles.numbered, event), 0

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.papers.eventwise import Event
+from rtfilter.matchers.papers.eventwise import FlatEvent
 from rtfilter.matchers.papers.profiles import (
     FIRST,
     Profile,
@@ -132,7 +132,7 @@ class GoughSmithMatcher(ProfileMatcher):
         else:
             self._root = self._without(self._root, 0, profile, {})
 
-    def search(self, event: Event) -> tuple[set[int], int]:
+    def search(self, event: FlatEvent) -> tuple[set[int], int]:
         """See `ProfileMatcher`."""
         child, steps = self._root, len(self._beside)
         for name in self._levels:

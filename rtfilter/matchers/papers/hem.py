@@ -24,7 +24,7 @@ from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.matchers.layers import LayeredMatcher
 from rtfilter.matchers.papers.rein import Sides
-from rtfilter.matchers.rows import Found
+from rtfilter.matchers.rows import FoundRows
 
 #: Most groups of a side, and boxes for each. More groups take more memory, and less time up to some number.
 GROUPS, LEAST = 64, 64
@@ -41,9 +41,9 @@ class HemIndex:
         _fill(self._sides, self._sets)
 
     @unwrapped
-    def search(self, points: FloatArray) -> Found:
+    def search(self, points: FloatArray) -> FoundRows:
         """Return the boxes that contain each point; work is bits that change one by one, and words joined."""
-        return Found(*_search(self._sides, self._sets, self._count, points))
+        return FoundRows(*_search(self._sides, self._sets, self._count, points))
 
     @unwrapped
     def estimate(self, points: FloatArray) -> IntArray:

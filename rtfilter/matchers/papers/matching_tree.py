@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.papers.eventwise import Event, EventwiseMatcher
+from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
 from rtfilter.matchers.port import Takes
 from rtfilter.predicates import model
 from rtfilter.predicates.model import Constraint, Filter
@@ -35,7 +35,7 @@ class Examine:
 
     attribute: str
 
-    def results(self, event: Event) -> tuple[Hashable, ...]:
+    def results(self, event: FlatEvent) -> tuple[Hashable, ...]:
         """Return the results for an event."""
         value = event.values.get(self.attribute)
         return () if value is None else (value,)
@@ -52,7 +52,7 @@ class Compare:
     attribute: str
     constant: Any
 
-    def results(self, event: Event) -> tuple[Hashable, ...]:
+    def results(self, event: FlatEvent) -> tuple[Hashable, ...]:
         """Return the results for an event; a value equal to the constant has both ``>=`` and ``<=``."""
         value = event.values.get(self.attribute)
         if value is None:
@@ -83,12 +83,12 @@ class Compare:
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
+class Check:
     """The test of another constraint. The one result is True; nothing follows from it or implies it."""
 
     constraint: model.Test
 
-    def results(self, event: Event) -> tuple[Hashable, ...]:
+    def results(self, event: FlatEvent) -> tuple[Hashable, ...]:
         """Return the results for an event."""
         return (True,) if self.constraint.matches(event.row) else ()
 
@@ -100,7 +100,7 @@ class Try:
 class Step(NamedTuple):
     """A test, and the result that a subscription asks for."""
 
-    test: Examine | Compare | Try
+    test: Examine | Compare | Check
     result: Hashable
 
 
@@ -115,18 +115,18 @@ class Leaf:
     """
 
     __slots__ = ("above", "ids")
-    above: tuple[Node, Hashable]
+    above: tuple[MatchingNode, Hashable]
 
     def __init__(self, id: int) -> None:
         self.ids = {id}
 
 
-class Node:
+class MatchingNode:
     """A test, and the nodes below its results and the star.
 
     Attributes
     ----------
-    test : Examine, Compare or Try
+    test : Examine, Compare or Check
     edges : dict
         Result or `STAR` to the node below. Only a removed node and a root may be empty.
     above : tuple
@@ -134,11 +134,11 @@ class Node:
     """
 
     __slots__ = ("above", "edges", "test")
-    above: tuple[Node, Hashable]
+    above: tuple[MatchingNode, Hashable]
 
-    def __init__(self, test: Examine | Compare | Try) -> None:
+    def __init__(self, test: Examine | Compare | Check) -> None:
         self.test = test
-        self.edges: dict[Hashable, Node | Leaf] = {}
+        self.edges: dict[Hashable, MatchingNode | Leaf] = {}
 
 
 class MatchingTreeMatcher(EventwiseMatcher):
@@ -170,7 +170,7 @@ class MatchingTreeMatcher(EventwiseMatcher):
 
     def __init__(self, schema: Schema) -> None:
         super().__init__(schema)
-        self._root = Node(Examine(""))  # a test that is never run; the tree is below its star
+        self._root = MatchingNode(Examine(""))  # a test that is never run; the tree is below its star
         self._leaves: dict[int, list[Leaf]] = {}
 
     def steps(self, filter: Filter) -> list[Step] | None:
@@ -190,27 +190,27 @@ class MatchingTreeMatcher(EventwiseMatcher):
             there.ids.add(id)
             return
         leaf = Leaf(id)
-        top: Node | Leaf = leaf
+        top: MatchingNode | Leaf = leaf
         for step in reversed(rest):
-            node = Node(step.test)
+            node = MatchingNode(step.test)
             node.edges[step.result] = top
             top.above = node, step.result
             top = node
         top.above = parent, result
-        if there is not None and isinstance(top, Node):
+        if there is not None and isinstance(top, MatchingNode):
             top.edges[STAR] = there
         leaves.append(leaf)
         parent.edges[result] = top
-        if there is not None and isinstance(top, Node):
+        if there is not None and isinstance(top, MatchingNode):
             there.above = top, STAR
 
-    def _place(self, steps: list[Step]) -> tuple[Node, Hashable, int]:
+    def _place(self, steps: list[Step]) -> tuple[MatchingNode, Hashable, int]:
         """Find the place for the rest of some steps: a node, its result, and the number of steps before it.
 
         The place is empty, or has a leaf.
         """
         node, result, done = self._root, STAR, 0
-        while isinstance(below := node.edges.get(result), Node):
+        while isinstance(below := node.edges.get(result), MatchingNode):
             node, result = below, STAR
             if done == len(steps):
                 continue
@@ -238,7 +238,7 @@ class MatchingTreeMatcher(EventwiseMatcher):
 
     def _prune(self, leaf: Leaf) -> None:
         """Remove a leaf, and the tests above it that no other leaf needs, as far as they are there."""
-        node: Node | Leaf = leaf
+        node: MatchingNode | Leaf = leaf
         while True:
             parent, result = node.above
             if parent.edges.get(result) is node:
@@ -254,7 +254,7 @@ class MatchingTreeMatcher(EventwiseMatcher):
             if above.edges.get(result) is parent:
                 above.edges[result] = left
 
-    def find(self, event: Event) -> tuple[set[int], int]:
+    def find(self, event: FlatEvent) -> tuple[set[int], int]:
         """See `EventwiseMatcher`; operations are nodes that were visited."""
         found: set[int] = set()
         visits = 0
@@ -326,7 +326,7 @@ def _step(constraint: model.Test) -> Step:
             return Step(Examine(constraint.attribute), constraint.value)
         if constraint.operator in COMPARED:
             return Step(Compare(constraint.attribute, constraint.value), constraint.operator)
-    return Step(Try(constraint), True)
+    return Step(Check(constraint), True)
 
 
 def _rank(constraint: model.Test) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtfilter.matchers.papers.eventwise import Event, EventwiseMatcher
+from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
 from rtfilter.matchers.port import Takes
 from rtfilter.predicates.model import Filter
 
@@ -19,7 +19,7 @@ class NaiveMatcher(EventwiseMatcher):
     def delete(self, id: int, filter: Filter) -> None:
         """See `PredicateMatcher`."""
 
-    def find(self, event: Event) -> tuple[set[int], int]:
+    def find(self, event: FlatEvent) -> tuple[set[int], int]:
         """See `EventwiseMatcher`; operations are constraints that were evaluated."""
         found, evaluated = set(), 0
         for id, predicate in self._predicates.items():

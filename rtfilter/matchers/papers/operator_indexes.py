@@ -13,7 +13,7 @@ from math import inf
 from operator import attrgetter
 from typing import Any, Final, Protocol, TypeAlias
 
-from rtfilter.matchers.papers.eventwise import Event
+from rtfilter.matchers.papers.eventwise import FlatEvent
 from rtfilter.matchers.papers.interval_tree import IntervalTree
 from rtfilter.matchers.papers.relations import StoredConstraint
 from rtfilter.matchers.papers.ternary_search_tree import TernarySearchTree
@@ -202,7 +202,7 @@ class ConstraintIndex:
         if not operators:
             self._attributes.pop(attribute, None)
 
-    def satisfied(self, event: Event) -> Collections:
+    def satisfied(self, event: FlatEvent) -> Collections:
         """Return the constraints that an event satisfies, each once. An absent attribute satisfies none."""
         found: Collections = []
         for attribute, operators in self._attributes.items():

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from rtfilter.events.encoding import is_missing
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.papers.eventwise import Event, EventwiseMatcher
+from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
 from rtfilter.matchers.port import Takes
 from rtfilter.predicates.cells import Space, asks_for_aspects
 from rtfilter.predicates.model import Filter, Predicate, Test
@@ -63,7 +63,7 @@ def places_in(values: Values, bounds: Sequence[Any]) -> Iterator[range]:
         yield range(FIRST + bisect_right(bounds, low), FIRST + bisect_left(bounds, end) + 1)
 
 
-def place_of(event: Event, name: str, bounds: Sequence[Any]) -> int:
+def place_of(event: FlatEvent, name: str, bounds: Sequence[Any]) -> int:
     """Return the place of an event's value of an attribute."""
     value = event.values.get(name)
     if value is not None:
@@ -172,7 +172,7 @@ class ProfileMatcher(EventwiseMatcher):
         self._profiles = Profiles(schema)
 
     @abstractmethod
-    def search(self, event: Event) -> tuple[set[int], int]:
+    def search(self, event: FlatEvent) -> tuple[set[int], int]:
         """Return as `find`, for an event whose values of `int` attributes are integers."""
 
     @abstractmethod
@@ -183,7 +183,7 @@ class ProfileMatcher(EventwiseMatcher):
     def take(self, profile: Profile) -> None:
         """Remove a profile, as far as it is there."""
 
-    def find(self, event: Event) -> tuple[set[int], int]:
+    def find(self, event: FlatEvent) -> tuple[set[int], int]:
         """See `EventwiseMatcher`."""
         if all(value % 1 == 0 for name, value in event.values.items() if name in self._profiles.whole):
             return self.search(event)
@@ -203,7 +203,7 @@ class ProfileMatcher(EventwiseMatcher):
             self._profiles.forget(profile)
         self._profiles.drop(id)
 
-    def answer(self, numbers: Iterable[int], event: Event) -> set[int]:
+    def answer(self, numbers: Iterable[int], event: FlatEvent) -> set[int]:
         """Return the subscriptions of the given profiles whose other constraints an event satisfies."""
         known = self._profiles.numbered
         return {

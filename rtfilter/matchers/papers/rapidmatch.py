@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.papers.eventwise import Event, EventwiseMatcher
+from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
 from rtfilter.matchers.papers.ternary import ONE, TAKES, ZERO, Vectors, refused
 from rtfilter.matchers.papers.ternary_trie import TernaryTrie
 from rtfilter.predicates.model import Filter
@@ -138,7 +138,7 @@ class RapidMatcher(EventwiseMatcher):
         levels = self._by_common[common]
         return [one for one in levels[level] if one.admits(states)] if level < len(levels) else []
 
-    def find(self, event: Event) -> tuple[set[int], int]:
+    def find(self, event: FlatEvent) -> tuple[set[int], int]:
         """See `EventwiseMatcher`; operations are nodes."""
         states = self._vectors.of_event(event)
         able = self.admissible(states)

@@ -24,7 +24,7 @@ from rtfilter.index.kernels.bits import others, put, with_room, write_others
 from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.matchers.layers import LayeredMatcher
-from rtfilter.matchers.rows import Found
+from rtfilter.matchers.rows import FoundRows
 
 RowArray = NDArray[np.int32]
 
@@ -69,9 +69,9 @@ class ReinIndex:
         self._count, self._sides = len(low), Sides.of(low, high)
 
     @unwrapped
-    def search(self, points: FloatArray) -> Found:
+    def search(self, points: FloatArray) -> FoundRows:
         """Return the boxes that contain each point; work is marks."""
-        return Found(*_search(self._sides, self._count, points))
+        return FoundRows(*_search(self._sides, self._count, points))
 
     def estimate(self, points: FloatArray) -> IntArray:
         """Return the marks per point, plus one, int64 (n,)."""

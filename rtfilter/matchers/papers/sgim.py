@@ -14,7 +14,7 @@ from math import ceil, inf, log2
 from typing import Any, Final, NamedTuple
 
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.papers.eventwise import Event, EventwiseMatcher
+from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
 from rtfilter.matchers.port import Takes
 from rtfilter.predicates.model import Constraint, Filter, Test
 
@@ -124,7 +124,7 @@ class SgimMatcher(EventwiseMatcher):
             rated.append((left, len(rated), classes))
         return tuple(classes for _, _, classes in sorted(rated)[: self._most])
 
-    def find(self, event: Event) -> tuple[set[int], int]:
+    def find(self, event: FlatEvent) -> tuple[set[int], int]:
         """See `EventwiseMatcher`; operations are groups and constraints that are touched."""
         own = self._groups
         places = [

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.papers.counters import COUNTERS, Counters
-from rtfilter.matchers.papers.eventwise import Event, EventwiseMatcher
+from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
 from rtfilter.matchers.papers.operator_indexes import Collections, ConstraintIndex
 from rtfilter.matchers.papers.relations import Relations, StoredConstraint
 from rtfilter.matchers.port import Takes
@@ -89,7 +89,7 @@ class SharedCountingMatcher(EventwiseMatcher):
         """See `PredicateMatcher`; the first filter removes all filters of the subscription."""
         self._relations.detach(id)
 
-    def find(self, event: Event) -> tuple[set[int], int]:
+    def find(self, event: FlatEvent) -> tuple[set[int], int]:
         """See `EventwiseMatcher`; operations are increments."""
         satisfied: Collections = self._index.satisfied(event)
         if self._merged:

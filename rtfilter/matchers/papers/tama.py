@@ -21,7 +21,7 @@ from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.matchers.layers import LayeredMatcher
-from rtfilter.matchers.rows import Found
+from rtfilter.matchers.rows import FoundRows
 
 #: Most smallest cells of an attribute, a power of 2. More cells take more memory, and find fewer wrong boxes.
 CELLS = 1024
@@ -64,9 +64,9 @@ class TamaIndex:
         return np.stack([np.searchsorted(*pair, side="right") for pair in pairs], axis=1)
 
     @unwrapped
-    def search(self, points: FloatArray) -> Found:
+    def search(self, points: FloatArray) -> FoundRows:
         """Return the boxes that contain each point; work is increments, and boxes that were compared."""
-        return Found(
+        return FoundRows(
             *_search(
                 self._edges,
                 self._starts,

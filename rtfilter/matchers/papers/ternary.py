@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Final
 
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.papers.eventwise import Event
+from rtfilter.matchers.papers.eventwise import FlatEvent
 from rtfilter.matchers.port import Takes
 from rtfilter.predicates.constraints import OPERATORS_OF, PRESENCE
 from rtfilter.predicates.model import Constraint, Filter
@@ -55,7 +55,7 @@ class Vectors:
             cells[self._places[test.attribute]] &= _cell(test.operator, test.value)
         return None if 0 in cells else bytes(cells)
 
-    def of_event(self, event: Event) -> bytes:
+    def of_event(self, event: FlatEvent) -> bytes:
         """Return the state of each attribute."""
         values, row = event.values, event.row
         states = bytearray(len(self.names))

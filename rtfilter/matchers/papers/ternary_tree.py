@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.papers.eventwise import Event, EventwiseMatcher
+from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
 from rtfilter.matchers.papers.ternary import TAKES, Vectors
 from rtfilter.matchers.papers.ternary_trie import TernaryTrie
 from rtfilter.predicates.model import Filter
@@ -42,7 +42,7 @@ class TernaryTreeMatcher(EventwiseMatcher):
         if cells is not None:
             self._tree.delete(cells, id)
 
-    def find(self, event: Event) -> tuple[set[int], int]:
+    def find(self, event: FlatEvent) -> tuple[set[int], int]:
         """See `EventwiseMatcher`; operations are nodes."""
         return self._tree.search(self._vectors.of_event(event))
 

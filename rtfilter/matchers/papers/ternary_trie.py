@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 
-class Node:
+class TrieNode:
     """A node of the plain trie, with the chain above it up to the next branch.
 
     Attributes
     ----------
     label : bytes
         Cells of the chain, behind the cell of the edge from its parent.
-    children : dict of int to Node
+    children : dict of int to TrieNode
         By cell; empty at the last level.
     ids : set of int
         Subscriptions whose vectors end here; empty above the last level.
@@ -28,7 +28,7 @@ class Node:
 
     __slots__ = ("children", "ids", "label")
 
-    def __init__(self, label: bytes, children: dict[int, Node], ids: set[int]) -> None:
+    def __init__(self, label: bytes, children: dict[int, TrieNode], ids: set[int]) -> None:
         self.label, self.children, self.ids = label, children, ids
 
 
@@ -36,7 +36,7 @@ class TernaryTrie:
     """A trie over vectors of cells, bytes of one length. An id may have several vectors."""
 
     def __init__(self) -> None:
-        self._top = Node(b"", {}, set())  # above the root: its only edge, 0, leads there
+        self._top = TrieNode(b"", {}, set())  # above the root: its only edge, 0, leads there
 
     def insert(self, cells: bytes, id: int) -> None:
         """Add a vector of a subscription, if it is not there."""
@@ -44,7 +44,7 @@ class TernaryTrie:
         while True:
             node = parent.children.get(edge)
             if node is None:
-                parent.children[edge] = Node(rest, {}, {id})
+                parent.children[edge] = TrieNode(rest, {}, {id})
                 return
             shared = _shared(node.label, rest)
             if shared < len(node.label):
@@ -57,7 +57,7 @@ class TernaryTrie:
 
     def delete(self, cells: bytes, id: int) -> None:
         """Remove a vector of a subscription, if it is there."""
-        above: list[tuple[Node, int]] = []
+        above: list[tuple[TrieNode, int]] = []
         parent, edge, rest = self._top, 0, cells
         while (node := parent.children.get(edge)) is not None and rest.startswith(node.label):
             above.append((parent, edge))
@@ -68,7 +68,7 @@ class TernaryTrie:
                 return
             parent, edge, rest = node, rest[0], rest[1:]
 
-    def _prune(self, above: list[tuple[Node, int]], node: Node) -> None:
+    def _prune(self, above: list[tuple[TrieNode, int]], node: TrieNode) -> None:
         """Remove a leaf without ids, and join its parent with the only child that is left."""
         if node.ids:
             return
@@ -76,7 +76,7 @@ class TernaryTrie:
         if above and len(parent.children) == 2:
             grandparent, to_parent = above.pop()
             ((other, child),) = (pair for pair in parent.children.items() if pair[0] != edge)
-            joined = Node(parent.label + bytes((other,)) + child.label, child.children, child.ids)
+            joined = TrieNode(parent.label + bytes((other,)) + child.label, child.children, child.ids)
             grandparent.children[to_parent] = joined
         else:
             del parent.children[edge]
@@ -149,8 +149,8 @@ def _shared(label: bytes, rest: bytes) -> int:
     return len(label)
 
 
-def _split(node: Node, at: int, rest: bytes, id: int) -> Node:
+def _split(node: TrieNode, at: int, rest: bytes, id: int) -> TrieNode:
     """Return the replacement of a node whose label differs from a new vector at a cell."""
-    old = Node(node.label[at + 1 :], node.children, node.ids)
-    new = Node(rest[at + 1 :], {}, {id})
-    return Node(node.label[:at], {node.label[at]: old, rest[at]: new}, set())
+    old = TrieNode(node.label[at + 1 :], node.children, node.ids)
+    new = TrieNode(rest[at + 1 :], {}, {id})
+    return TrieNode(node.label[:at], {node.label[at]: old, rest[at]: new}, set())

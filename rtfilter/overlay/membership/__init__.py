@@ -18,6 +18,7 @@ from rtfilter.overlay.membership.contacts import (
 from rtfilter.overlay.membership.election import Heartbeat, Member, Registration
 from rtfilter.overlay.membership.joining import JoinAnswer, JoinRequest, Ping, Pong
 from rtfilter.overlay.membership.membership import Membership
+from rtfilter.overlay.membership.membership_settings import MembershipSettings
 from rtfilter.overlay.membership.multicast import GivenUp, Lacking, Missed, Numbered
 from rtfilter.overlay.membership.recovery import LinkHeartbeat, Probe, Probed, Unlinked
 from rtfilter.overlay.membership.rendezvous_point import (
@@ -28,7 +29,6 @@ from rtfilter.overlay.membership.rendezvous_point import (
     Root,
     RootIs,
 )
-from rtfilter.overlay.membership.settings import Settings
 
 MESSAGES = (
     Heartbeat,
@@ -69,6 +69,7 @@ __all__ = [
     "LinkHeartbeat",
     "Member",
     "Membership",
+    "MembershipSettings",
     "Missed",
     "Neighbour",
     "Numbered",
@@ -82,6 +83,5 @@ __all__ = [
     "RenewRoot",
     "Root",
     "RootIs",
-    "Settings",
     "Unlinked",
 ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from rtfilter.overlay.names import Whole
-from rtfilter.overlay.sending import Message
+from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.broker_names import Whole
 
 
 class Contact(NamedTuple):
@@ -149,7 +149,7 @@ class Dispatch(NamedTuple):
     """An outgoing message of membership."""
 
     to: Recipient
-    message: Message
+    message: BrokerMessage
 
 
 TO_CLUSTER: Final = Recipient(Audience.CLUSTER)

@@ -12,6 +12,8 @@ from math import inf
 from random import Random
 from typing import NamedTuple
 
+from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.broker_names import Whole
 from rtfilter.overlay.membership.contacts import (
     TO_CLUSTER,
     Contact,
@@ -20,9 +22,7 @@ from rtfilter.overlay.membership.contacts import (
     require_honest,
     to_broker,
 )
-from rtfilter.overlay.membership.settings import Settings
-from rtfilter.overlay.names import Whole
-from rtfilter.overlay.sending import Message
+from rtfilter.overlay.membership.membership_settings import MembershipSettings
 
 
 class Member(NamedTuple):
@@ -42,13 +42,13 @@ class Member(NamedTuple):
     number: Whole = 0
 
 
-class Registration(Message, frozen=True):
+class Registration(BrokerMessage, frozen=True):
     """A sign of life of a member: to its designated broker, or to all while it knows none."""
 
     member: Member
 
 
-class Heartbeat(Message, frozen=True):
+class Heartbeat(BrokerMessage, frozen=True):
     """The designated broker's sign of life to all members, with the state of the cluster."""
 
     contact: Contact
@@ -57,7 +57,7 @@ class Heartbeat(Message, frozen=True):
     standing: Standing
 
 
-class View(NamedTuple):
+class ClusterView(NamedTuple):
     """The knowledge of a member about its cluster: the whole state of an election except times.
 
     Attributes
@@ -85,12 +85,12 @@ class View(NamedTuple):
         """The claim of this view. The greater of two claims wins."""
         return self.term, self.designated
 
-    def having(self, *members: Member) -> View:
+    def having(self, *members: Member) -> ClusterView:
         """Return the view with these members, in place of earlier ones of the same names."""
         all_of_them = {member.contact.name: member for member in (*self.members, *members)}
         return self._replace(members=tuple(all_of_them[name] for name in sorted(all_of_them)))
 
-    def without(self, *names: str) -> View:
+    def without(self, *names: str) -> ClusterView:
         """Return the view without the members of these names."""
         return self._replace(members=tuple(m for m in self.members if m.contact.name not in names))
 
@@ -106,7 +106,7 @@ class Election:
     ----------
     contact : Contact
         Contact of this broker.
-    settings : Settings
+    settings : MembershipSettings
     chance : random.Random
         Random numbers for time-outs.
     incarnation : int
@@ -115,7 +115,12 @@ class Election:
     """
 
     def __init__(
-        self, contact: Contact, settings: Settings, chance: Random, incarnation: int = 1, term: int = 0
+        self,
+        contact: Contact,
+        settings: MembershipSettings,
+        chance: Random,
+        incarnation: int = 1,
+        term: int = 0,
     ) -> None:
         self.contact = contact
         self.incarnation = incarnation
@@ -123,7 +128,7 @@ class Election:
         """Standing of the cluster: the designated broker sets it, and members get it from heartbeats."""
         self.number = 0
         """Number of this broker's last multicast."""
-        self.view = View(term, "", (Member(contact, incarnation),))
+        self.view = ClusterView(term, "", (Member(contact, incarnation),))
         self.kept = inf
         """The greatest stored term: the broker claims under no greater one."""
         self.wanted = 0
@@ -214,7 +219,7 @@ class Election:
             self.view = self.view._replace(designated="", silent=silent, awaited="")
             self._await(now, 0.0)  # once it is stored, unless another member has claimed
             return []
-        self.view = View(self.wanted, self.contact.name, living.members)
+        self.view = ClusterView(self.wanted, self.contact.name, living.members)
         self._heard = {m.contact.name: now for m in living.members if m.contact.name != self.contact.name}
         return self.beat(now)
 
@@ -232,7 +237,9 @@ class Election:
             return [Dispatch(to_broker(heartbeat.contact), self._my_heartbeat())]
         known = Member(self.contact, self.incarnation) in (m._replace(number=0) for m in heartbeat.members)
         news = heartbeat.contact.name != self.view.designated
-        self.view = View(heartbeat.term, heartbeat.contact.name, heartbeat.members).having(self._itself)
+        self.view = ClusterView(heartbeat.term, heartbeat.contact.name, heartbeat.members).having(
+            self._itself
+        )
         self.standing = heartbeat.standing
         self._heard = {}
         self._await(now, self._settings.time_out(self._chance))

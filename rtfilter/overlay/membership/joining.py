@@ -13,16 +13,16 @@ from math import inf
 from random import Random
 from typing import NamedTuple
 
+from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.broker_names import Whole
 from rtfilter.overlay.membership.contacts import TO_RENDEZVOUS, Contact, Dispatch, Neighbour, to_broker
+from rtfilter.overlay.membership.membership_settings import MembershipSettings
 from rtfilter.overlay.membership.recovery import Probed, Search
 from rtfilter.overlay.membership.rendezvous_point import ClaimRoot, Root, ask
-from rtfilter.overlay.membership.settings import Settings
-from rtfilter.overlay.membership.walk import Look, Request, Walk, walk
-from rtfilter.overlay.names import Whole
-from rtfilter.overlay.sending import Message
+from rtfilter.overlay.membership.walk import Look, Walk, WalkRequest, walk
 
 
-class Ping(Message, frozen=True):
+class Ping(BrokerMessage, frozen=True):
     """A question to a designated broker for its child clusters; the time to answer is the distance."""
 
     contact: Contact
@@ -30,7 +30,7 @@ class Ping(Message, frozen=True):
     """Number of the sender's walk: a late answer to an earlier walk is no distance."""
 
 
-class Pong(Message, frozen=True):
+class Pong(BrokerMessage, frozen=True):
     """The answer of a designated broker to a ping; other members do not answer."""
 
     contact: Contact
@@ -39,7 +39,7 @@ class Pong(Message, frozen=True):
     """The designated brokers of its children."""
 
 
-class JoinRequest(Message, frozen=True):
+class JoinRequest(BrokerMessage, frozen=True):
     """The request of a cluster to become a child."""
 
     cluster: Neighbour
@@ -47,7 +47,7 @@ class JoinRequest(Message, frozen=True):
     """Number of the request; an answer to an earlier one does not count."""
 
 
-class JoinAnswer(Message, frozen=True):
+class JoinAnswer(BrokerMessage, frozen=True):
     """The answer to a request to join."""
 
     attempt: Whole
@@ -61,7 +61,7 @@ class JoinAnswer(Message, frozen=True):
     """The clusters from the root to the parent, both included."""
 
 
-class Step(Enum):
+class JoinStep(Enum):
     """The steps of a join."""
 
     IDLE = auto()
@@ -96,15 +96,17 @@ class Joining:
     ----------
     contact : Contact
         Contact of this broker.
-    settings : Settings
+    settings : MembershipSettings
     chance : random.Random
         Random numbers for waiting times.
     incarnation : int
         Incarnation of this broker, so that no answer to a request of an earlier one counts.
     """
 
-    def __init__(self, contact: Contact, settings: Settings, chance: Random, incarnation: int = 1) -> None:
-        self.step = Step.IDLE
+    def __init__(
+        self, contact: Contact, settings: MembershipSettings, chance: Random, incarnation: int = 1
+    ) -> None:
+        self.step = JoinStep.IDLE
         self.due = inf
         """The time at which `tick` next has something to do."""
         self.joined: Joined | None = None
@@ -128,12 +130,12 @@ class Joining:
     @property
     def active(self) -> bool:
         """True if a join is under way."""
-        return self.step is not Step.IDLE
+        return self.step is not JoinStep.IDLE
 
     @property
     def requested(self) -> str:
         """The cluster whose answer to a request is due; empty: none."""
-        return self._question if self.step is Step.REQUESTING else ""
+        return self._question if self.step is JoinStep.REQUESTING else ""
 
     def begin(self, now: float, silent: str = "") -> None:
         """Begin a join at the next tick.
@@ -146,53 +148,53 @@ class Joining:
         """
         self._failures = 0
         self._silent = silent
-        self._go(Step.ASKING, now)
+        self._go(JoinStep.ASKING, now)
 
     def stop(self) -> None:
         """Stop the join, because the broker is no longer the designated one."""
-        self._go(Step.IDLE, inf)
+        self._go(JoinStep.IDLE, inf)
 
     def tick(self, mine: Neighbour, now: float) -> list[Dispatch]:
         """Ask, repeat, or go on without an answer when it is due; `mine` is the own cluster."""
         if now < self.due:
             return []
-        if self.step is Step.RESTING:
-            self._go(Step.ASKING, now)
-        elif self.step is Step.HESITATING:
-            self._go(Step.CLAIMING, now)
-        if self.step is Step.ASKING:
+        if self.step is JoinStep.RESTING:
+            self._go(JoinStep.ASKING, now)
+        elif self.step is JoinStep.HESITATING:
+            self._go(JoinStep.CLAIMING, now)
+        if self.step is JoinStep.ASKING:
             self.due = now + self._settings.heartbeat
             return ask(self._contact)
-        if self.step is Step.SEARCHING and self._search:
+        if self.step is JoinStep.SEARCHING and self._search:
             sends = self._search.tick(now)
             self.due = self._search.due
             if self._search.failed:
                 self._hesitate(now)
             return sends
-        if self.step is Step.CLAIMING:
+        if self.step is JoinStep.CLAIMING:
             self.due = now + self._settings.heartbeat
             failed, term = (self._root.cluster.cluster, self._root.term) if self._root else ("", 0)
             return [Dispatch(TO_RENDEZVOUS, ClaimRoot(mine, failed, term))]
-        if self.step is Step.LOOKING:  # a cluster without an answer is unreachable
+        if self.step is JoinStep.LOOKING:  # a cluster without an answer is unreachable
             return self._go_on(self._near(), mine, now)
-        if self.step is Step.REQUESTING:
+        if self.step is JoinStep.REQUESTING:
             return self._go_on(False, mine, now)
         return []
 
     def root_is(self, root: Root | None, mine: Neighbour, now: float) -> list[Dispatch]:
         """Process the answer of the rendezvous point."""
-        if self.step not in (Step.ASKING, Step.HESITATING, Step.CLAIMING):
+        if self.step not in (JoinStep.ASKING, JoinStep.HESITATING, JoinStep.CLAIMING):
             return []
         former, self._root = self._root, root
         if root is None:
-            self._go(Step.CLAIMING, now)
+            self._go(JoinStep.CLAIMING, now)
             return self.tick(mine, now)
         name = root.cluster.cluster
         if name == self._contact.cluster:  # by our claim, or registered before a restart of ours
             self._done(Joined(root_term=root.term))
             return []
         if former and (former.cluster.cluster, former.term) == (name, root.term):
-            if self.step is Step.CLAIMING:
+            if self.step is JoinStep.CLAIMING:
                 self._rest(now)  # the root lives, but does not answer us
             return []
         if name == self._silent:  # its members did not answer before
@@ -200,7 +202,7 @@ class Joining:
             self._hesitate(now)
             return []
         self._search = Search(name, root.cluster.members, self._settings, self._contact)
-        self._go(Step.SEARCHING, now)
+        self._go(JoinStep.SEARCHING, now)
         return self.tick(mine, now)
 
     def probed(
@@ -208,7 +210,7 @@ class Joining:
     ) -> list[Dispatch]:
         """Process the answer of a member of the root; the own children are excluded as parents."""
         search = self._search
-        if self.step is not Step.SEARCHING or not search or message.contact.cluster != search.cluster:
+        if self.step is not JoinStep.SEARCHING or not search or message.contact.cluster != search.cluster:
             return []
         if message.designated is None:
             search.not_yet(message.contact, now)
@@ -234,11 +236,11 @@ class Joining:
         self._children[cluster] = tuple(child.cluster for child in message.children)
         for child in message.children:
             self._contacts.setdefault(child.cluster, child)
-        return self._go_on(None, mine, now) if self.step is Step.LOOKING else []
+        return self._go_on(None, mine, now) if self.step is JoinStep.LOOKING else []
 
     def answer(self, message: JoinAnswer, mine: Neighbour, now: float) -> list[Dispatch]:
         """Process the answer to a request."""
-        if self.step is not Step.REQUESTING or message.attempt != self._attempt:
+        if self.step is not JoinStep.REQUESTING or message.attempt != self._attempt:
             return []
         if message.again:
             return self._request(mine, now)
@@ -247,23 +249,23 @@ class Joining:
         self._done(Joined(message.parent, message.path))
         return []
 
-    def _go(self, step: Step, due: float) -> None:
+    def _go(self, step: JoinStep, due: float) -> None:
         self.step, self.due = step, due
-        if step in (Step.IDLE, Step.ASKING, Step.RESTING):
+        if step in (JoinStep.IDLE, JoinStep.ASKING, JoinStep.RESTING):
             self._walk = self._search = self._root = None
 
     def _done(self, joined: Joined) -> None:
         self.joined = joined
-        self._go(Step.IDLE, inf)
+        self._go(JoinStep.IDLE, inf)
 
     def _rest(self, now: float) -> None:
         longest = min(2.0**self._failures, self._settings.longest_wait)
         self._failures = min(self._failures + 1, 60)
         self._silent = ""  # it may live again
-        self._go(Step.RESTING, now + self._chance.uniform(0.5, 1) * longest * self._settings.heartbeat)
+        self._go(JoinStep.RESTING, now + self._chance.uniform(0.5, 1) * longest * self._settings.heartbeat)
 
     def _hesitate(self, now: float) -> None:
-        self._go(Step.HESITATING, now + self._chance.uniform(0, self._settings.heartbeat))
+        self._go(JoinStep.HESITATING, now + self._chance.uniform(0, self._settings.heartbeat))
 
     def _go_on(
         self, answer: Mapping[str, float] | bool | None, mine: Neighbour, now: float
@@ -276,7 +278,7 @@ class Joining:
                 except StopIteration:
                     self._rest(now)
                     return []
-            if self.step is Step.REQUESTING:
+            if self.step is JoinStep.REQUESTING:
                 return self._request(mine, now)
             if pings := self._measure(now):
                 return pings
@@ -285,9 +287,9 @@ class Joining:
             answer = self._near()
         return []
 
-    def _ask(self, question: Look | Request) -> None:
+    def _ask(self, question: Look | WalkRequest) -> None:
         self._question = question.cluster
-        self.step = Step.LOOKING if isinstance(question, Look) else Step.REQUESTING
+        self.step = JoinStep.LOOKING if isinstance(question, Look) else JoinStep.REQUESTING
 
     def _measure(self, now: float) -> list[Dispatch]:
         """Ping each cluster of the question once; the step is due when the last answer is late."""
@@ -308,5 +310,5 @@ class Joining:
 
     def _request(self, mine: Neighbour, now: float) -> list[Dispatch]:
         self._attempt += 1
-        self._go(Step.REQUESTING, now + self._settings.heartbeat)
+        self._go(JoinStep.REQUESTING, now + self._settings.heartbeat)
         return [Dispatch(to_broker(self._contacts[self._question]), JoinRequest(mine, self._attempt))]

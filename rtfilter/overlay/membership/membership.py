@@ -1,8 +1,8 @@
 """The self-configuring half of a broker: its cluster, the designated broker, and the place in the tree.
 
-`Membership` combines the parts: it passes messages to them, notes changes, and makes the `Place` for routing.
-If a cluster loses its parent and finds another one, its `Place` changes in between, even if both parents are
-the same cluster: so routing knows that the link is a new one.
+`Membership` combines the parts: it passes messages to them, notes changes, and makes the `BrokerPlace` for
+routing. If a cluster loses its parent and finds another one, its `BrokerPlace` changes in between, even if
+both parents are the same cluster: so routing knows that the link is a new one.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import inf
 from random import Random
 
+from rtfilter.overlay.broker_messages import BrokerMessage
 from rtfilter.overlay.membership.contacts import (
     TO_RENDEZVOUS,
     Contact,
@@ -22,12 +23,11 @@ from rtfilter.overlay.membership.contacts import (
 )
 from rtfilter.overlay.membership.election import Election, Heartbeat, Registration
 from rtfilter.overlay.membership.joining import JoinAnswer, Joining, JoinRequest, Ping, Pong
+from rtfilter.overlay.membership.membership_settings import DEFAULT, MembershipSettings
 from rtfilter.overlay.membership.multicast import GivenUp, Lacking, Multicast, Numbered
 from rtfilter.overlay.membership.recovery import LinkHeartbeat, Links, Probe, Probed, Unlinked
 from rtfilter.overlay.membership.rendezvous_point import RenewRoot, Root, RootIs, ask
-from rtfilter.overlay.membership.settings import DEFAULT, Settings
-from rtfilter.overlay.place import Place
-from rtfilter.overlay.sending import Message
+from rtfilter.overlay.place import BrokerPlace
 
 
 class Membership:
@@ -37,7 +37,7 @@ class Membership:
     ----------
     contact : Contact
         Contact of this broker.
-    settings : Settings, optional
+    settings : MembershipSettings, optional
         The same for all brokers of a network.
     seed : int
         Seed of all random numbers.
@@ -50,7 +50,7 @@ class Membership:
     def __init__(
         self,
         contact: Contact,
-        settings: Settings = DEFAULT,
+        settings: MembershipSettings = DEFAULT,
         seed: int = 0,
         incarnation: int = 1,
         term: int = 0,
@@ -131,12 +131,12 @@ class Membership:
                 sends += self._anchor(now)
         return sends + self._settle(now)
 
-    def receive(self, message: Message, source: str, now: float) -> list[Dispatch]:
+    def receive(self, message: BrokerMessage, source: str, now: float) -> list[Dispatch]:
         """Process a message of another membership, or of the rendezvous point.
 
         Parameters
         ----------
-        message : Message
+        message : BrokerMessage
             Messages of other packages are ignored.
         source : str
             The broker that sent it, or `RENDEZVOUS_POINT`.
@@ -169,7 +169,7 @@ class Membership:
                 sends = []
         return sends + self._settle(now)
 
-    def _require_possible(self, message: Message, now: float) -> None:
+    def _require_possible(self, message: BrokerMessage, now: float) -> None:
         """Raise `ValueError` for impossible incarnations in a message."""
         self._begun = now if self._begun is None else self._begun
         most = most_incarnation(self._incarnation, now - self._begun)
@@ -182,7 +182,7 @@ class Membership:
             case Numbered(sender=sender, incarnation=incarnation):
                 require_possible(sender, incarnation, most)
 
-    def multicast(self, message: Message, now: float) -> list[Dispatch]:
+    def multicast(self, message: BrokerMessage, now: float) -> list[Dispatch]:
         """Send a message of the router to all others of the cluster, whole, once and in order."""
         return self._multicast.send(message)
 
@@ -202,7 +202,7 @@ class Membership:
             sends += self._multicast.note_number(member, now)
         return sends
 
-    def _of_others(self, message: Message, now: float) -> list[Dispatch]:
+    def _of_others(self, message: BrokerMessage, now: float) -> list[Dispatch]:
         """Process a message that is only for a designated broker."""
         links, joining = self._links, self._joining
         match message:
@@ -299,11 +299,11 @@ class Membership:
             self.place = place
         return sends
 
-    def _place(self) -> Place:
+    def _place(self) -> BrokerPlace:
         view, standing = self._election.view, self._election.standing
         neighbours = [*standing.children, *([standing.parent] if standing.parent else [])]
         links = {neighbour.cluster: neighbour.designated.name for neighbour in neighbours}
-        return Place(
+        return BrokerPlace(
             self.contact.cluster,
             self.contact.name,
             view.designated,

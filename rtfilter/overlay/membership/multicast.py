@@ -12,11 +12,11 @@ from collections import deque
 from math import inf
 from typing import Any
 
+from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.broker_names import Whole
 from rtfilter.overlay.membership.contacts import TO_CLUSTER, Contact, Dispatch, to_broker, to_router
 from rtfilter.overlay.membership.election import Member
-from rtfilter.overlay.membership.settings import Settings
-from rtfilter.overlay.names import Whole
-from rtfilter.overlay.sending import Message
+from rtfilter.overlay.membership.membership_settings import MembershipSettings
 
 AT_ONCE = 64
 """The most multicasts that a receiver asks for at once."""
@@ -25,7 +25,7 @@ STREAMS = 1000
 """Most senders that a receiver remembers; it removes the sender that was silent for longest."""
 
 
-class Numbered(Message, frozen=True):
+class Numbered(BrokerMessage, frozen=True):
     """A multicast, with its number."""
 
     sender: str
@@ -35,7 +35,7 @@ class Numbered(Message, frozen=True):
     """The message of the multicast. Over a wire it arrives as a dict, to be converted by its tag."""
 
 
-class Lacking(Message, frozen=True):
+class Lacking(BrokerMessage, frozen=True):
     """A receiver's request to send multicasts again."""
 
     contact: Contact
@@ -46,7 +46,7 @@ class Lacking(Message, frozen=True):
     last: Whole
 
 
-class GivenUp(Message, frozen=True):
+class GivenUp(BrokerMessage, frozen=True):
     """A sender's answer that it no longer has requested multicasts."""
 
     sender: str
@@ -55,7 +55,7 @@ class GivenUp(Message, frozen=True):
     """The first number that it still has."""
 
 
-class Missed(Message, frozen=True):
+class Missed(BrokerMessage, frozen=True):
     """To the router: multicasts of a member are lost; fetch the state that they changed."""
 
     sender: str
@@ -68,7 +68,7 @@ class _Stream:
         self.incarnation = incarnation
         self.number = number  # the last one handed up
         self.last = number  # the last one known to exist
-        self.held: dict[int, Message] = {}  # after a gap
+        self.held: dict[int, BrokerMessage] = {}  # after a gap
         self.contact: Contact | None = None
         self.ask_at = inf
 
@@ -80,12 +80,12 @@ class Multicast:
     ----------
     contact : Contact
         Contact of this broker.
-    settings : Settings
+    settings : MembershipSettings
     incarnation : int
         Incarnation of this broker.
     """
 
-    def __init__(self, contact: Contact, settings: Settings, incarnation: int = 1) -> None:
+    def __init__(self, contact: Contact, settings: MembershipSettings, incarnation: int = 1) -> None:
         self.number = 0
         """Number of the last multicast sent."""
         self._contact = contact
@@ -99,7 +99,7 @@ class Multicast:
         """The time at which `tick` next has something to do."""
         return min((stream.ask_at for stream in self._streams.values()), default=inf)
 
-    def send(self, message: Message) -> list[Dispatch]:
+    def send(self, message: BrokerMessage) -> list[Dispatch]:
         """Number a message for all others of the cluster, store it, and return it for sending."""
         self.number += 1
         numbered = Numbered(self._contact.name, self._incarnation, self.number, message)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from rtfilter.overlay.broker_messages import BrokerMessage
 from rtfilter.overlay.membership.contacts import (
     Contact,
     Dispatch,
@@ -19,11 +20,10 @@ from rtfilter.overlay.membership.contacts import (
     require_honest,
     to_broker,
 )
-from rtfilter.overlay.membership.settings import Settings
-from rtfilter.overlay.sending import Message
+from rtfilter.overlay.membership.membership_settings import MembershipSettings
 
 
-class LinkHeartbeat(Message, frozen=True):
+class LinkHeartbeat(BrokerMessage, frozen=True):
     """A sign of life from one designated broker to another one, with the sender's view of the link."""
 
     neighbour: Neighbour
@@ -33,21 +33,21 @@ class LinkHeartbeat(Message, frozen=True):
     path: tuple[str, ...]
 
 
-class Unlinked(Message, frozen=True):
+class Unlinked(BrokerMessage, frozen=True):
     """The answer to a heartbeat of a cluster that wrongly assumes a link."""
 
     cluster: str
     """The cluster of the designated broker that sends this."""
 
 
-class Probe(Message, frozen=True):
+class Probe(BrokerMessage, frozen=True):
     """The question to a broker whether it is the designated one of its cluster."""
 
     contact: Contact
     """The broker that asks."""
 
 
-class Probed(Message, frozen=True):
+class Probed(BrokerMessage, frozen=True):
     """The answer to a probe."""
 
     contact: Contact
@@ -66,13 +66,13 @@ class Search:
     ----------
     cluster : str
     members : iterable of Contact
-    settings : Settings
+    settings : MembershipSettings
     contact : Contact
         Contact of this broker.
     """
 
     def __init__(
-        self, cluster: str, members: Iterable[Contact], settings: Settings, contact: Contact
+        self, cluster: str, members: Iterable[Contact], settings: MembershipSettings, contact: Contact
     ) -> None:
         self.cluster = cluster
         self.failed = False
@@ -131,10 +131,10 @@ class Links:
     ----------
     contact : Contact
         Contact of this broker.
-    settings : Settings
+    settings : MembershipSettings
     """
 
-    def __init__(self, contact: Contact, settings: Settings) -> None:
+    def __init__(self, contact: Contact, settings: MembershipSettings) -> None:
         self.silent = ""
         """The former parent, if it was lost because none of its members answered."""
         self._contact = contact

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.broker_names import Whole
 from rtfilter.overlay.membership.contacts import (
     TO_RENDEZVOUS,
     Contact,
@@ -17,9 +19,7 @@ from rtfilter.overlay.membership.contacts import (
     require_honest,
     to_broker,
 )
-from rtfilter.overlay.membership.settings import DEFAULT, Settings
-from rtfilter.overlay.names import Whole
-from rtfilter.overlay.sending import Message
+from rtfilter.overlay.membership.membership_settings import DEFAULT, MembershipSettings
 
 
 class Root(NamedTuple):
@@ -37,13 +37,13 @@ class Root(NamedTuple):
     term: Whole
 
 
-class AskRoot(Message, frozen=True):
+class AskRoot(BrokerMessage, frozen=True):
     """A request for the root."""
 
     contact: Contact
 
 
-class ClaimRoot(Message, frozen=True):
+class ClaimRoot(BrokerMessage, frozen=True):
     """A claim to be the root, in place of a failed one, or as the first."""
 
     cluster: Neighbour
@@ -53,13 +53,13 @@ class ClaimRoot(Message, frozen=True):
     """Registered term of the failed root; 0: there was none."""
 
 
-class RenewRoot(Message, frozen=True):
+class RenewRoot(BrokerMessage, frozen=True):
     """The root cluster's sign of life."""
 
     root: Root
 
 
-class RootIs(Message, frozen=True):
+class RootIs(BrokerMessage, frozen=True):
     """The answer to all of these messages, except to the registered root."""
 
     root: Root | None
@@ -75,14 +75,16 @@ class RendezvousPoint:
 
     Parameters
     ----------
-    settings : Settings
+    settings : MembershipSettings
     root : Root, optional
         The stored root of an earlier process, see `root`.
     now : float
         Start time in seconds. The stored root gets this time as its last sign of life.
     """
 
-    def __init__(self, settings: Settings = DEFAULT, root: Root | None = None, now: float = 0.0) -> None:
+    def __init__(
+        self, settings: MembershipSettings = DEFAULT, root: Root | None = None, now: float = 0.0
+    ) -> None:
         self.root = root
         """The root, None before there is one. Store it before you send what `receive` returns."""
         self._settings = settings

@@ -22,13 +22,13 @@ class Look(NamedTuple):
     cluster: str
 
 
-class Request(NamedTuple):
+class WalkRequest(NamedTuple):
     """A question of the walk: does this cluster accept the walking one as a child? The answer is a bool."""
 
     cluster: str
 
 
-Walk = Generator[Look | Request, Mapping[str, float] | bool, str]
+Walk = Generator[Look | WalkRequest, Mapping[str, float] | bool, str]
 
 
 def walk(root: str, avoided: Iterable[str] = ()) -> Walk:
@@ -48,7 +48,7 @@ def walk(root: str, avoided: Iterable[str] = ()) -> Walk:
 
     Yields
     ------
-    Look or Request
+    Look or WalkRequest
         A question; send its answer into the generator.
 
     Returns
@@ -78,7 +78,7 @@ def walk(root: str, avoided: Iterable[str] = ()) -> Walk:
         if nearest != current:
             above.append(current)
             current = nearest
-        elif (yield Request(current)):
+        elif (yield WalkRequest(current)):
             return current
         else:
             refused.add(current)

@@ -17,36 +17,36 @@ import msgspec
 from rtfilter.errors import RTFilterError
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.registry import Factory
-from rtfilter.overlay.broker import Broker, Out
+from rtfilter.overlay.broker_machine import Broker, Out
+from rtfilter.overlay.broker_messages import BrokerMessage, Send
 from rtfilter.overlay.membership import (
     RENDEZVOUS_POINT,
     Audience,
     Contact,
     Membership,
 )
-from rtfilter.overlay.place import Place
+from rtfilter.overlay.place import BrokerPlace
 from rtfilter.overlay.router import Router
+from rtfilter.overlay.routing_table import NO_MATCHERS
+from rtfilter.overlay.running.broker_keys import Key, KeyRole
+from rtfilter.overlay.running.broker_metrics import BrokerMetrics, BrokerState, Delays, on_loop
+from rtfilter.overlay.running.broker_settings import POINT, BrokerSettings, BrokerSettingsError, host_and_port
 from rtfilter.overlay.running.client_messages import (
     Describe,
     Description,
-    Known,
+    KnownBroker,
     Switch,
     Welcome,
 )
-from rtfilter.overlay.running.client_work import Asked, Work
+from rtfilter.overlay.running.client_work import ClientWork, StoreRequest
 from rtfilter.overlay.running.clients import Clients
-from rtfilter.overlay.running.datagrams import Datagrams, Group
+from rtfilter.overlay.running.datagrams import Datagrams, MulticastGroup
 from rtfilter.overlay.running.greeting import Hello
 from rtfilter.overlay.running.keeping import Job
-from rtfilter.overlay.running.keys import Key, Role
-from rtfilter.overlay.running.links import OWN_ERROR, Goodbye, Link
-from rtfilter.overlay.running.metrics import BrokerMetrics, Delays, Snapshot, on_loop
+from rtfilter.overlay.running.links import OWN_ERROR, BrokerLink, Goodbye
 from rtfilter.overlay.running.process import Process, now
-from rtfilter.overlay.running.settings import POINT, BrokerSettings, SettingsError, host_and_port
-from rtfilter.overlay.sending import Message, Send
 from rtfilter.overlay.switching import Switched
-from rtfilter.overlay.table import NO_MATCHERS
-from rtfilter.store.brokers import BrokerStore, Memory
+from rtfilter.store.broker_store import BrokerMemory, BrokerStore
 from rtfilter.watch.metrics import serve
 
 DELAYS: Final = 10_000
@@ -81,7 +81,7 @@ class BrokerProcess(Process):
         matchers: Mapping[str, Factory] = NO_MATCHERS,
     ) -> None:
         hello = Hello(
-            Role.BROKER,
+            KeyRole.BROKER,
             settings.name,
             settings.home,
             address,
@@ -121,17 +121,17 @@ class BrokerProcess(Process):
         )
         self.broker = Broker(router, self.membership)
         self.clients = Clients(self.broker, int(1000 * time.time()), settings.client_limits)
-        self._links: dict[str, Link] = {}  # links to clients, by name
+        self._links: dict[str, BrokerLink] = {}  # links to clients, by name
         self._elections, self._designated = 0, ""
         self._moves, self._parent = 0, ""
         self._told = "", ""  # the root and the cluster above, as last logged
         self._strategy = router.strategy.name  # as last logged
         self._delays = Delays()
-        self._group: Group | None = None
+        self._group: MulticastGroup | None = None
         if settings.group:
             datagrams = Datagrams(key, settings.home, settings.name, store.incarnation, self.codec)
             place = host_and_port(settings.group)
-            self._group = Group(datagrams, self._hear_datagram, *place, settings.interface)
+            self._group = MulticastGroup(datagrams, self._hear_datagram, *place, settings.interface)
 
     async def _start(self) -> None:
         if self._group is not None:
@@ -139,7 +139,7 @@ class BrokerProcess(Process):
                 await self._group.join()
             except OSError as error:
                 group, interface = self.settings.group, self.settings.interface
-                raise SettingsError(
+                raise BrokerSettingsError(
                     f"--group {group} cannot be joined by --interface {interface}: "
                     f"{error.strerror or error}; give an address of this machine with multicast, or --peer"
                 ) from None
@@ -163,19 +163,19 @@ class BrokerProcess(Process):
 
     # -- incoming ------------------------------------------------------------------------------------
 
-    def linked(self, link: Link) -> None:
+    def linked(self, link: BrokerLink) -> None:
         """See `Hears`."""
         name = link.peer.name
-        if link.peer.role is Role.CLIENT:
+        if link.peer.role is KeyRole.CLIENT:
             if not self._takes(link):
                 return
             self._links[name] = link
             link.send(Welcome())
             self._do(self.clients.joined(name, link.peer.incarnation, now()))
         elif link.peer.address:
-            self._do(Work([], self.broker.linked(name, now())))
+            self._do(ClientWork([], self.broker.linked(name, now())))
 
-    def _takes(self, link: Link) -> bool:
+    def _takes(self, link: BrokerLink) -> bool:
         """Return whether to accept a client's connection; end an earlier connection of the same name.
 
         Of two programs with one name, the later one keeps it, and the other one does not reconnect: otherwise
@@ -200,39 +200,39 @@ class BrokerProcess(Process):
         former.end(f"another program, at {link.where}, has connected as {name}; take another name", True)
         return True
 
-    def lost(self, link: Link) -> None:
+    def lost(self, link: BrokerLink) -> None:
         """See `Hears`."""
         name = link.peer.name
         if self._links.get(name) is link:
             del self._links[name]
             self.clients.left(name, now())
-        elif link.peer.role is Role.BROKER and link.peer.address:
-            self._do(Work([], self.broker.lost(name, now())))
+        elif link.peer.role is KeyRole.BROKER and link.peer.address:
+            self._do(ClientWork([], self.broker.lost(name, now())))
 
-    def hear(self, link: Link, message: Message) -> None:
+    def hear(self, link: BrokerLink, message: BrokerMessage) -> None:
         """See `Hears`."""
         peer = link.peer
-        if peer.role is Role.CLIENT:
+        if peer.role is KeyRole.CLIENT:
             if self._links.get(peer.name) is link:
                 self._do(self.clients.hear(peer.name, message, now()))
         elif not peer.address:
             self._administer(link, message)
         else:
             name = RENDEZVOUS_POINT if peer.name == POINT else peer.name
-            self._do(Work([], self.broker.receive(message, name, peer.cluster, now())))
+            self._do(ClientWork([], self.broker.receive(message, name, peer.cluster, now())))
 
-    def _administer(self, link: Link, message: Message) -> None:
+    def _administer(self, link: BrokerLink, message: BrokerMessage) -> None:
         if isinstance(message, Switch):
             _log.info("the strategy of the network is to be %.60s", message.strategy)
-            self._do(Work([], self.broker.switch(message.strategy, now())))
+            self._do(ClientWork([], self.broker.switch(message.strategy, now())))
             message = Describe()
         super()._administer(link, message)
 
-    def _hear_datagram(self, sender: str, message: Message) -> None:
+    def _hear_datagram(self, sender: str, message: BrokerMessage) -> None:
         if sender in self.board.refused:
             return
         try:
-            self._do(Work([], self.broker.receive(message, sender, self.settings.home, now())))
+            self._do(ClientWork([], self.broker.receive(message, sender, self.settings.home, now())))
         except (RTFilterError, ValueError):
             raise
         except Exception:
@@ -240,12 +240,12 @@ class BrokerProcess(Process):
             self.board.drop(sender, OWN_ERROR)
 
     def _due(self, now: float) -> None:
-        self._do(Work([], self.broker.tick(now)))
+        self._do(ClientWork([], self.broker.tick(now)))
         self._do(self.clients.tick(now))
 
     # -- outgoing ------------------------------------------------------------------------------------
 
-    def _do(self, work: Work) -> None:
+    def _do(self, work: ClientWork) -> None:
         work = self.clients.passed(work, now())
         place = self.membership.place
         if place.designated and place.designated != self._designated:
@@ -261,7 +261,7 @@ class BrokerProcess(Process):
             self._term, self._wave = self.membership.term, switched.wave
             kept = partial(self._term_kept, self._term)
             more = msgspec.msgpack.encode(switched) if switched.wave.number else b""
-            self.keeper.keep(Job([Memory(self._term.to_bytes(8, "big") + more)], kept))
+            self.keeper.keep(Job([BrokerMemory(self._term.to_bytes(8, "big") + more)], kept))
         if work.changes:
             self.keeper.keep(Job(work.changes))
         for asked in work.asked:
@@ -272,7 +272,7 @@ class BrokerProcess(Process):
         for one in work.out:
             self._send(one)
 
-    def _tell(self, place: Place) -> None:
+    def _tell(self, place: BrokerPlace) -> None:
         """Log the root and the cluster above, if one has changed."""
         root, cluster = self.membership.root, place.cluster
         told = (root, place.parent) if place.root or place.parent else ("", "")
@@ -301,7 +301,7 @@ class BrokerProcess(Process):
     def _term_kept(self, term: int) -> None:
         self.membership.kept = term
 
-    def _then(self, what: Callable[[Asked, float], Work], asked: Asked) -> None:
+    def _then(self, what: Callable[[StoreRequest, float], ClientWork], asked: StoreRequest) -> None:
         self._do(what(asked, now()))
 
     def _send(self, one: Out) -> None:
@@ -352,16 +352,16 @@ class BrokerProcess(Process):
             },
         }
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> BrokerState:
         """Return the state of the broker for metrics."""
         stats = self.stats()
-        return Snapshot(stats, stats.pop("sent"), self._delays.counted(self.clients.publications.delays))
+        return BrokerState(stats, stats.pop("sent"), self._delays.counted(self.clients.publications.delays))
 
     def _describe(self) -> Description:
         place, contacts = self.membership.place, self.membership.contacts
-        known = {name: Known(*contact) for name, contact in contacts.items()}
+        known = {name: KnownBroker(*contact) for name, contact in contacts.items()}
         return Description(
-            Known(*self.membership.contact),
+            KnownBroker(*self.membership.contact),
             place.designated,
             tuple(known[name] for name in sorted(place.members) if name in known),
             place.parent,

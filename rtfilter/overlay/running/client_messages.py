@@ -6,16 +6,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rtfilter.overlay.holding import Hold
-from rtfilter.overlay.names import EventId
-from rtfilter.overlay.sending import Message
+from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.broker_names import EventId
+from rtfilter.overlay.holding import WaitReason
 
 
-class Welcome(Message, frozen=True):
+class Welcome(BrokerMessage, frozen=True):
     """The broker's first message to an accepted client; otherwise it sends the reason for its refusal."""
 
 
-class Want(Message, frozen=True):
+class Want(BrokerMessage, frozen=True):
     """A request of a client to subscribe, or its repetition.
 
     Attributes
@@ -31,23 +31,23 @@ class Want(Message, frozen=True):
     condition: str
 
 
-class Wanted(Message, frozen=True):
+class Wanted(BrokerMessage, frozen=True):
     """The confirmation that events published from now on are delivered for a subscription."""
 
     key: str
 
 
-class Drop(Message, frozen=True):
+class Drop(BrokerMessage, frozen=True):
     """A request of a client to remove a subscription."""
 
     key: str
 
 
-class Leave(Message, frozen=True):
+class Leave(BrokerMessage, frozen=True):
     """The end of a client with all its subscriptions; acknowledgements need not wait for it."""
 
 
-class Publish(Message, frozen=True):
+class ClientPublish(BrokerMessage, frozen=True):
     """A publication of an event by a client, or its repetition.
 
     Attributes
@@ -64,31 +64,31 @@ class Publish(Message, frozen=True):
     values: dict[str, Any]
 
 
-class Stored(Message, frozen=True):
+class Stored(BrokerMessage, frozen=True):
     """The message that the broker has stored an event, and sends it until it has arrived."""
 
     id: EventId
 
 
-class Hint(Message, frozen=True):
+class Hint(BrokerMessage, frozen=True):
     """A hint that an accepted event may contain a mistake. The broker sends each hint once."""
 
     text: str
 
 
-class Arrived(Message, frozen=True):
+class EventArrived(BrokerMessage, frozen=True):
     """The message that all receivers have an event."""
 
     id: EventId
 
 
-class AskSchema(Message, frozen=True):
+class AskSchema(BrokerMessage, frozen=True):
     """A client's question for the attributes of an event type."""
 
     type: str
 
 
-class HasSchema(Message, frozen=True):
+class HasSchema(BrokerMessage, frozen=True):
     """The answer to `AskSchema`.
 
     Attributes
@@ -105,27 +105,27 @@ class HasSchema(Message, frozen=True):
     reason: str = ""
 
 
-class Ask(Message, frozen=True):
+class Ask(BrokerMessage, frozen=True):
     """A client's question why an event of its own is not acknowledged."""
 
     id: EventId
 
 
-class Waits(Message, frozen=True):
+class Waits(BrokerMessage, frozen=True):
     """The answer to `Ask`.
 
     Attributes
     ----------
     id : EventId
-    holds : tuple of Hold
+    holds : tuple of WaitReason
         Empty if the broker knows no reason: the event is sent again soon, or has arrived.
     """
 
     id: EventId
-    holds: tuple[Hold, ...] = ()
+    holds: tuple[WaitReason, ...] = ()
 
 
-class Deliver(Message, frozen=True):
+class ClientDeliver(BrokerMessage, frozen=True):
     """An event for a client.
 
     Attributes
@@ -144,13 +144,13 @@ class Deliver(Message, frozen=True):
     keys: tuple[str, ...]
 
 
-class Have(Message, frozen=True):
+class Have(BrokerMessage, frozen=True):
     """A client's acknowledgement of a delivery."""
 
     id: EventId
 
 
-class Refused(Message, frozen=True):
+class Refused(BrokerMessage, frozen=True):
     """A refusal of a request.
 
     Attributes
@@ -169,11 +169,11 @@ class Refused(Message, frozen=True):
     later: bool = False
 
 
-class Describe(Message, frozen=True):
+class Describe(BrokerMessage, frozen=True):
     """A request of an administrator for the description of a broker."""
 
 
-class Known(NamedTuple):
+class KnownBroker(NamedTuple):
     """A broker that another one knows.
 
     Attributes
@@ -186,21 +186,21 @@ class Known(NamedTuple):
     address: str
 
 
-class Description(Message, frozen=True):
+class Description(BrokerMessage, frozen=True):
     """The description of a broker. The rendezvous point lists only the members of the root, as links.
 
     While no member of the root is linked to it, it also lists all brokers that are.
 
     Attributes
     ----------
-    itself : Known
+    itself : KnownBroker
     designated : str
         The designated broker of the cluster.
-    members : tuple of Known
+    members : tuple of KnownBroker
         Members of the cluster.
     parent : str
         The cluster above.
-    links : tuple of Known
+    links : tuple of KnownBroker
         The brokers that it is linked to.
     root : bool
     stats : dict
@@ -209,17 +209,17 @@ class Description(Message, frozen=True):
         Brokers with which an administrator has stopped contact.
     """
 
-    itself: Known
+    itself: KnownBroker
     designated: str = ""
-    members: tuple[Known, ...] = ()
+    members: tuple[KnownBroker, ...] = ()
     parent: str = ""
-    links: tuple[Known, ...] = ()
+    links: tuple[KnownBroker, ...] = ()
     root: bool = False
     stats: dict[str, Any] = msgspec.field(default_factory=dict)
     refused: tuple[str, ...] = ()
 
 
-class Cut(Message, frozen=True):
+class LinkCut(BrokerMessage, frozen=True):
     """An order of an administrator to stop or resume contact with another broker; answered by `Description`.
 
     Attributes
@@ -232,7 +232,7 @@ class Cut(Message, frozen=True):
     heal: bool = False
 
 
-class Switch(Message, frozen=True):
-    """An order of an administrator to the root to change the strategy of the network; answered as `Cut`."""
+class Switch(BrokerMessage, frozen=True):
+    """An order of an administrator to the root to change the strategy; answered as `LinkCut`."""
 
     strategy: str

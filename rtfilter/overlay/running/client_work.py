@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from rtfilter.overlay.broker import Out
-from rtfilter.overlay.running.client_messages import Drop, Publish, Want
-from rtfilter.overlay.running.frames import MOST_BYTES, SPARE
-from rtfilter.store.brokers import Change
+from rtfilter.overlay.broker_machine import Out
+from rtfilter.overlay.running.broker_frames import MOST_BYTES, SPARE
+from rtfilter.overlay.running.client_messages import ClientPublish, Drop, Want
+from rtfilter.store.broker_store import Change
 
 UNKEPT: Final = (
     "this broker cannot store anything now, because its disk is full or its database absent; see its log; "
@@ -60,23 +60,23 @@ def require_short(what: str, size: int, most: int) -> None:
         raise ValueError(f"{what} is {size:,} bytes long; at most {most:,}, see --message of the brokers")
 
 
-class Asked(NamedTuple):
+class StoreRequest(NamedTuple):
     """A client's request to store first: then `Clients.kept` carries it out, or `Clients.refused` refuses it.
 
     Attributes
     ----------
     client : str
-    message : Want, Drop or Publish
+    message : Want, Drop or ClientPublish
     change : Change
         The change to store.
     """
 
     client: str
-    message: Want | Drop | Publish
+    message: Want | Drop | ClientPublish
     change: Change
 
 
-class Work(NamedTuple):
+class ClientWork(NamedTuple):
     """The work that a message or a tick causes.
 
     Attributes
@@ -85,10 +85,10 @@ class Work(NamedTuple):
         Changes to store at some time: a restart before that loses nothing.
     out : list of Out
         Messages to send now.
-    asked : sequence of Asked
+    asked : sequence of StoreRequest
         Requests to store, each before it is carried out.
     """
 
     changes: list[Change]
     out: list[Out]
-    asked: Sequence[Asked] = ()
+    asked: Sequence[StoreRequest] = ()

@@ -17,29 +17,29 @@ from typing import Any, Final
 import msgspec
 
 from rtfilter.errors import RTFilterError
-from rtfilter.overlay.broker import Broker, Out
-from rtfilter.overlay.holding import Hold
-from rtfilter.overlay.names import EventId, SubscriptionId, client
+from rtfilter.overlay.broker_machine import Broker, Out
+from rtfilter.overlay.broker_messages import BrokerMessage, Send
+from rtfilter.overlay.broker_names import EventId, SubscriptionId, client
+from rtfilter.overlay.holding import WaitReason
 from rtfilter.overlay.routing_messages import Acknowledge, Confirm, Notify
 from rtfilter.overlay.running.client_messages import (
     Ask,
     AskSchema,
-    Deliver,
+    ClientDeliver,
+    ClientPublish,
     Drop,
     HasSchema,
     Have,
     Leave,
-    Publish,
     Refused,
     Waits,
     Want,
     Wanted,
 )
-from rtfilter.overlay.running.client_work import UNKEPT, Asked, ClientLimits, Work, require_short
+from rtfilter.overlay.running.client_work import UNKEPT, ClientLimits, ClientWork, StoreRequest, require_short
 from rtfilter.overlay.running.links import OWN_ERROR, Goodbye
 from rtfilter.overlay.running.publications import Publications
-from rtfilter.overlay.sending import Message, Send
-from rtfilter.store.brokers import Change, Gone, Publication, Subscription
+from rtfilter.store.broker_store import Change, ClientSubscription, Gone, Publication
 
 KEY: Final = 200
 """Most characters of the key of a subscription, because a database has it in an index."""
@@ -69,7 +69,7 @@ class _Client:
         self.asked = 0  # number of its changes that are being stored
         self.bytes = 0  # of its subscriptions and requests
         self.missing_bytes = 0
-        self.missing: dict[EventId, Deliver] = {}
+        self.missing: dict[EventId, ClientDeliver] = {}
         self.has: dict[EventId, None] = {}  # recent events that it has
 
 
@@ -102,10 +102,10 @@ class Clients:
     # -- coming and going ----------------------------------------------------------------------------
 
     def restore(
-        self, subscriptions: Iterable[Subscription], publications: Iterable[Publication], now: float
-    ) -> Work:
+        self, subscriptions: Iterable[ClientSubscription], publications: Iterable[Publication], now: float
+    ) -> ClientWork:
         """Restore the state that an earlier incarnation has stored."""
-        work = Work([], [])
+        work = ClientWork([], [])
         for one in subscriptions:
             found, want = self._client(one.client), Want(one.key, one.type, one.predicate)
             found.gone_at = now
@@ -119,13 +119,13 @@ class Clients:
         """Return whether a client may connect."""
         return name in self._clients or len(self._clients) < self.limits.clients
 
-    def joined(self, name: str, program: int, now: float) -> Work:
+    def joined(self, name: str, program: int, now: float) -> ClientWork:
         """Note that a client has connected; return its pending deliveries. `program` is its incarnation."""
         found = self._client(name)
         found.gone_at, found.ends = None, False
         if found.program != program:
             found.program, found.inherits_until = program, now + self.limits.linger
-        return Work([], [Send(client(name), one) for one in found.missing.values()])
+        return ClientWork([], [Send(client(name), one) for one in found.missing.values()])
 
     def left(self, name: str, now: float) -> None:
         """Note that a client is no longer connected."""
@@ -134,13 +134,13 @@ class Clients:
 
     # -- messages of clients -------------------------------------------------------------------------
 
-    def hear(self, name: str, message: Message, now: float) -> Work:
+    def hear(self, name: str, message: BrokerMessage, now: float) -> ClientWork:
         """Process a message of a client. Raises `ValueError` for a message that clients do not send."""
-        work = Work([], [])
+        work = ClientWork([], [])
         match message:
             case Want(key=key) | Drop(key=key):
                 return self._asks(name, message, key)
-            case Publish():
+            case ClientPublish():
                 return self.publications.ask(name, message)
             case Have(id=id):
                 self._client(name).took_at = now
@@ -164,12 +164,12 @@ class Clients:
         except ValueError as error:
             return HasSchema(type, [], str(error))
 
-    def _holds(self, name: str, id: EventId, now: float) -> tuple[Hold, ...]:
+    def _holds(self, name: str, id: EventId, now: float) -> tuple[WaitReason, ...]:
         """Return the reasons why an event of a client waits: first at this broker, then elsewhere."""
         if id.origin != f"client {name}":
             return ()
         found = [
-            Hold(f"client {other}, which has no room for more", now - self._clients[other].took_at)
+            WaitReason(f"client {other}, which has no room for more", now - self._clients[other].took_at)
             for other in sorted(self._untaken.get(id, ()))
         ]
         if id in self._awaited:
@@ -177,14 +177,14 @@ class Clients:
                 if id in one.missing:
                     state = "has not acknowledged it" if one.gone_at is None else "is not connected"
                     since = one.took_at if one.gone_at is None else one.gone_at
-                    found.append(Hold(f"client {other}, which {state}", now - since))
+                    found.append(WaitReason(f"client {other}, which {state}", now - since))
         found += self.publications.holds(name, id, now)
         return tuple(found[:HOLDS])
 
-    def kept(self, asked: Asked, now: float) -> Work:
+    def kept(self, asked: StoreRequest, now: float) -> ClientWork:
         """Carry out a request of a client that is stored now."""
-        work, (name, message, change) = Work([], []), asked
-        if isinstance(message, Publish):
+        work, (name, message, change) = ClientWork([], []), asked
+        if isinstance(message, ClientPublish):
             assert isinstance(change, Publication)
             return self.publications.kept(message, change, now)
         found = self._client(name)
@@ -196,10 +196,10 @@ class Clients:
             work.changes.append(Gone(name, message.key) if former is None else _kept(name, former.want))
         return work
 
-    def refused(self, asked: Asked, now: float) -> Work:
+    def refused(self, asked: StoreRequest, now: float) -> ClientWork:
         """Refuse a request that cannot be stored. A removed subscription gets no deliveries, anyway."""
-        work, (name, message, change) = Work([], []), asked
-        if isinstance(message, Publish):
+        work, (name, message, change) = ClientWork([], []), asked
+        if isinstance(message, ClientPublish):
             assert isinstance(change, Publication)
             return self.publications.refused(message, change)
         found = self._client(name)
@@ -211,9 +211,9 @@ class Clients:
             work.out.append(Send(client(name), Refused(message.key, UNKEPT, later=True)))
         return work
 
-    def tick(self, now: float) -> Work:
+    def tick(self, now: float) -> ClientWork:
         """Send publications again, and remove clients that are gone or accept no deliveries."""
-        work = Work([], [])
+        work = ClientWork([], [])
         self.publications.tick(now, work)
         for name, found in list(self._clients.items()):
             if found.asked:
@@ -231,7 +231,7 @@ class Clients:
                         self._end(name, key, work, now)
         return work
 
-    def _forget(self, name: str, found: _Client, work: Work, now: float) -> None:
+    def _forget(self, name: str, found: _Client, work: ClientWork, now: float) -> None:
         """Remove a client for good, so that no acknowledgement waits for it."""
         for key in list(found.wishes):
             self._end(name, key, work, now)
@@ -243,9 +243,9 @@ class Clients:
 
     # -- messages of the broker ----------------------------------------------------------------------
 
-    def passed(self, work: Work, now: float) -> Work:
+    def passed(self, work: ClientWork, now: float) -> ClientWork:
         """Convert messages of the broker to clients into client messages; leave others unchanged."""
-        done = Work(work.changes, [], work.asked)
+        done = ClientWork(work.changes, [], work.asked)
         for one in work.out:
             if not isinstance(one.message, Acknowledge):
                 self._one(one, done, now)
@@ -257,7 +257,7 @@ class Clients:
                 self._one(one, done, now)
         return done
 
-    def _one(self, one: Out, work: Work, now: float) -> None:
+    def _one(self, one: Out, work: ClientWork, now: float) -> None:
         name, message = one.to.name, one.message
         match message if isinstance(one, Send) else None:
             case Notify() as notify:
@@ -290,7 +290,7 @@ class Clients:
         self._sizes[notify.id] = size
         found.missing_bytes += size
         keys = tuple(self._owners[id][1] for id in notify.subscriptions if id in self._owners)
-        deliver = found.missing[notify.id] = Deliver(notify.id, notify.type, notify.values, keys)
+        deliver = found.missing[notify.id] = ClientDeliver(notify.id, notify.type, notify.values, keys)
         return [] if found.gone_at is not None else [Send(client(name), deliver)]
 
     def _takes(self, name: str, id: EventId) -> None:
@@ -305,7 +305,7 @@ class Clients:
     def _client(self, name: str) -> _Client:
         return self._clients.setdefault(name, _Client())
 
-    def _asks(self, name: str, message: Want | Drop, key: str) -> Work:
+    def _asks(self, name: str, message: Want | Drop, key: str) -> ClientWork:
         """Return a change of a client's subscriptions to be stored, or its refusal."""
         change: Change
         found = self._client(name)
@@ -313,22 +313,22 @@ class Clients:
             former = found.wishes.get(key)
             if former is not None and former.want == message and not found.asked:
                 former.program = found.program
-                return Work([], [Send(client(name), Wanted(key))] if former.confirmed else [])
+                return ClientWork([], [Send(client(name), Wanted(key))] if former.confirmed else [])
             try:
                 self._require_room(found, message)
                 require_short("the condition", len(message.condition.encode()), self.limits.event)
                 _require_keepable(key, message.condition)
                 self.broker.router.require_condition(message.type, message.condition)
             except (RTFilterError, ValueError) as error:
-                return Work([], [Send(client(name), Refused(key, str(error)))])
+                return ClientWork([], [Send(client(name), Refused(key, str(error)))])
             found.bytes += _size(message)
             change = _kept(name, message)
         elif key not in found.wishes and not found.asked:
-            return Work([], [])
+            return ClientWork([], [])
         else:
             change = Gone(name, key)
         found.asked += 1
-        return Work([], [], [Asked(name, message, change)])
+        return ClientWork([], [], [StoreRequest(name, message, change)])
 
     def _require_room(self, found: _Client, want: Want) -> None:
         former = found.wishes.get(want.key)
@@ -342,7 +342,7 @@ class Clients:
                 f"your subscriptions would be {size:,} bytes long; at most {most:,} are allowed: remove some"
             )
 
-    def _want(self, name: str, want: Want, work: Work, now: float) -> bool:
+    def _want(self, name: str, want: Want, work: ClientWork, now: float) -> bool:
         """Subscribe, unless the client has; return False if the subscription is refused now."""
         found = self._client(name)
         former = found.wishes.get(want.key)
@@ -372,12 +372,12 @@ class Clients:
         work.out.extend(out)
         return True
 
-    def _end(self, name: str, key: str, work: Work, now: float) -> None:
+    def _end(self, name: str, key: str, work: ClientWork, now: float) -> None:
         """Remove a subscription, and store the removal."""
         work.changes.append(Gone(name, key))
         self._drop(name, key, work, now)
 
-    def _drop(self, name: str, key: str, work: Work, now: float) -> None:
+    def _drop(self, name: str, key: str, work: ClientWork, now: float) -> None:
         found = self._client(name)
         wish = found.wishes.pop(key, None)
         if wish is not None:
@@ -385,13 +385,13 @@ class Clients:
             del self._owners[wish.id]
             work.out.extend(self.broker.unsubscribe(wish.id, now))
 
-    def _has(self, found: _Client, id: EventId, work: Work) -> None:
+    def _has(self, found: _Client, id: EventId, work: ClientWork) -> None:
         self._needs_no_more(found, id, work)
         found.has[id] = None
         if len(found.has) > self.limits.deliveries:
             del found.has[next(iter(found.has))]
 
-    def _needs_no_more(self, found: _Client, id: EventId, work: Work) -> None:
+    def _needs_no_more(self, found: _Client, id: EventId, work: ClientWork) -> None:
         """Remove a pending delivery of a client; release the acknowledgements that waited for it."""
         if found.missing.pop(id, None) is None:
             return
@@ -425,5 +425,5 @@ def _size(want: Want) -> int:
     return len((want.key + want.condition).encode())
 
 
-def _kept(name: str, want: Want) -> Subscription:
-    return Subscription(name, want.key, want.type, want.condition)
+def _kept(name: str, want: Want) -> ClientSubscription:
+    return ClientSubscription(name, want.key, want.type, want.condition)

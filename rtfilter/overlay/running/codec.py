@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import msgspec
 
+from rtfilter.overlay.broker_messages import BrokerMessage
 from rtfilter.overlay.membership import Numbered
-from rtfilter.overlay.running.frames import LinkError
-from rtfilter.overlay.sending import Message
+from rtfilter.overlay.running.broker_frames import LinkError
 
 _encoder: Final = msgspec.msgpack.Encoder()
 
 
-def encoded(message: Message) -> bytes:
+def encoded(message: BrokerMessage) -> bytes:
     """Return a message as bytes."""
     return _encoder.encode(message)
 
@@ -30,15 +30,15 @@ class Codec:
         The classes to decode, by default all.
     """
 
-    def __init__(self, *kinds: type[Message]) -> None:
-        self.kinds = kinds or tuple(_below(Message))
+    def __init__(self, *kinds: type[BrokerMessage]) -> None:
+        self.kinds = kinds or tuple(_below(BrokerMessage))
         self._any: Any = reduce(or_, self.kinds)
         self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(self._any)
 
-    def decoded(self, data: bytes) -> Message:
+    def decoded(self, data: bytes) -> BrokerMessage:
         """Return the message. Raises `LinkError` if the data are no message."""
         try:
-            found: Message = self._decoder.decode(data)
+            found: BrokerMessage = self._decoder.decode(data)
             if isinstance(found, Numbered):
                 found = msgspec.structs.replace(found, body=msgspec.convert(found.body, self._any))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -46,7 +46,7 @@ class Codec:
         return found
 
 
-def _below(kind: type[Message]) -> Iterator[type[Message]]:
+def _below(kind: type[BrokerMessage]) -> Iterator[type[BrokerMessage]]:
     """Yield the message classes of the package without subclasses."""
     for one in kind.__subclasses__():
         below = list(_below(one))

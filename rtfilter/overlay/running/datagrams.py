@@ -18,13 +18,13 @@ from typing import Any, Final
 import msgspec
 
 from rtfilter.errors import RTFilterError
+from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.broker_names import Whole
 from rtfilter.overlay.membership.contacts import most_incarnation, require_possible
-from rtfilter.overlay.names import Whole
+from rtfilter.overlay.running.broker_frames import LinkError
+from rtfilter.overlay.running.broker_keys import BYTES, Key, mac
 from rtfilter.overlay.running.codec import Codec, encoded
-from rtfilter.overlay.running.frames import LinkError
-from rtfilter.overlay.running.keys import BYTES, Key, mac
 from rtfilter.overlay.running.notices import Notices
-from rtfilter.overlay.sending import Message
 
 MOST: Final = 60_000
 """Most bytes of a datagram; a longer message goes to each member separately."""
@@ -85,14 +85,14 @@ class Datagrams:
         self._number, self._begun = 0, time.monotonic()
         self._seen: dict[str, _Seen] = {}
 
-    def write(self, message: Message) -> bytes:
+    def write(self, message: BrokerMessage) -> bytes:
         """Return a message of this broker as a datagram."""
         self._number += 1
         envelope = _Envelope(self._broker, self._incarnation, self._number, encoded(message))
         text = msgspec.msgpack.encode(envelope)
         return mac(self._secret, text) + text
 
-    def read(self, datagram: bytes) -> tuple[str, Message] | None:
+    def read(self, datagram: bytes) -> tuple[str, BrokerMessage] | None:
         """Return the sender and the message; None for an own datagram, or one received before.
 
         Raises
@@ -125,7 +125,7 @@ class Datagrams:
         return found.sender, self._codec.decoded(found.body)
 
 
-class Group(asyncio.DatagramProtocol):
+class MulticastGroup(asyncio.DatagramProtocol):
     """A multicast group that a broker is in.
 
     Parameters
@@ -147,7 +147,7 @@ class Group(asyncio.DatagramProtocol):
     def __init__(
         self,
         datagrams: Datagrams,
-        hear: Callable[[str, Message], None],
+        hear: Callable[[str, BrokerMessage], None],
         address: str,
         port: int,
         interface: str = "0.0.0.0",
@@ -178,7 +178,7 @@ class Group(asyncio.DatagramProtocol):
             bound.close()
             raise
 
-    def send(self, message: Message) -> bool:
+    def send(self, message: BrokerMessage) -> bool:
         """Send a message to all members; return False if it is too long for a datagram, or not joined."""
         datagram = self._datagrams.write(message)
         if self._transport is None or len(datagram) > MOST:

@@ -18,11 +18,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from rtfilter.overlay.names import Whole
-from rtfilter.overlay.running.frames import LinkError, LostError, Seal, plain, read
-from rtfilter.overlay.running.keys import Key, Role, mac
+from rtfilter.overlay.broker_names import Whole
+from rtfilter.overlay.running.broker_frames import LinkError, LostError, Seal, plain, read
+from rtfilter.overlay.running.broker_keys import Key, KeyRole, mac
 
-PROTOCOL: Final = 3
+PROTOCOL: Final = 4
 """Version of the protocol. It changes with greetings and messages, so that different versions report it."""
 MOST: Final = 2048
 """Most bytes of the first message."""
@@ -39,7 +39,7 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes
     ----------
-    role : Role
+    role : KeyRole
         Role whose key it proves to have.
     name : str
         Name of the broker or client.
@@ -65,7 +65,7 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
         Version of the protocol; the first version did not send it.
     """
 
-    role: Role
+    role: KeyRole
     name: str
     cluster: str = ""
     address: str = ""
@@ -82,7 +82,7 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     protocol: int = 1
 
 
-class VersionError(LinkError):
+class ProtocolVersionError(LinkError):
     """The two sides have different versions of the protocol."""
 
 
@@ -126,7 +126,7 @@ async def answer(reader: StreamReader, writer: StreamWriter, own: Hello, key: Ke
         ours = said(own)
         try:
             peer = _understood(theirs, own)
-        except VersionError:
+        except ProtocolVersionError:
             writer.write(plain(ours))  # so that the other side reports it, too
             raise
         secret = _secret(key, peer.role, theirs, ours)
@@ -158,7 +158,7 @@ def _understood(data: bytes, own: Hello) -> Hello:
     except (msgspec.DecodeError, RecursionError):
         raise LinkError("this is no greeting") from None
     if peer.protocol != PROTOCOL:
-        raise VersionError(
+        raise ProtocolVersionError(
             f"{peer.name!r:.120} speaks version {peer.protocol} of the protocol, and {own.name} version "
             f"{PROTOCOL}; install the same rtree-filter at both"
         )
@@ -167,7 +167,7 @@ def _understood(data: bytes, own: Hello) -> Hello:
     return peer
 
 
-def _secret(key: Key, role: Role, caller: bytes, called: bytes) -> bytes:
+def _secret(key: Key, role: KeyRole, caller: bytes, called: bytes) -> bytes:
     """Return the secret of a connection."""
     own = key.of(role)
     if own is None:
@@ -178,6 +178,6 @@ def _secret(key: Key, role: Role, caller: bytes, called: bytes) -> bytes:
 def _another_key(peer: Hello, own: Hello) -> LinkError:
     """Return the error of both sides for different keys. It quotes the peer's name, which is not proved."""
     advice = "give both the same --key FILE"
-    if Role.CLIENT in (peer.role, own.role):
+    if KeyRole.CLIENT in (peer.role, own.role):
         advice = "make that of the client from that of the network: rtfilter broker key CLIENT --of NETWORK"
     return LinkError(f"{peer.name!r:.120} has another key than {own.name}; {advice}")

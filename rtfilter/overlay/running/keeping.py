@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from rtfilter.store.brokers import BrokerStore, Change
+from rtfilter.store.broker_store import BrokerStore, Change
 from rtfilter.store.log import TakenError
 
 AGAIN: Final = 1.0

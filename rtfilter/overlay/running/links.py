@@ -17,12 +17,12 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol
 
 from rtfilter.errors import RTFilterError
+from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.running.broker_frames import CODE, MOST_BYTES, LinkError, LostError, read
+from rtfilter.overlay.running.broker_keys import Key, KeyRole
 from rtfilter.overlay.running.codec import Codec, encoded
-from rtfilter.overlay.running.frames import CODE, MOST_BYTES, LinkError, LostError, read
 from rtfilter.overlay.running.greeting import Greeted, Hello, answer, call
-from rtfilter.overlay.running.keys import Key, Role
 from rtfilter.overlay.running.notices import Notices
-from rtfilter.overlay.sending import Message
 from rtfilter.sockets import host_and_port, keep_alive
 
 AGAIN: Final = 0.5
@@ -42,7 +42,7 @@ OWN_ERROR: Final = "an error of this broker; see its log"
 _log = logging.getLogger(__name__)
 
 
-class Goodbye(Message, frozen=True):
+class Goodbye(BrokerMessage, frozen=True):
     """The last message on a connection.
 
     Attributes
@@ -59,7 +59,7 @@ class Goodbye(Message, frozen=True):
     refused: bool = False
 
 
-class Limits(NamedTuple):
+class LinkLimits(NamedTuple):
     """The limits of a connection.
 
     Attributes
@@ -78,7 +78,7 @@ class Limits(NamedTuple):
     takes_within: float = 10.0
 
 
-class Link:
+class BrokerLink:
     """A connection after a successful greeting.
 
     Attributes
@@ -102,7 +102,7 @@ class Link:
         writer: StreamWriter,
         greeted: Greeted,
         codec: Codec,
-        limits: Limits,
+        limits: LinkLimits,
         dialled: bool,
     ) -> None:
         self.peer, self.dialled, self.why, self.final = greeted.peer, dialled, "", False
@@ -118,14 +118,14 @@ class Link:
         host, port, *_ = self._writer.get_extra_info("peername") or ("somewhere", 0)
         return f"{host}:{port}"
 
-    async def next(self) -> Message:
+    async def next(self) -> BrokerMessage:
         """Read the next message. Raises `LinkError`."""
         frame = await read(self._reader, CODE + self._limits.message, CODE)
         message = self._codec.decoded(self._receives.opened(frame))
         self.heard += 1
         return message
 
-    def send(self, message: Message) -> bool:
+    def send(self, message: BrokerMessage) -> bool:
         """Send a message, without waiting; return whether the link is still open."""
         if self.why:
             return False
@@ -144,7 +144,7 @@ class Link:
             transport.abort()
         return not self.why
 
-    async def run(self, hear: Callable[[Link, Message], None]) -> None:
+    async def run(self, hear: Callable[[BrokerLink, BrokerMessage], None]) -> None:
         """Read messages and pass them to `hear`, until the link ends; `why` then has the reason."""
         try:
             while not self.why:
@@ -191,13 +191,13 @@ class Link:
 class Hears(Protocol):
     """The receiver of a link's events."""
 
-    def linked(self, link: Link) -> None:
+    def linked(self, link: BrokerLink) -> None:
         """Handle a new link."""
 
-    def lost(self, link: Link) -> None:
+    def lost(self, link: BrokerLink) -> None:
         """Handle the end of a link."""
 
-    def hear(self, link: Link, message: Message) -> None:
+    def hear(self, link: BrokerLink, message: BrokerMessage) -> None:
         """Process a message of a link. An error about it ends the link."""
 
     def broken(self, error: Exception) -> None:
@@ -214,27 +214,27 @@ class Switchboard:
     key : Key
     hears : Hears
     codec : Codec
-    limits : Limits
+    limits : LinkLimits
 
     Attributes
     ----------
-    brokers : dict of str to Link
+    brokers : dict of str to BrokerLink
         Links to brokers, by their names.
-    others : set of Link
+    others : set of BrokerLink
         Links to clients and administrators.
     refused : set of str
         Names of brokers with which an administrator has stopped contact.
     """
 
     def __init__(
-        self, own: Hello, key: Key, hears: Hears, codec: Codec, limits: Limits | None = None
+        self, own: Hello, key: Key, hears: Hears, codec: Codec, limits: LinkLimits | None = None
     ) -> None:
         self.own, self._key, self._hears, self._codec = own, key, hears, codec
-        self._limits = limits or Limits()
-        self.brokers: dict[str, Link] = {}
-        self.others: set[Link] = set()
+        self._limits = limits or LinkLimits()
+        self.brokers: dict[str, BrokerLink] = {}
+        self.others: set[BrokerLink] = set()
         self.refused: set[str] = set()
-        self._calls: dict[str, list[Message]] = {}  # messages that wait for the answer to a call
+        self._calls: dict[str, list[BrokerMessage]] = {}  # messages that wait for the answer to a call
         self._not_before: dict[str, float] = {}
         self._refusing: set[str] = set()  # names of brokers that refused the last connection
         self._tasks: set[asyncio.Task[None]] = set()
@@ -246,7 +246,7 @@ class Switchboard:
         """Accept connections."""
         self._server = await asyncio.start_server(self._accept, sock=bound)
 
-    def send(self, name: str, address: str, message: Message) -> bool:
+    def send(self, name: str, address: str, message: BrokerMessage) -> bool:
         """Send a message to a broker; without a connection, call its address first.
 
         Returns False if the message is lost already. True does not promise that it arrives.
@@ -304,7 +304,7 @@ class Switchboard:
             if greeted.peer.name != name:
                 raise LinkError(f"{address} is {greeted.peer.name}, not {name}")
             self._require_alike(greeted.peer)
-            link = Link(reader, writer, greeted, self._codec, self._limits, dialled=True)
+            link = BrokerLink(reader, writer, greeted, self._codec, self._limits, dialled=True)
         except (LinkError, OSError, TimeoutError, ValueError) as error:
             self._not_reached(name, address, str(error))
         finally:
@@ -340,7 +340,7 @@ class Switchboard:
         finally:
             self._strangers.pop(writer, None)
             self._tasks.discard(task)
-        link = Link(reader, writer, greeted, self._codec, self._limits, dialled=False)
+        link = BrokerLink(reader, writer, greeted, self._codec, self._limits, dialled=False)
         try:
             self._admit(greeted.peer)
         except LinkError as error:
@@ -369,9 +369,9 @@ class Switchboard:
         """Raise `LinkError` with the reason why a peer that has the key may not be linked."""
         if peer.name in self.refused:
             raise LinkError(f"an administrator of this broker has stopped contact with {peer.name}")
-        if peer.name == self.own.name and peer.role is Role.BROKER and peer.address:
+        if peer.name == self.own.name and peer.role is KeyRole.BROKER and peer.address:
             raise LinkError(f"{peer.address} has the name of this broker, {peer.name}; names are unique")
-        if peer.role is not Role.BROKER or not peer.address:
+        if peer.role is not KeyRole.BROKER or not peer.address:
             return
         self._require_alike(peer)
         former = self.brokers.get(peer.name)
@@ -403,9 +403,9 @@ class Switchboard:
                     "all brokers need the same"
                 )
 
-    async def _run(self, link: Link, waiting: list[Message]) -> None:
+    async def _run(self, link: BrokerLink, waiting: list[BrokerMessage]) -> None:
         peer = link.peer
-        if peer.role is not Role.BROKER or not peer.address:  # without an address, it is no broker
+        if peer.role is not KeyRole.BROKER or not peer.address:  # without an address, it is no broker
             self.others.add(link)
         elif not self._prefers(link):
             for message in waiting:
@@ -434,7 +434,7 @@ class Switchboard:
             link.why = link.why or "this broker ends"
             self._gone(link)
 
-    def _stands(self, link: Link) -> None:
+    def _stands(self, link: BrokerLink) -> None:
         """Log that there is a link, if it still exists."""
         name = link.peer.name
         if self.brokers.get(name) is link:
@@ -442,7 +442,7 @@ class Switchboard:
             self._notices.over(name)
             self._refusing.discard(name)
 
-    def _prefers(self, link: Link) -> bool:
+    def _prefers(self, link: BrokerLink) -> bool:
         """Return whether to accept a new link to a broker.
 
         If both have called each other, both keep the call of the lower name. A peer that calls again has lost
@@ -460,11 +460,11 @@ class Switchboard:
             self._not_before = {one: until for one, until in self._not_before.items() if until > now}
         self._not_before[name] = now + AGAIN
 
-    def _drop(self, link: Link, why: str) -> None:
+    def _drop(self, link: BrokerLink, why: str) -> None:
         link.end(why)
         self._gone(link)
 
-    def _gone(self, link: Link) -> None:
+    def _gone(self, link: BrokerLink) -> None:
         if link in self.others:
             self.others.discard(link)
         elif self.brokers.get(link.peer.name) is link:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from rtfilter.extras import needed
-from rtfilter.overlay.running.client import asked
-from rtfilter.overlay.running.client_messages import Description, Known
-from rtfilter.overlay.running.frames import LinkError
-from rtfilter.overlay.running.keys import Key
+from rtfilter.overlay.running.broker_client import asked
+from rtfilter.overlay.running.broker_frames import LinkError
+from rtfilter.overlay.running.broker_keys import Key
+from rtfilter.overlay.running.client_messages import Description, KnownBroker
 
 _CLUSTER_WIDTH: Final = 2.6
 _LEVEL_HEIGHT: Final = 1.7
@@ -29,17 +29,17 @@ class Survey(NamedTuple):
     ----------
     brokers : dict of str to Description
         Descriptions of brokers that have answered, by name.
-    silent : dict of str to Known
+    silent : dict of str to KnownBroker
         Known brokers that do not answer, by name.
     """
 
     brokers: dict[str, Description]
-    silent: dict[str, Known]
+    silent: dict[str, KnownBroker]
 
     @property
-    def clusters(self) -> dict[str, list[Known]]:
+    def clusters(self) -> dict[str, list[KnownBroker]]:
         """The brokers of each cluster by name, including silent ones."""
-        found: dict[str, list[Known]] = {}
+        found: dict[str, list[KnownBroker]] = {}
         everyone = {name: one.itself for name, one in self.brokers.items()} | self.silent
         for _, known in sorted(everyone.items()):
             found.setdefault(known.cluster, []).append(known)
@@ -111,7 +111,7 @@ async def survey(address: str, key: Key) -> Survey:
     return found
 
 
-def _told(found: Survey, one: Description) -> dict[str, Known]:
+def _told(found: Survey, one: Description) -> dict[str, KnownBroker]:
     """Store the description of a broker; return further brokers to ask."""
     if one.designated or one.members:
         found.brokers[one.itself.name] = one
@@ -143,7 +143,7 @@ def _lines(found: Survey, tree: Mapping[str, list[str]], above: str, depth: int)
             yield from _lines(found, tree, cluster, depth + 1)
 
 
-def _broker_line(found: Survey, known: Known) -> str:
+def _broker_line(found: Survey, known: KnownBroker) -> str:
     one = found.brokers.get(known.name)
     if one is None:
         return f"  {known.name} {known.address}: does not answer"
@@ -222,7 +222,7 @@ def draw(found: Survey, file: Path, title: str = "") -> None:
     plt.close(figure)
 
 
-def _box_lines(found: Survey, known: Known) -> list[str]:
+def _box_lines(found: Survey, known: KnownBroker) -> list[str]:
     one = found.brokers.get(known.name)
     if one is None:
         return [f"{known.name}: does not answer"]

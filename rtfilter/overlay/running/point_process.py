@@ -9,7 +9,8 @@ from typing import Final
 
 import msgspec
 
-from rtfilter.overlay.broker import Out
+from rtfilter.overlay.broker_machine import Out
+from rtfilter.overlay.broker_messages import BrokerMessage
 from rtfilter.overlay.membership import (
     AskRoot,
     ClaimRoot,
@@ -18,15 +19,14 @@ from rtfilter.overlay.membership import (
     RenewRoot,
     Root,
 )
-from rtfilter.overlay.running.client_messages import Description, Known
+from rtfilter.overlay.running.broker_keys import Key, KeyRole
+from rtfilter.overlay.running.broker_settings import POINT, PointSettings
+from rtfilter.overlay.running.client_messages import Description, KnownBroker
 from rtfilter.overlay.running.greeting import Hello
 from rtfilter.overlay.running.keeping import Job
-from rtfilter.overlay.running.keys import Key, Role
-from rtfilter.overlay.running.links import Link
+from rtfilter.overlay.running.links import BrokerLink
 from rtfilter.overlay.running.process import Process, now
-from rtfilter.overlay.running.settings import POINT, PointSettings
-from rtfilter.overlay.sending import Message
-from rtfilter.store.brokers import BrokerStore, Memory
+from rtfilter.store.broker_store import BrokerMemory, BrokerStore
 
 WAITING: Final = 10_000
 """Most messages that wait while another root is stored."""
@@ -45,7 +45,7 @@ class PointProcess(Process):
     """
 
     def __init__(self, settings: PointSettings, key: Key, store: BrokerStore, address: str) -> None:
-        super().__init__(settings, Hello(Role.BROKER, POINT, POINT, address), key, store)
+        super().__init__(settings, Hello(KeyRole.BROKER, POINT, POINT, address), key, store)
         kept = store.memory()
         root = None if kept is None else msgspec.msgpack.decode(kept, type=Root)
         self.point = RendezvousPoint(settings.times, root, now())
@@ -53,15 +53,15 @@ class PointProcess(Process):
         self._waiting: deque[tuple[AskRoot | ClaimRoot | RenewRoot, str]] = deque()
         self._busy = False
 
-    def linked(self, link: Link) -> None:
+    def linked(self, link: BrokerLink) -> None:
         """See `Hears`."""
 
-    def lost(self, link: Link) -> None:
+    def lost(self, link: BrokerLink) -> None:
         """See `Hears`."""
 
-    def hear(self, link: Link, message: Message) -> None:
+    def hear(self, link: BrokerLink, message: BrokerMessage) -> None:
         """See `Hears`."""
-        if link.peer.role is not Role.BROKER:
+        if link.peer.role is not KeyRole.BROKER:
             raise ValueError("the rendezvous point serves no clients; connect to a broker")
         if not link.peer.address:
             self._administer(link, message)
@@ -87,7 +87,7 @@ class PointProcess(Process):
             if self.point.root == self._root:
                 self._answer(out)
                 continue
-            kept = Memory(msgspec.msgpack.encode(self.point.root))
+            kept = BrokerMemory(msgspec.msgpack.encode(self.point.root))
             if isinstance(message, RenewRoot):  # a later one has the same content
                 self._is_root()
                 self.keeper.keep(Job([kept]))
@@ -127,9 +127,11 @@ class PointProcess(Process):
     def _describe(self) -> Description:
         root = self.point.root
         known = () if root is None else (root.cluster.designated, *root.cluster.members)
-        links = list(dict.fromkeys(Known(*one) for one in known))
+        links = list(dict.fromkeys(KnownBroker(*one) for one in known))
         if not any(one.name in self.board.brokers for one in links):  # the root is gone: all brokers
             peers = (link.peer for link in self.board.brokers.values())
-            links += [Known(peer.name, peer.cluster, peer.address) for peer in peers]
+            links += [KnownBroker(peer.name, peer.cluster, peer.address) for peer in peers]
         refused = tuple(sorted(self.board.refused))
-        return Description(Known(POINT, POINT, self.board.own.address), links=tuple(links), refused=refused)
+        return Description(
+            KnownBroker(POINT, POINT, self.board.own.address), links=tuple(links), refused=refused
+        )

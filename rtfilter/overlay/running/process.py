@@ -12,16 +12,16 @@ from typing import Final
 
 import msgspec
 
-from rtfilter.overlay.broker import Out
-from rtfilter.overlay.running.client_messages import Cut, Describe, Description
+from rtfilter.overlay.broker_machine import Out
+from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.running.broker_keys import Key
+from rtfilter.overlay.running.broker_settings import Common
+from rtfilter.overlay.running.client_messages import Describe, Description, LinkCut
 from rtfilter.overlay.running.codec import Codec
 from rtfilter.overlay.running.greeting import Hello
 from rtfilter.overlay.running.keeping import Keeper
-from rtfilter.overlay.running.keys import Key
-from rtfilter.overlay.running.links import Link, Switchboard
-from rtfilter.overlay.running.settings import Common
-from rtfilter.overlay.sending import Message
-from rtfilter.store.brokers import BrokerStore
+from rtfilter.overlay.running.links import BrokerLink, Switchboard
+from rtfilter.store.broker_store import BrokerStore
 from rtfilter.store.log import TakenError
 
 TICKS: Final = 20
@@ -97,15 +97,15 @@ class Process:
         await self.board.close("this process ends")
         return 0 if self._error is None else 1
 
-    def linked(self, link: Link) -> None:
+    def linked(self, link: BrokerLink) -> None:
         """See `Hears`."""
         raise NotImplementedError
 
-    def lost(self, link: Link) -> None:
+    def lost(self, link: BrokerLink) -> None:
         """See `Hears`."""
         raise NotImplementedError
 
-    def hear(self, link: Link, message: Message) -> None:
+    def hear(self, link: BrokerLink, message: BrokerMessage) -> None:
         """See `Hears`."""
         raise NotImplementedError
 
@@ -131,14 +131,14 @@ class Process:
     def _describe(self) -> Description:
         raise NotImplementedError
 
-    def _administer(self, link: Link, message: Message) -> None:
+    def _administer(self, link: BrokerLink, message: BrokerMessage) -> None:
         """Process a message of an administrator."""
         match message:
             case Describe():
                 pass
-            case Cut(broker=broker, heal=True):
+            case LinkCut(broker=broker, heal=True):
                 self.board.refused.discard(broker)
-            case Cut(broker=broker):
+            case LinkCut(broker=broker):
                 self.board.refuse(broker)
             case _:
                 raise ValueError(f"administrators do not send {type(message).__name__}")

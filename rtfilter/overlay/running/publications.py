@@ -9,15 +9,15 @@ from typing import Final
 import msgspec
 
 from rtfilter.errors import RTFilterError
-from rtfilter.overlay.broker import Broker
-from rtfilter.overlay.holding import Hold
-from rtfilter.overlay.names import EventId, client
+from rtfilter.overlay.broker_machine import Broker
+from rtfilter.overlay.broker_messages import Send
+from rtfilter.overlay.broker_names import EventId, client
+from rtfilter.overlay.holding import WaitReason
 from rtfilter.overlay.routing_messages import Event
-from rtfilter.overlay.running.client_messages import Arrived, Hint, Publish, Refused, Stored
-from rtfilter.overlay.running.client_work import UNKEPT, Asked, ClientLimits, Work, require_short
+from rtfilter.overlay.running.client_messages import ClientPublish, EventArrived, Hint, Refused, Stored
+from rtfilter.overlay.running.client_work import UNKEPT, ClientLimits, ClientWork, StoreRequest, require_short
 from rtfilter.overlay.running.hints import Hints
-from rtfilter.overlay.sending import Send
-from rtfilter.store.brokers import Publication, Settled
+from rtfilter.store.broker_store import Publication, Settled
 
 SLOWER: Final = 2.0
 """Factor by which the time until the next repetition grows."""
@@ -31,7 +31,9 @@ _log = logging.getLogger(__name__)
 class _Pending:
     """An unacknowledged publication."""
 
-    def __init__(self, kept: Publication, publish: Publish, now: float, again_at: float, wait: float) -> None:
+    def __init__(
+        self, kept: Publication, publish: ClientPublish, now: float, again_at: float, wait: float
+    ) -> None:
         self.kept, self.publish, self.since = kept, publish, now
         self.again_at, self.wait, self.attempt = again_at, wait, 0
 
@@ -70,54 +72,56 @@ class Publications:
 
     def restore(self, kept: Publication, now: float) -> None:
         """Restore a publication that an earlier incarnation has stored."""
-        publish = Publish(EventId(*kept[:3]), kept.type, msgspec.msgpack.decode(kept.event))
+        publish = ClientPublish(EventId(*kept[:3]), kept.type, msgspec.msgpack.decode(kept.event))
         self._count(kept)
         self._pending[publish.id] = _Pending(kept, publish, now, now, self.limits.again)
 
-    def ask(self, name: str, publish: Publish) -> Work:
+    def ask(self, name: str, publish: ClientPublish) -> ClientWork:
         """Return a publication to be stored, the confirmation that it is stored, or its refusal."""
         id = publish.id
         if id in self._pending:
-            return Work([], [Send(client(name), Stored(id))])
+            return ClientWork([], [Send(client(name), Stored(id))])
         if id in self._storing:
-            return Work([], [])
+            return ClientWork([], [])
         event = msgspec.msgpack.encode(publish.values)
         count, size = self._counts.get(name, 0), self._bytes.get(name, 0)
         if count >= self.limits.unacknowledged or size + len(event) > self.limits.bytes:
             reason = (
                 f"{count:,} events of yours, {size:,} bytes, are not acknowledged yet; publish it again later"
             )
-            return Work([], [Send(client(name), Refused("", reason, id, later=True))])
+            return ClientWork([], [Send(client(name), Refused("", reason, id, later=True))])
         try:
             if id.origin != f"client {name}":  # otherwise it could be taken for another client's event
                 raise ValueError(f"{name} cannot publish an event of {id.origin!r:.60}")
             require_short("the event", len(event), self.limits.event)
             table = self._broker.router.require_event(publish.type, publish.values)
         except (RTFilterError, ValueError) as error:
-            return Work([], [Send(client(name), Refused("", str(error), id))])
+            return ClientWork([], [Send(client(name), Refused("", str(error), id))])
         self._storing.add(id)
         kept = Publication(*id, name, publish.type, event)
         self._count(kept)
         schema = self._broker.router.types[publish.type]
         hints = self._hints.of(name, publish.type, schema, publish.values, table)
-        return Work([], [Send(client(name), Hint(hint)) for hint in hints], [Asked(name, publish, kept)])
+        return ClientWork(
+            [], [Send(client(name), Hint(hint)) for hint in hints], [StoreRequest(name, publish, kept)]
+        )
 
-    def kept(self, publish: Publish, kept: Publication, now: float) -> Work:
+    def kept(self, publish: ClientPublish, kept: Publication, now: float) -> ClientWork:
         """Send a publication that is stored now."""
-        work, id, again = Work([], []), publish.id, self.limits.again
+        work, id, again = ClientWork([], []), publish.id, self.limits.again
         self._storing.discard(id)
         pending = self._pending[id] = _Pending(kept, publish, now, now + again, SLOWER * again)
         self._try(pending, 1, work, now)
         work.out.append(Send(client(kept.client), Stored(id)))
         return work
 
-    def refused(self, publish: Publish, kept: Publication) -> Work:
+    def refused(self, publish: ClientPublish, kept: Publication) -> ClientWork:
         """Refuse a publication that cannot be stored."""
         self._storing.discard(publish.id)
         self._count_no_more(kept)
-        return Work([], [Send(client(kept.client), Refused("", UNKEPT, publish.id, later=True))])
+        return ClientWork([], [Send(client(kept.client), Refused("", UNKEPT, publish.id, later=True))])
 
-    def holds(self, name: str, id: EventId, now: float) -> list[Hold]:
+    def holds(self, name: str, id: EventId, now: float) -> list[WaitReason]:
         """Return the reasons why an event of a client waits in the network."""
         pending = self._pending.get(id)
         if pending is None or pending.kept.client != name:
@@ -125,7 +129,7 @@ class Publications:
         event = Event(id, pending.publish.type, pending.publish.values, pending.attempt)
         return self._broker.router.holds(event, pending.since, now)
 
-    def tick(self, now: float, work: Work) -> None:
+    def tick(self, now: float, work: ClientWork) -> None:
         """Repeat due publications."""
         self._started = now if self._started is None else self._started
         for pending in list(self._pending.values()):
@@ -142,16 +146,16 @@ class Publications:
         longest = self.limits.longest
         return max(longest, min(len(self._pending) / REPEATS, LONGEST))
 
-    def acknowledged(self, id: EventId, now: float, work: Work) -> None:
+    def acknowledged(self, id: EventId, now: float, work: ClientWork) -> None:
         """Remove a publication that all receivers have, and report it to its client."""
         pending = self._pending.pop(id, None)
         if pending is not None:
             self._count_no_more(pending.kept)
             self.delays.append(now - pending.since)
             work.changes.append(Settled(*id))
-            work.out.append(Send(client(pending.kept.client), Arrived(id)))
+            work.out.append(Send(client(pending.kept.client), EventArrived(id)))
 
-    def _try(self, pending: _Pending, attempt: int, work: Work, now: float) -> None:
+    def _try(self, pending: _Pending, attempt: int, work: ClientWork, now: float) -> None:
         """Publish a stored event. After an error of this broker, a later attempt follows."""
         one, name, pending.attempt = pending.publish, pending.kept.client, attempt
         try:

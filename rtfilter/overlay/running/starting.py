@@ -12,13 +12,13 @@ from sqlalchemy import Engine
 
 from rtfilter import sockets
 from rtfilter.definition import Definition
+from rtfilter.overlay.running.broker_keys import Key, KeyRole
 from rtfilter.overlay.running.broker_process import BrokerProcess
-from rtfilter.overlay.running.keys import Key, Role
+from rtfilter.overlay.running.broker_settings import POINT, BrokerSettings, BrokerSettingsError, PointSettings
 from rtfilter.overlay.running.links import BROKERS, STRANGERS
 from rtfilter.overlay.running.point_process import PointProcess
 from rtfilter.overlay.running.process import Process
-from rtfilter.overlay.running.settings import POINT, BrokerSettings, PointSettings, SettingsError
-from rtfilter.store.brokers import BrokerStore, OwnedError
+from rtfilter.store.broker_store import BrokerStore, OwnedError
 from rtfilter.store.database import engine
 from rtfilter.store.folder import locked, make
 
@@ -51,8 +51,8 @@ async def _run(
     settings: BrokerSettings | PointSettings, types: Mapping[str, Definition], started: Callable[[str], None]
 ) -> int:
     key = Key.read(settings.key)
-    if key.of(Role.BROKER) is None:
-        raise SettingsError(f"{settings.key} has the key of {key.role}s; give the key of the network")
+    if key.of(KeyRole.BROKER) is None:
+        raise BrokerSettingsError(f"{settings.key} has the key of {key.role}s; give the key of the network")
     connections = BROKERS + STRANGERS
     if isinstance(settings, BrokerSettings):
         settings.require(types)
@@ -86,7 +86,7 @@ async def _run(
 
 
 def _store(settings: BrokerSettings | PointSettings, database: Engine, name: str) -> BrokerStore:
-    """Return the store of a process. Raises `SettingsError` if its folder belongs to another process."""
+    """Return the store of a process. Raises `BrokerSettingsError` if another process has its folder."""
 
     def named(one: str) -> str:
         return "the rendezvous point" if one == POINT else f"broker {one}"
@@ -95,6 +95,6 @@ def _store(settings: BrokerSettings | PointSettings, database: Engine, name: str
         return BrokerStore(database, name, settings.shared)
     except OwnedError as error:
         owners = " and of ".join(map(named, error.owners))
-        raise SettingsError(
+        raise BrokerSettingsError(
             f"--data {settings.data} is the folder of {owners}; give {named(name)} one of its own"
         ) from None

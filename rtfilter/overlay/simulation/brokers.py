@@ -15,21 +15,21 @@ from typing import Any
 import simpy
 
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.broker import Broker
+from rtfilter.overlay.broker_machine import Broker
+from rtfilter.overlay.broker_messages import BrokerMessage, Send
+from rtfilter.overlay.broker_names import EventId
 from rtfilter.overlay.membership import (
     RENDEZVOUS_POINT,
     Audience,
     Contact,
     Membership,
+    MembershipSettings,
     RendezvousPoint,
-    Settings,
 )
-from rtfilter.overlay.membership.settings import DEFAULT
-from rtfilter.overlay.names import EventId
+from rtfilter.overlay.membership.membership_settings import DEFAULT
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Acknowledge, Confirm
-from rtfilter.overlay.sending import Message, Send
-from rtfilter.overlay.simulation.network import Delivery, Network, Parcel, Station
+from rtfilter.overlay.simulation.network import Network, Parcel, SimulatedDelivery, Station
 from rtfilter.overlay.simulation.topology import Topology
 
 NOTICE = 1.0
@@ -45,7 +45,7 @@ class BrokerNetwork(Network):
     ----------
     topology : Topology
     types : mapping of str to Schema
-    settings : Settings, optional
+    settings : MembershipSettings, optional
         Settings of the membership of all brokers.
     router : callable, optional
         Makes the router of a broker from its name, its incarnation and the types.
@@ -63,7 +63,7 @@ class BrokerNetwork(Network):
     """
 
     def __init__(
-        self, topology: Topology, types: Mapping[str, Schema], settings: Settings = DEFAULT,
+        self, topology: Topology, types: Mapping[str, Schema], settings: MembershipSettings = DEFAULT,
         router: Callable[[str, int, Mapping[str, Schema]], Router] = Router, seed: int = 0, **others: Any,
     ) -> None:  # fmt: skip
         self.types, self.settings, self._router = types, settings, router
@@ -130,7 +130,7 @@ class BrokerNetwork(Network):
         self.env.process(attempts())
         return id
 
-    def _hear(self, delivery: Delivery) -> None:
+    def _hear(self, delivery: SimulatedDelivery) -> None:
         message = delivery.message
         if isinstance(message, Acknowledge):
             self.acknowledged.setdefault(message.id, delivery.at)
@@ -150,12 +150,12 @@ class BrokerNetwork(Network):
         name = RENDEZVOUS_POINT if to.audience is Audience.RENDEZVOUS else to.name
         return Parcel({name: seen}, name)
 
-    def _take(self, message: Message, source: Any, machine: Any, now: float) -> Iterable[Send]:
+    def _take(self, message: BrokerMessage, source: Any, machine: Any, now: float) -> Iterable[Send]:
         taken: Iterable[Send] = machine.receive(message, *source, now)
         return taken
 
     def _transmit(
-        self, sender: str, receiver: str, message: Message, source: Any, many: bool = False
+        self, sender: str, receiver: str, message: BrokerMessage, source: Any, many: bool = False
     ) -> None:
         if isinstance(self.machine(sender), Broker):
             self._terms[sender] = self.machine(sender).membership.term
@@ -173,7 +173,7 @@ class BrokerNetwork(Network):
             self._transmit(sender, receiver, message, source)
 
     def _arrive(
-        self, pair: frozenset[str], opened: int, receiver: str, message: Message, source: Any
+        self, pair: frozenset[str], opened: int, receiver: str, message: BrokerMessage, source: Any
     ) -> None:
         if self._up.get(pair) == opened:
             self._put(self.stations[receiver], partial(self._take, message, source))
@@ -216,7 +216,7 @@ class BrokerNetwork(Network):
 class _Point:
     """The rendezvous point in a simulated network."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: MembershipSettings) -> None:
         self.point = RendezvousPoint(settings)
 
     def receive(self, message: Any, source: str, cluster: str, now: float) -> list[Any]:

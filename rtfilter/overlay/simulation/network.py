@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, Protocol
 
 import simpy
 
-from rtfilter.overlay.names import Connection, Kind, link, member
-from rtfilter.overlay.place import Place
-from rtfilter.overlay.sending import Message, Send
+from rtfilter.overlay.broker_messages import BrokerMessage, Send
+from rtfilter.overlay.broker_names import Connection, ConnectionKind, link, member
+from rtfilter.overlay.place import BrokerPlace
 from rtfilter.overlay.simulation.faults import Fault, What
 from rtfilter.overlay.simulation.topology import LAN, Topology
 
@@ -36,7 +36,7 @@ Work = Callable[[Any, float], Iterable[Send]]
 """The work of a broker, called with its state machine and the time."""
 
 
-class Costs(NamedTuple):
+class SimulatedCosts(NamedTuple):
     """The durations of operations, in seconds.
 
     Attributes
@@ -54,7 +54,7 @@ class Costs(NamedTuple):
     lan: float = LAN
 
 
-FREE = Costs()
+FREE = SimulatedCosts()
 
 
 class Losses(NamedTuple):
@@ -67,20 +67,20 @@ class Losses(NamedTuple):
 NO_LOSSES = Losses()
 
 
-class Delivery(NamedTuple):
+class SimulatedDelivery(NamedTuple):
     """A message to a client.
 
     Attributes
     --------
     broker, client : str
-    message : Message
+    message : BrokerMessage
     at : float
         Seconds from the start.
     """
 
     broker: str
     client: str
-    message: Message
+    message: BrokerMessage
     at: float
 
 
@@ -121,7 +121,7 @@ class Network:
     topology : Topology
     make : callable
         Makes the machine of a broker from its name and incarnation, which counts from 1.
-    costs : Costs
+    costs : SimulatedCosts
     losses : Losses
     interval : float, optional
         Seconds between the ticks of a broker. Without it there are no ticks, and `run` ends after the last
@@ -140,11 +140,11 @@ class Network:
         once.
     lost : Counter
         Number of lost messages, by kind.
-    deliveries : list of Delivery
+    deliveries : list of SimulatedDelivery
     """
 
     def __init__(
-        self, topology: Topology, make: Callable[[str, int], Machine], *, costs: Costs = FREE,
+        self, topology: Topology, make: Callable[[str, int], Machine], *, costs: SimulatedCosts = FREE,
         losses: Losses = NO_LOSSES, interval: float | None = None, jitter: float = 0.0, seed: int = 0,
     ) -> None:  # fmt: skip
         self.topology = topology
@@ -152,13 +152,13 @@ class Network:
         self.env = simpy.Environment()
         self.messages: Counter[tuple[str, str, str]] = Counter()
         self.lost: Counter[str] = Counter()
-        self.deliveries: list[Delivery] = []
-        self.hear: Callable[[Delivery], None] = self.deliveries.append
+        self.deliveries: list[SimulatedDelivery] = []
+        self.hear: Callable[[SimulatedDelivery], None] = self.deliveries.append
         """The receiver of messages to clients; it may be replaced."""
         self._make = make
         self._rng = Random(seed)
         self._cut: Counter[frozenset[str]] = Counter()
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, BrokerPlace] = {}
         self._latest: dict[tuple[str, str], float] = {}
         self.stations = {name: Station(name, self.env) for name in self._names()}
         for station in self.stations.values():
@@ -175,7 +175,7 @@ class Network:
             self._places[sender.name] = self.topology.place(sender.name)
         return parcel(self._places[sender.name], to)
 
-    def _take(self, message: Message, source: Any, machine: Any, now: float) -> Iterable[Send]:
+    def _take(self, message: BrokerMessage, source: Any, machine: Any, now: float) -> Iterable[Send]:
         """Process a message by a machine, and return its messages."""
         sends: Iterable[Send] = machine.receive(message, source, now)
         return sends
@@ -263,10 +263,10 @@ class Network:
 
     def _send(self, station: Station, send: Send) -> Generator[simpy.Event, Any, None]:
         to, message = send
-        if isinstance(to, Connection) and to.kind is Kind.CLIENT:
+        if isinstance(to, Connection) and to.kind is ConnectionKind.CLIENT:
             if self.costs.delivery:
                 yield self.env.timeout(self.costs.delivery)
-            self.hear(Delivery(station.name, to.name, message, self.env.now))
+            self.hear(SimulatedDelivery(station.name, to.name, message, self.env.now))
             return
         if self.costs.message:
             yield self.env.timeout(self.costs.message)
@@ -281,7 +281,7 @@ class Network:
                 self._transmit(station.name, receiver, message, source, many)
 
     def _transmit(
-        self, sender: str, receiver: str, message: Message, source: Any, many: bool = False
+        self, sender: str, receiver: str, message: BrokerMessage, source: Any, many: bool = False
     ) -> None:
         seconds = self.latency(sender, receiver)
         if self.jitter:  # later, but never before the previous one
@@ -323,12 +323,12 @@ class Network:
         timeout.callbacks.append(lambda _: act())
 
 
-def parcel(place: Place, to: Connection) -> Parcel:
+def parcel(place: BrokerPlace, to: Connection) -> Parcel:
     """Return the receivers of a message that a router at a place sends."""
-    if to.kind is Kind.LINK:
+    if to.kind is ConnectionKind.LINK:
         receiver = place.links[to.name]
         return Parcel({receiver: link(place.cluster)}, receiver)
-    if to.kind is Kind.MEMBER:
+    if to.kind is ConnectionKind.MEMBER:
         return Parcel({to.name: member(place.broker)}, to.name)
     others = sorted(place.members - {place.broker})
     return Parcel(dict.fromkeys(others, member(place.broker)), place.cluster, many=True)

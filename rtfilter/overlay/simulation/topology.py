@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import networkx as nx
 
-from rtfilter.overlay.place import Place
+from rtfilter.overlay.place import BrokerPlace
 
 LAN: Final = 0.0002
 """Seconds of a message within a cluster."""
@@ -95,12 +95,12 @@ class Topology:
             way.append(self.parents[way[-1]])
         return way
 
-    def place(self, broker: str) -> Place:
+    def place(self, broker: str) -> BrokerPlace:
         """Return the place of a broker while nothing fails."""
         cluster = self.cluster_of[broker]
         designated = self.members[cluster][0]
         links = {other: self.members[other][0] for other in self.neighbours[cluster]}
-        return Place(
+        return BrokerPlace(
             cluster, broker, designated, frozenset(self.members[cluster]), self.parents.get(cluster, ""),
             links if broker == designated else {}, cluster == self.root,
         )  # fmt: skip
@@ -115,7 +115,7 @@ def random_tree(rng: Random, clusters: int, brokers: int = 1, children: int = 8)
     clusters, brokers : int
         Number of clusters, and of brokers in each.
     children : int
-        Most child clusters of a cluster, as in `rtfilter.overlay.membership.Settings`.
+        Most child clusters of a cluster, as in `rtfilter.overlay.membership.MembershipSettings`.
 
     Raises
     ------

@@ -8,9 +8,9 @@ from typing import Final
 from rtfilter.overlay.strategies.event_forwarding import EventForwarding
 from rtfilter.overlay.strategies.hierarchical import Hierarchical
 from rtfilter.overlay.strategies.hybrid import Hybrid
-from rtfilter.overlay.strategies.port import Strategy
 from rtfilter.overlay.strategies.profile_forwarding import ProfileForwarding
 from rtfilter.overlay.strategies.rendezvous import Rendezvous
+from rtfilter.overlay.strategies.strategy import Strategy
 
 STRATEGIES: Final[dict[str, type[Strategy]]] = {
     strategy.name: strategy

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import ClassVar
 
-from rtfilter.overlay.place import Place
-from rtfilter.overlay.strategies.port import Strategy
+from rtfilter.overlay.place import BrokerPlace
+from rtfilter.overlay.strategies.strategy import Strategy
 
 
 class EventForwarding(Strategy):
@@ -19,6 +19,6 @@ class EventForwarding(Strategy):
     name: ClassVar[str] = "event_forwarding"
     shared: ClassVar[bool] = False
 
-    def always(self, place: Place, type: str) -> Collection[str]:
+    def always(self, place: BrokerPlace, type: str) -> Collection[str]:
         """Return all neighbours."""
         return place.links

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import ClassVar
 
-from rtfilter.overlay.place import Place
-from rtfilter.overlay.strategies.port import Strategy
+from rtfilter.overlay.place import BrokerPlace
+from rtfilter.overlay.strategies.strategy import Strategy
 
 
 class Hybrid(Strategy):
@@ -18,14 +18,14 @@ class Hybrid(Strategy):
 
     name: ClassVar[str] = "hybrid"
 
-    def learners(self, place: Place, type: str) -> Collection[str]:
+    def learners(self, place: BrokerPlace, type: str) -> Collection[str]:
         """Return the parent."""
         return _parent(place)
 
-    def always(self, place: Place, type: str) -> Collection[str]:
+    def always(self, place: BrokerPlace, type: str) -> Collection[str]:
         """Return the parent."""
         return _parent(place)
 
 
-def _parent(place: Place) -> Collection[str]:
+def _parent(place: BrokerPlace) -> Collection[str]:
     return (place.parent,) if place.parent in place.links else ()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import ClassVar
 
-from rtfilter.overlay.place import Place
-from rtfilter.overlay.strategies.port import Strategy
+from rtfilter.overlay.place import BrokerPlace
+from rtfilter.overlay.strategies.strategy import Strategy
 
 
 class ProfileForwarding(Strategy):
@@ -19,6 +19,6 @@ class ProfileForwarding(Strategy):
     name: ClassVar[str] = "profile_forwarding"
     stops: ClassVar[bool] = True
 
-    def learners(self, place: Place, type: str) -> Collection[str]:
+    def learners(self, place: BrokerPlace, type: str) -> Collection[str]:
         """Return all neighbours."""
         return place.links

@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from typing import ClassVar, NamedTuple
 
-from rtfilter.overlay.place import Place
+from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.place import BrokerPlace
 from rtfilter.overlay.routing_messages import Advertise
-from rtfilter.overlay.sending import Message
-from rtfilter.overlay.strategies.port import Strategy
+from rtfilter.overlay.strategies.strategy import Strategy
 
 
 class _Way(NamedTuple):
@@ -50,12 +50,12 @@ class Rendezvous(Strategy):
         self.assigned = dict(assigned or {})
         self._ways: dict[str, _Way] = {}  # to assigned clusters, by type
 
-    def learners(self, place: Place, type: str) -> Collection[str]:
+    def learners(self, place: BrokerPlace, type: str) -> Collection[str]:
         """Return the next cluster on the way to the rendezvous."""
         where = self.ascent(place, type)
         return () if where is None or where == place.cluster else (where,)
 
-    def ascent(self, place: Place, type: str) -> str | None:
+    def ascent(self, place: BrokerPlace, type: str) -> str | None:
         """Return the next cluster on the way to the rendezvous, or the own one."""
         if type not in self.assigned:
             hop = place.cluster if place.root else place.parent
@@ -63,14 +63,16 @@ class Rendezvous(Strategy):
             hop = place.cluster if self._is_here(place, type) else self._way(place, type).hop
         return hop if hop == place.cluster or hop in place.links else None
 
-    def greeting(self, place: Place, cluster: str, types: Iterable[str]) -> list[Message]:
+    def greeting(self, place: BrokerPlace, cluster: str, types: Iterable[str]) -> list[BrokerMessage]:
         """Return announcements of all known ways, and of the lost ones."""
         ways = {type: self._way(place, type) for type in types if type in self.assigned}
         return [
             Advertise(type, way.number) for type, way in ways.items() if way.number and way.hop != cluster
         ]
 
-    def hear(self, message: Message, place: Place, cluster: str) -> list[tuple[str, Message]]:
+    def hear(
+        self, message: BrokerMessage, place: BrokerPlace, cluster: str
+    ) -> list[tuple[str, BrokerMessage]]:
         """Store an announced way, or its loss, and pass on what is new."""
         if not isinstance(message, Advertise) or message.type not in self.assigned:
             return []
@@ -82,7 +84,7 @@ class Rendezvous(Strategy):
         way = _Way(number) if lost else _Way(number, cluster, place.links[cluster])
         return self._take(type, way, place, cluster)
 
-    def moved(self, place: Place, anew: bool) -> list[tuple[str, Message]]:
+    def moved(self, place: BrokerPlace, anew: bool) -> list[tuple[str, BrokerMessage]]:
         """Announce the ways that are lost, because their next broker is another one."""
         if anew:
             self._ways.clear()
@@ -90,13 +92,13 @@ class Rendezvous(Strategy):
         lost = [(type, way) for type, way in ways if way.hop and place.links.get(way.hop) != way.broker]
         return [one for type, way in lost for one in self._take(type, _Way(way.number + 1), place, "")]
 
-    def _is_here(self, place: Place, type: str) -> bool:
+    def _is_here(self, place: BrokerPlace, type: str) -> bool:
         return self.assigned[type] == place.cluster
 
-    def _way(self, place: Place, type: str) -> _Way:
+    def _way(self, place: BrokerPlace, type: str) -> _Way:
         return self._ways.get(type, _Way(2 if self._is_here(place, type) else 0))
 
-    def _take(self, type: str, way: _Way, place: Place, source: str) -> list[tuple[str, Message]]:
+    def _take(self, type: str, way: _Way, place: BrokerPlace, source: str) -> list[tuple[str, BrokerMessage]]:
         """Store a way, and return its announcement to other clusters."""
         self._ways[type] = way
         return [(other, Advertise(type, way.number)) for other in place.links if other != source]

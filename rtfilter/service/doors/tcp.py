@@ -21,7 +21,7 @@ from rtfilter.service.doors.frames import MOST_BYTES, FrameError, Reader, frame_
 from rtfilter.service.doors.handshakes import Handshakes
 from rtfilter.service.doors.timeouts import MUCH, STRANGE, STRANGE_FRAMES
 from rtfilter.service.errors import DirectiveError, NotAuthenticatedError, ServiceError, TooLargeError
-from rtfilter.session import State
+from rtfilter.session_states import State
 from rtfilter.sockets import keep_alive, network
 
 LITTLE: Final = 2**15

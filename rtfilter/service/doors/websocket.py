@@ -11,7 +11,7 @@ from structlog.contextvars import bind_contextvars
 
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.timeouts import KNOWN, STRAIGHT
-from rtfilter.session import State
+from rtfilter.session_states import State
 from rtfilter.sockets import network
 
 CONNECT_WITHIN: Final = 10.0

@@ -11,8 +11,8 @@ from random import Random
 from typing import NamedTuple
 
 from rtfilter.overlay.membership.contacts import TO_CLUSTER, Contact
-from rtfilter.overlay.membership.election import Election, Member, View
-from rtfilter.overlay.membership.settings import Settings
+from rtfilter.overlay.membership.election import ClusterView, Election, Member
+from rtfilter.overlay.membership.membership_settings import MembershipSettings
 
 CALM = 8  # rounds
 NOTHING = 0  # under way
@@ -35,7 +35,7 @@ class Life(NamedTuple):
 
     incarnation: int
     term: int  # the greatest known: kept over crashes
-    view: View | None
+    view: ClusterView | None
 
 
 class State(NamedTuple):
@@ -70,7 +70,7 @@ class Explorer:
         self.most = size**2 if most is None else most
         self.states = self.transitions = self.most_rounds = 0
         self.contacts = [Contact(f"{i + 1}", "c") for i in range(size)]
-        self._elections = [Election(contact, Settings(), Random(0)) for contact in self.contacts]
+        self._elections = [Election(contact, MembershipSettings(), Random(0)) for contact in self.contacts]
         self._numbers = {None: NOTHING}
         self._things = [None]
         self._steps = {}
@@ -80,7 +80,7 @@ class Explorer:
     def settled(self, bounds):
         """The last member leads, under term 1, and all know it."""
         members = tuple(Member(contact, 1) for contact in self.contacts)
-        life = self._number(Life(1, 1, View(1, self.contacts[-1].name, members)))
+        life = self._number(Life(1, 1, ClusterView(1, self.contacts[-1].name, members)))
         return State((life,) * self.size, (NOTHING,) * self.size**2, bounds)
 
     def started(self, bounds):
@@ -166,7 +166,7 @@ class Explorer:
         election = self._elections[i]
         if what == "start":
             incarnation += 1
-            before = View(term, "", (Member(self.contacts[i], incarnation),))
+            before = ClusterView(term, "", (Member(self.contacts[i], incarnation),))
         election.view, election.incarnation = before, incarnation
         if what == "receive":
             sends = election.receive(self._things[argument], 0.0)

@@ -9,11 +9,11 @@ from rtfilter.overlay.membership import (
     Audience,
     Contact,
     Membership,
+    MembershipSettings,
     RendezvousPoint,
-    Settings,
 )
 
-SETTINGS = Settings()
+SETTINGS = MembershipSettings()
 
 
 class Network:

@@ -9,14 +9,22 @@ import pytest
 from hypothesis import given, seed
 from hypothesis import strategies as st
 
-from rtfilter.overlay.membership import Audience, Contact, Lacking, Member, Missed, Numbered, Settings
+from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.membership import (
+    Audience,
+    Contact,
+    Lacking,
+    Member,
+    MembershipSettings,
+    Missed,
+    Numbered,
+)
 from rtfilter.overlay.membership.multicast import STREAMS, Multicast
-from rtfilter.overlay.sending import Message
 
-SETTINGS = Settings()
+SETTINGS = MembershipSettings()
 
 
-class Note(Message, frozen=True):
+class Note(BrokerMessage, frozen=True):
     text: str
 
 
@@ -128,7 +136,7 @@ def test_the_last_one_is_missed_only_by_the_heartbeat():
 def test_what_is_no_longer_kept_is_said_and_the_rest_goes_on():
     lost = [[]] * 10 + [[0.0]] * 100
     faults = iter(lost)
-    cluster = Cluster("ab", lambda: next(faults), Settings(repairs=4))
+    cluster = Cluster("ab", lambda: next(faults), MembershipSettings(repairs=4))
     for number in range(1, 11):
         cluster.send("a", note(number))
     cluster.send("a", note(11))
@@ -162,7 +170,7 @@ def test_what_a_dead_member_cannot_repair_is_given_up():
 
 
 def test_a_receiver_that_lacks_much_holds_little():
-    receiver = Multicast(Contact("b", "c"), Settings(repairs=10))
+    receiver = Multicast(Contact("b", "c"), MembershipSettings(repairs=10))
     receiver.note_number(Member(Contact("a", "c"), 1, 0), 0.0)
     for number in range(2, 100):
         receiver.receive(Numbered("a", 1, number, note(number)), 0.0)

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from lengths import long_but
 from overlay.membership.simulated import Network
-from rtfilter.overlay.membership import Contact, JoinRequest, LinkHeartbeat, Neighbour, Probed, Root, Settings
+from rtfilter.overlay.membership import (
+    Contact,
+    JoinRequest,
+    LinkHeartbeat,
+    MembershipSettings,
+    Neighbour,
+    Probed,
+    Root,
+)
 
 BROKERS = ["a1", "a2", "a3", "b1", "b2", "c1", "d1", "d2", "e1", "f1"]
 BOUND = 60
@@ -45,7 +53,7 @@ def test_a_new_network_becomes_one_tree(number):
 @pytest.mark.parametrize("children", [1, 2, 8])
 def test_no_cluster_takes_more_children_than_it_may(children):
     """With one child each, the tree is a chain: all but the last one are full."""
-    network = Network([f"{c}1" for c in "abcdefghij"], 3, Settings(children=children))
+    network = Network([f"{c}1" for c in "abcdefghij"], 3, MembershipSettings(children=children))
     network.run(BOUND)
     assert_converged(network)
 
@@ -105,7 +113,7 @@ def test_the_designated_broker_of_the_root_fails_and_the_cluster_stays_the_root(
 
 @pytest.mark.parametrize("number", long_but(range(5), [0]))
 def test_a_cluster_between_root_and_leaves_fails_and_what_is_below_it_moves(number):
-    network = Network([f"{c}1" for c in "abcdefg"], number, Settings(children=2))
+    network = Network([f"{c}1" for c in "abcdefg"], number, MembershipSettings(children=2))
     network.run(20)
     inner = [p for p in network.places_now().values() if p.parent and len(p.links) > 1]
     network.crash(inner[0].broker)
@@ -357,7 +365,7 @@ def faults(network, chance):
 def converges(number, loss):
     """One random history, after which all is well within the bound; gives the heartbeats that it took."""
     chance = Random(number)
-    limits = Settings(children=chance.choice([1, 2, 3, 8]))
+    limits = MembershipSettings(children=chance.choice([1, 2, 3, 8]))
     network = Network(BROKERS, number, limits, loss=loss, doubled=loss)
     network.run(chance.uniform(0, 12))
     faults(network, chance)

@@ -13,14 +13,14 @@ from rtfilter.overlay.membership import (
     Heartbeat,
     Member,
     Membership,
+    MembershipSettings,
     Numbered,
     Registration,
-    Settings,
 )
 from rtfilter.overlay.membership.contacts import AHEAD, LEAP, TO_CLUSTER, Standing, to_broker
 from rtfilter.overlay.membership.election import Election
 
-SETTINGS = Settings()
+SETTINGS = MembershipSettings()
 MEMBERS = ["a1", "a2", "a3", "a4"]
 
 

@@ -7,19 +7,26 @@ import msgspec
 import pytest
 
 from overlay.membership.simulated import Network
-from rtfilter.overlay.membership import MESSAGES, RENDEZVOUS_POINT, Contact, Membership, Numbered, Settings
-from rtfilter.overlay.sending import Message
+from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.membership import (
+    MESSAGES,
+    RENDEZVOUS_POINT,
+    Contact,
+    Membership,
+    MembershipSettings,
+    Numbered,
+)
 
 ANY = reduce(or_, MESSAGES)
 
 
-class Note(Message, frozen=True):
+class Note(BrokerMessage, frozen=True):
     text: str
 
 
 def talk():
     """One message of each kind at least, as they were sent in a network with faults."""
-    network = Network(["a1", "a2", "b1", "b2", "c1", "d1"], 4, Settings(repairs=4))
+    network = Network(["a1", "a2", "b1", "b2", "c1", "d1"], 4, MembershipSettings(repairs=4))
     network.run(10)
     network.loss = 0.3
     for number in range(50):

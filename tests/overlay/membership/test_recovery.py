@@ -2,10 +2,10 @@
 
 import pytest
 
-from rtfilter.overlay.membership import Contact, Neighbour, Probe, Settings
+from rtfilter.overlay.membership import Contact, MembershipSettings, Neighbour, Probe
 from rtfilter.overlay.membership.recovery import LinkHeartbeat, Links, Probed, Search, Unlinked
 
-SETTINGS = Settings()
+SETTINGS = MembershipSettings()
 ME = Contact("me", "m")
 
 

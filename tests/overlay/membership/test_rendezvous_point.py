@@ -9,15 +9,15 @@ from rtfilter.overlay.membership import (
     AskRoot,
     ClaimRoot,
     Contact,
+    MembershipSettings,
     Neighbour,
     RendezvousPoint,
     RenewRoot,
     Root,
     RootIs,
-    Settings,
 )
 
-SETTINGS = Settings()
+SETTINGS = MembershipSettings()
 
 
 def cluster(name, *members):

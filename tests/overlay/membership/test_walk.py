@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from lengths import long_but
-from rtfilter.overlay.membership.walk import Look, Request, walk
+from rtfilter.overlay.membership.walk import Look, WalkRequest, walk
 
 
 def answered(root, children, distance, accepts, avoided=(), dead=()):
@@ -20,7 +20,7 @@ def answered(root, children, distance, accepts, avoided=(), dead=()):
             return found.value, questions
         questions.append(question)
         name = question.cluster
-        if isinstance(question, Request):
+        if isinstance(question, WalkRequest):
             answer = accepts(name)
         elif name in dead:
             answer = {}
@@ -45,7 +45,8 @@ def test_the_papers_example():
     parent, questions = answered("REB", GOLDEN, FAR, lambda name: name != "D1", avoided=("D4", "D3"))
     assert parent == "D5"
     assert questions == [
-        Look("REB"), Look("D2"), Look("D1"), Request("D1"), Look("D1"), Look("D2"), Look("D5"), Request("D5")
+        Look("REB"), Look("D2"), Look("D1"), WalkRequest("D1"),
+        Look("D1"), Look("D2"), Look("D5"), WalkRequest("D5"),
     ]  # fmt: skip
 
 
@@ -53,14 +54,14 @@ def test_the_papers_order_of_the_stack_is_not_needed_to_back_up():
     """Only the root takes it, after all below have refused."""
     parent, questions = answered("REB", GOLDEN, FAR, lambda name: name == "REB", avoided=("D4",))
     assert parent == "REB"
-    assert [q.cluster for q in questions if isinstance(q, Request)] == ["D3", "D1", "D5", "D2", "REB"]
+    assert [q.cluster for q in questions if isinstance(q, WalkRequest)] == ["D3", "D1", "D5", "D2", "REB"]
 
 
 def test_nobody_takes_it_and_the_walk_ends():
     """An empty stack is the end: the root was the last one asked."""
     parent, questions = answered("REB", GOLDEN, FAR, lambda name: False, avoided=("D4",))
     assert parent == ""
-    assert sum(isinstance(q, Request) for q in questions) == 5
+    assert sum(isinstance(q, WalkRequest) for q in questions) == 5
 
 
 def test_ties_go_to_the_lower_name():
@@ -83,7 +84,7 @@ def check(children, distance, refusing, avoided, dead):
             todo += children[name]
     acceptors = reached - refusing
     parent, questions = answered("n000", children, distance, lambda name: name not in refusing, avoided, dead)
-    asked = [q.cluster for q in questions if isinstance(q, Request)]
+    asked = [q.cluster for q in questions if isinstance(q, WalkRequest)]
     assert len(asked) == len(set(asked))
     assert set(asked) <= reached
     assert (parent in acceptors) if acceptors else parent == ""

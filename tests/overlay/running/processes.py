@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import forks
-from rtfilter.overlay.running.client import BrokerClient, asked
-from rtfilter.overlay.running.keys import Key, Role
+from rtfilter.overlay.running.broker_client import BrokerClient, asked
+from rtfilter.overlay.running.broker_keys import Key, KeyRole
 from rtfilter.overlay.running.map import survey
 
 HEARTBEAT = 0.3
@@ -31,7 +31,7 @@ class Processes:
         self.folder, self._more = folder, more
         self.key = Key.new()
         self.key.write(folder / "network.key")
-        self.key.of(Role.CLIENT).write(folder / "client.key")
+        self.key.of(KeyRole.CLIENT).write(folder / "client.key")
         (folder / "types.json").write_text(json.dumps(TYPES))
         self.running, self.addresses = {}, {}
 
@@ -82,7 +82,7 @@ class Processes:
 
     def client(self, name, *brokers):
         """A client of some brokers, to be tried in this order."""
-        return BrokerClient([self.addresses[one] for one in brokers], name, self.key.of(Role.CLIENT))
+        return BrokerClient([self.addresses[one] for one in brokers], name, self.key.of(KeyRole.CLIENT))
 
     async def whole(self, *brokers, seconds=180):
         """Wait until these brokers, and no others, are in one tree; returns it."""

@@ -6,35 +6,35 @@ import msgspec
 import pytest
 
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.broker import Broker
+from rtfilter.overlay.broker_machine import Broker
+from rtfilter.overlay.broker_names import EventId
 from rtfilter.overlay.membership import Contact, Dispatch, Membership
 from rtfilter.overlay.membership.contacts import to_broker
-from rtfilter.overlay.names import EventId
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Acknowledge
 from rtfilter.overlay.running import publications
+from rtfilter.overlay.running.broker_settings import BrokerSettings, settings
 from rtfilter.overlay.running.client_messages import (
-    Arrived,
     Ask,
     AskSchema,
-    Deliver,
+    ClientDeliver,
+    ClientPublish,
     Drop,
+    EventArrived,
     HasSchema,
     Have,
     Hint,
     Leave,
-    Publish,
     Refused,
     Stored,
     Waits,
     Want,
     Wanted,
 )
-from rtfilter.overlay.running.client_work import UNKEPT, ClientLimits, Work
+from rtfilter.overlay.running.client_work import UNKEPT, ClientLimits, ClientWork
 from rtfilter.overlay.running.clients import Clients
 from rtfilter.overlay.running.links import Goodbye
-from rtfilter.overlay.running.settings import BrokerSettings, settings
-from rtfilter.store.brokers import Gone, Publication, Settled, Subscription
+from rtfilter.store.broker_store import ClientSubscription, Gone, Publication, Settled
 
 CLIENT_LIMITS = ClientLimits(
     again=1.0,
@@ -93,11 +93,11 @@ class Alone:
 
 
 def event(x, of="bob"):
-    return Publish(EventId(f"client {of}", 1, next(NUMBERS)), "trade", {"x": x})
+    return ClientPublish(EventId(f"client {of}", 1, next(NUMBERS)), "trade", {"x": x})
 
 
 def deliver(publish, *keys):
-    return Deliver(publish.id, "trade", publish.values, keys)
+    return ClientDeliver(publish.id, "trade", publish.values, keys)
 
 
 ANY = Want("any", "trade", "x > 0")
@@ -113,7 +113,7 @@ def site():
 
 
 def test_a_subscription_is_kept_and_confirmed(site):
-    assert site.kept == [Subscription("ann", "any", "trade", "x > 0")]
+    assert site.kept == [ClientSubscription("ann", "any", "trade", "x > 0")]
     assert site.says("ann", ANY) == [("ann", Wanted("any"))]
     assert len(site.kept) == 1
 
@@ -122,7 +122,7 @@ def test_a_subscription_takes_the_place_of_one_of_the_same_key(site):
     site.says("ann", Want("any", "trade", "x > 5"))
     assert ("ann", deliver(one := event(6.0), "any")) in site.says("bob", one)
     assert not [what for who, what in site.says("bob", event(1.0)) if who == "ann"]
-    kept = {(one.client, one.key): one for one in site.kept if isinstance(one, Subscription)}
+    kept = {(one.client, one.key): one for one in site.kept if isinstance(one, ClientSubscription)}
     assert kept["ann", "any"].predicate == "x > 5"
     assert Gone("ann", "any") not in site.kept[site.kept.index(kept["ann", "any"]) :]
 
@@ -153,7 +153,7 @@ def test_an_event_is_stored_delivered_and_arrives_when_the_client_has_it(site):
     one = event(3.0)
     assert site.says("bob", one) == [("ann", deliver(one, "any")), ("bob", Stored(one.id))]
     assert isinstance(site.kept[-1], Publication)
-    assert site.says("ann", Have(one.id)) == [("bob", Arrived(one.id))]
+    assert site.says("ann", Have(one.id)) == [("bob", EventArrived(one.id))]
     assert site.kept[-1] == Settled(*one.id)
     assert site.clients.publications.delays == [0.0]
     assert site.pass_(60) == []
@@ -161,13 +161,13 @@ def test_an_event_is_stored_delivered_and_arrives_when_the_client_has_it(site):
 
 def test_an_event_that_nobody_wants_arrives_at_once(site):
     one = event(-3.0)
-    assert site.says("bob", one) == [("bob", Arrived(one.id)), ("bob", Stored(one.id))]
+    assert site.says("bob", one) == [("bob", EventArrived(one.id)), ("bob", Stored(one.id))]
     assert [type(kept) for kept in site.kept[1:]] == [Publication, Settled]
 
 
 def test_an_event_that_cannot_be_read_is_refused(site):
-    of_another = Publish(EventId("client ann", 1, 1), "trade", {"x": 1.0})
-    unknown = Publish(EventId("client bob", 9, 1), "tirade", {})
+    of_another = ClientPublish(EventId("client ann", 1, 1), "trade", {"x": 1.0})
+    unknown = ClientPublish(EventId("client bob", 9, 1), "tirade", {})
     for wrong in (event(float("nan")), unknown, of_another):
         ((who, refused),) = site.says("bob", wrong)
         assert (who, type(refused), refused.id) == ("bob", Refused, wrong.id)
@@ -220,7 +220,7 @@ def test_what_is_sent_again_is_delivered_once(site):
     site.says("bob", one)
     assert site.pass_(8) == []  # ann has been sent it, and has not said that she has it
     assert site.clients.publications.resent > 2
-    assert set(site.says("ann", Have(one.id))) == {("bob", Arrived(one.id))}
+    assert set(site.says("ann", Have(one.id))) == {("bob", EventArrived(one.id))}
 
 
 def test_an_event_that_is_published_twice_is_stored_once(site):
@@ -244,7 +244,7 @@ def test_a_client_that_was_away_gets_what_it_missed(site):
     assert site.joins("ann") == [("ann", deliver(one, "any"))]
     site.leaves("ann")
     assert site.joins("ann") == [("ann", deliver(one, "any"))]
-    assert ("bob", Arrived(one.id)) in site.says("ann", Have(one.id))
+    assert ("bob", EventArrived(one.id)) in site.says("ann", Have(one.id))
     site.leaves("ann")
     assert site.joins("ann") == []
 
@@ -254,21 +254,21 @@ def test_who_does_not_come_back_is_not_waited_for(site):
     site.says("bob", one)
     site.leaves("ann")
     told = site.pass_(CLIENT_LIMITS.linger + 5)
-    assert ("bob", Arrived(one.id)) in told
+    assert ("bob", EventArrived(one.id)) in told
     assert Gone("ann", "any") in site.kept
     other = event(3.0)
-    assert ("bob", Arrived(other.id)) in site.says("bob", other)
+    assert ("bob", EventArrived(other.id)) in site.says("bob", other)
 
 
 def test_who_ends_is_not_waited_for(site):
     site.says("ann", Want("more", "trade", "x > 2"))
     one = event(3.0)
     site.says("bob", one)
-    assert ("bob", Arrived(one.id)) in site.says("ann", Leave())
+    assert ("bob", EventArrived(one.id)) in site.says("ann", Leave())
     assert site.kept[-3:-1] == [Gone("ann", "any"), Gone("ann", "more")]
     site.leaves("ann")
     other = event(3.0)
-    assert ("bob", Arrived(other.id)) in site.says("bob", other)
+    assert ("bob", EventArrived(other.id)) in site.says("bob", other)
     assert site.joins("ann") == []
 
 
@@ -281,7 +281,7 @@ def test_who_ends_while_its_subscription_is_being_kept_has_none_then(site):
     site.pass_(1)
     assert Gone("ann", "late") in site.kept
     one = event(3.0)
-    assert ("bob", Arrived(one.id)) in site.says("bob", one)
+    assert ("bob", EventArrived(one.id)) in site.says("bob", one)
 
 
 @pytest.mark.parametrize("away", [False, True])
@@ -317,7 +317,7 @@ def test_who_is_there_and_takes_nothing_is_taken_for_gone(site):
     assert type(site.says("bob", event(3.0))[-1][1]) is Stored
     told = site.pass_(1)
     assert [type(what) for who, what in told if who == "ann"] == [Goodbye]
-    assert ("bob", Arrived(one.id)) in told
+    assert ("bob", EventArrived(one.id)) in told
     assert Gone("ann", "any") in site.kept
 
 
@@ -328,7 +328,7 @@ def test_who_takes_something_now_and_then_is_waited_for(site):
     site.pass_(CLIENT_LIMITS.linger - 1)
     site.says("ann", Have(events[0].id))
     assert not [what for who, what in site.pass_(CLIENT_LIMITS.linger - 1) if who == "ann"]
-    assert ("bob", Arrived(events[1].id)) in site.says("ann", Have(events[1].id))
+    assert ("bob", EventArrived(events[1].id)) in site.says("ann", Have(events[1].id))
     assert not [what for who, what in site.pass_(3 * CLIENT_LIMITS.linger) if who == "ann"]
 
 
@@ -340,31 +340,31 @@ def test_an_event_for_which_a_client_has_no_room_comes_later(site):
     site.says("ann", Have(events[0].id))
     told = site.pass_(8)
     assert ("ann", deliver(events[2], "any")) in told
-    assert ("bob", Arrived(events[2].id)) not in told
-    assert ("bob", Arrived(events[2].id)) in site.says("ann", Have(events[2].id))
+    assert ("bob", EventArrived(events[2].id)) not in told
+    assert ("bob", EventArrived(events[2].id)) in site.says("ann", Have(events[2].id))
 
 
 def test_acknowledgements_to_brokers_are_held_as_well(site):
     one = event(3.0)
     site.says("bob", one)
     other = Dispatch(to_broker(Contact("b", "b", "there")), Acknowledge(one.id, 7))
-    assert site.do(Work([], [other])) == []
+    assert site.do(ClientWork([], [other])) == []
     assert ("b", other.message) in site.says("ann", Have(one.id))
-    assert site.do(Work([], [other])) == [("b", other.message)]
+    assert site.do(ClientWork([], [other])) == [("b", other.message)]
 
 
 def test_a_dropped_subscription_is_no_more(site):
     site.says("ann", Drop("any"))
     assert site.kept[-1] == Gone("ann", "any")
     one = event(3.0)
-    assert ("bob", Arrived(one.id)) in site.says("bob", one)
+    assert ("bob", EventArrived(one.id)) in site.says("bob", one)
     assert site.says("ann", Drop("never there")) == []
 
 
 def test_a_later_incarnation_goes_on(site):
     one = event(3.0)
     site.says("bob", one)
-    subscriptions = [kept for kept in site.kept if isinstance(kept, Subscription)]
+    subscriptions = [kept for kept in site.kept if isinstance(kept, ClientSubscription)]
     publications = [kept for kept in site.kept if isinstance(kept, Publication)]
     later = Alone()
     later.do(later.clients.restore(subscriptions, publications, later.now))
@@ -372,14 +372,14 @@ def test_a_later_incarnation_goes_on(site):
     later.pass_(2)
     assert later.joins("ann") == [("ann", deliver(one, "any"))]
     assert later.says("ann", ANY) == [("ann", Wanted("any"))]
-    assert ("bob", Arrived(one.id)) in later.says("ann", Have(one.id))
+    assert ("bob", EventArrived(one.id)) in later.says("ann", Have(one.id))
     assert later.kept == [Settled(*one.id)]
 
 
 def test_what_was_stored_under_other_types_is_dropped_and_ends_nothing(caplog):
     site = Alone()
     stored = Publication("client bob", 1, 1, "bob", "tirade", msgspec.msgpack.encode({"x": 1.0}))
-    wish = Subscription("ann", "k", "tirade", "x > 0")
+    wish = ClientSubscription("ann", "k", "tirade", "x > 0")
     site.do(site.clients.restore([wish], [stored], site.now))
     ((who, refused),) = site.pass_(2)
     assert (who, refused.id) == ("bob", EventId("client bob", 1, 1))
@@ -389,8 +389,8 @@ def test_what_was_stored_under_other_types_is_dropped_and_ends_nothing(caplog):
 
 
 def test_what_no_client_says_is_refused(site):
-    with pytest.raises(ValueError, match="Arrived"):
-        site.says("ann", Arrived(EventId("p", 1, 1)))
+    with pytest.raises(ValueError, match="EventArrived"):
+        site.says("ann", EventArrived(EventId("p", 1, 1)))
 
 
 def test_of_what_cannot_be_kept_nothing_follows(site):
@@ -410,7 +410,7 @@ def test_what_must_not_be_kept_goes_on_though_nothing_can_be(site):
     one = event(3.0)
     site.says("bob", one)
     site.full = True
-    assert site.says("ann", Have(one.id)) == [("bob", Arrived(one.id))]
+    assert site.says("ann", Have(one.id)) == [("bob", EventArrived(one.id))]
     site.says("ann", Drop("any"))
     assert site.clients.stats()["subscriptions"] == 0
     assert site.kept[-2:] == [Settled(*one.id), Gone("ann", "any")]  # as soon as they can be
@@ -427,7 +427,7 @@ def test_what_is_refused_does_not_count(site):
 def test_an_event_that_comes_again_while_it_is_stored_is_stored_once(site):
     one = event(3.0)
     first = site.clients.hear("bob", one, site.now)
-    assert site.clients.hear("bob", one, site.now) == Work([], [])
+    assert site.clients.hear("bob", one, site.now) == ClientWork([], [])
     assert ("bob", Stored(one.id)) in site.do(first)
     assert sum(isinstance(kept, Publication) for kept in site.kept) == 1
 
@@ -444,14 +444,14 @@ def test_a_subscription_after_which_there_is_an_error_ends_nothing_at_each_start
     assert told == [("cyd", Refused("k", "an error of this broker; see its log"))]
     assert site.kept[-1] == Gone("cyd", "k")
     site.says("ann", Want("any", "trade", "x > 5"))
-    assert site.kept[-1] == Subscription("ann", "any", "trade", "x > 0")
-    site.do(site.clients.restore([Subscription("cyd", "k", "trade", "x > 0")], [], site.now))
+    assert site.kept[-1] == ClientSubscription("ann", "any", "trade", "x > 0")
+    site.do(site.clients.restore([ClientSubscription("cyd", "k", "trade", "x > 0")], [], site.now))
     assert len(caplog.records) == 3
 
 
 def test_the_log_names_each_kept_subscription_that_other_event_types_end(site, caplog):
-    kept = [Subscription("cyd", key, "trade", f"{key} > 0") for key in ("y", "x", "z")]
-    site.do(site.clients.restore([*kept, Subscription("dan", "k", "gone", "x > 0")], [], site.now))
+    kept = [ClientSubscription("cyd", key, "trade", f"{key} > 0") for key in ("y", "x", "z")]
+    site.do(site.clients.restore([*kept, ClientSubscription("dan", "k", "gone", "x > 0")], [], site.now))
     said = [(one.levelname, one.getMessage()) for one in caplog.records]
     assert [level for level, _ in said] == ["WARNING"] * 3
     for (_, message), begin, reason in zip(
@@ -506,7 +506,7 @@ def test_a_key_that_no_index_takes_is_refused(site, key):
 
 def test_so_many_bytes_may_be_unacknowledged_and_no_more():
     site = Alone(cut_off=True)
-    long = [Publish(event(1.0).id, "trade", {"x": 1.0, "note": "n" * 600}) for _ in range(2)]
+    long = [ClientPublish(event(1.0).id, "trade", {"x": 1.0, "note": "n" * 600}) for _ in range(2)]
     assert type(site.says("bob", long[0])[-1][1]) is Stored
     for one in (long[1], long[1]):
         refused = site.says("bob", one)[-1][1]
@@ -517,9 +517,9 @@ def test_so_many_bytes_may_be_unacknowledged_and_no_more():
 
 
 def test_so_many_bytes_may_be_undelivered_to_a_client_and_no_more(site):
-    long = [Publish(event(1.0).id, "trade", {"x": 1.0, "note": "n" * 600})] * 2
+    long = [ClientPublish(event(1.0).id, "trade", {"x": 1.0, "note": "n" * 600})] * 2
     assert ("ann", deliver(long[0], "any")) in site.says("bob", long[0])
-    other = Publish(event(1.0, of="cyd").id, "trade", long[1].values)
+    other = ClientPublish(event(1.0, of="cyd").id, "trade", long[1].values)
     assert not [what for who, what in site.says("cyd", other) if who == "ann"]
     site.says("ann", Have(long[0].id))
     assert ("ann", deliver(other, "any")) in site.pass_(8)
@@ -528,9 +528,9 @@ def test_so_many_bytes_may_be_undelivered_to_a_client_and_no_more(site):
 
 
 def test_an_event_longer_than_may_wait_is_delivered_alone(site):
-    one = Publish(event(1.0).id, "trade", {"x": 1.0, "note": "n" * 1000})
+    one = ClientPublish(event(1.0).id, "trade", {"x": 1.0, "note": "n" * 1000})
     site.clients.limits = CLIENT_LIMITS._replace(bytes=500)
-    told = site.do(Work([], site.clients.broker.publish("b", "trade", one.values, site.now, one.id)))
+    told = site.do(ClientWork([], site.clients.broker.publish("b", "trade", one.values, site.now, one.id)))
     assert ("ann", deliver(one, "any")) in told
 
 
@@ -552,7 +552,7 @@ def test_nothing_is_remembered_of_clients_that_have_gone(site):
         site.joins(name)
         site.says(name, Want("k", "trade", "x > 0"))
         site.says(name, one := event(-1.0, of=name))
-        assert ("ann", Arrived(one.id)) not in site.says(name, Have(one.id))
+        assert ("ann", EventArrived(one.id)) not in site.says(name, Have(one.id))
         site.leaves(name)
     site.pass_(CLIENT_LIMITS.linger + 1)
     clients = site.clients
@@ -573,13 +573,13 @@ def test_an_event_that_one_has_no_room_for_is_not_acknowledged_when_another_one_
         site.says("bob", event(3.0))  # ann has no more room
     one = event(6.0)
     assert ("eve", deliver(one, "any")) in site.says("bob", one)
-    assert ("bob", Arrived(one.id)) not in site.says("eve", Have(one.id))
+    assert ("bob", EventArrived(one.id)) not in site.says("eve", Have(one.id))
     site.pass_(8)
     for other in list(site.clients._clients["ann"].missing):
         site.says("ann", Have(other))
     told = site.pass_(8)
     assert ("ann", deliver(one, "any")) in told
-    assert ("bob", Arrived(one.id)) in told + site.says("ann", Have(one.id)) + site.pass_(8)
+    assert ("bob", EventArrived(one.id)) in told + site.says("ann", Have(one.id)) + site.pass_(8)
 
 
 def test_who_had_no_room_and_is_gone_is_not_waited_for(site):
@@ -648,7 +648,7 @@ def test_who_publishes_is_told_that_its_broker_is_cut_off():
 def test_who_publishes_what_may_not_be_meant_is_told_once_and_it_is_taken(site, values, hints):
     """As a filter takes it."""
     for attempt in range(2):
-        one = Publish(event(0.0).id, "trade", values)
+        one = ClientPublish(event(0.0).id, "trade", values)
         told = site.says("bob", one)
         assert ("bob", Stored(one.id)) in told
         found = [what.text for who, what in told if isinstance(what, Hint)]
@@ -658,19 +658,19 @@ def test_who_publishes_what_may_not_be_meant_is_told_once_and_it_is_taken(site, 
 
 
 def test_so_many_hints_are_given_to_a_client_and_no_more(site):
-    told = site.says("bob", Publish(event(0.0).id, "trade", {f"y{i}": 1 for i in range(100)}))
+    told = site.says("bob", ClientPublish(event(0.0).id, "trade", {f"y{i}": 1 for i in range(100)}))
     assert sum(isinstance(what, Hint) for _, what in told) == 20
-    told = site.says("cyd", Publish(event(0.0, of="cyd").id, "trade", {"y": 1}))
+    told = site.says("cyd", ClientPublish(event(0.0, of="cyd").id, "trade", {"y": 1}))
     assert sum(isinstance(what, Hint) for _, what in told) == 1
 
 
 def test_what_no_message_between_brokers_can_hold_is_refused_and_not_tried_again(site):
-    long = Publish(event(1.0).id, "trade", {"x": 1.0, "note": "n" * 500})
+    long = ClientPublish(event(1.0).id, "trade", {"x": 1.0, "note": "n" * 500})
     assert type(site.says("bob", long)[-1][1]) is Stored
     site.clients.limits = site.clients.publications.limits = CLIENT_LIMITS._replace(event=400)
     (refused,) = [what for who, what in site.pass_(8) if who == "bob"]  # as after a start with less
     assert (refused.id, site.clients.stats()["unacknowledged"]) == (long.id, 0)
-    ((_, refused),) = site.says("bob", other := Publish(event(1.0).id, "trade", long.values))
+    ((_, refused),) = site.says("bob", other := ClientPublish(event(1.0).id, "trade", long.values))
     assert (refused.id, refused.later) == (other.id, False)
     assert "is 520 bytes long; at most 400, see --message of the brokers" in refused.reason
     ((_, refused),) = site.says("ann", Want("k", "trade", " OR ".join(["x > 0"] * 50)))

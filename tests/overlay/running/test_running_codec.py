@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
+from rtfilter.overlay.broker_names import EventId
 from rtfilter.overlay.membership import Contact
 from rtfilter.overlay.membership.contacts import Standing
 from rtfilter.overlay.membership.election import Heartbeat, Member
-from rtfilter.overlay.names import EventId
-from rtfilter.overlay.running.client_messages import Have, Publish
+from rtfilter.overlay.running.broker_frames import LinkError
+from rtfilter.overlay.running.client_messages import ClientPublish, Have
 from rtfilter.overlay.running.codec import Codec, encoded
-from rtfilter.overlay.running.frames import LinkError
 
 HERE = Contact("a", "A", "here:1")
 
@@ -18,7 +18,7 @@ HERE = Contact("a", "A", "here:1")
 @pytest.mark.parametrize(
     "message",
     [
-        lambda number: Publish(EventId("client ann", 1, number), "trade", {"x": 1.0}),
+        lambda number: ClientPublish(EventId("client ann", 1, number), "trade", {"x": 1.0}),
         lambda number: Have(EventId("client ann", number, 1)),
         lambda number: Heartbeat(HERE, number, (Member(HERE, 1),), Standing()),
         lambda number: Heartbeat(HERE, 1, (Member(HERE, number),), Standing()),

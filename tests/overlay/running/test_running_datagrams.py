@@ -2,10 +2,10 @@
 
 import pytest
 
+from rtfilter.overlay.running.broker_frames import LinkError
+from rtfilter.overlay.running.broker_keys import Key
 from rtfilter.overlay.running.codec import Codec
-from rtfilter.overlay.running.datagrams import SENDERS, WINDOW, Datagrams, Group
-from rtfilter.overlay.running.frames import LinkError
-from rtfilter.overlay.running.keys import Key
+from rtfilter.overlay.running.datagrams import SENDERS, WINDOW, Datagrams, MulticastGroup
 from rtfilter.overlay.running.links import Goodbye
 
 KEY = Key.new()
@@ -65,7 +65,7 @@ def test_what_is_wrong_with_a_message_is_told_in_a_line_and_counted(caplog):
     def hear(sender, message):
         raise ValueError("no broker says it")
 
-    group = Group(of("a2"), hear, "239.17.4.71", 17473)
+    group = MulticastGroup(of("a2"), hear, "239.17.4.71", 17473)
     for datagram in (of("a1").write(Goodbye("x")), b"x" * 50, b""):
         group.datagram_received(datagram, ("127.0.0.1", 1))
     assert group.refused == 3
@@ -87,7 +87,7 @@ def test_so_many_senders_are_known_and_no_more():
 def test_an_incarnation_ahead_of_the_clock_is_refused_and_shuts_nobody_out(caplog):
     """Or one datagram would have all others of its sender taken for former ones."""
     heard = []
-    group = Group(of("a2"), lambda *given: heard.append(given), "239.17.4.71", 17473)
+    group = MulticastGroup(of("a2"), lambda *given: heard.append(given), "239.17.4.71", 17473)
     group.datagram_received(of("a1", incarnation=10**6).write(Goodbye("lie")), ("127.0.0.1", 1))
     group.datagram_received(of("a1").write(Goodbye("x")), ("127.0.0.1", 1))
     assert heard == [("a1", Goodbye("x"))]

@@ -8,13 +8,13 @@ import pytest
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.membership.contacts import Standing
 from rtfilter.overlay.running import broker_process
+from rtfilter.overlay.running.broker_client import BrokerClient, BrokerRefusedError
+from rtfilter.overlay.running.broker_frames import LinkError
+from rtfilter.overlay.running.broker_keys import Key
+from rtfilter.overlay.running.broker_metrics import BrokerMetrics
 from rtfilter.overlay.running.broker_process import BrokerProcess
-from rtfilter.overlay.running.client import BrokerClient, RefusedError
-from rtfilter.overlay.running.client_work import Work
-from rtfilter.overlay.running.frames import LinkError
-from rtfilter.overlay.running.keys import Key
-from rtfilter.overlay.running.metrics import BrokerMetrics
-from rtfilter.overlay.running.settings import BrokerSettings, SettingsError
+from rtfilter.overlay.running.broker_settings import BrokerSettings, BrokerSettingsError
+from rtfilter.overlay.running.client_work import ClientWork
 from rtfilter.store.log import TakenError
 
 KEY = Key.new()
@@ -129,7 +129,9 @@ def test_a_name_that_no_broker_takes_is_refused_at_once(name):
 
 def test_a_group_that_cannot_be_joined_is_named_with_its_flags(tmp_path):
     told = {"group": "239.17.4.71:17473", "interface": "203.0.113.1"}
-    with pytest.raises(SettingsError, match=r"--group 239.17.4.71:17473 cannot .* --interface 203.0.113.1: "):
+    with pytest.raises(
+        BrokerSettingsError, match=r"--group 239.17.4.71:17473 cannot .* --interface 203.0.113.1: "
+    ):
         asyncio.run(ran(tmp_path, lambda process: None, **told))
 
 
@@ -140,8 +142,8 @@ def test_the_log_says_who_is_the_root_when_that_changes(tmp_path, caplog):
         def moved(path, **more):
             process.membership._election.standing = Standing(path=path)
             process.membership.place = process.membership.place._replace(designated="a", **more)
-            process._do(Work([], []))
-            process._do(Work([], []))
+            process._do(ClientWork([], []))
+            process._do(ClientWork([], []))
 
         moved((), parent="b")  # not known yet
         moved(("r", "b", "a"), parent="b")
@@ -165,8 +167,8 @@ def test_the_log_says_when_another_strategy_comes_into_use(tmp_path, caplog):
     def change(process):
         process.broker.router.place(process.membership.place._replace(designated="a", root=True), 0.0)
         for name in ("hybrid", "rendezvous", "rendezvous"):
-            process._do(Work([], process.broker.switch(name, 0.0)))
-            process._do(Work([], []))
+            process._do(ClientWork([], process.broker.switch(name, 0.0)))
+            process._do(ClientWork([], []))
         process.end()
 
     assert asyncio.run(ran(tmp_path, change)) == 0
@@ -224,15 +226,15 @@ def test_a_client_knows_how_long_its_broker_takes_events_and_conditions(tmp_path
     async def visit(address):
         async with BrokerClient([address], "ann", KEY) as ann:
             with pytest.raises(
-                RefusedError, match="the event is 5,006 bytes long; at most 4,000, see --mess"
+                BrokerRefusedError, match="the event is 5,006 bytes long; at most 4,000, see --mess"
             ):
                 await ann.publish("trade", {"x": "n" * 5000})
-            with pytest.raises(RefusedError, match="the condition is 8,996 bytes long"):
+            with pytest.raises(BrokerRefusedError, match="the condition is 8,996 bytes long"):
                 await ann.subscribe("trade", " OR ".join(["x > 0"] * 1000))
             ann._most = 10_000  # that of another broker, before it is connected to this one
             _, arrived = await ann.start("trade", {"x": "n" * 5000})
             ann._most = 5000
-            with pytest.raises(RefusedError, match="the event is 5,006 bytes long"):
+            with pytest.raises(BrokerRefusedError, match="the event is 5,006 bytes long"):
                 await arrived
 
     assert asyncio.run(ran(tmp_path, lambda process: None, visit, message=5000)) == 0
@@ -243,7 +245,7 @@ def test_the_strategy_that_was_changed_to_is_kept_for_the_next_start(tmp_path):
 
     def change(process):
         process.broker.router.place(process.membership.place._replace(designated="a", root=True), 0.0)
-        process._do(Work([], process.broker.switch("rendezvous", 0.0)))
+        process._do(ClientWork([], process.broker.switch("rendezvous", 0.0)))
         kept.extend(change.data for job in process.keeper._waiting for change in job.changes)
         process.end()
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rtfilter.overlay.running.frames import LENGTH, LinkError, LostError, Seal, plain, read
+from rtfilter.overlay.running.broker_frames import LENGTH, LinkError, LostError, Seal, plain, read
 
 SECRET = b"s" * 32
 

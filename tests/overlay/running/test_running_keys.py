@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from rtfilter.overlay.running.keys import Key, KeyFileError, Role
+from rtfilter.overlay.running.broker_keys import Key, KeyFileError, KeyRole
 
 
 def test_a_key_comes_back_from_its_file(tmp_path):
@@ -31,10 +31,10 @@ def test_a_file_without_a_key_is_named(tmp_path, text):
 
 def test_the_key_of_clients_follows_from_that_of_brokers_and_not_the_other_way():
     key = Key.new()
-    lesser = key.of(Role.CLIENT)
-    assert lesser.of(Role.CLIENT) == lesser
+    lesser = key.of(KeyRole.CLIENT)
+    assert lesser.of(KeyRole.CLIENT) == lesser
     assert lesser.secret != key.secret
-    assert lesser.of(Role.BROKER) is None
+    assert lesser.of(KeyRole.BROKER) is None
 
 
 def test_parts_of_a_derivation_are_told_apart():

@@ -6,20 +6,20 @@ import socket
 import msgspec
 import pytest
 
-from rtfilter.overlay.running import client as clients
+from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.running import broker_client as clients
 from rtfilter.overlay.running import greeting, links, notices
+from rtfilter.overlay.running.broker_frames import CODE, LENGTH, LinkError, Seal, plain, read
+from rtfilter.overlay.running.broker_keys import Key, KeyRole
+from rtfilter.overlay.running.broker_settings import POINT
 from rtfilter.overlay.running.codec import Codec
-from rtfilter.overlay.running.frames import CODE, LENGTH, LinkError, Seal, plain, read
 from rtfilter.overlay.running.greeting import Hello, call
-from rtfilter.overlay.running.keys import Key, Role
-from rtfilter.overlay.running.links import Goodbye, Limits, Switchboard
-from rtfilter.overlay.running.settings import POINT
-from rtfilter.overlay.sending import Message
+from rtfilter.overlay.running.links import Goodbye, LinkLimits, Switchboard
 
 KEY = Key.new()
 
 
-class Word(Message, frozen=True, tag=True):
+class Word(BrokerMessage, frozen=True, tag=True):
     text: str
 
 
@@ -65,7 +65,7 @@ class Site:
 
     def __init__(self, name, key=KEY, limits=None, incarnation=1, address="?", **alike):
         self.name, self.ears = name, Ears()
-        own = Hello(Role.BROKER, name, f"C{name}", address, incarnation, **alike)
+        own = Hello(KeyRole.BROKER, name, f"C{name}", address, incarnation, **alike)
         self.board = Switchboard(own, key, self.ears, Codec(Word, Goodbye), limits)
 
     async def __aenter__(self):
@@ -216,7 +216,7 @@ def test_whoever_starts_again_takes_the_place_of_its_former_connection():
     run(script)
 
 
-@pytest.mark.parametrize("key", [Key.new(), KEY.of(Role.CLIENT)], ids=["another", "of a client"])
+@pytest.mark.parametrize("key", [Key.new(), KEY.of(KeyRole.CLIENT)], ids=["another", "of a client"])
 def test_without_the_key_there_is_no_link_whoever_calls(key):
     async def script():
         async with Site("a") as a, Site("b", key) as b:
@@ -248,7 +248,10 @@ def test_a_client_of_another_key_and_its_broker_say_so(caplog):
         async with Site("a") as a:
             with pytest.raises(LinkError, match=rf"{a.address}: 'a' has another key than ann; make that of"):
                 await clients.joined(
-                    a.address, Hello(Role.CLIENT, "ann"), Key.new().of(Role.CLIENT), Codec(Word, Goodbye)
+                    a.address,
+                    Hello(KeyRole.CLIENT, "ann"),
+                    Key.new().of(KeyRole.CLIENT),
+                    Codec(Word, Goodbye),
                 )
             while "'ann' has another key than a; make that of the client" not in caplog.text:
                 await asyncio.sleep(0.01)
@@ -260,8 +263,8 @@ def test_a_client_gets_in_with_the_lesser_key_and_is_no_broker():
     async def script():
         async with Site("a") as a:
             reader, writer = await asyncio.open_connection("127.0.0.1", a.port)
-            lesser = KEY.of(Role.CLIENT)
-            greeted = await call(reader, writer, Hello(Role.CLIENT, "ann", address="?"), lesser)
+            lesser = KEY.of(KeyRole.CLIENT)
+            greeted = await call(reader, writer, Hello(KeyRole.CLIENT, "ann", address="?"), lesser)
             assert greeted.peer.name == "a"
             await a.ears.until("linked", "ann")
             assert not a.board.brokers
@@ -283,7 +286,7 @@ def test_nobody_else_at_an_address_is_taken_for_who_was_called():
     run(script)
 
 
-async def joined(site, role=Role.BROKER, name="z"):
+async def joined(site, role=KeyRole.BROKER, name="z"):
     """A connection that has greeted, as bytes go over it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
     greeted = await call(reader, writer, Hello(role, name, address="nowhere:1"), KEY)
@@ -340,10 +343,12 @@ def test_rubbish_ends_its_link_with_a_reason_and_no_other(rubbish, reason):
         b"GET / HTTP/1.1\r\n\r\n",
         plain(b"\xc1"),
         plain(b"x" * 5000),
-        plain(msgspec.msgpack.encode(Hello(Role.BROKER, "z", nonce=b"short", protocol=greeting.PROTOCOL))),
-        plain(msgspec.msgpack.encode(Hello(Role.BROKER, "z\0", nonce=b"n" * 16, protocol=greeting.PROTOCOL))),
-        plain(msgspec.msgpack.encode(Hello(Role.BROKER, "z", nonce=b"n" * 16, protocol=1))),
-        plain(msgspec.msgpack.encode(Hello(Role.BROKER, "z", nonce=b"n" * 16, protocol=greeting.PROTOCOL)))
+        plain(msgspec.msgpack.encode(Hello(KeyRole.BROKER, "z", nonce=b"short", protocol=greeting.PROTOCOL))),
+        plain(
+            msgspec.msgpack.encode(Hello(KeyRole.BROKER, "z\0", nonce=b"n" * 16, protocol=greeting.PROTOCOL))
+        ),
+        plain(msgspec.msgpack.encode(Hello(KeyRole.BROKER, "z", nonce=b"n" * 16, protocol=1))),
+        plain(msgspec.msgpack.encode(Hello(KeyRole.BROKER, "z", nonce=b"n" * 16, protocol=greeting.PROTOCOL)))
         + plain(b"x" * 32),
     ],
     ids=["HTTP", "rubbish", "long", "no nonce", "no name", "version", "no code"],
@@ -366,7 +371,7 @@ def test_strangers_are_shown_out(said):
 @pytest.mark.parametrize("protocol", [greeting.PROTOCOL - 1, greeting.PROTOCOL + 1])
 def test_who_speaks_another_version_is_told_so_and_what_to_do(caplog, protocol):
     """Whoever calls; what a program of another version understands is who it speaks to, and its version."""
-    said = greeting.said(Hello(Role.BROKER, "z", address="?"), protocol)
+    said = greeting.said(Hello(KeyRole.BROKER, "z", address="?"), protocol)
 
     async def answers(reader, writer):
         await read(reader, 1000)
@@ -407,7 +412,7 @@ def test_who_is_shown_out_without_a_word_says_that_versions_may_differ():
         with pytest.raises(
             LinkError, match=f"{address}: .* of an older version .* install the same rtree-filter"
         ):
-            await clients.joined(address, Hello(Role.CLIENT, "ann"), KEY, Codec(Word, Goodbye))
+            await clients.joined(address, Hello(KeyRole.CLIENT, "ann"), KEY, Codec(Word, Goodbye))
         server.close()
 
     run(script)
@@ -458,7 +463,7 @@ def test_a_recorded_greeting_is_good_for_nothing():
             reader, writer = await asyncio.open_connection("127.0.0.1", a.port)
             said, write = [], writer.write
             writer.write = lambda data: said.append(data) or write(data)
-            await call(reader, writer, Hello(Role.BROKER, "z", address="?"), KEY)
+            await call(reader, writer, Hello(KeyRole.BROKER, "z", address="?"), KEY)
             await a.ears.until("linked", "z")
             a.ears.told.clear()
             writer.close()
@@ -548,7 +553,7 @@ def test_names_of_old_calls_are_forgotten(monkeypatch):
 
 def test_who_takes_nothing_is_dropped_rather_than_memory_used():
     async def script():
-        async with Site("a", limits=Limits(waiting=200_000)) as a, Site("b") as b:
+        async with Site("a", limits=LinkLimits(waiting=200_000)) as a, Site("b") as b:
             a.say(b, "x")
             await b.ears.until("a", "x")
             (link,) = a.board.brokers.values()
@@ -673,6 +678,6 @@ def test_a_client_is_told_that_the_rendezvous_point_serves_none():
     async def script():
         async with Site(POINT) as point:
             with pytest.raises(LinkError, match="name a broker"):
-                await clients.joined(point.address, Hello(Role.CLIENT, "ann"), KEY, Codec(Word, Goodbye))
+                await clients.joined(point.address, Hello(KeyRole.CLIENT, "ann"), KEY, Codec(Word, Goodbye))
 
     run(script)

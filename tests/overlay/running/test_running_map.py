@@ -3,12 +3,12 @@
 import pytest
 
 from lengths import each_once
-from rtfilter.overlay.running.client_messages import Description, Known
+from rtfilter.overlay.running.client_messages import Description, KnownBroker
 from rtfilter.overlay.running.map import Survey, as_text, draw
 
 
 def known(name):
-    return Known(name, name.rstrip("0123456789"), f"at {name}")
+    return KnownBroker(name, name.rstrip("0123456789"), f"at {name}")
 
 
 def described(name, members, parent="", links=(), root=False, entries=0, strategy="hybrid"):

@@ -6,11 +6,11 @@ import pytest
 import sqlalchemy
 
 from rtfilter.overlay.membership import AskRoot, ClaimRoot, Contact, Neighbour, RenewRoot, Root, RootIs
-from rtfilter.overlay.running.client_messages import Describe, Known
+from rtfilter.overlay.running.broker_keys import Key, KeyRole
+from rtfilter.overlay.running.broker_settings import PointSettings
+from rtfilter.overlay.running.client_messages import Describe, KnownBroker
 from rtfilter.overlay.running.greeting import Hello
-from rtfilter.overlay.running.keys import Key, Role
 from rtfilter.overlay.running.point_process import PointProcess
-from rtfilter.overlay.running.settings import PointSettings
 
 
 class Store:
@@ -28,7 +28,7 @@ class Peer:
     """A link of a broker."""
 
     def __init__(self, name):
-        self.peer = Hello(Role.BROKER, name, name, "somewhere:1")
+        self.peer = Hello(KeyRole.BROKER, name, name, "somewhere:1")
 
 
 def cluster(name):
@@ -136,7 +136,7 @@ def test_who_stands_for_the_root_is_told_though_that_cannot_be_kept(scene):
 class Administrator(Peer):
     """Notes whom the point tells of."""
 
-    peer = Hello(Role.BROKER, "administrator")
+    peer = Hello(KeyRole.BROKER, "administrator")
 
     def __init__(self, told):
         self._told = told
@@ -167,6 +167,6 @@ def test_the_point_tells_of_all_that_are_linked_to_it_where_the_root_is_not(tmp_
         point.board.brokers.update({name: Peer(name) for name in linked})
         described = []
         point.hear(Administrator(described), Describe())
-        assert described == [Known(name, name, "somewhere:1") for name in told]
+        assert described == [KnownBroker(name, name, "somewhere:1") for name in told]
 
     asyncio.run(script())

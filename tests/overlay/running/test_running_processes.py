@@ -15,10 +15,10 @@ from processes import HEARTBEAT, Processes, Subscriber, processes
 import forks
 import postgresql
 from rtfilter.cli import broker, main
-from rtfilter.overlay.running.client import RefusedError, asked
-from rtfilter.overlay.running.client_messages import Cut
-from rtfilter.overlay.running.frames import LinkError
-from rtfilter.overlay.running.keys import Key, Role
+from rtfilter.overlay.running.broker_client import BrokerRefusedError, asked
+from rtfilter.overlay.running.broker_frames import LinkError
+from rtfilter.overlay.running.broker_keys import Key, KeyRole
+from rtfilter.overlay.running.client_messages import LinkCut
 
 pytestmark = pytest.mark.slow
 HOME = Path(__file__).parents[3]
@@ -65,9 +65,9 @@ def test_subscriptions_end_with_their_client(pair):
 def test_what_cannot_be_is_refused(pair):
     async def script():
         async with pair.client("ann", "a") as ann:
-            with pytest.raises(RefusedError, match="y"):
+            with pytest.raises(BrokerRefusedError, match="y"):
                 await ann.subscribe("trade", "y > 1")
-            with pytest.raises(RefusedError, match="tirade"):
+            with pytest.raises(BrokerRefusedError, match="tirade"):
                 await ann.publish("tirade", {"x": 1.0})
             await ann.publish("trade", {"x": 1.0})
 
@@ -83,13 +83,15 @@ def test_of_two_programs_of_one_name_the_later_has_it_and_the_other_says_why_it_
             status = asyncio.create_task(
                 asyncio.to_thread(main, ["broker", "subscribe", "trade", "x > 1", "--count", "1", *told])
             )
-            with pytest.raises(RefusedError, match=r"another program, at 127.* has connected as ann; take"):
+            with pytest.raises(
+                BrokerRefusedError, match=r"another program, at 127.* has connected as ann; take"
+            ):
                 await waiting
-            with pytest.raises(RefusedError, match="has connected as ann"):
+            with pytest.raises(BrokerRefusedError, match="has connected as ann"):
                 await former.subscribe("trade", "x > 1")
             former._ended = False  # a program that comes back by itself all the same
             again = asyncio.create_task(former._run(None))
-            with pytest.raises(RefusedError, match="is connected as ann; take another name"):
+            with pytest.raises(BrokerRefusedError, match="is connected as ann; take another name"):
                 await anext(aiter(former))
             await again
             async with pair.client("bob", "b") as bob:
@@ -175,7 +177,7 @@ def test_rubbish_ends_no_broker(pair):
 
 
 def test_a_wrong_key_is_told_and_gets_nowhere(pair, tmp_path, capsys):
-    Key.new().of(Role.CLIENT).write(tmp_path / "other.key")
+    Key.new().of(KeyRole.CLIENT).write(tmp_path / "other.key")
     told = ["--at", pair.addresses["a"], "--name", "eve", "--key", str(tmp_path / "other.key")]
     assert main(["broker", "subscribe", "trade", "x > 1", *told]) == 2
     assert "has another key" in capsys.readouterr().err
@@ -185,7 +187,7 @@ def test_a_wrong_key_is_told_and_gets_nowhere(pair, tmp_path, capsys):
 
 
 def test_the_key_of_clients_runs_no_broker_and_makes_no_keys(tmp_path, capsys):
-    Key.new().of(Role.CLIENT).write(tmp_path / "client.key")
+    Key.new().of(KeyRole.CLIENT).write(tmp_path / "client.key")
     client_key = str(tmp_path / "client.key")
     assert main(["broker", "rendezvous", "--key", client_key, "--data", str(tmp_path / "point")]) == 2
     assert "client.key has the key of clients; give the key of the network" in capsys.readouterr().err
@@ -424,9 +426,11 @@ def test_a_broker_with_a_full_disk_refuses_what_it_cannot_keep_and_goes_on(tmp_p
                 await ann.client.subscribe("trade", "x > 1")
                 network.full("b").touch()
                 for _ in range(2):
-                    with pytest.raises(RefusedError, match=r"cannot store anything now.* ask again later"):
+                    with pytest.raises(
+                        BrokerRefusedError, match=r"cannot store anything now.* ask again later"
+                    ):
                         await cyd.publish("trade", {"x": 9.0})
-                with pytest.raises(RefusedError, match="another broker"):
+                with pytest.raises(BrokerRefusedError, match="another broker"):
                     await cyd.subscribe("trade", "x > 1")
                 await bob.publish("trade", {"x": 2.0})  # what comes from others is delivered
                 assert ann.values == [2.0]
@@ -645,7 +649,7 @@ def test_a_cut_link_is_gone_round(tmp_path):
             async with Subscriber(network.client("ann", name)) as ann, network.client("bob", above) as bob:
                 await ann.client.subscribe("trade", "x >= 0")
                 for one, other in ((name, above), (above, name)):
-                    told = await asked(network.addresses[one], network.key, Cut(other))
+                    told = await asked(network.addresses[one], network.key, LinkCut(other))
                     assert told.refused == (other,)
                 await bob.publish("trade", {"x": 1.0})
                 assert ann.values == [1.0]

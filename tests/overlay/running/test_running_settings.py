@@ -7,10 +7,10 @@ import pytest
 from rtfilter import Schema
 from rtfilter.definition import Definition
 from rtfilter.overlay.membership import Contact
-from rtfilter.overlay.running.settings import (
+from rtfilter.overlay.running.broker_settings import (
     BrokerSettings,
+    BrokerSettingsError,
     PointSettings,
-    SettingsError,
     event_types,
     host_and_port,
     settings,
@@ -29,7 +29,7 @@ def test_flags_count_more_than_the_file_and_that_more_than_defaults(tmp_path):
 
 @pytest.mark.parametrize("missing", NEEDED)
 def test_what_is_needed_is_named(missing):
-    with pytest.raises(SettingsError, match=f"--{missing} is needed"):
+    with pytest.raises(BrokerSettingsError, match=f"--{missing} is needed"):
         settings(BrokerSettings, **{name: value for name, value in NEEDED.items() if name != missing})
 
 
@@ -61,7 +61,7 @@ def test_what_is_needed_is_named(missing):
     ],
 )
 def test_what_is_wrong_is_named(wrong, said):
-    with pytest.raises(SettingsError, match=said):
+    with pytest.raises(BrokerSettingsError, match=said):
         settings(BrokerSettings, **NEEDED | wrong)
 
 
@@ -69,7 +69,7 @@ def test_rendezvous_clusters_are_those_of_event_types():
     told = settings(BrokerSettings, **NEEDED, rendezvous_for=["trades=a", "alarms=b=c"])
     assert told.assigned == {"trades": "a", "alarms": "b=c"}
     told.require({"trades": None, "alarms": None})
-    with pytest.raises(SettingsError, match=r"no event type 'alarms'; --schema has trades, alarm$"):
+    with pytest.raises(BrokerSettingsError, match=r"no event type 'alarms'; --schema has trades, alarm$"):
         told.require({"trades": None, "alarm": None})
 
 
@@ -79,7 +79,7 @@ def test_rendezvous_clusters_are_those_of_event_types():
 )
 def test_what_is_wrong_in_a_file_is_named(tmp_path, text, said):
     (tmp_path / "a.toml").write_text(text)
-    with pytest.raises(SettingsError, match=said):
+    with pytest.raises(BrokerSettingsError, match=said):
         settings(PointSettings, tmp_path / "a.toml", key="k", data="d")
 
 
@@ -101,7 +101,7 @@ def test_event_types_are_schemas(tmp_path):
         ('{"a": {"schema": {"x": "int"}, "matcher": "matching-tree-equality"}}', "as a broker needs"),
     ):
         file.write_text(wrong)
-        with pytest.raises(SettingsError, match=said):
+        with pytest.raises(BrokerSettingsError, match=said):
             event_types(str(file))
 
 
@@ -117,5 +117,5 @@ def test_the_database_is_a_file_or_what_the_variable_names(monkeypatch):
 def test_addresses_have_two_parts():
     assert host_and_port("[::1]:17470") == ("::1", 17_470)
     for wrong in ("", "host", "host:", ":1", "host:70000", "host:-1"):
-        with pytest.raises(SettingsError):
+        with pytest.raises(BrokerSettingsError):
             host_and_port(wrong)

@@ -8,15 +8,15 @@ import sys
 import pytest
 
 import uncompiled
-from rtfilter.overlay.running.keys import Key
+from rtfilter.overlay.running.broker_keys import Key
 
 PROGRAM = """
 import random
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.names import SubscriptionId, link
-from rtfilter.overlay.place import Place
+from rtfilter.overlay.broker_names import SubscriptionId, link
+from rtfilter.overlay.place import BrokerPlace
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.routing_messages import Subscribe, Subscription
+from rtfilter.overlay.routing_messages import RouterSubscribe, RouterSubscription
 
 CONDITIONS = [
     "x > {0}", "x BETWEEN {0} AND {0} + 0.1 AND y < {0}", "s LIKE 'a long text%' AND x < {0}",
@@ -30,7 +30,7 @@ def condition():
 types = {"t": Schema({"x": float, "y": float, "s": str, "b": bool, "n": int})}
 for slack in (None, 0.3):
     router = Router("a", 1, types, grace=5.0, covering=True, slack=slack)
-    router.place(Place("a", "a", "a", frozenset({"a"}), "p", {"p": "p1", "c": "c1"}), 0.0)
+    router.place(BrokerPlace("a", "a", "a", frozenset({"a"}), "p", {"p": "p1", "c": "c1"}), 0.0)
     ids = []
     for number in range(150):
         ids.append(router.subscribe(f"c{number % 9}", "t", condition(), 1.0)[0])
@@ -38,15 +38,15 @@ for slack in (None, 0.3):
             router.publish("z", "t", {"x": 0.5, "y": 0.5, "s": "a", "n": 3, "b": True}, 1.0)
         router.publish("z", "t", {"x": 0.5, "y": 0.5, "s": "a long text", "n": 3, "b": True}, 1.0)
     for number in range(60):
-        wanted = Subscription(SubscriptionId("b", 1, number), "t", condition())
-        router.receive(Subscribe(wanted), link("c"), 1.0)
+        wanted = RouterSubscription(SubscriptionId("b", 1, number), "t", condition())
+        router.receive(RouterSubscribe(wanted), link("c"), 1.0)
     router.publish("z", "t", {"x": 0.5}, 1.0)
     chance.shuffle(ids)
     for number, id in enumerate(ids):
         router.unsubscribe(id, 2.0)
         if number % 50 < 3:
             router.publish("z", "t", {"x": 0.5}, 2.0)
-    router.place(Place("a", "a", "a", frozenset({"a"}), "", {"c": "c1"}, True), 3.0)
+    router.place(BrokerPlace("a", "a", "a", frozenset({"a"}), "", {"c": "c1"}, True), 3.0)
     router.tick(20.0)
     router.stats()
 """

@@ -9,7 +9,7 @@ from websockets.sync.client import connect
 
 from rtfilter.service.access import tokens
 from rtfilter.service.doors import frames
-from rtfilter.session import Directive
+from rtfilter.session_states import Directive
 from rtfilter.store.database import engine
 from rtfilter.store.users import Users
 from service.running import running

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import ClassVar
 
-from rtfilter.overlay.place import Place
-from rtfilter.overlay.sending import Message
+from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.place import BrokerPlace
 
 
 class Strategy:
@@ -40,32 +40,34 @@ class Strategy:
     rises: ClassVar[bool] = False
     stops: ClassVar[bool] = False
 
-    def learners(self, place: Place, type: str) -> Collection[str]:
+    def learners(self, place: BrokerPlace, type: str) -> Collection[str]:
         """Return the linked clusters that must know the subscriptions to an event type."""
         return ()
 
-    def always(self, place: Place, type: str) -> Collection[str]:
+    def always(self, place: BrokerPlace, type: str) -> Collection[str]:
         """Return the linked clusters that get each event of a type."""
         return ()
 
-    def ascent(self, place: Place, type: str) -> str | None:
+    def ascent(self, place: BrokerPlace, type: str) -> str | None:
         """Return the cluster that events rise to, linked or the own one, before they go to all matches.
 
         None: it is unknown.
         """
         return None
 
-    def greeting(self, place: Place, cluster: str, types: Iterable[str]) -> list[Message]:
+    def greeting(self, place: BrokerPlace, cluster: str, types: Iterable[str]) -> list[BrokerMessage]:
         """Return the messages to a cluster that is newly linked, or that asks."""
         return []
 
-    def moved(self, place: Place, anew: bool) -> list[tuple[str, Message]]:
+    def moved(self, place: BrokerPlace, anew: bool) -> list[tuple[str, BrokerMessage]]:
         """Apply a new place; return messages for other clusters.
 
         `anew` is True if another broker was the designated one before.
         """
         return []
 
-    def hear(self, message: Message, place: Place, cluster: str) -> list[tuple[str, Message]]:
+    def hear(
+        self, message: BrokerMessage, place: BrokerPlace, cluster: str
+    ) -> list[tuple[str, BrokerMessage]]:
         """Process a message of the strategy from a linked cluster; return messages for other clusters."""
         return []

@@ -13,7 +13,7 @@ from asyncio import IncompleteReadError, StreamReader
 from typing import Final
 
 from rtfilter.errors import RTFilterError
-from rtfilter.overlay.running.keys import mac
+from rtfilter.overlay.running.broker_keys import mac
 
 LENGTH: Final = 4
 """Bytes of the length."""

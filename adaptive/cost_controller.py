@@ -10,7 +10,7 @@ import numpy as np
 
 from rtfilter.adaptive import recording
 from rtfilter.adaptive.beliefs import Beliefs
-from rtfilter.adaptive.costs import CostModel
+from rtfilter.adaptive.cost_model import CostModel
 from rtfilter.adaptive.learner import VAGUE, Learner
 from rtfilter.adaptive.plans import WHOLE, Plan, Report, Shape, Sink, Ticket, plans_of
 from rtfilter.adaptive.recording import (
@@ -41,7 +41,7 @@ class CostController(Recorder):
 
     Each class of batch sizes (powers of two) has its :class:`~rtfilter.adaptive.beliefs.Beliefs` of the cost
     of each plan: of all levels and groups, and of the whole batch at once. They begin with the costs of a
-    :class:`~rtfilter.adaptive.costs.CostModel`, and with the knowledge of the nearest class. Reports
+    :class:`~rtfilter.adaptive.cost_model.CostModel`, and with the knowledge of the nearest class. Reports
     change them, those of settled batches too. Another plan than the best one runs if the expected knowledge
     from a batch of it is worth more than the expected loss. So almost no batch is lost where the best plan
     is certain.

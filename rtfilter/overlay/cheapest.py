@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from rtfilter.overlay.names import Whole
+from rtfilter.overlay.broker_names import Whole
 
 MATCH: Final = 0.25
 """The cost of matching an event against others' subscriptions, as a share of the cost of a message."""
@@ -13,7 +13,7 @@ MARGIN: Final = 0.1
 """Share of the current cost that another strategy must save to be chosen."""
 
 
-class Load(NamedTuple):
+class NetworkLoad(NamedTuple):
     """The load of a part of the network during some time.
 
     Attributes
@@ -39,7 +39,7 @@ class Load(NamedTuple):
         return self.sizes[-1] if self.sizes else 0
 
     @classmethod
-    def of(cls, own: Load, below: Iterable[Load]) -> Load:
+    def of(cls, own: NetworkLoad, below: Iterable[NetworkLoad]) -> NetworkLoad:
         """Return the load of a cluster and all parts below it; the sizes in `own` do not count."""
         parts = list(below)
         size = 1 + sum(part.clusters for part in parts)
@@ -51,7 +51,7 @@ class Load(NamedTuple):
         )
 
 
-def costs(load: Load) -> Mapping[str, float]:
+def costs(load: NetworkLoad) -> Mapping[str, float]:
     """Return the cost of an event by strategy, in messages between clusters.
 
     The messages are those of Bittner's strategies in the present tree: all links; the smallest subtree with
@@ -62,7 +62,7 @@ def costs(load: Load) -> Mapping[str, float]:
 
     Parameters
     ----------
-    load : Load
+    load : NetworkLoad
         The load of the whole network, with at least one event.
     """
     total = load.clusters
@@ -83,7 +83,7 @@ def costs(load: Load) -> Mapping[str, float]:
     }
 
 
-def choose(load: Load, current: str) -> str:
+def choose(load: NetworkLoad, current: str) -> str:
     """Return the cheapest strategy if it saves `MARGIN` of the current cost, else the current one."""
     if not load.events:
         return current

@@ -31,7 +31,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Settings:
+class ReplaySettings:
     """The size of a replay.
 
     Attributes

@@ -11,10 +11,10 @@ from importlib import import_module
 
 from rtfilter.extras import needed
 from rtfilter.replay.workloads.base import Workload
-from rtfilter.replay.workloads.boxes import BOXES
+from rtfilter.replay.workloads.random_boxes import BOXES
 
 MODULES: Mapping[str, str] = {
-    "bits": "rtfilter.replay.workloads.bits",
+    "bits": "rtfilter.replay.workloads.bit_vectors",
     "strings": "rtfilter.replay.workloads.strings",
     "suffixes": "rtfilter.replay.workloads.suffixes",
     "flights": "rtfilter.replay.workloads.flights",

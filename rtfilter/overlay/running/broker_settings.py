@@ -19,9 +19,9 @@ from rtfilter.definition import Definition
 from rtfilter.errors import RTFilterError
 from rtfilter.overlay import membership
 from rtfilter.overlay.membership import Contact
+from rtfilter.overlay.running.broker_frames import SPARE
 from rtfilter.overlay.running.client_work import ClientLimits
-from rtfilter.overlay.running.frames import SPARE
-from rtfilter.overlay.running.links import Limits
+from rtfilter.overlay.running.links import LinkLimits
 from rtfilter.overlay.strategies import strategy_of
 
 POINT: Final = "rendezvous"
@@ -31,7 +31,7 @@ DATABASE: Final = "RTFILTER_DATABASE"
 LONGEST: Final = 5.0
 """Longest time between two repetitions of a publication, as a multiple of the first: a broker that has just
 started acknowledges nothing for its grace, and its early repetitions should not delay later ones much."""
-_CLIENT_LIMITS, _LIMITS, _TIMES = ClientLimits(), Limits(), membership.Settings()
+_CLIENT_LIMITS, _LIMITS, _TIMES = ClientLimits(), LinkLimits(), membership.MembershipSettings()
 
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Count = Annotated[int, Meta(ge=1, le=10**12)]
@@ -40,7 +40,7 @@ Share = Annotated[float, Meta(ge=0, lt=1)]
 Name = Annotated[str, Meta(min_length=1, max_length=100)]
 
 
-class SettingsError(RTFilterError, ValueError):
+class BrokerSettingsError(RTFilterError, ValueError):
     """The settings of a process are invalid."""
 
 
@@ -56,9 +56,9 @@ class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     host, port : str, int
         Address to listen on; port 0 for any free one.
     heartbeat, missed : float, int
-        See `rtfilter.overlay.membership.Settings`; the same in the whole network.
+        See `rtfilter.overlay.membership.MembershipSettings`; the same in the whole network.
     message, waiting : int
-        See `Limits`; `message` is the same at all brokers of a network.
+        See `LinkLimits`; `message` is the same at all brokers of a network.
     metrics_port : int or None
         Port of the metrics for Prometheus; None for no metrics.
     log_level : str
@@ -91,12 +91,12 @@ class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return bool(os.environ.get(DATABASE))
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> LinkLimits:
         """Limits of connections."""
-        return Limits(self.message, self.waiting, 3 * self.heartbeat * self.missed)
+        return LinkLimits(self.message, self.waiting, 3 * self.heartbeat * self.missed)
 
     @property
-    def times(self) -> membership.Settings:
+    def times(self) -> membership.MembershipSettings:
         """Times and limits of membership."""
         return _TIMES._replace(heartbeat=self.heartbeat, missed=self.missed)
 
@@ -187,7 +187,7 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         for peer in self.peers:
             name, told, address = peer.partition("=")
             if not name or not told:
-                raise SettingsError(f"--peer: {peer!r:.80} is not NAME=HOST:PORT")
+                raise BrokerSettingsError(f"--peer: {peer!r:.80} is not NAME=HOST:PORT")
             host_and_port(address)
             found[name] = Contact(name, self.home, address)
         return found
@@ -199,20 +199,22 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         for one in self.rendezvous_for:
             type, _, cluster = one.partition("=")
             if not type or not cluster:
-                raise SettingsError(f"--rendezvous-for: {one!r:.80} is not TYPE=CLUSTER")
+                raise BrokerSettingsError(f"--rendezvous-for: {one!r:.80} is not TYPE=CLUSTER")
             if found.setdefault(type, cluster) != cluster:
-                raise SettingsError(f"--rendezvous-for: {type!r:.80} has two clusters; give one")
+                raise BrokerSettingsError(f"--rendezvous-for: {type!r:.80} has two clusters; give one")
         return found
 
     def require(self, types: Mapping[str, Definition]) -> None:
-        """Raise `SettingsError` for a rendezvous cluster of an unknown event type."""
+        """Raise `BrokerSettingsError` for a rendezvous cluster of an unknown event type."""
         for type in self.assigned:
             if type not in types:
                 known = ", ".join(types)
-                raise SettingsError(f"--rendezvous-for: no event type {type!r:.80}; --schema has {known}")
+                raise BrokerSettingsError(
+                    f"--rendezvous-for: no event type {type!r:.80}; --schema has {known}"
+                )
 
     @property
-    def times(self) -> membership.Settings:
+    def times(self) -> membership.MembershipSettings:
         """Times and limits of membership."""
         return _TIMES._replace(heartbeat=self.heartbeat, missed=self.missed, children=self.children)
 
@@ -243,7 +245,7 @@ def settings(kind: type[SettingsKind], file: Path | None = None, **flags: Any) -
 
     Raises
     ------
-    SettingsError
+    BrokerSettingsError
         A setting is wrong; the message names it.
     OSError
     """
@@ -252,23 +254,23 @@ def settings(kind: type[SettingsKind], file: Path | None = None, **flags: Any) -
     for name in kept.keys() - set(kind.__struct_fields__):
         near = difflib.get_close_matches(name, kind.__struct_fields__, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise SettingsError(f"{file}: there is no setting {name!r}{hint}")
+        raise BrokerSettingsError(f"{file}: there is no setting {name!r}{hint}")
     for name in kind.__struct_fields__:
         if name not in told and name not in kept and name in ("name", "key", "data", "schema", "rendezvous"):
-            raise SettingsError(f"--{name} is needed, or {name} = ... in the file of --settings")
+            raise BrokerSettingsError(f"--{name} is needed, or {name} = ... in the file of --settings")
     try:
         return msgspec.convert(kept | told, kind, dec_hook=_path)
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at `$.")
         name = place.rstrip("`").partition("[")[0]
         if not name:
-            raise SettingsError(what) from None
+            raise BrokerSettingsError(what) from None
         origin = f"--{name.replace('_', '-')}" if name in told else f"{file}: {name}"
-        raise SettingsError(f"{origin}: {what}") from None
+        raise BrokerSettingsError(f"{origin}: {what}") from None
 
 
 def event_types(given: str) -> dict[str, Definition]:
-    """Return the event types in JSON, or in a file with it. Raises `SettingsError` and `OSError`.
+    """Return the event types in JSON, or in a file with it. Raises `BrokerSettingsError` and `OSError`.
 
     Each is a schema, or an object with a schema and a matcher.
     """
@@ -277,14 +279,16 @@ def event_types(given: str) -> dict[str, Definition]:
     try:
         found = json.loads(given if is_json else Path(given).read_text())
     except ValueError as error:
-        raise SettingsError(f"{file} is not JSON: {error}") from None
+        raise BrokerSettingsError(f"{file} is not JSON: {error}") from None
     if not isinstance(found, Mapping) or not found:
-        raise SettingsError(f'{file}: an object of event types, such as {{"trades": {{"price": "float"}}}}')
+        raise BrokerSettingsError(
+            f'{file}: an object of event types, such as {{"trades": {{"price": "float"}}}}'
+        )
     types = {}
     for name, given_type in found.items():
         if isinstance(given_type, str):
             needed = 'each event type has a schema, such as {"trades": {"price": "float"}}'
-            raise SettingsError(f"{file}: {needed}, but {name!r} has {json.dumps(given_type):.80}")
+            raise BrokerSettingsError(f"{file}: {needed}, but {name!r} has {json.dumps(given_type):.80}")
         try:
             types[name] = one = Definition.from_json(given_type)
             if one != Definition(one.schema, one.matcher):
@@ -294,16 +298,16 @@ def event_types(given: str) -> dict[str, Definition]:
                 )
             one.require_whole("a broker")
         except ValueError as error:
-            raise SettingsError(f"{file}: event type {name!r}: {error}") from None
+            raise BrokerSettingsError(f"{file}: event type {name!r}: {error}") from None
     return types
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """Return host and port of an address. Raises `SettingsError`."""
+    """Return host and port of an address. Raises `BrokerSettingsError`."""
     try:
         return sockets.host_and_port(text)
     except ValueError as error:
-        raise SettingsError(str(error)) from None
+        raise BrokerSettingsError(str(error)) from None
 
 
 def _require(name: str, given: str) -> None:
@@ -322,7 +326,7 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file} is not TOML: {error}") from None
+        raise BrokerSettingsError(f"{file} is not TOML: {error}") from None
 
 
 def _path(kind: type[Any], value: Any) -> Any:

@@ -15,22 +15,26 @@ import msgspec
 
 from rtfilter.errors import RTFilterError
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.holding import Hold
-from rtfilter.overlay.names import EventId
+from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.broker_names import EventId
+from rtfilter.overlay.holding import WaitReason
+from rtfilter.overlay.running.broker_frames import MOST_BYTES, SPARE, LinkError
+from rtfilter.overlay.running.broker_keys import Key, KeyRole
+from rtfilter.overlay.running.broker_settings import POINT, BrokerSettingsError, host_and_port
 from rtfilter.overlay.running.client_messages import (
-    Arrived,
     Ask,
     AskSchema,
-    Cut,
-    Deliver,
+    ClientDeliver,
+    ClientPublish,
     Describe,
     Description,
     Drop,
+    EventArrived,
     HasSchema,
     Have,
     Hint,
     Leave,
-    Publish,
+    LinkCut,
     Refused,
     Stored,
     Switch,
@@ -40,12 +44,8 @@ from rtfilter.overlay.running.client_messages import (
     Welcome,
 )
 from rtfilter.overlay.running.codec import Codec
-from rtfilter.overlay.running.frames import MOST_BYTES, SPARE, LinkError
 from rtfilter.overlay.running.greeting import NAME, Hello, call
-from rtfilter.overlay.running.keys import Key, Role
-from rtfilter.overlay.running.links import Goodbye, Limits, Link
-from rtfilter.overlay.running.settings import POINT, SettingsError, host_and_port
-from rtfilter.overlay.sending import Message
+from rtfilter.overlay.running.links import BrokerLink, Goodbye, LinkLimits
 
 WITHIN: Final = 5.0
 """Seconds within which a broker must answer a call."""
@@ -60,7 +60,7 @@ REMEMBERED: Final = 100_000
 _log = logging.getLogger(__name__)
 
 
-class RefusedError(RTFilterError):
+class BrokerRefusedError(RTFilterError):
     """A broker refuses a request."""
 
 
@@ -97,31 +97,31 @@ class BrokerClient:
         self, addresses: Sequence[str], name: str, key: Key, hint: Callable[[str], None] = _log.warning
     ) -> None:
         if not 0 < len(name) <= NAME or "\0" in name:
-            raise SettingsError(
+            raise BrokerSettingsError(
                 f"the name of a client has from 1 to {NAME} characters, and not the character 0"
             )
         self._addresses, self._key, self._hint = list(addresses), key, hint
         self._incarnation, self._numbers = int(1000 * time.time()), itertools.count(1)
-        self._hello = Hello(Role.CLIENT, name, incarnation=self._incarnation)
+        self._hello = Hello(KeyRole.CLIENT, name, incarnation=self._incarnation)
         self._codec = Codec(
-            Welcome, Wanted, Refused, Stored, Arrived, Waits, HasSchema, Hint, Deliver, Goodbye
+            Welcome, Wanted, Refused, Stored, EventArrived, Waits, HasSchema, Hint, ClientDeliver, Goodbye
         )
         self._wants: dict[str, Want] = {}
         self._confirmed: dict[str, asyncio.Future[None]] = {}
-        self._publishing: dict[EventId, tuple[Publish, asyncio.Future[None]]] = {}
+        self._publishing: dict[EventId, tuple[ClientPublish, asyncio.Future[None]]] = {}
         self._room = asyncio.Semaphore(IN_FLIGHT)
-        self._deliveries: asyncio.Queue[Deliver | RefusedError] = asyncio.Queue()
+        self._deliveries: asyncio.Queue[ClientDeliver | BrokerRefusedError] = asyncio.Queue()
         self._known: dict[EventId, bool] = {}  # True if acknowledged
         self._stored: set[EventId] = set()
-        self._asked: dict[EventId, asyncio.Future[tuple[Hold, ...]]] = {}
+        self._asked: dict[EventId, asyncio.Future[tuple[WaitReason, ...]]] = {}
         self._schemas: dict[str, asyncio.Future[HasSchema]] = {}
         self._ended, self._error = False, ""
         self._most = MOST_BYTES  # most bytes of a message, at the last connected broker
-        self._link: Link | None = None
+        self._link: BrokerLink | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Connect. Raises `OSError`, `LinkError` and `RefusedError` if no broker accepts the client."""
+        """Connect. Raises `OSError`, `LinkError` and `BrokerRefusedError` if no broker accepts the client."""
         first = await self._connect()
         self._hello = msgspec.structs.replace(self._hello, again=True)
         self._task = asyncio.create_task(self._run(first))
@@ -154,7 +154,7 @@ class BrokerClient:
         """The name of the connected broker; empty if there is none."""
         return "" if self._link is None else self._link.peer.name
 
-    async def holds(self, id: EventId) -> tuple[Hold, ...]:
+    async def holds(self, id: EventId) -> tuple[WaitReason, ...]:
         """Return the reasons why an unacknowledged event waits, as far as the broker of this client knows.
 
         Empty also without a broker, or if it does not answer soon.
@@ -174,7 +174,7 @@ class BrokerClient:
     async def schema(self, type: str) -> Schema:
         """Return the schema of an event type, from the broker.
 
-        Raises `RefusedError` if there is no such type, or no broker answers soon.
+        Raises `BrokerRefusedError` if there is no such type, or no broker answers soon.
         """
         answer = self._schemas.get(type)
         if answer is None:
@@ -184,17 +184,19 @@ class BrokerClient:
             async with asyncio.timeout(WITHIN):
                 found = await asyncio.shield(answer)
         except TimeoutError:
-            raise RefusedError(f"no broker sends the schema of {type!r:.60} within {WITHIN:g} s") from None
+            raise BrokerRefusedError(
+                f"no broker sends the schema of {type!r:.60} within {WITHIN:g} s"
+            ) from None
         finally:
             self._schemas.pop(type, None)
         if not found.schema:
-            raise RefusedError(found.reason)
+            raise BrokerRefusedError(found.reason)
         return Schema.from_json(found.schema)
 
     async def subscribe(self, type: str, condition: str, key: str = "") -> str:
         """Subscribe; return the key of the subscription once the network knows it.
 
-        Raises `RefusedError`.
+        Raises `BrokerRefusedError`.
         """
         self._require_going_on()
         self._require_short("the condition", len(condition.encode()))
@@ -211,7 +213,7 @@ class BrokerClient:
         self._say(Drop(key))
 
     async def publish(self, type: str, event: Mapping[str, Any]) -> EventId:
-        """Publish an event; return its id once all receivers have it. Raises `RefusedError`."""
+        """Publish an event; return its id once all receivers have it. Raises `BrokerRefusedError`."""
         id, arrived = await self.start(type, event)
         await arrived
         return id
@@ -219,32 +221,32 @@ class BrokerClient:
     async def start(self, type: str, event: Mapping[str, Any]) -> tuple[EventId, asyncio.Future[None]]:
         """Publish an event; return its id at once, with a future that is done when all receivers have it.
 
-        Raises `RefusedError` for an event that cannot be sent.
+        Raises `BrokerRefusedError` for an event that cannot be sent.
         """
         try:
             size = len(msgspec.msgpack.encode(dict(event)))
         except Exception as error:
-            raise RefusedError(f"the event cannot be sent: {error}") from None
+            raise BrokerRefusedError(f"the event cannot be sent: {error}") from None
         self._require_short("the event", size)
         await self._room.acquire()
         self._require_going_on()
         id = EventId(f"client {self._hello.name}", self._incarnation, next(self._numbers))
-        publish = Publish(id, type, dict(event))
+        publish = ClientPublish(id, type, dict(event))
         arrived = asyncio.get_running_loop().create_future()
         self._publishing[id] = publish, arrived
         self._say(publish)
         return id, arrived
 
-    async def __aiter__(self) -> AsyncIterator[Deliver]:
-        """Yield the deliveries without end. Raises `RefusedError` when the client must not reconnect."""
+    async def __aiter__(self) -> AsyncIterator[ClientDeliver]:
+        """Yield the deliveries. Raises `BrokerRefusedError` when the client must not reconnect."""
         while True:
             delivery = await self._deliveries.get()
-            if isinstance(delivery, RefusedError):
+            if isinstance(delivery, BrokerRefusedError):
                 raise delivery
             yield delivery
             self.had(delivery)
 
-    def had(self, delivery: Deliver) -> None:
+    def had(self, delivery: ClientDeliver) -> None:
         """Acknowledge a delivery, as the iteration does when you ask for the next one."""
         self._known[delivery.id] = True
         self._say(Have(delivery.id))
@@ -255,11 +257,11 @@ class BrokerClient:
         """Refuse a message that brokers do not accept: they would end the connection at each attempt."""
         if size > self._most - SPARE:
             most = self._most - SPARE
-            raise RefusedError(
+            raise BrokerRefusedError(
                 f"{what} is {size:,} bytes long; at most {most:,}, see --message of the brokers"
             )
 
-    def _say_all(self, link: Link) -> None:
+    def _say_all(self, link: BrokerLink) -> None:
         """Send all unconfirmed messages and unanswered questions on a new connection."""
         for type in self._schemas:
             link.send(AskSchema(type))
@@ -268,16 +270,16 @@ class BrokerClient:
         for publish, _ in list(self._publishing.values()):
             try:
                 self._require_short("the event", len(msgspec.msgpack.encode(publish.values)))
-            except RefusedError as error:  # an earlier broker accepted longer ones
+            except BrokerRefusedError as error:  # an earlier broker accepted longer ones
                 self._arrived(publish.id, error)
             else:
                 link.send(publish)
 
-    def _say(self, message: Message) -> None:
+    def _say(self, message: BrokerMessage) -> None:
         if self._link is not None:
             self._link.send(message)
 
-    async def _connect(self) -> Link:
+    async def _connect(self) -> BrokerLink:
         """Return a link to the first broker that answers. Raises the error of the last one."""
         for address in self._addresses:
             try:
@@ -288,7 +290,7 @@ class BrokerClient:
                 why = error
         raise why
 
-    async def _run(self, link: Link | None) -> None:
+    async def _run(self, link: BrokerLink | None) -> None:
         tries = 0
         while not self._ended:
             if link is None:
@@ -296,7 +298,7 @@ class BrokerClient:
                 await asyncio.sleep(random.uniform(0.5, 1) * min(0.1 * 2**tries, 3.0))
                 try:
                     link = await self._connect()
-                except RefusedError as error:
+                except BrokerRefusedError as error:
                     self._fail(str(error))
                 except (OSError, LinkError):
                     pass
@@ -311,19 +313,19 @@ class BrokerClient:
     def _fail(self, why: str) -> None:
         """End for good, and pass the error to all waiting callers."""
         self._ended, self._error = True, why
-        self._deliveries.put_nowait(RefusedError(why))
+        self._deliveries.put_nowait(BrokerRefusedError(why))
         for done in self._confirmed.values():
-            self._settle(done, RefusedError(why))
+            self._settle(done, BrokerRefusedError(why))
         for id in list(self._publishing):
-            self._arrived(id, RefusedError(why))
+            self._arrived(id, BrokerRefusedError(why))
 
     def _require_going_on(self) -> None:
         if self._error:
-            raise RefusedError(self._error)
+            raise BrokerRefusedError(self._error)
 
-    def _hear(self, link: Link, message: Message) -> None:
+    def _hear(self, link: BrokerLink, message: BrokerMessage) -> None:
         match message:
-            case Deliver(id=id):
+            case ClientDeliver(id=id):
                 if self._known.get(id):
                     link.send(Have(id))
                 elif id not in self._known:
@@ -331,7 +333,7 @@ class BrokerClient:
                     self._deliveries.put_nowait(message)
             case Wanted(key=key):
                 self._settle(self._confirmed.pop(key, None))
-            case Arrived(id=id):
+            case EventArrived(id=id):
                 self._arrived(id)
             case Waits(id=id, holds=holds):
                 if id in self._asked and not self._asked[id].done():
@@ -349,16 +351,16 @@ class BrokerClient:
                 self._say_later(self._publishing[id][0])
             case Refused(id=None, key=key, reason=reason):
                 self._wants.pop(key, None)
-                self._settle(self._confirmed.pop(key, None), RefusedError(reason))
+                self._settle(self._confirmed.pop(key, None), BrokerRefusedError(reason))
             case Refused(id=id, reason=reason) if id is not None:
-                self._arrived(id, RefusedError(reason))
+                self._arrived(id, BrokerRefusedError(reason))
 
-    def _say_later(self, message: Want | Publish) -> None:
+    def _say_later(self, message: Want | ClientPublish) -> None:
         """Send a message again after a while, if it is still necessary."""
 
         def say() -> None:
             wanted = isinstance(message, Want) and self._wants.get(message.key) is message
-            if wanted or (isinstance(message, Publish) and message.id in self._publishing):
+            if wanted or (isinstance(message, ClientPublish) and message.id in self._publishing):
                 self._say(message)
 
         asyncio.get_running_loop().call_later(AGAIN, say)
@@ -376,8 +378,8 @@ class BrokerClient:
             waiting.set_result(None) if error is None else waiting.set_exception(error)
 
 
-async def joined(address: str, hello: Hello, key: Key, codec: Codec) -> Link:
-    """Return a link to the process at an address. Raises `OSError`, `LinkError` and `RefusedError`."""
+async def joined(address: str, hello: Hello, key: Key, codec: Codec) -> BrokerLink:
+    """Return a link to the process at an address. Raises `OSError`, `LinkError` and `BrokerRefusedError`."""
     host, port = host_and_port(address)
     try:
         async with asyncio.timeout(WITHIN):
@@ -394,15 +396,15 @@ async def joined(address: str, hello: Hello, key: Key, codec: Codec) -> Link:
             greeted = await call(reader, writer, hello, own)
         except LinkError as error:
             raise LinkError(f"{address}: {error}") from None
-        if hello.role is Role.CLIENT and greeted.peer.name == POINT:
+        if hello.role is KeyRole.CLIENT and greeted.peer.name == POINT:
             raise LinkError(f"at {address} is the rendezvous point, which serves no clients; name a broker")
-        limits = Limits(message=greeted.peer.message + KEYS)
-        link = Link(reader, writer, greeted, codec, limits, dialled=True)
-        if hello.role is Role.CLIENT:
+        limits = LinkLimits(message=greeted.peer.message + KEYS)
+        link = BrokerLink(reader, writer, greeted, codec, limits, dialled=True)
+        if hello.role is KeyRole.CLIENT:
             async with asyncio.timeout(WITHIN):
                 first = await link.next()
             if isinstance(first, Goodbye):
-                raise (RefusedError if first.final else LinkError)(f"{address}: {first.reason}")
+                raise (BrokerRefusedError if first.final else LinkError)(f"{address}: {first.reason}")
         return link
     except TimeoutError:
         writer.close()
@@ -415,11 +417,11 @@ async def joined(address: str, hello: Hello, key: Key, codec: Codec) -> Link:
 @asynccontextmanager
 async def _administering(
     address: str, key: Key
-) -> AsyncIterator[tuple[Link, asyncio.Queue[Description | LinkError]]]:
-    link = await joined(address, Hello(Role.BROKER, "administrator"), key, Codec(Description, Goodbye))
+) -> AsyncIterator[tuple[BrokerLink, asyncio.Queue[Description | LinkError]]]:
+    link = await joined(address, Hello(KeyRole.BROKER, "administrator"), key, Codec(Description, Goodbye))
     answers: asyncio.Queue[Description | LinkError] = asyncio.Queue()
 
-    def hear(_: Link, message: Message) -> None:
+    def hear(_: BrokerLink, message: BrokerMessage) -> None:
         if isinstance(message, Description):
             answers.put_nowait(message)
 
@@ -435,7 +437,7 @@ async def _administering(
         await hearing
 
 
-async def asked(address: str, key: Key, question: Describe | Cut | Switch | None = None) -> Description:
+async def asked(address: str, key: Key, question: Describe | LinkCut | Switch | None = None) -> Description:
     """Send a question to the broker at an address; return its description. Raises `LinkError`."""
     async with _administering(address, key) as (link, answers):
         link.send(question or Describe())

@@ -6,7 +6,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 
-class Settings(NamedTuple):
+class MembershipSettings(NamedTuple):
     """The settings that all brokers of a network should share. Times are in seconds.
 
     Attributes
@@ -48,4 +48,4 @@ class Settings(NamedTuple):
         return self.silence + chance.uniform(0, self.heartbeat / 4)
 
 
-DEFAULT: Final = Settings()
+DEFAULT: Final = MembershipSettings()

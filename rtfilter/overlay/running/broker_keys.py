@@ -23,7 +23,7 @@ class KeyFileError(RTFilterError, ValueError):
     """A file has no key."""
 
 
-class Role(StrEnum):
+class KeyRole(StrEnum):
     """The roles in a network that a key proves."""
 
     BROKER = "broker"
@@ -36,27 +36,27 @@ class Key(NamedTuple):
 
     Attributes
     ----------
-    role : Role
+    role : KeyRole
         Role that the key gives its owner.
     secret : bytes
     """
 
-    role: Role
+    role: KeyRole
     secret: bytes
 
     @classmethod
     def new(cls) -> Key:
         """Return a new random key for brokers."""
-        return cls(Role.BROKER, secrets.token_bytes(BYTES))
+        return cls(KeyRole.BROKER, secrets.token_bytes(BYTES))
 
     @classmethod
     def read(cls, file: Path) -> Key:
         """Return the key in a file, from `write`. Raises `KeyFileError` and `OSError`."""
         words = file.read_text(errors="replace").split()
         try:
-            role, secret = Role(words[0]), bytes.fromhex(words[1])
+            role, secret = KeyRole(words[0]), bytes.fromhex(words[1])
         except (IndexError, ValueError):
-            role, secret = Role.CLIENT, b""
+            role, secret = KeyRole.CLIENT, b""
         if len(words) != 2 or len(secret) != BYTES:
             raise KeyFileError(f"{file} holds no key; make one with: rtfilter broker key {file}")
         return cls(role, secret)
@@ -67,11 +67,11 @@ class Key(NamedTuple):
         with os.fdopen(opened, "w") as stream:
             stream.write(f"{self.role} {self.secret.hex()}\n")
 
-    def of(self, role: Role) -> Key | None:
+    def of(self, role: KeyRole) -> Key | None:
         """Return the key of a role, or None if this key does not include that role."""
         if role is self.role:
             return self
-        return Key(role, self.derived(f"key of {role}s")) if self.role is Role.BROKER else None
+        return Key(role, self.derived(f"key of {role}s")) if self.role is KeyRole.BROKER else None
 
     def derived(self, *parts: str | bytes) -> bytes:
         """Return a secret for one use, which does not reveal the key; other parts give other secrets."""

@@ -27,7 +27,7 @@ from typing import Self
 import numpy as np
 
 from rtfilter.asynchronous.search import Tell, search_stream, search_whole
-from rtfilter.asynchronous.waiting import Answer, Waiting, retrieve
+from rtfilter.asynchronous.waiting import PendingMatches, Waiting, retrieve
 from rtfilter.dtypes import AnyArray
 from rtfilter.errors import EventError
 from rtfilter.filter import EventFilter
@@ -112,12 +112,12 @@ class AsyncFilter:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting = Waiting(most, self._joined)
         self._next: asyncio.Handle | None = None  # begins the next batch
-        self._batch: list[Answer] = []  # the batch in the search
+        self._batch: list[PendingMatches] = []  # the batch in the search
         self._closed = False
         self._thread: ThreadPoolExecutor | None = None
         self._idle = asyncio.Event()  # set while the thread is idle
         self._idle.set()
-        self._found: deque[tuple[Answer, AnyArray | Exception]] = deque()  # in the thread
+        self._found: deque[tuple[PendingMatches, AnyArray | Exception]] = deque()  # in the thread
         self._told = False  # True if the loop will read `_found`
 
     # -- asking ----------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ class AsyncFilter:
             return  # all were cancelled
         try:
             if len(self._batch) * self._each <= self._pause:
-                self._run(search_whole, Answer.settle, self._end)
+                self._run(search_whole, PendingMatches.settle, self._end)
             else:
                 self._hop()
         finally:
@@ -303,7 +303,7 @@ class AsyncFilter:
 
     def _run(
         self,
-        search: Callable[[EventFilter, list[Answer], Tell], None],
+        search: Callable[[EventFilter, list[PendingMatches], Tell], None],
         tell: Tell,
         end: Callable[[BaseException | None], object],
     ) -> None:
@@ -320,7 +320,7 @@ class AsyncFilter:
             self._each = max(LEAST, self._each + SHARE * (each - self._each))
             end(None)
 
-    def _tell(self, answer: Answer, found: AnyArray | Exception) -> None:
+    def _tell(self, answer: PendingMatches, found: AnyArray | Exception) -> None:
         """Append a result in the thread; wake the loop once for all that it has not read."""
         self._found.append((answer, found))
         if not self._told:

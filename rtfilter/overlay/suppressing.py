@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from rtfilter.filter import EventFilter
-from rtfilter.overlay.names import SubscriptionId
-from rtfilter.overlay.routing_messages import Subscribe, Subscription, Unsubscribe
-from rtfilter.overlay.sending import Message
+from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.broker_names import SubscriptionId
+from rtfilter.overlay.routing_messages import RouterSubscribe, RouterSubscription, RouterUnsubscribe
 from rtfilter.predicates.model import Predicate
 
 
@@ -15,22 +15,22 @@ class SubscriptionForwarding:
     """Forwards every subscription to a neighbour."""
 
     def __init__(self) -> None:
-        self._sent: dict[SubscriptionId, Subscription] = {}
+        self._sent: dict[SubscriptionId, RouterSubscription] = {}
         self._confirmed: set[SubscriptionId] = set()
 
-    def add(self, subscription: Subscription) -> list[Message]:
+    def add(self, subscription: RouterSubscription) -> list[BrokerMessage]:
         """Add a subscription; return the messages for the neighbour, none if it knows the subscription."""
         if subscription.id in self._sent:
             return []
         self._sent[subscription.id] = subscription
-        return [Subscribe(subscription)]
+        return [RouterSubscribe(subscription)]
 
-    def remove(self, id: SubscriptionId) -> list[Message]:
+    def remove(self, id: SubscriptionId) -> list[BrokerMessage]:
         """Remove a subscription; return the messages for the neighbour."""
         self._confirmed.discard(id)
-        return [] if self._sent.pop(id, None) is None else [Unsubscribe(id)]
+        return [] if self._sent.pop(id, None) is None else [RouterUnsubscribe(id)]
 
-    def sent(self) -> Iterable[Subscription]:
+    def sent(self) -> Iterable[RouterSubscription]:
         """Return the subscriptions that the neighbour has received and still keeps."""
         return self._sent.values()
 
@@ -65,16 +65,18 @@ class CoveringForwarding(SubscriptionForwarding):
         Returns the predicate of a subscription.
     """
 
-    def __init__(self, read: Callable[[Subscription], Predicate]) -> None:
+    def __init__(self, read: Callable[[RouterSubscription], Predicate]) -> None:
         super().__init__()
         self._read = read
         self._indexes: dict[str, EventFilter] = {}  # of sent subscriptions, by type
         self._numbers: dict[SubscriptionId, int] = {}
         self._ids: dict[tuple[str, int], SubscriptionId] = {}  # by type and number
-        self._waiting: dict[SubscriptionId, tuple[Subscription, SubscriptionId]] = {}  # with the coverer
+        self._waiting: dict[
+            SubscriptionId, tuple[RouterSubscription, SubscriptionId]
+        ] = {}  # with the coverer
         self._covers: dict[SubscriptionId, set[SubscriptionId]] = {}
 
-    def add(self, subscription: Subscription) -> list[Message]:
+    def add(self, subscription: RouterSubscription) -> list[BrokerMessage]:
         """See `SubscriptionForwarding`."""
         if self.knows(subscription.id):
             return []
@@ -92,12 +94,12 @@ class CoveringForwarding(SubscriptionForwarding):
         """Return whether a subscription was sent, or is suppressed."""
         return id in self._sent or id in self._waiting
 
-    def coverer(self, subscription: Subscription) -> SubscriptionId | None:
+    def coverer(self, subscription: RouterSubscription) -> SubscriptionId | None:
         """Return the id of a sent subscription that covers this one; None if there is none."""
         covering = self._index(subscription).covering(self._read(subscription)).ids
         return self._ids[subscription.type, int(covering[0])] if len(covering) else None
 
-    def _index(self, subscription: Subscription) -> EventFilter:
+    def _index(self, subscription: RouterSubscription) -> EventFilter:
         index = self._indexes.get(subscription.type)
         if index is None:
             schema = self._read(subscription).schema
@@ -106,7 +108,7 @@ class CoveringForwarding(SubscriptionForwarding):
             self._indexes[subscription.type] = index
         return index
 
-    def remove(self, id: SubscriptionId) -> list[Message]:
+    def remove(self, id: SubscriptionId) -> list[BrokerMessage]:
         """Remove a subscription. Its replacements are sent before the removal, so that no event is missed."""
         if id in self._waiting:
             _, by = self._waiting.pop(id)
@@ -117,7 +119,7 @@ class CoveringForwarding(SubscriptionForwarding):
         type, number = self._sent[id].type, self._numbers.pop(id)
         del self._ids[type, number]
         self._indexes[type].unsubscribe(number)
-        messages: list[Message] = []
+        messages: list[BrokerMessage] = []
         for orphan in sorted(self._covers.pop(id, ())):
             subscription, _ = self._waiting.pop(orphan)
             messages += self.add(subscription)

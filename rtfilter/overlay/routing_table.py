@@ -13,8 +13,8 @@ from rtfilter.dtypes import AnyArray
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
 from rtfilter.matchers.registry import Factory
-from rtfilter.overlay.names import Connection, Kind, SubscriptionId
-from rtfilter.overlay.routing_messages import Entry, Subscription
+from rtfilter.overlay.broker_names import Connection, ConnectionKind, SubscriptionId
+from rtfilter.overlay.routing_messages import RouterEntry, RouterSubscription
 from rtfilter.predicates.model import Predicate
 
 PARSED: Final = 10_000
@@ -60,10 +60,10 @@ class Table:
     def __init__(self, types: Mapping[str, Schema], matchers: Mapping[str, Factory] = NO_MATCHERS) -> None:
         self.conditions = {name: Conditions(schema) for name, schema in types.items()}
         self._indexes = {name: _Index(schema, matchers.get(name)) for name, schema in types.items()}
-        self._of: dict[SubscriptionId, dict[Connection, tuple[Subscription, int]]] = {}
+        self._of: dict[SubscriptionId, dict[Connection, tuple[RouterSubscription, int]]] = {}
         self._at: Counter[Connection] = Counter()
 
-    def add(self, subscription: Subscription, connection: Connection) -> bool:
+    def add(self, subscription: RouterSubscription, connection: Connection) -> bool:
         """Add an entry; return False, and change nothing, if it exists.
 
         Raises
@@ -94,7 +94,7 @@ class Table:
             del self._at[connection]
         return True
 
-    def predicate(self, subscription: Subscription) -> Predicate:
+    def predicate(self, subscription: RouterSubscription) -> Predicate:
         """Return the predicate of a subscription. Raises as `add`."""
         self._index(subscription.type)
         return self.conditions[subscription.type].read(subscription.condition)
@@ -110,11 +110,11 @@ class Table:
         """Return the connections that have an entry of a subscription."""
         return self._of.get(id, {}).keys()
 
-    def entries(self, id: SubscriptionId) -> list[Entry]:
+    def entries(self, id: SubscriptionId) -> list[RouterEntry]:
         """Return the entries of a subscription."""
-        return [Entry(subscription, one) for one, (subscription, _) in self._of.get(id, {}).items()]
+        return [RouterEntry(subscription, one) for one, (subscription, _) in self._of.get(id, {}).items()]
 
-    def of(self, connection: Connection) -> list[Subscription]:
+    def of(self, connection: Connection) -> list[RouterSubscription]:
         """Return the subscriptions with an entry for a connection, in the order in which they were added."""
         return [entries[connection][0] for entries in self._of.values() if connection in entries]
 
@@ -126,10 +126,10 @@ class Table:
         """Return the number of entries for a connection."""
         return self._at[connection]
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[RouterEntry]:
         for entries in self._of.values():
             for connection, (subscription, _) in entries.items():
-                yield Entry(subscription, connection)
+                yield RouterEntry(subscription, connection)
 
     def __len__(self) -> int:
         return self._at.total()
@@ -181,7 +181,7 @@ class _Index:
         self._place[number] = place
         self._entries[place] += 1
         self._new[number] = predicate
-        if connection.kind is Kind.CLIENT:
+        if connection.kind is ConnectionKind.CLIENT:
             self._ids[number] = id
         return number
 
@@ -215,7 +215,7 @@ class _Index:
             self._connections[place]: [] for place in sorted(set(places.tolist()))
         }
         for connection, ids in found.items():
-            if connection.kind is Kind.CLIENT:
+            if connection.kind is ConnectionKind.CLIENT:
                 own = numbers[places == self._places[connection]]
                 ids.extend(sorted(self._ids[number] for number in own.tolist()))
         return found

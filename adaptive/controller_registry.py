@@ -10,7 +10,7 @@ from rtfilter.adaptive.plans import Controller, Sink
 from rtfilter.options import Named, require, split
 
 CONTROLLERS: Final[Mapping[str, str]] = {
-    "cost": "rtfilter.adaptive.choosing:CostController",
+    "cost": "rtfilter.adaptive.cost_controller:CostController",
     "wang": "rtfilter.adaptive.papers.wang:WangController",
     "level": "rtfilter.adaptive.papers.climbing:LevelController",
     "plan": "rtfilter.adaptive.papers.climbing:PlanController",

@@ -38,7 +38,7 @@ COUNTERS: Final = {
 }
 
 
-class Snapshot(NamedTuple):
+class BrokerState(NamedTuple):
     """The state of a broker at a scrape.
 
     Attributes
@@ -70,7 +70,7 @@ class BrokerMetrics(Collector):
         Also has the metrics of the process.
     """
 
-    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+    def __init__(self, snapshot: Callable[[], BrokerState]) -> None:
         self._snapshot = snapshot
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
@@ -118,10 +118,10 @@ class Delays:
         return self._histogram
 
 
-def on_loop(loop: asyncio.AbstractEventLoop, ask: Callable[[], Snapshot]) -> Callable[[], Snapshot]:
+def on_loop(loop: asyncio.AbstractEventLoop, ask: Callable[[], BrokerState]) -> Callable[[], BrokerState]:
     """Return a function that calls `ask` on the thread of an event loop, from any other thread."""
 
-    async def asked() -> Snapshot:
+    async def asked() -> BrokerState:
         return ask()
 
     return lambda: asyncio.run_coroutine_threadsafe(asked(), loop).result(WITHIN)

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from rtfilter.overlay.names import Connection
+from rtfilter.overlay.broker_names import Connection
 
 
-class Message(msgspec.Struct, frozen=True, tag=True, tag_field="message", gc=False, omit_defaults=True):
+class BrokerMessage(msgspec.Struct, frozen=True, tag=True, tag_field="message", gc=False, omit_defaults=True):
     """The base of all messages between brokers, clients and the rendezvous point; each kind is a subclass."""
 
 
@@ -19,8 +19,8 @@ class Send(NamedTuple):
     Attributes
     ----------
     to : Connection
-    message : Message
+    message : BrokerMessage
     """
 
     to: Connection
-    message: Message
+    message: BrokerMessage

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from rtfilter.client.errors import ClientError
+from rtfilter.client.client_errors import ClientError
 from rtfilter.events.encoding import Timestamp, boolean, is_missing, microseconds, number, string
 
 _KEPT: Final = (set, frozenset, bytes, bytearray, memoryview, Decimal, datetime, date, time, timedelta)

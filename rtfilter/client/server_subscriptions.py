@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 
-class Subscription(msgspec.Struct, frozen=True):
+class ServerSubscription(msgspec.Struct, frozen=True):
     """A subscription on the server."""
 
     id: int = msgspec.field(name="subscription")

@@ -57,7 +57,7 @@ STEPS: Final[tuple[Step, ...]] = ()
 """The first leads from version 1 to 2; see `rtfilter.store.migrations`."""
 
 
-class Subscription(NamedTuple):
+class ClientSubscription(NamedTuple):
     """A subscription of a client.
 
     Attributes
@@ -110,13 +110,13 @@ class Settled(NamedTuple):
     number: int
 
 
-class Memory(NamedTuple):
+class BrokerMemory(NamedTuple):
     """The stored memory of a state machine; the last one is valid."""
 
     data: bytes
 
 
-Change = Subscription | Publication | Gone | Settled | Memory
+Change = ClientSubscription | Publication | Gone | Settled | BrokerMemory
 
 
 class OwnedError(RTFilterError, ValueError):
@@ -185,10 +185,10 @@ class BrokerStore:
             for change in changes:
                 self._put(connection, change)
 
-    def subscriptions(self) -> list[Subscription]:
+    def subscriptions(self) -> list[ClientSubscription]:
         """Return all subscriptions, in no certain order."""
         with self._engine.connect() as connection:
-            return [Subscription(*row) for row in connection.execute(self._rows(SUBSCRIPTIONS))]
+            return [ClientSubscription(*row) for row in connection.execute(self._rows(SUBSCRIPTIONS))]
 
     def publications(self) -> list[Publication]:
         """Return all publications; those of one client in the order of their arrival."""
@@ -198,7 +198,7 @@ class BrokerStore:
             return [Publication(*row) for row in connection.execute(asked)]
 
     def memory(self) -> bytes | None:
-        """Return the data of the last `Memory`, or None."""
+        """Return the data of the last `BrokerMemory`, or None."""
         with self._engine.connect() as connection:
             found: bytes | None = connection.execute(self._own(BROKERS.c.memory)).scalar()
         return None if found is None else bytes(found)
@@ -223,7 +223,7 @@ class BrokerStore:
 
     def _put(self, connection: sql.Connection, change: Change) -> None:
         match change:
-            case Subscription():
+            case ClientSubscription():
                 self._remove(connection, SUBSCRIPTIONS, client=change.client, key=change.key)
                 self._insert(connection, SUBSCRIPTIONS, change._asdict())
             case Gone():
@@ -232,7 +232,7 @@ class BrokerStore:
                 self._insert(connection, PUBLICATIONS, change._asdict())
             case Settled():
                 self._remove(connection, PUBLICATIONS, **change._asdict())
-            case Memory():
+            case BrokerMemory():
                 self._update(connection, memory=change.data)
 
     def _insert(self, connection: sql.Connection, table: sql.Table, values: dict[str, object]) -> None:

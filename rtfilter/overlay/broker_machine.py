@@ -13,13 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from rtfilter.errors import RTFilterError
+from rtfilter.overlay.broker_messages import BrokerMessage, Send
+from rtfilter.overlay.broker_names import Connection, ConnectionKind, EventId, SubscriptionId, link, member
 from rtfilter.overlay.membership import MESSAGES, Audience, Contact, Dispatch, Membership, Missed
 from rtfilter.overlay.membership.contacts import to_broker
-from rtfilter.overlay.names import Connection, EventId, Kind, SubscriptionId, link, member
-from rtfilter.overlay.place import Place
+from rtfilter.overlay.place import BrokerPlace
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Notify
-from rtfilter.overlay.sending import Message, Send
 
 Out = Dispatch | Send
 """An outgoing message: to brokers, the cluster or the rendezvous point, or, as a `Send`, to a client."""
@@ -38,7 +38,7 @@ class Broker:
 
     Attributes
     ----------
-    place : Place
+    place : BrokerPlace
         The place as routing knows it: without brokers that have no connection.
     """
 
@@ -82,7 +82,7 @@ class Broker:
         self._up.discard(broker)
         return self._moved(now)
 
-    def receive(self, message: Message, broker: str, cluster: str, now: float) -> list[Out]:
+    def receive(self, message: BrokerMessage, broker: str, cluster: str, now: float) -> list[Out]:
         """Process a message of a broker of a cluster; for the rendezvous point, both names are empty.
 
         Raises `ValueError` for a message that brokers do not send each other.
@@ -119,7 +119,7 @@ class Broker:
                 out.append(one)
         return out + self._moved(now)
 
-    def _multicast(self, message: Message, broker: str, now: float) -> list[Out]:
+    def _multicast(self, message: BrokerMessage, broker: str, now: float) -> list[Out]:
         """Pass on a multicast of a member, or drop it if the router refuses it: others wait behind it."""
         try:
             return self._routed(self.router.receive(message, member(broker), now), now)
@@ -138,7 +138,7 @@ class Broker:
         self.place = place
         return self._routed(self.router.place(place, now), now)
 
-    def _reached(self, place: Place) -> Place:
+    def _reached(self, place: BrokerPlace) -> BrokerPlace:
         """Return a place without brokers that have no connection."""
         if not place.leads:
             return place if place.designated in self._up else place._replace(designated="")
@@ -155,16 +155,16 @@ class Broker:
         contacts = self.membership.contacts
         for one in sends:
             match one.to.kind:
-                case Kind.CLIENT:
+                case ConnectionKind.CLIENT:
                     out.append(one)
-                case Kind.CLUSTER:
+                case ConnectionKind.CLUSTER:
                     out += self.membership.multicast(one.message, now)
-                case Kind.LINK:
+                case ConnectionKind.LINK:
                     out += _to(contacts.get(self.place.links.get(one.to.name, "")), one.message)
-                case Kind.MEMBER:
+                case ConnectionKind.MEMBER:
                     out += _to(contacts.get(one.to.name), one.message)
         return out
 
 
-def _to(contact: Contact | None, message: Message) -> list[Dispatch]:
+def _to(contact: Contact | None, message: BrokerMessage) -> list[Dispatch]:
     return [] if contact is None else [Dispatch(to_broker(contact), message)]

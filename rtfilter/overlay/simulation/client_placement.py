@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rtfilter.overlay.simulation.topology import Topology
 
 
-class Wish(NamedTuple):
+class NewClient(NamedTuple):
     """A client that looks for a broker.
 
     Attributes
@@ -49,7 +49,7 @@ def uniform(rng: Random, topology: Topology, count: int) -> list[str]:
     return [rng.choice(brokers) for _ in range(count)]
 
 
-def placed(topology: Topology, wishes: Sequence[Wish], weights: Weights) -> list[str]:
+def placed(topology: Topology, wishes: Sequence[NewClient], weights: Weights) -> list[str]:
     """Return a broker for each client, one after the other: the broker with the least weighted sum."""
     longest = max(topology.latencies.values(), default=0.0) or 1.0
     even = len(wishes) / len(topology.brokers)
@@ -58,7 +58,7 @@ def placed(topology: Topology, wishes: Sequence[Wish], weights: Weights) -> list
     found = []
     for wish in wishes:
 
-        def cost(broker: str, wish: Wish = wish) -> tuple[float, str]:
+        def cost(broker: str, wish: NewClient = wish) -> tuple[float, str]:
             cluster = topology.cluster_of[broker]
             others = wanted[cluster]
             unlike = 1 - others[wish.interest] / others.total() if others else 0.0

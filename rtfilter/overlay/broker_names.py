@@ -45,7 +45,7 @@ class EventId(NamedTuple):
     number: Whole
 
 
-class Kind(StrEnum):
+class ConnectionKind(StrEnum):
     """The kinds of connections, by their other end."""
 
     CLIENT = "client"
@@ -61,23 +61,23 @@ class Kind(StrEnum):
 class Connection(NamedTuple):
     """The source or the destination of a message."""
 
-    kind: Kind
+    kind: ConnectionKind
     name: str = ""
 
 
-CLUSTER: Final = Connection(Kind.CLUSTER)
+CLUSTER: Final = Connection(ConnectionKind.CLUSTER)
 
 
 def client(name: str) -> Connection:
     """Return the connection of a local client."""
-    return Connection(Kind.CLIENT, name)
+    return Connection(ConnectionKind.CLIENT, name)
 
 
 def link(cluster: str) -> Connection:
     """Return the connection to another cluster."""
-    return Connection(Kind.LINK, cluster)
+    return Connection(ConnectionKind.LINK, cluster)
 
 
 def member(broker: str) -> Connection:
     """Return the connection to one broker of the own cluster."""
-    return Connection(Kind.MEMBER, broker)
+    return Connection(ConnectionKind.MEMBER, broker)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from rtfilter.client.subscriptions import Subscription
+from rtfilter.client.server_subscriptions import ServerSubscription
 
 
 class _Message(msgspec.Struct, tag_field="directive", frozen=True):
@@ -22,7 +22,7 @@ class Connected(_Message, tag="CONNECTED", frozen=True):
     tag: int | None = None
 
 
-class Ack(_Message, tag="ACK", frozen=True):
+class Confirmation(_Message, tag="ACK", frozen=True):
     """The confirmation of any other directive; the directive decides which fields it has."""
 
     tag: int | None = None
@@ -30,7 +30,7 @@ class Ack(_Message, tag="ACK", frozen=True):
     positions: list[int] | None = None
     pending: int | None = None
     expires: float | None = None
-    subscriptions: list[Subscription] | None = None
+    subscriptions: list[ServerSubscription] | None = None
     next: int | None = None
     matches: list[list[int]] | None = None
     matched: bool | None = None
@@ -48,7 +48,7 @@ class Error(_Message, tag="ERROR", frozen=True):
     row: int | None = None
 
 
-class Event(_Message, tag="EVENT", frozen=True):
+class EventDelivery(_Message, tag="EVENT", frozen=True):
     """A delivery of one event."""
 
     number: int
@@ -94,6 +94,6 @@ class Ended(_Message, tag="ENDED", frozen=True):
     dropped: int = 0
 
 
-Arrival = Event | Digest | Ended
+Arrival = EventDelivery | Digest | Ended
 """A numbered message, which the client acknowledges."""
-Message = Connected | Ack | Error | Event | Digest | Ended
+Message = Connected | Confirmation | Error | EventDelivery | Digest | Ended
