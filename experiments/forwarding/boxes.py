@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 
 from experiments.paper.runner import percent
+from experiments.simulation.network import Network
+from experiments.simulation.topology import Topology, random_tree
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_messages import Send
 from rtfilter.overlay.broker_names import EventId, SubscriptionId
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Notify
-from rtfilter.overlay.simulation.network import Network
-from rtfilter.overlay.simulation.topology import Topology, random_tree
 from rtfilter.replay.output import Row, table
 
 TYPE = "reading"

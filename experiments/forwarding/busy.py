@@ -18,13 +18,13 @@ import numpy as np
 
 from experiments.forwarding.identities import EVENT, PROFILE, RENDEZVOUS, STRATEGIES, Tree, nodes
 from experiments.forwarding.worlds import Floats, World
+from experiments.simulation.topology import Topology
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_machine import Broker, Out
 from rtfilter.overlay.broker_names import EventId
 from rtfilter.overlay.membership import Contact, Dispatch, Membership
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.running.codec import Codec, encoded
-from rtfilter.overlay.simulation.topology import Topology
 from rtfilter.overlay.strategies.rendezvous import Rendezvous
 from rtfilter.replay.output import Row, table
 

@@ -20,13 +20,13 @@ from experiments.paper import verdicts
 from experiments.paper.runner import Experiment, Run, main, percent
 from experiments.paper.settings import Setting
 from experiments.paper.verdicts import Claim, Finding
+from experiments.simulation.network import Network
+from experiments.simulation.topology import random_tree
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_messages import Send
 from rtfilter.overlay.broker_names import SubscriptionId
 from rtfilter.overlay.cheapest import MATCH
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.simulation.network import Network
-from rtfilter.overlay.simulation.topology import random_tree
 from rtfilter.replay.output import Row, table
 from rtfilter.text import plain
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.overlay.simulation.topology import Topology, random_tree
+from experiments.simulation.topology import Topology, random_tree
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -30,8 +30,8 @@ from experiments.paper import verdicts
 from experiments.paper.runner import Experiment, Run, main, percent
 from experiments.paper.settings import Setting
 from experiments.paper.verdicts import Claim, Finding
-from rtfilter.overlay.simulation.client_placement import uniform
-from rtfilter.overlay.simulation.topology import Topology, embedded, transit_stub
+from experiments.simulation.client_placement import uniform
+from experiments.simulation.topology import Topology, embedded, transit_stub
 from rtfilter.replay.output import Row, table
 from rtfilter.text import plain
 

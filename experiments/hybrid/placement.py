@@ -15,14 +15,14 @@ from random import Random
 from statistics import mean
 from typing import NamedTuple
 
+from experiments.simulation.client_placement import NewClient, Weights, placed, uniform
+from experiments.simulation.network import Network, SimulatedCosts
+from experiments.simulation.topology import Topology, embedded, transit_stub
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_messages import Send
 from rtfilter.overlay.broker_names import EventId
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Notify
-from rtfilter.overlay.simulation.client_placement import NewClient, Weights, placed, uniform
-from rtfilter.overlay.simulation.network import Network, SimulatedCosts
-from rtfilter.overlay.simulation.topology import Topology, embedded, transit_stub
 from rtfilter.replay.output import Row, table
 from rtfilter.text import plain
 

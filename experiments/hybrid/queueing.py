@@ -1,6 +1,6 @@
 """Events on known routes, through brokers that each do one thing after the other.
 
-The same rules as `rtfilter.overlay.simulation.network`, compiled: for millions of messages.
+The same rules as `experiments.simulation.network`, compiled: for millions of messages.
 """
 
 from __future__ import annotations

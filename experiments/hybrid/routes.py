@@ -15,13 +15,13 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.simulation.network import parcel
+from experiments.simulation.topology import LAN, Topology
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_messages import Send
 from rtfilter.overlay.broker_names import Connection, ConnectionKind, EventId, client
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Event
-from rtfilter.overlay.simulation.network import parcel
-from rtfilter.overlay.simulation.topology import LAN, Topology
 
 TYPE = "quote"
 SCHEMA = Schema({"price": int})

@@ -7,12 +7,12 @@ from functools import partial
 
 from experiments.hybrid.queueing import Played
 from experiments.hybrid.routes import ALL, EVENT, SCHEMA, TYPE, Floats, crossed
+from experiments.simulation.network import Network, SimulatedCosts
+from experiments.simulation.topology import Topology
 from rtfilter.overlay.broker_messages import Send
 from rtfilter.overlay.broker_names import EventId
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Notify
-from rtfilter.overlay.simulation.network import Network, SimulatedCosts
-from rtfilter.overlay.simulation.topology import Topology
 
 QUIET = 1000.0
 """Seconds in which all subscriptions have gone wherever they go."""

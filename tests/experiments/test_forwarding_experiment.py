@@ -23,10 +23,10 @@ from experiments.forwarding.worlds import Cell, World, building, drawn
 from experiments.paper import verdicts
 from experiments.paper.runner import Run
 from experiments.paper.settings import CI
+from experiments.simulation.network import Network
 from lengths import each_once
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.simulation.network import Network
 from rtfilter.overlay.strategies.rendezvous import Rendezvous
 
 CELLS = (

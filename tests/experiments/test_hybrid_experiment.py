@@ -17,8 +17,8 @@ from experiments.hybrid.whole import whole
 from experiments.paper import verdicts
 from experiments.paper.runner import Run
 from experiments.paper.settings import CI
-from rtfilter.overlay.simulation.client_placement import uniform
-from rtfilter.overlay.simulation.topology import Topology, random_tree
+from experiments.simulation.client_placement import uniform
+from experiments.simulation.topology import Topology, random_tree
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

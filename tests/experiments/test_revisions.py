@@ -86,16 +86,17 @@ def _judged_otherwise(experiment: str, revision: str) -> bool:
 
 
 def _code(text: bytes) -> str:
-    """The code of a file, without docstrings and comments, which judge nothing."""
+    """The code of a file, without docstrings, comments and imports, which judge nothing."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(body := getattr(node, "body", None), list):
-            node.body = [one for one in body if not _is_text(one)]
+            node.body = [one for one in body if not _judges_nothing(one)]
     return ast.dump(tree)
 
 
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+def _judges_nothing(node: ast.stmt) -> bool:
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return is_text or isinstance(node, ast.Import | ast.ImportFrom)
 
 
 def wrong(kept, history):

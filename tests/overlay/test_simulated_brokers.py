@@ -7,13 +7,13 @@ from random import Random
 import networkx as nx
 import pytest
 
+from experiments.simulation.faults import Fault, What, drawn
+from experiments.simulation.network import Losses
+from experiments.simulation.topology import random_tree
 from lengths import long_but
+from overlay.broker_network import BrokerNetwork
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.simulation.brokers import BrokerNetwork
-from rtfilter.overlay.simulation.faults import Fault, What, drawn
-from rtfilter.overlay.simulation.network import Losses
-from rtfilter.overlay.simulation.topology import random_tree
 
 TYPES = {"alarm": Schema({"x": float})}
 

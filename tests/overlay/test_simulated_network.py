@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 
+from experiments.simulation.faults import Fault, What, drawn
+from experiments.simulation.network import Losses, Network, SimulatedCosts
+from experiments.simulation.topology import random_tree
 from rtfilter.overlay.broker_messages import BrokerMessage, Send
 from rtfilter.overlay.broker_names import CLUSTER, ConnectionKind, client, link
-from rtfilter.overlay.simulation.faults import Fault, What, drawn
-from rtfilter.overlay.simulation.network import Losses, Network, SimulatedCosts
-from rtfilter.overlay.simulation.topology import random_tree
 
 TREE = random_tree(Random(1), 5, brokers=3)
 

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from rtfilter.overlay.simulation.topology import Topology
+from experiments.simulation.topology import Topology
 
 
 class NewClient(NamedTuple):

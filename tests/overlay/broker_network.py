@@ -14,6 +14,8 @@ from typing import Any
 
 import simpy
 
+from experiments.simulation.network import Network, Parcel, SimulatedDelivery, Station
+from experiments.simulation.topology import Topology
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_machine import Broker
 from rtfilter.overlay.broker_messages import BrokerMessage, Send
@@ -29,8 +31,6 @@ from rtfilter.overlay.membership import (
 from rtfilter.overlay.membership.membership_settings import DEFAULT
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Acknowledge, Confirm
-from rtfilter.overlay.simulation.network import Network, Parcel, SimulatedDelivery, Station
-from rtfilter.overlay.simulation.topology import Topology
 
 NOTICE = 1.0
 """Most seconds until both ends of a connection notice a cut."""

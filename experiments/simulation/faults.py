@@ -6,7 +6,7 @@ from enum import StrEnum
 from random import Random
 from typing import NamedTuple
 
-from rtfilter.overlay.simulation.topology import Topology
+from experiments.simulation.topology import Topology
 
 
 class What(StrEnum):

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, Protocol
 
 import simpy
 
+from experiments.simulation.faults import Fault, What
+from experiments.simulation.topology import LAN, Topology
 from rtfilter.overlay.broker_messages import BrokerMessage, Send
 from rtfilter.overlay.broker_names import Connection, ConnectionKind, link, member
 from rtfilter.overlay.place import BrokerPlace
-from rtfilter.overlay.simulation.faults import Fault, What
-from rtfilter.overlay.simulation.topology import LAN, Topology
 
 
 class Machine(Protocol):
