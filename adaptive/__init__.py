@@ -32,9 +32,9 @@ is better they settle, and compare again when the index has changed, or the resp
 The package uses no clock, no files and no locks, and random numbers of a seed only. A controller can write
 its inputs and decisions to a log, and :func:`replay` checks a log with a new controller.
 
-Inside: `plans`, `sizes`, `recording` and `replaying` are for all controllers. `choosing` is the default one,
-with `learner`, `beliefs`, `costs` and `drift`. `papers` has the controller of the paper, and the searches
-that compare a plan with its neighbours. `matchers` chooses matchers, with `drift`.
+Inside: `plans`, `sizes`, `recording` and `replaying` are for all controllers. `cost_controller` is the
+default one, with `learner`, `beliefs`, `cost_model` and `drift`. `papers` has the controller of the paper,
+and the searches that compare a plan with its neighbours. `matchers` chooses matchers, with `drift`.
 """
 
 from typing import TYPE_CHECKING
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from rtfilter.adaptive.sizes import GROUPS, SizeClass, exact, powers_of_two
 else:
     _PLACES = {
-        "CONTROLLERS": "registry",
-        "CostController": "choosing",
+        "CONTROLLERS": "controller_registry",
+        "CostController": "cost_controller",
         "EarlyStop": "papers.stopping",
         "FixedPlan": "fixed",
         "GROUPS": "sizes",
@@ -66,7 +66,7 @@ else:
         "SizeClass": "sizes",
         "WangController": "papers.wang",
         "exact": "sizes",
-        "make_controller": "registry",
+        "make_controller": "controller_registry",
         "powers_of_two": "sizes",
         "replay": "replaying",
         "replay_matchers": "replaying",

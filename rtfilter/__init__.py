@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rtfilter.matching.tracker import Tracker
     from rtfilter.matching.transitions import Transition, Transitions
     from rtfilter.predicates.cost import Cost
-    from rtfilter.predicates.explain import Explanation
+    from rtfilter.predicates.explanation import Explanation
     from rtfilter.predicates.misses import Misses
     from rtfilter.predicates.model import Predicate
     from rtfilter.reading import infer_schema, read_events
@@ -47,7 +47,7 @@ else:
         "Completion": "matching.stream",
         "Cost": "predicates.cost",
         "EventFilter": "filter",
-        "Explanation": "predicates.explain",
+        "Explanation": "predicates.explanation",
         "Matches": "results",
         "Misses": "predicates.misses",
         "Predicate": "predicates.model",

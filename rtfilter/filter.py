@@ -23,10 +23,10 @@ from rtfilter.index import ready
 from rtfilter.matchers.port import Takes
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of, name_of
 from rtfilter.matching.control import Control
-from rtfilter.matching.covering import How, related
-from rtfilter.matching.elements import united
+from rtfilter.matching.cover_search import How, related
 from rtfilter.matching.event_reader import as_batch, count_of, require_one
 from rtfilter.matching.growing import LARGE, SMALL, WAITED, Growing
+from rtfilter.matching.list_events import united
 from rtfilter.matching.refine import refine
 from rtfilter.matching.road import Road
 from rtfilter.matching.stream import Stream
@@ -34,9 +34,8 @@ from rtfilter.matching.tracker import MAX_KEYS, MAX_MATCHES, Key, Tracker
 from rtfilter.matching.updates import Updates
 from rtfilter.options import Named
 from rtfilter.predicates.boxes import MAX_UNBOUNDED
-from rtfilter.predicates.elements import events_of
-from rtfilter.predicates.model import Predicate
-from rtfilter.predicates.parse import Source, parse
+from rtfilter.predicates.list_tests import events_of
+from rtfilter.predicates.model import Predicate, Source, parse
 from rtfilter.results import Matches, Related
 from rtfilter.scheduler import Order, resolve
 from rtfilter.snapshots import arrays as snapshot
@@ -49,13 +48,13 @@ from rtfilter.subscriptions.labels import NO_LABELS, Beside
 from rtfilter.subscriptions.loading import Load, OnError, require_on_error
 from rtfilter.subscriptions.saved import from_arrays, to_arrays
 from rtfilter.subscriptions.subscription import Subscription
-from rtfilter.subscriptions.tables import Rules, no_list, read_rules, refuse_rows, refuse_twice
+from rtfilter.subscriptions.subscription_tables import Rules, no_list, read_rules, refuse_rows, refuse_twice
 from rtfilter.watch.off import OFF, Off
 
 if TYPE_CHECKING:
     from rtfilter.adaptive import Controller, MatcherChooser
     from rtfilter.index.tree import RStarTree
-    from rtfilter.predicates.explain import Explanation
+    from rtfilter.predicates.explanation import Explanation
     from rtfilter.predicates.misses import Misses
     from rtfilter.watch.metrics import Metrics
 
@@ -797,7 +796,7 @@ class EventFilter:
         EventError
             The event cannot be read.
         """
-        from rtfilter.predicates.explain import explain
+        from rtfilter.predicates.explanation import explain
 
         held = self._subscriptions
         table = require_one(self.schema.read(as_batch(event)), "explain")

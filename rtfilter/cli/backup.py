@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; returns 0."""
-    from rtfilter.store.backup import BackupError, back_up
+    from rtfilter.store.backup_file import BackupError, back_up
 
     if os.environ.get(DATABASE):
         raise CommandError(

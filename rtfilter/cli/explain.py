@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rtfilter.cli import inputs
 from rtfilter.cli.arguments import positive, row
-from rtfilter.cli.ids import asked
+from rtfilter.cli.subscription_rows import asked_id
 from rtfilter.cli.terminal import CommandError, progress_bar, say, show
 from rtfilter.reading import files
 from rtfilter.text import numbered
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         strict=arguments.strict,
     )
     if arguments.id is not None:
-        arguments.id = asked(arguments.id, target.id_type)
+        arguments.id = asked_id(arguments.id, target.id_type)
         try:
             _ = target[arguments.id]
         except UnknownSubscriptionError:
@@ -103,7 +103,7 @@ def _table(
     given: argparse.Namespace,
 ) -> None:
     """Print the nearest misses."""
-    from rtfilter.predicates.elements import events_of
+    from rtfilter.predicates.list_tests import events_of
     from rtfilter.predicates.misses import MAX_PAIRS, MissSearch
 
     ids = target.ids().tolist() if given.id is None else [given.id]

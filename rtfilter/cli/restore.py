@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; returns 0."""
-    from rtfilter.store.backup import BackupError, restore
+    from rtfilter.store.backup_file import BackupError, restore
 
     try:
         told = restore(Path(arguments.file), arguments.data)

@@ -3,8 +3,8 @@
 JSON lines hold conditions: a JSON string is SQL, an object has "where" (SQL) or "pattern" (an event pattern)
 and optionally "id". Tables hold conditions in the column ``where``, or closed bounds in the columns
 ``low.<attribute>`` and ``high.<attribute>``, where an empty cell is no bound; and optionally ids in ``id``.
-Without ids, the id of a subscription is its row, from 0. See `rtfilter.cli.ids` for ids, and
-`rtfilter.cli.labels` for times to live and metadata.
+Without ids, the id of a subscription is its row, from 0. See `rtfilter.cli.subscription_rows` for ids, times
+to live and metadata.
 """
 
 from __future__ import annotations
@@ -13,10 +13,20 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rtfilter.cli.bounds import FileBounds, find_columns, read_arrow_bounds, read_csv_bounds
-from rtfilter.cli.ids import Id, Ids, asked, of_cells
-from rtfilter.cli.labels import NAMES, NONE, Cells, FileLabels, of_arrow, of_csv
-from rtfilter.cli.rows import FileRows
+from rtfilter.cli.file_bounds import FileBounds, find_columns, read_arrow_bounds, read_csv_bounds
+from rtfilter.cli.subscription_rows import (
+    LABELS,
+    NO_LABELS,
+    Cells,
+    FileLabels,
+    FileRows,
+    Id,
+    Ids,
+    arrow_labels,
+    asked_id,
+    csv_labels,
+    id_column,
+)
 from rtfilter.cli.terminal import CommandError, counted, say
 from rtfilter.errors import FileError
 from rtfilter.reading import files
@@ -37,7 +47,7 @@ class FileSubscription(NamedTuple):
     source: Any = None
     """SQL or an event pattern; None if the row cannot be used, which was reported."""
     id: object = None
-    labels: Cells = NONE
+    labels: Cells = NO_LABELS
 
 
 def is_index(path: str) -> bool:
@@ -149,7 +159,7 @@ def _json_condition(line: int, value: Any) -> FileSubscription:
     if isinstance(value, str):
         return FileSubscription(line, value)
     keys = set(value) if isinstance(value, dict) else set()
-    if keys - {"id", *NAMES} not in ({"where"}, {"pattern"}):
+    if keys - {"id", *LABELS} not in ({"where"}, {"pattern"}):
         raise ValueError(
             "a subscription is a JSON string (an SQL condition) or an object with "
             '"where" (SQL) or "pattern" (an event pattern), and optionally "id", "ttl" and "metadata"'
@@ -160,23 +170,23 @@ def _json_condition(line: int, value: Any) -> FileSubscription:
         raise ValueError('"pattern" must be an object, an event pattern')
     if isinstance(value.get("metadata"), str):
         raise ValueError('"metadata" must be an object')
-    labels = (value.get("ttl"), value.get("metadata")) if keys & set(NAMES) else NONE
+    labels = (value.get("ttl"), value.get("metadata")) if keys & set(LABELS) else NO_LABELS
     return FileSubscription(line, value.get("where", value.get("pattern")), value.get("id"), labels)
 
 
 def _csv_conditions(header: list[str], lines: Any) -> Iterator[FileSubscription]:
     where, id = header.index("where"), header.index("id") if "id" in header else None
-    labels_of = of_csv(header)
+    labels_of = csv_labels(header)
     found = list(lines)
     cells = [""] * len(found) if id is None else [row[id] for _, row in found]
-    for (line, row), given in zip(found, of_cells(cells), strict=True):
+    for (line, row), given in zip(found, id_column(cells), strict=True):
         yield FileSubscription(line, row[where], given, labels_of(row))
 
 
 def _arrow_conditions(table: Any, rows: FileRows) -> Iterator[FileSubscription]:
     sources = table.column("where").to_pylist()
     ids = table.column("id").to_pylist() if "id" in table.column_names else [None] * len(sources)
-    for row, (source, id, labels) in enumerate(zip(sources, ids, of_arrow(table), strict=True)):
+    for row, (source, id, labels) in enumerate(zip(sources, ids, arrow_labels(table), strict=True)):
         if not isinstance(source, str):
             rows.refuse(row, "the column where must hold SQL conditions")
             yield FileSubscription(row)
@@ -214,7 +224,7 @@ def _subscribe_conditions(
 
 
 def _wanted(only: str, ids: Sequence[Id]) -> object:
-    return asked(only, type(ids[0]) if ids else None)
+    return asked_id(only, type(ids[0]) if ids else None)
 
 
 def _subscribe_bounds(path: str, target: EventFilter, bounds: FileBounds, only: str | None) -> None:

@@ -15,7 +15,7 @@ from rtfilter.cli.arguments import natural, positive, some_path
 from rtfilter.cli.terminal import CommandError, say, show
 
 if TYPE_CHECKING:
-    from rtfilter.store.users import Users
+    from rtfilter.store.user_store import Users
 
 ROLES = ("publisher", "subscriber", "admin")
 DATA = "RTFILTER_DATA"
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rtfilter.service.databases import AddressError, postgresql
     from rtfilter.store.database import engine
     from rtfilter.store.folder import make
-    from rtfilter.store.users import Users, UsersError
+    from rtfilter.store.user_store import Users, UsersError
 
     # isort: split
     from sqlalchemy.exc import DBAPIError

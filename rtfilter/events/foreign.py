@@ -19,7 +19,7 @@ PLAIN = "iufbmM"
 """Kinds of NumPy's dtypes whose values need not be read singly."""
 
 
-class Values(NamedTuple):
+class ColumnValues(NamedTuple):
     """A column of n values."""
 
     array: AnyArray
@@ -33,7 +33,7 @@ def families(given: object) -> set[tuple[str, str]]:
     return {(base.__module__.partition(".")[0], base.__name__) for base in type(given).__mro__}
 
 
-def pandas_values(series: Any) -> Values:
+def pandas_values(series: Any) -> ColumnValues:
     """Return a pandas Series as NumPy values: NaN, NaT, None and NA are missing."""
     dtype, missing = series.dtype, series.isna().to_numpy(np.bool_)
     arrow = getattr(dtype, "pyarrow_dtype", None)
@@ -42,12 +42,14 @@ def pandas_values(series: Any) -> Values:
     plain = np.dtype(getattr(dtype, "numpy_dtype", dtype if isinstance(dtype, np.dtype) else object))
     if plain.kind in "iufb":
         values = series.to_numpy() if dtype == plain else series.to_numpy(plain, na_value=0)
-        return Values(values, missing)
+        return ColumnValues(values, missing)
     if plain.kind == "M" or hasattr(dtype, "tz"):
         aware = getattr(series.dt, "tz", None) is not None
         moments = series.dt.tz_convert(None) if aware else series
-        return Values(moments.to_numpy(plain if plain.kind == "M" else f"datetime64[{dtype.unit}]"), missing)
-    return Values(series.to_numpy(object), missing)
+        return ColumnValues(
+            moments.to_numpy(plain if plain.kind == "M" else f"datetime64[{dtype.unit}]"), missing
+        )
+    return ColumnValues(series.to_numpy(object), missing)
 
 
 def _is_plain(kind: Any) -> bool:
@@ -57,7 +59,7 @@ def _is_plain(kind: Any) -> bool:
     return bool(number or types.is_timestamp(kind) or types.is_date(kind) or types.is_duration(kind))
 
 
-def arrow_values(column: Any) -> Values:
+def arrow_values(column: Any) -> ColumnValues:
     """Return an Arrow array, whole or in chunks: null is missing. Raises `UnicodeDecodeError`."""
     pa = sys.modules["pyarrow"]
     kind = column.type
@@ -67,7 +69,7 @@ def arrow_values(column: Any) -> Values:
     missing = np.asarray(column.is_null())
     if not _is_plain(kind):
         # Lists of equal length must not become a matrix.
-        return Values(np.fromiter(column.to_pylist(), object, len(column)), missing)
+        return ColumnValues(np.fromiter(column.to_pylist(), object, len(column)), missing)
     if pa.types.is_float16(kind):
         column = column.cast(pa.float32())
     elif pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
@@ -76,8 +78,8 @@ def arrow_values(column: Any) -> Values:
         letter = "m" if pa.types.is_duration(kind) else "M"
         width = pa.int32() if pa.types.is_date32(kind) else pa.int64()
         counts = np.asarray(column.cast(width).fill_null(0)).astype(np.int64)
-        return Values(counts.view(f"{letter}8[{unit}]"), missing)
-    return Values(np.asarray(column.fill_null(False if pa.types.is_boolean(kind) else 0)), missing)
+        return ColumnValues(counts.view(f"{letter}8[{unit}]"), missing)
+    return ColumnValues(np.asarray(column.fill_null(False if pa.types.is_boolean(kind) else 0)), missing)
 
 
 def streamed(given: Any, refusal: type[EventError | PredicateError]) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.bounds import Bounds, bounds_predicate
+from rtfilter.predicates.bounds import EncodedBounds, bounds_predicate
 from rtfilter.predicates.boxes import Boxes, compile_predicate, unbounded
 from rtfilter.predicates.ends import NO_ENDS, Ends
 from rtfilter.predicates.many import Compiled
@@ -107,7 +107,7 @@ class Filters:
         return cls(schema, names, None, Boxes(boxes.low, boxes.high, boxes.exact), places)
 
     @classmethod
-    def of_bounds(cls, schema: Schema, bounds: Bounds) -> Filters:
+    def of_bounds(cls, schema: Schema, bounds: EncodedBounds) -> Filters:
         """Build filters of one box each; ids are 0..n - 1.
 
         Boxes with exact ends beside them are not exact.

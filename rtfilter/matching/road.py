@@ -29,10 +29,10 @@ from rtfilter.events.elements import ranges
 from rtfilter.events.table import EventTable
 from rtfilter.index.kernels import counts
 from rtfilter.matching.control import Control
-from rtfilter.matching.elements import united
 from rtfilter.matching.event_reader import QUICK, EventReader
 from rtfilter.matching.gate import Gate, Hold
 from rtfilter.matching.growing import BATCHES, VERIFIED
+from rtfilter.matching.list_events import united
 from rtfilter.matching.outcome import Group, Outcome
 from rtfilter.matching.refine import refine, refine_one
 from rtfilter.results import Hits, Matches

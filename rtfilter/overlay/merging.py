@@ -13,7 +13,7 @@ from rtfilter.overlay.routing_messages import RouterSubscription
 from rtfilter.overlay.suppressing import CoveringForwarding
 from rtfilter.predicates.boxes import compile_predicate
 from rtfilter.predicates.model import Predicate
-from rtfilter.predicates.names import written
+from rtfilter.predicates.sql_words import written
 
 FAR: Final = 1e300
 """Size of an end from which a side counts as open."""

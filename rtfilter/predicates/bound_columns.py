@@ -13,7 +13,7 @@ import numpy as np
 
 from rtfilter.dtypes import AnyArray
 from rtfilter.errors import PredicateError
-from rtfilter.events.foreign import Values, arrow_values
+from rtfilter.events.foreign import ColumnValues, arrow_values
 from rtfilter.events.schema import Schema
 from rtfilter.text import composed, listed
 
@@ -88,7 +88,7 @@ def bounds_of_arrow(table: Any, columns: list[BoundColumn], schema: Schema) -> t
     return sides["low"], sides["high"]
 
 
-def _values(table: Any, column: BoundColumn, schema: Schema) -> Values:
+def _values(table: Any, column: BoundColumn, schema: Schema) -> ColumnValues:
     """Return the values of a column, which must have the attribute's type."""
     import pyarrow
 

@@ -20,7 +20,7 @@ from rtfilter.predicates.sides import NO_STRING, Side, open_side, read_side
 _FLOAT: Final = np.dtype(np.float64)
 
 
-class Bounds(NamedTuple):
+class EncodedBounds(NamedTuple):
     """n subscriptions with an encoded box each."""
 
     low: FloatArray
@@ -31,7 +31,7 @@ class Bounds(NamedTuple):
     """Exact ends, by row, that an event in the box may violate; a box without such ends is exact."""
 
 
-def compile_bounds(low: Any, high: Any, schema: Schema) -> Bounds:
+def compile_bounds(low: Any, high: Any, schema: Schema) -> EncodedBounds:
     """Compile n subscriptions given as arrays or tables, one closed interval per attribute.
 
     Parameters
@@ -53,7 +53,7 @@ def compile_bounds(low: Any, high: Any, schema: Schema) -> Bounds:
 
     Returns
     -------
-    Bounds
+    EncodedBounds
         The bounds compare exactly with all int64, uint64 and float64 values of events.
 
     Raises
@@ -96,10 +96,10 @@ def compile_bounds(low: Any, high: Any, schema: Schema) -> Bounds:
             row, at = map(int, np.argwhere(bounded)[0])
             raise PredicateError.about(schema.names[at], NO_STRING, row=row)
         low, high = (np.ascontiguousarray(np.repeat(side, widths, axis=1)) for side in (low, high))
-    return Bounds(low, high, ends)
+    return EncodedBounds(low, high, ends)
 
 
-def _single(low: Any, high: Any, schema: Schema) -> Bounds | None:
+def _single(low: Any, high: Any, schema: Schema) -> EncodedBounds | None:
     """Return the bounds of one numeric subscription, the usual case; None if they need further checks."""
     if not (type(low) is type(high) is np.ndarray and low.dtype == high.dtype == _FLOAT and schema.plain):
         return None
@@ -111,7 +111,7 @@ def _single(low: Any, high: Any, schema: Schema) -> Bounds | None:
     for a, b in zip(lows, highs, strict=True):
         if not (least < a <= b < most or (a == MISSING and b == ALIEN)):
             return None
-    return Bounds(low + 0.0, high + 0.0, NO_ENDS)  # -0.0 becomes 0.0
+    return EncodedBounds(low + 0.0, high + 0.0, NO_ENDS)  # -0.0 becomes 0.0
 
 
 def _check(lows: Side, highs: Side, schema: Schema) -> None:

@@ -34,11 +34,11 @@ from rtfilter.events.schema import Schema
 from rtfilter.predicates.affixes import NO_AFFIX, affix_of
 from rtfilter.predicates.comparison import Comparison
 from rtfilter.predicates.constraints import COMPARE, FORMS, Constraint, Filter, Test
-from rtfilter.predicates.elements import asks_for_every
 from rtfilter.predicates.letters import fold
 from rtfilter.predicates.letters import starts as caseless_starts
 from rtfilter.predicates.like import end as like_end
 from rtfilter.predicates.like import start as like_start
+from rtfilter.predicates.list_tests import asks_for_every
 from rtfilter.predicates.narrowing import implied, is_lowered, lowered
 from rtfilter.predicates.networks import network_starts
 
@@ -103,7 +103,7 @@ class Piece(NamedTuple):
 
 
 def compile_predicate(predicate: Predicate, schema: Schema) -> Boxes:
-    """Compile a predicate that was checked against `schema` (see `rtfilter.predicates.parse.parse`).
+    """Compile a predicate that was checked against `schema` (see `rtfilter.predicates.model.parse`).
 
     Returns
     -------

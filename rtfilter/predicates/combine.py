@@ -48,7 +48,7 @@ def one(schema: Schema, attribute: str, operator: str, value: Any = None) -> Fil
     Raises
     ------
     PredicateError
-        As `rtfilter.predicates.parse.parse`, without a position.
+        As `rtfilter.predicates.model.parse`, without a position.
     """
     family = schema.attribute(attribute).family
     if isinstance(value, Now):

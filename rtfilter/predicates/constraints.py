@@ -16,8 +16,8 @@ from rtfilter.events.encoding import READERS, Constant, Timestamp, canonical, is
 from rtfilter.predicates.comparison import RELATIONS, Comparison
 from rtfilter.predicates.letters import fold
 from rtfilter.predicates.like import canonical_like, escaped, is_like, simplest
-from rtfilter.predicates.names import written
 from rtfilter.predicates.networks import canonical_network, is_in_network
+from rtfilter.predicates.sql_words import written
 from rtfilter.text import composed, shown
 
 MAX_TERMS: Final = 10_000

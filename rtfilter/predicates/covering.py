@@ -1,7 +1,7 @@
 """Covering and intersection of two predicates (docs/covering.md).
 
 A predicate *covers* another one if every event that satisfies the other satisfies it too. Filters are
-products of sets (`rtfilter.predicates.cells`). All filters of the outer predicate are cut out of each filter
+products of sets (`rtfilter.predicates.sets`). All filters of the outer predicate are cut out of each filter
 of the inner one, one after the other. If nothing is left, the inner predicate is covered. Else events from
 the rest are tried: an event that satisfies only the inner predicate, by `Predicate.matches`, shows that it is
 not covered. Without such an event, the answer is unknown.
@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.cells import Cell, MixedError, Space, asks_for_aspects
 from rtfilter.predicates.combine import Filters, all_of, any_of
 from rtfilter.predicates.constraints import Filter, Quantified, Test
-from rtfilter.predicates.elements import asks_for_every
+from rtfilter.predicates.list_tests import asks_for_every
 from rtfilter.predicates.narrowing import lowered
+from rtfilter.predicates.sets import Cell, MixedError, Space, asks_for_aspects
 
 if TYPE_CHECKING:
     from rtfilter.predicates.model import Predicate

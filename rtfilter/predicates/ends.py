@@ -49,7 +49,7 @@ class Ends(NamedTuple):
 NO_ENDS = Ends(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))
 
 
-class Found(NamedTuple):
+class FoundEnds(NamedTuple):
     """Ends of some ids."""
 
     at: IntArray
@@ -71,7 +71,7 @@ class _Run:
         dense = span <= DENSE * len(owners)
         self.starts = np.searchsorted(owners, self.first + np.arange(span + 1)) if dense else None
 
-    def find(self, ids: IntArray) -> Found:
+    def find(self, ids: IntArray) -> FoundEnds:
         """Return the ends of some ids, alive or not."""
         if self.starts is None:
             start = np.searchsorted(self.ends.owners, ids)
@@ -84,7 +84,7 @@ class _Run:
             counts = np.where(inside, self.starts[slot + 1] - start, 0)
         at = np.repeat(np.arange(len(ids)), counts)
         before = np.cumsum(counts) - counts
-        return Found(at, np.arange(len(at)) + np.repeat(start - before, counts), self.ends)
+        return FoundEnds(at, np.arange(len(at)) + np.repeat(start - before, counts), self.ends)
 
 
 class EndStore:
@@ -122,14 +122,15 @@ class EndStore:
             left = _joined(self._runs)
             self._runs, self._dead = ((_Run(left),) if len(left.owners) else ()), 0
 
-    def find(self, ids: IntArray) -> list[Found]:
+    def find(self, ids: IntArray) -> list[FoundEnds]:
         """Return the ends of ids, int64 (n,), in any order and with repetitions; some may have none."""
         found = [run.find(ids) for run in self._runs]
         if not self._dead:
             return found
         alive = [run.alive[own.places] for run, own in zip(self._runs, found, strict=True)]
         return [
-            Found(own.at[kept], own.places[kept], own.ends) for own, kept in zip(found, alive, strict=True)
+            FoundEnds(own.at[kept], own.places[kept], own.ends)
+            for own, kept in zip(found, alive, strict=True)
         ]
 
     def of(self, ids: IntArray) -> Ends:

@@ -22,7 +22,7 @@ from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import EXACT, HIGHEST, number
 from rtfilter.predicates.distances import Distance
 from rtfilter.predicates.intervals import Now
-from rtfilter.predicates.names import written
+from rtfilter.predicates.sql_words import written
 from rtfilter.text import shown
 
 MAX_OPERATIONS: Final = 30

@@ -1,6 +1,6 @@
 """Reading and compiling many predicates: SQL or patterns of one template together, all others one by one.
 
-The results are those of `rtfilter.predicates.parse.parse` and `rtfilter.predicates.boxes.compile_predicate`
+The results are those of `rtfilter.predicates.model.parse` and `rtfilter.predicates.boxes.compile_predicate`
 for each predicate, in less time.
 """
 
@@ -19,8 +19,7 @@ from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates import pattern_templates, sql_templates
 from rtfilter.predicates.boxes import Boxes, Distincts, boxes_of, distinct_boxes
-from rtfilter.predicates.model import Predicate
-from rtfilter.predicates.parse import Source, parse
+from rtfilter.predicates.model import Predicate, Source, parse
 from rtfilter.predicates.store import Kept, kept
 from rtfilter.predicates.template_boxes import TemplateBoxes
 from rtfilter.predicates.templates import Cut, Key, Marked, Template

@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from rtfilter.events.encoding import Timestamp
 from rtfilter.extras import needed
-from rtfilter.predicates.elements import Event
-from rtfilter.predicates.explain import (
+from rtfilter.predicates.explanation import (
     ComparisonExplanation,
     ConstraintExplanation,
     Explained,
@@ -24,6 +23,7 @@ from rtfilter.predicates.explain import (
     nearest,
 )
 from rtfilter.predicates.expressions import text
+from rtfilter.predicates.list_tests import Event
 from rtfilter.predicates.model import Predicate, Quantified
 from rtfilter.results import arrow_ids
 from rtfilter.text import numbered, printable, shown
@@ -189,7 +189,7 @@ class MissSearch:
             The id; all ids must be of one type.
         predicate : Predicate
         rows : sequence of mapping or Elements
-            A result of `rtfilter.predicates.elements.events_of`.
+            A result of `rtfilter.predicates.list_tests.events_of`.
         first : int
             Number of the first event.
         """

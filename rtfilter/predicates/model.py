@@ -36,7 +36,7 @@ from rtfilter.predicates.constraints import (
 )
 from rtfilter.predicates.cost import Cost, cost_of
 from rtfilter.predicates.covering import intersects, judge
-from rtfilter.predicates.elements import Elements, event_of, names_of
+from rtfilter.predicates.list_tests import Elements, event_of, names_of
 from rtfilter.predicates.pattern import parse_pattern
 from rtfilter.predicates.sql import MAX_LENGTH, parse_sql
 from rtfilter.text import shown
@@ -294,7 +294,16 @@ class Predicate(_Mark):
             raise PredicateError(f"this is not a predicate's JSON: {error}") from None
 
     def __str__(self) -> str:
-        """Return the predicate as an SQL condition, which `rtfilter.predicates.parse.parse` reads."""
+        """Return the predicate as an SQL condition, which `rtfilter.predicates.model.parse` reads."""
         if len(self.filters) == 1:
             return str(self.filters[0])
         return " OR ".join(f"({conjunction})" for conjunction in self.filters) or "FALSE"
+
+
+Source = str | Mapping[str, Any] | Predicate
+"""The types that `parse` accepts."""
+
+
+def parse(source: Source, schema: Schema) -> Predicate:
+    """Return the predicate that `source` describes; see `Predicate.parse`."""
+    return Predicate.parse(source, schema)

@@ -12,7 +12,7 @@ from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import EXACT, is_missing, microseconds, number
 from rtfilter.events.exact import MOST_REST, instants, rest_of, rests
-from rtfilter.events.foreign import Values, arrow_values, families, pandas_values, streamed
+from rtfilter.events.foreign import ColumnValues, arrow_values, families, pandas_values, streamed
 from rtfilter.events.schema import Attribute, Schema
 from rtfilter.text import composed, listed, shown
 
@@ -126,7 +126,7 @@ def _named(columns: Mapping[Any, Any], name: Name) -> dict[Any, Any]:
     return found
 
 
-def _values(column: Any, attribute: str, name: Name) -> Values:
+def _values(column: Any, attribute: str, name: Name) -> ColumnValues:
     """Return a column of a table in NumPy."""
     kinds = families(column)
     if ("pandas", "Series") in kinds:
@@ -138,7 +138,7 @@ def _values(column: Any, attribute: str, name: Name) -> Values:
         array = lost
     if array.ndim != 1:
         raise PredicateError.about(attribute, f"needs a column of one dimension, not of shape {array.shape}")
-    return Values(np.ma.getdata(array), np.ma.getmaskarray(array))
+    return ColumnValues(np.ma.getdata(array), np.ma.getmaskarray(array))
 
 
 def _converted(given: Any, name: Name) -> tuple[AnyArray, AnyArray | None]:

@@ -58,8 +58,7 @@ from rtfilter.predicates.expressions import Number, Operand, Operation, calculat
 from rtfilter.predicates.intervals import Now, interval
 from rtfilter.predicates.letters import fold
 from rtfilter.predicates.like import canonical_like
-from rtfilter.predicates.names import quoted, written
-from rtfilter.predicates.sql_words import SUPPORTED, Word, number_of, words_of
+from rtfilter.predicates.sql_words import SUPPORTED, Word, number_of, quoted, words_of, written
 from rtfilter.text import shown
 
 MAX_LENGTH: Final = 65_536

@@ -34,7 +34,7 @@ _MANY: Final = 1 << 20
 """Stands for this number of pieces or more."""
 
 
-class Found(NamedTuple):
+class CompiledBoxes(NamedTuple):
     """The boxes of n conditions."""
 
     usable: BoolArray
@@ -70,7 +70,7 @@ class TemplateBoxes:
         shape = (2, schema.dimensions)
         self._multipliers = np.random.default_rng(1).integers(1, 2**63, shape, np.uint64)
 
-    def compute(self, columns: list[list[Any]], count: int) -> Found:
+    def compute(self, columns: list[list[Any]], count: int) -> CompiledBoxes:
         """Return the boxes of `count` conditions; `columns` has their values, slot by slot."""
         usable = np.ones(count, np.bool_)
         parts = [tests.boxes(columns, count, usable) for tests in self._filters]
@@ -87,7 +87,7 @@ class TemplateBoxes:
         if not usable.all():
             own = usable[owners]
             owners, boxes = owners[own], Boxes(boxes.low[own], boxes.high[own], boxes.exact[own])
-        return Found(usable, owners, boxes)
+        return CompiledBoxes(usable, owners, boxes)
 
     def _leave_equal(self, usable: BoolArray, owners: IntArray, boxes: Boxes) -> None:
         """Mark conditions as unusable that have too many boxes, or that may have two equal ones."""

@@ -1,8 +1,8 @@
 """Exact sets of values: the values that constraints accept, intersections and differences.
 
-The values of a type lie in order on a `Line`. A set of them is a list of spans that contain their low end but
-not their high end. Spans represent open and closed ends, because every value has a next one: for a number the
-next float64, from 2**53 on the next integer, for a text the text followed by a NUL.
+The values of a type lie in order in a `ValueOrder`. A set of them is a list of spans that contain their low
+end but not their high end. Spans represent open and closed ends, because every value has a next one: for a
+number the next float64, from 2**53 on the next integer, for a text the text followed by a NUL.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Spans = tuple[tuple[Any, Any], ...]
 """Ascending and separate spans, each from a value up to another one, without it."""
 
 
-class Line(NamedTuple):
+class ValueOrder(NamedTuple):
     """All values of a type, in order."""
 
     first: Any
@@ -161,10 +161,10 @@ def behind(start: str) -> Any:
 
 
 TOP_NUMBER: Final = float("inf")
-LINES: Final[dict[str, Line]] = {
-    "number": Line(LOWEST, int(HIGHEST) + 1, next_number, lambda value: -next_number(-value)),
-    "timestamp": Line(1 - 2**63, 2**63, lambda moment: int(moment) + 1, lambda moment: int(moment) - 1),
-    "bool": Line(False, 2, lambda value: int(value) + 1, lambda value: int(value) - 1),
-    "str": Line("", TOP, next_text),
+LINES: Final[dict[str, ValueOrder]] = {
+    "number": ValueOrder(LOWEST, int(HIGHEST) + 1, next_number, lambda value: -next_number(-value)),
+    "timestamp": ValueOrder(1 - 2**63, 2**63, lambda moment: int(moment) + 1, lambda moment: int(moment) - 1),
+    "bool": ValueOrder(False, 2, lambda value: int(value) + 1, lambda value: int(value) - 1),
+    "str": ValueOrder("", TOP, next_text),
 }
 """The values of each family of attributes."""

@@ -16,8 +16,7 @@ from rtfilter.dtypes import IntArray
 from rtfilter.events.table import EventTable
 from rtfilter.extras import needed
 from rtfilter.filter import EventFilter
-from rtfilter.predicates.model import Predicate
-from rtfilter.predicates.parse import parse
+from rtfilter.predicates.model import Predicate, parse
 from rtfilter.replay.output import Row
 from rtfilter.replay.replay_settings import PEER, Contender, ReplaySettings
 from rtfilter.replay.report import ReplayInterrupted, ReplayReport

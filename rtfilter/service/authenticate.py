@@ -6,8 +6,8 @@ from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol
 
-from rtfilter.service.errors import NotAuthenticatedError
 from rtfilter.service.roles import ALL, Identity, Role
+from rtfilter.service.service_errors import NotAuthenticatedError
 
 ADMIN: Final = "admin"
 MOST: Final = 200

@@ -23,12 +23,7 @@ from msgspec import UNSET
 from rtfilter.errors import EventError, PredicateError, RTFilterError
 from rtfilter.service import messages
 from rtfilter.service.authenticate import no_longer
-from rtfilter.service.errors import (
-    DirectiveError,
-    NotJSONError,
-    ServiceError,
-    TooLargeError,
-)
+from rtfilter.service.json_depth import require_shallow
 from rtfilter.service.measures import Door
 from rtfilter.service.messages import (
     Ack,
@@ -49,12 +44,17 @@ from rtfilter.service.messages import (
     Unsubscribe,
     without_mark,
 )
-from rtfilter.service.nesting import require_shallow
 from rtfilter.service.parse import MANY, has_list, hints_of, report, with_hints
 from rtfilter.service.pipeline import Pipeline, stopping
 from rtfilter.service.records import BESIDE, BYTES_OF_ID, Delivery, Sending, fitting, shown
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.rounds import LARGE, Turn
+from rtfilter.service.service_errors import (
+    DirectiveError,
+    NotJSONError,
+    ServiceError,
+    TooLargeError,
+)
 from rtfilter.session_states import TABLE, Directive, State
 
 MOST_UNSENT: Final = 100

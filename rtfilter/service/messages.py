@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from rtfilter.service.errors import DirectiveError
 from rtfilter.service.records import MOST_OF_A_PAGE, Wish
+from rtfilter.service.service_errors import DirectiveError
 from rtfilter.session_states import Directive
 
 DEFAULT: Final = "default"

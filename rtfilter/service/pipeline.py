@@ -36,15 +36,21 @@ from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
 from rtfilter.matching.choosing import AUTO
 from rtfilter.options import Named, whole
-from rtfilter.predicates.explain import Explanation
+from rtfilter.predicates.explanation import Explanation
 from rtfilter.results import Matches
 from rtfilter.scheduler import resolve
-from rtfilter.service import reading, snapshots, status
+from rtfilter.service import queries, snapshots, status
 from rtfilter.service.authenticate import Authenticate, Open, require_still
 from rtfilter.service.backlog import Bounds, Policy
 from rtfilter.service.clock import Clock
 from rtfilter.service.deliver import Deliver, Owned
-from rtfilter.service.errors import (
+from rtfilter.service.match import Index, Match, hash_of, key_of
+from rtfilter.service.measures import Measures
+from rtfilter.service.parse import LISTED, Hook, Listed, Parse
+from rtfilter.service.records import Delivery, FilterInfo, Page, Sending, Subscription, Wish, fitting
+from rtfilter.service.roles import Identity, Role
+from rtfilter.service.rounds import OneEach, Rounds, Threads, Turn
+from rtfilter.service.service_errors import (
     BusyError,
     ConflictError,
     RequestError,
@@ -52,12 +58,6 @@ from rtfilter.service.errors import (
     TooManyError,
     UnknownError,
 )
-from rtfilter.service.match import Index, Match, hash_of, key_of
-from rtfilter.service.measures import Measures
-from rtfilter.service.parse import LISTED, Hook, Listed, Parse
-from rtfilter.service.records import Delivery, FilterInfo, Page, Sending, Subscription, Wish, fitting
-from rtfilter.service.roles import Identity, Role
-from rtfilter.service.rounds import OneEach, Rounds, Threads, Turn
 from rtfilter.service.subscriptions import (
     REMOVED,
     Owners,
@@ -620,12 +620,12 @@ class Pipeline:
         def look(one: EventFilter | None) -> Iterator[Page | None]:
             first = max(after, info.since)
             events = self._log.events(filter, user=user, since=since, until=until, after=first)
-            yield from reading.query(one, events, limit, self.message)
+            yield from queries.query(one, events, limit, self.message)
 
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(QUERY), self._queries_of.one(who.user):
-                parts = look(await self._beside.run_for(who.user, reading.asked, info.schema, where))
+                parts = look(await self._beside.run_for(who.user, queries.asked, info.schema, where))
                 require_still(self.users, who)
                 while (page := await loop.run_in_executor(self._queries, next, parts)) is None:
                     pass
@@ -972,7 +972,7 @@ class Pipeline:
             found["server"] = self.counts
             indexes = dict(self._indexes)
             found["filters"] = await self._beside.run_for(
-                who.user, lambda: {name: reading.statistics(index.filter) for name, index in indexes.items()}
+                who.user, lambda: {name: queries.statistics(index.filter) for name, index in indexes.items()}
             )
         return found
 

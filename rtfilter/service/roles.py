@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from rtfilter.service.errors import NotAllowedError
+from rtfilter.service.service_errors import NotAllowedError
 
 
 class Role(StrEnum):

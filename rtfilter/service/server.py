@@ -33,30 +33,29 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from rtfilter import sockets
 from rtfilter.definition import Definition
-from rtfilter.service.access import Access
-from rtfilter.service.access import Limits as UserLimits
+from rtfilter.service.access import Access, UserLimits
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors import tcp
 from rtfilter.service.doors.admission import Strangers
 from rtfilter.service.doors.handshakes import Handshakes
 from rtfilter.service.doors.http import application
-from rtfilter.service.doors.metrics import Counts, FilterMetrics
-from rtfilter.service.doors.routes import Limits
+from rtfilter.service.doors.server_metrics import FilterMetrics, PipelineCollector
+from rtfilter.service.doors.shared import RequestLimits
 from rtfilter.service.doors.timeouts import Http, Sessions
-from rtfilter.service.errors import ConflictError
 from rtfilter.service.logs import configure
 from rtfilter.service.messages import DEFAULT
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.roles import ALL, Identity
+from rtfilter.service.service_errors import ConflictError
 from rtfilter.service.settings import LOG, Settings
 from rtfilter.service.webhooks import Sender, Webhooks
 from rtfilter.service.webhooks.signing import ServerKey
-from rtfilter.store.database import Hold, engine, hold
+from rtfilter.store.database import DatabaseLock, engine, hold
 from rtfilter.store.folder import InUseError, locked, make
 from rtfilter.store.log import Log, TakenError
 from rtfilter.store.migrations import VersionError
-from rtfilter.store.users import Users
-from rtfilter.store.webhooks import WebhookTable
+from rtfilter.store.user_store import Users
+from rtfilter.store.webhook_table import WebhookTable
 
 CONNECTIONS: Final = 10_000
 """Connections for which the server raises the limit of open files."""
@@ -130,7 +129,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return new_event_loop
 
 
-class Opened(NamedTuple):
+class RunningServer(NamedTuple):
     """A server that listens."""
 
     settings: Settings
@@ -142,7 +141,7 @@ class Opened(NamedTuple):
 
 
 async def _serve(
-    settings: Settings, definition: Definition | None, told: Callable[[Opened], None] | None = None
+    settings: Settings, definition: Definition | None, told: Callable[[RunningServer], None] | None = None
 ) -> int:
     """Open the doors when the pipeline runs, and report it; return as `serve` does.
 
@@ -171,8 +170,8 @@ async def _serve(
         if framed is not None:
             tcp_port = framed.getsockname()[1]
             await sessions.enter_async_context(_tcp(settings, pipeline, framed, strangers, tls))
-        limits = Limits(settings.body, settings.nesting)
-        counts = Counts(pipeline, metrics.registry)
+        limits = RequestLimits(settings.body, settings.nesting)
+        counts = PipelineCollector(pipeline, metrics.registry)
         app = application(pipeline, counts, limits, settings.loopback, webhooks)
 
         async def drain() -> None:
@@ -192,7 +191,7 @@ async def _serve(
         if settings.database is None:
             there = _identity(settings.file)  # before anyone knows of the server, and could remove it
             watches.append(asyncio.create_task(_watch_file(settings.file, there, server)))
-        (told or _greet)(Opened(settings, pipeline, http.getsockname()[1], tcp_port, server.end))
+        (told or _greet)(RunningServer(settings, pipeline, http.getsockname()[1], tcp_port, server.end))
         try:
             await server.serve(sockets=[http])
         finally:
@@ -286,7 +285,7 @@ def _unusable(settings: Settings, error: SQLAlchemyError) -> DataError:
     return DataError(f"the database {settings.file} cannot be used: {reason}{remedy}")
 
 
-def _alone(log: Log, holding: Hold) -> bool:
+def _alone(log: Log, holding: DatabaseLock) -> bool:
     """Return whether no other server seems to have the database; takes its lock again if it was lost."""
     try:
         holding.take()  # fails while the lost connection still has the lock: so the log decides
@@ -490,7 +489,7 @@ def _identity(file: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _greet(opened: Opened) -> None:
+def _greet(opened: RunningServer) -> None:
     settings, data = opened.settings, opened.settings.data
     scheme = "http" if settings.certificate is None else "https"
     host = sockets.shown(settings.host)

@@ -15,9 +15,9 @@ from rtfilter.errors import PredicateError, RTFilterError
 from rtfilter.predicates.boxes import unbounded
 from rtfilter.predicates.many import compile_many
 from rtfilter.service.deliver import Owned
-from rtfilter.service.errors import RequestError, TooManyError
 from rtfilter.service.match import Index
 from rtfilter.service.records import FilterInfo, Subscription, Wish
+from rtfilter.service.service_errors import RequestError, TooManyError
 from rtfilter.store.tables import Entry, Kind, Logged
 
 MOST_METADATA: Final = 4096

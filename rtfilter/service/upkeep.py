@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple
 from rtfilter.errors import RTFilterError
 from rtfilter.service import snapshots
 from rtfilter.service.deliver import Deliver, Owned
-from rtfilter.service.errors import BusyError, ConflictError
 from rtfilter.service.match import Index, Match
 from rtfilter.service.measures import Measures
 from rtfilter.service.memory import Memory
+from rtfilter.service.service_errors import BusyError, ConflictError
 from rtfilter.service.subscriptions import Owners, expiry_of
 from rtfilter.service.writing import Store
 from rtfilter.store.log import Log

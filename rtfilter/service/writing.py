@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from rtfilter.service.errors import BusyError, ConflictError
 from rtfilter.service.measures import Measures
 from rtfilter.service.rounds import Rounds, Turn
+from rtfilter.service.service_errors import BusyError, ConflictError
 from rtfilter.store.log import Log, Placed, TakenError
 from rtfilter.store.tables import Entry, Key, Logged, Progress, Request
 

@@ -21,10 +21,10 @@ from rtfilter import EventError, EventFilter, PredicateError, Schema
 from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.matchers.rtree import shown
 from rtfilter.predicates.bound_columns import SIDES, BoundColumn, Columns, bounded_columns, bounds_of_arrow
-from rtfilter.predicates.bounds import Bounds, compile_bounds
+from rtfilter.predicates.bounds import EncodedBounds, compile_bounds
 from rtfilter.predicates.boxes import compile_predicate
 from rtfilter.predicates.many import compile_many
-from rtfilter.predicates.parse import parse
+from rtfilter.predicates.model import parse
 from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout, blocks, gathered, quoted
@@ -118,7 +118,7 @@ class SubscriptionReader:
                 return ids, bounds.low, bounds.high
             return ids, *self._hulls_of_conditions(batch.column("where").to_pylist())
 
-    def _compiled(self, batch: pa.RecordBatch) -> Bounds:
+    def _compiled(self, batch: pa.RecordBatch) -> EncodedBounds:
         return compile_bounds(*self._bounds(batch), self.schema)
 
     def bad(self, batch: pa.RecordBatch) -> list[BadSubscription]:

@@ -139,7 +139,7 @@ def _begin(connection: sql.Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-class Hold:
+class DatabaseLock:
     """A lock that keeps other servers out of a database of PostgreSQL, until `close` or a lost connection.
 
     For SQLite it does nothing, since the folder has a lock.
@@ -176,13 +176,13 @@ class Hold:
             self._connection = None
 
 
-def hold(engine: sql.Engine, patience: float = 5.0) -> Hold | None:
+def hold(engine: sql.Engine, patience: float = 5.0) -> DatabaseLock | None:
     """Return the lock of a database of PostgreSQL, which keeps other servers out.
 
     Returns None if another server has it for `patience` seconds: PostgreSQL needs a moment to notice a killed
     server.
     """
-    made = Hold(engine)
+    made = DatabaseLock(engine)
     end = time.monotonic() + patience
     while not made.take():
         if time.monotonic() >= end:

@@ -61,7 +61,7 @@ _OWNED: Final = sql.select(STATE.c.value).where(STATE.c.name == "epoch").with_fo
 _LIVE: Final = LOG.c.until.is_(None) & LOG.c.subscription.is_not(None)
 
 
-class RefusedError(RTFilterError):
+class RequestRefusedError(RTFilterError):
     """A request that the log refuses; other requests of its transaction are not affected.
 
     Parameters
@@ -82,13 +82,13 @@ class Placed(NamedTuple):
     first, size : int
     new : bool
         False if its key was in the log: then it was stored before.
-    error : RefusedError or None
+    error : RequestRefusedError or None
     """
 
     first: int
     size: int
     new: bool
-    error: RefusedError | None = None
+    error: RequestRefusedError | None = None
 
 
 class Trimmed(NamedTuple):
@@ -252,7 +252,7 @@ class Log:
                 connection.execute(sql.delete(KEYS).where(_of(key)))
                 return None
         if there[0] != key.request:
-            error = RefusedError(f"the key {key.key!r} stands for another request; use a new key")
+            error = RequestRefusedError(f"the key {key.key!r} stands for another request; use a new key")
             return Placed(0, 0, False, error)
         return there[1]._replace(new=False)
 
@@ -273,7 +273,7 @@ class Log:
                 self._put_changes(connection, rows.changes)  # the changed one may be among these
                 rows.changes.clear()
                 if not _supersede(connection, entry, position):
-                    gone = RefusedError(f"there is no subscription {entry.subscription} any more")
+                    gone = RequestRefusedError(f"there is no subscription {entry.subscription} any more")
                     return Placed(0, 0, False, gone)
                 if kind is Kind.UNSUBSCRIBE:
                     until = position

@@ -27,9 +27,9 @@ from rtfilter.index.kernels.hash_tables import hash_id
 from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel, part
 from rtfilter.predicates.constraints import is_negated
-from rtfilter.predicates.elements import asks_for_every
 from rtfilter.predicates.letters import encoded
 from rtfilter.predicates.like import ANY, EACH, in_bytes
+from rtfilter.predicates.list_tests import asks_for_every
 from rtfilter.predicates.model import SETS, Constraint, Filter, Predicate, Quantified, Test
 from rtfilter.subscriptions.verdict import ASK, NO, UNKNOWN, YES
 

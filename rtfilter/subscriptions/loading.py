@@ -19,7 +19,7 @@ from rtfilter.subscriptions.given import seconds
 from rtfilter.subscriptions.ids import LAST_ID, NO_IDS, new_ids, refuse_kind
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
 from rtfilter.subscriptions.metadata import encoded
-from rtfilter.subscriptions.tables import Rules, cell
+from rtfilter.subscriptions.subscription_tables import Rules, cell
 from rtfilter.text import numbered, shown
 
 

@@ -14,7 +14,7 @@ from rtfilter.cli import FAILED, main, users
 from rtfilter.service.access import Access, passwords
 from rtfilter.service.access.passwords import Passwords
 from rtfilter.store.database import engine
-from rtfilter.store.users import Users
+from rtfilter.store.user_store import Users
 
 PASSWORD = "correct horse"
 

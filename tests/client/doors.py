@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from real_server import Framed
 from websockets.sync.client import connect
 
-from rtfilter.service.doors.frames import Asked, write
+from rtfilter.service.doors.frames import ClientDirective, write
 
 
 class Http:
@@ -76,7 +76,7 @@ class Tcp:
         self.ask("CONNECT", user=user)
 
     def ask(self, directive, mark="", **body):
-        self._peer._socket.sendall(write(Asked[directive], (mark + json.dumps(body)).encode()))
+        self._peer._socket.sendall(write(ClientDirective[directive], (mark + json.dumps(body)).encode()))
         answer = self.hear()
         return answer if answer["directive"] != "ERROR" else answer["error"]
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import forks
-from rtfilter.service.doors.frames import Asked, Reader, ServerDirective, write
+from rtfilter.service.doors.frames import ClientDirective, Reader, ServerDirective, write
 
 HOME = Path(__file__).parents[2]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(HOME)}
@@ -79,7 +79,7 @@ class Framed:
 
     def say(self, directive, **more):
         """Its answer; deliveries that come before it are kept."""
-        self._socket.sendall(write(Asked[directive], json.dumps({**more, "tag": 1}).encode()))
+        self._socket.sendall(write(ClientDirective[directive], json.dumps({**more, "tag": 1}).encode()))
         while "tag" not in (answer := self._hear()):
             self._deliveries.append(answer)
         assert answer.pop("tag") == 1

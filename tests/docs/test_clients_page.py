@@ -10,7 +10,7 @@ import pytest
 
 from rtfilter.service.access.passwords import Passwords
 from rtfilter.store.database import engine
-from rtfilter.store.users import Users
+from rtfilter.store.user_store import Users
 from service.running import running
 
 PAGE = (Path(__file__).parents[2] / "docs" / "clients.md").read_text(encoding="utf-8")

@@ -13,14 +13,14 @@ from test_pages import run
 
 from rtfilter import Schema
 from rtfilter.definition import Definition
-from rtfilter.service import errors
+from rtfilter.service import service_errors
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.admission import Strangers
-from rtfilter.service.doors.frames import Asked, FrameError, Reader, ServerDirective, write
+from rtfilter.service.doors.frames import ClientDirective, FrameError, Reader, ServerDirective, write
 from rtfilter.service.doors.tcp import Timeouts, listen
-from rtfilter.service.errors import ServiceError
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.roles import Identity
+from rtfilter.service.service_errors import ServiceError
 from rtfilter.service.settings import Settings
 from rtfilter.service.upkeep import Keeping
 from rtfilter.session_states import TABLE
@@ -103,7 +103,7 @@ async def play(address, settle, block):
                 wanted.append((directive, alike(body)))
             else:
                 await check()
-                writer.write(write(Asked[directive], json.dumps(body).encode()))
+                writer.write(write(ClientDirective[directive], json.dumps(body).encode()))
         await check()
     finally:
         writer.close()
@@ -124,14 +124,14 @@ def test_the_frame_is_as_shown():
     shown = "".join(line[:48] for line in block.splitlines())
     reader = Reader()
     reader.feed(bytes.fromhex(shown))
-    assert list(reader) == [(Asked.SUBSCRIBE, b'{"where":"price > 100"}')]
-    assert write(Asked.READY).hex(" ") in PAGE
+    assert list(reader) == [(ClientDirective.SUBSCRIBE, b'{"where":"price > 100"}')]
+    assert write(ClientDirective.READY).hex(" ") in PAGE
     assert f"at most {Settings.model_fields['frame'].default}, unless" in PAGE
 
 
 def test_the_numbers_are_as_shown():
     shown = re.findall(r"\| ([A-Z]+) \| (\d+) (?=\|)", PAGE)
-    sides = (Asked, ServerDirective)
+    sides = (ClientDirective, ServerDirective)
     assert sorted(shown) == sorted((one.name, str(one.value)) for side in sides for one in side)
 
 
@@ -147,6 +147,8 @@ def test_the_table_of_states_is_the_table():
 def test_the_kinds_of_errors_are_those_of_sessions():
     shown = re.findall(r"`([a-z-]+)`", "".join(re.findall(r"^\| (`.*?) \|", PAGE, re.M)))
     kinds = {
-        one.kind for one in vars(errors).values() if isinstance(one, type) and issubclass(one, ServiceError)
+        one.kind
+        for one in vars(service_errors).values()
+        if isinstance(one, type) and issubclass(one, ServiceError)
     }
     assert sorted(shown) == sorted(kinds - {ServiceError.kind} | {FrameError.kind, "predicate", "event"})

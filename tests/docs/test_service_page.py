@@ -16,7 +16,7 @@ import forks
 import postgresql
 from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.service import authenticate, pipeline, subscriptions
-from rtfilter.service.doors import admission, bodies, handshakes, parts, routes, timeouts, websocket
+from rtfilter.service.doors import admission, bodies, handshakes, shared, streamed, timeouts, websocket
 from rtfilter.service.settings import Settings
 from service.doors.test_rights import TABLE
 
@@ -229,10 +229,10 @@ def test_the_limits_that_are_fixed_are_those_of_the_code():
         "frames of a session before CONNECT": timeouts.STRANGE_FRAMES,
         "unauthenticated connections of one address, or of one /64 network of IPv6": admission.MOST_STRANGERS,
         "connections of a user over HTTP; further ones count as unauthenticated": admission.MOST_OF_A_USER,
-        "answers over HTTP that a user reads at the same time; further ones wait": parts.MOST_ANSWERS,
+        "answers over HTTP that a user reads at the same time; further ones wait": streamed.MOST_ANSWERS,
         "events or subscriptions in a request": bodies.MOST_EVENTS,
         "JSON that is no event: a filter, a subscription, a question": bodies.MOST_DOCUMENT // 2**20,
-        "a page of an answer": routes.MOST_OF_A_PAGE,
+        "a page of an answer": shared.MOST_OF_A_PAGE,
         "headers of a request, with trailers": timeouts.MOST_HEADERS // 1024,
         "headers of a request, by count": timeouts.MOST_LINES,
         "`metadata` of a subscription, as JSON": subscriptions.MOST_METADATA,

@@ -26,7 +26,7 @@ from rtfilter.index.kernels import counts
 from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.matching.gate import Writing
 from rtfilter.matching.road import Batch
-from rtfilter.predicates.parse import parse
+from rtfilter.predicates.model import parse
 
 
 @pytest.fixture

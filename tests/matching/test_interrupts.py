@@ -43,7 +43,7 @@ from kinds import EACH, require_sound
 from lengths import long_but
 from rtfilter import EventFilter, Schema
 from rtfilter.adaptive import FixedPlan
-from rtfilter.predicates.parse import parse
+from rtfilter.predicates.model import parse
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.labels import Beside
 

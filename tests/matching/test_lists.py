@@ -13,7 +13,7 @@ from nested import EVENTS, TYPES
 from oracle import as_sets, satisfied
 from rtfilter import AsyncFilter, EventError, EventFilter, Schema
 from rtfilter.adaptive import FixedPlan
-from rtfilter.predicates.parse import parse
+from rtfilter.predicates.model import parse
 
 SCHEMA = Schema(TYPES)
 

@@ -15,8 +15,7 @@ from predicate_cases import events, schemas
 from rtfilter import EventFilter, Schema
 from rtfilter.matching import refine
 from rtfilter.predicates.comparison import Comparison
-from rtfilter.predicates.model import COMPARE, Constraint
-from rtfilter.predicates.parse import parse
+from rtfilter.predicates.model import COMPARE, Constraint, parse
 
 TYPES = {"a": float, "b": int, "s": str, "z": str, "t": datetime, "ok": bool}
 

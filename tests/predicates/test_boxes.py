@@ -25,8 +25,7 @@ from rtfilter.events.encoding import (
 )
 from rtfilter.events.schema import Attribute, Schema
 from rtfilter.predicates.boxes import MAX_BOXES, MAX_SPLIT, compile_predicate
-from rtfilter.predicates.model import COMPARE, FORMS, Constraint, Filter, Predicate
-from rtfilter.predicates.parse import parse
+from rtfilter.predicates.model import COMPARE, FORMS, Constraint, Filter, Predicate, parse
 
 SCHEMA = Schema({"x": float, "s": str, "flag": bool, "t": datetime})
 FREE = [-math.inf, math.inf]

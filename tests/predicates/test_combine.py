@@ -5,8 +5,7 @@ import pytest
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.combine import MAX_FILTERS, all_of, any_of
-from rtfilter.predicates.model import MAX_TERMS, Constraint, Filter
-from rtfilter.predicates.parse import parse
+from rtfilter.predicates.model import MAX_TERMS, Constraint, Filter, parse
 
 
 def test_duplicates_are_dropped():

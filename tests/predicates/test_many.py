@@ -16,7 +16,7 @@ from rtfilter import PredicateError, Schema
 from rtfilter.predicates import many, model, pattern_templates, sql_templates
 from rtfilter.predicates.boxes import compile_predicate
 from rtfilter.predicates.many import compile_many
-from rtfilter.predicates.parse import parse
+from rtfilter.predicates.model import parse
 from rtfilter.predicates.pattern import parse_pattern
 from rtfilter.predicates.sql import parse_sql
 from rtfilter.predicates.store import kept

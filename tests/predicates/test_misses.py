@@ -15,9 +15,9 @@ from predicate_cases import events, schemas
 from rtfilter import EventFilter, UnknownSubscriptionError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates import misses as module
-from rtfilter.predicates.explain import explain, nearest
+from rtfilter.predicates.explanation import explain, nearest
 from rtfilter.predicates.misses import Miss, MissSearch
-from rtfilter.predicates.parse import parse
+from rtfilter.predicates.model import parse
 
 SCHEMA = Schema({"price": float, "symbol": str, "bid": float, "at": datetime})
 

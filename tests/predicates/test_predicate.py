@@ -17,8 +17,7 @@ from predicate_cases import NETWORKS, conditions, defined, events, like, schemas
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.events.encoding import Timestamp
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.model import COMPARE, NEGATED, OPERATORS_OF, Constraint, Filter, Predicate
-from rtfilter.predicates.parse import parse
+from rtfilter.predicates.model import COMPARE, NEGATED, OPERATORS_OF, Constraint, Filter, Predicate, parse
 
 LOG = Schema({"application": str, "severity": int})
 

@@ -13,8 +13,8 @@ from rtfilter.events import elements, nesting
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
 from rtfilter.predicates import boxes, combine, expressions, model, sql
-from rtfilter.predicates.elements import Elements
-from rtfilter.predicates.parse import parse
+from rtfilter.predicates.list_tests import Elements
+from rtfilter.predicates.model import parse
 
 PAGE = (Path(__file__).parents[2] / "docs" / "predicates.md").read_text(encoding="utf-8")
 MORE = (Path(__file__).parent / "examples.md").read_text(encoding="utf-8")

@@ -12,10 +12,9 @@ from lengths import long_but
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.combine import MAX_DEPTH
-from rtfilter.predicates.model import Constraint, Filter, Predicate
-from rtfilter.predicates.names import RESERVED
-from rtfilter.predicates.parse import parse
+from rtfilter.predicates.model import Constraint, Filter, Predicate, parse
 from rtfilter.predicates.sql import MAX_LENGTH, _SqlReader, parse_sql
+from rtfilter.predicates.sql_words import RESERVED
 
 SCHEMA = Schema(
     {"price": float, "qty": int, "symbol": str, "ok": bool, "at": datetime, "url.resource": str}

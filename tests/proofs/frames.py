@@ -4,8 +4,16 @@ from collections import Counter
 
 import numpy as np
 
-from rtfilter.service.doors.frames import LENGTH, Asked, Frame, FrameError, Reader, message_of, write
-from rtfilter.service.errors import DirectiveError
+from rtfilter.service.doors.frames import (
+    LENGTH,
+    ClientDirective,
+    Frame,
+    FrameError,
+    Reader,
+    message_of,
+    write,
+)
+from rtfilter.service.service_errors import DirectiveError
 
 MOST = 300
 BODIES = [b"", b"{}", b'{"where": "price > 1"}', b'{"directive": "READY"}', b"[", b"\xff\xfe", b"[" * 250]
@@ -15,7 +23,7 @@ def run(seed: int) -> Counter[str]:
     """One stream of frames, with some bytes changed or none, read in pieces and in one."""
     rng = np.random.default_rng(seed)
     frames = [
-        Frame(Asked(int(rng.integers(1, 11))), BODIES[rng.integers(len(BODIES))])
+        Frame(ClientDirective(int(rng.integers(1, 11))), BODIES[rng.integers(len(BODIES))])
         for _ in range(rng.integers(1, 60))
     ]
     data = bytearray(b"".join(write(*frame) for frame in frames))

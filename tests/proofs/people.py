@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rtfilter.service.access import tokens
 from rtfilter.store.database import engine
-from rtfilter.store.users import Users
+from rtfilter.store.user_store import Users
 
 ROLES = ["admin", "publisher", "subscriber"]  # the first user has to be an admin
 

@@ -19,14 +19,14 @@ from rtfilter import EventFilter, Schema
 from rtfilter.definition import Definition
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.service.conversation import Conversation
-from rtfilter.service.doors.frames import Asked, Frame, write
-from rtfilter.service.errors import DirectiveError, NotJSONError
+from rtfilter.service.doors.frames import ClientDirective, Frame, write
+from rtfilter.service.json_depth import require_shallow, require_shallow_lines
 from rtfilter.service.match import Index
-from rtfilter.service.nesting import require_shallow, require_shallow_lines
 from rtfilter.service.parse import Parse
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import FilterInfo, Wish
 from rtfilter.service.roles import Identity
+from rtfilter.service.service_errors import DirectiveError, NotJSONError
 from rtfilter.service.subscriptions import check
 from rtfilter.session_states import TABLE, Directive
 from rtfilter.store.database import engine
@@ -284,8 +284,13 @@ _MATCHERS = (
 TARGETS = {
     "frames": Target(
         cut,
-        [b"".join(write(one, body) for one in Asked) for body in frames.BODIES]
-        + [b"".join(write(*frame) for frame in (Frame(Asked.READY, b""), Frame(Asked.ACK, b'{"upto":1}')))],
+        [b"".join(write(one, body) for one in ClientDirective) for body in frames.BODIES]
+        + [
+            b"".join(
+                write(*frame)
+                for frame in (Frame(ClientDirective.READY, b""), Frame(ClientDirective.ACK, b'{"upto":1}'))
+            )
+        ],
         [b"\x00\x00\x00\x01", b"\x00\x00\x01\x00", b'"directive"', *_JSON],
     ),
     "session": Target(

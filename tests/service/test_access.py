@@ -9,12 +9,12 @@ import pytest
 from argon2 import PasswordHasher, Type, extract_parameters
 from argon2.exceptions import VerifyMismatchError
 
-from rtfilter.service.access import Access, Limits, authenticate, guesses, tokens
+from rtfilter.service.access import Access, UserLimits, guesses, tokens, user_checks
 from rtfilter.service.access.passwords import MOST, REMEMBERED, Passwords, Remembered
-from rtfilter.service.errors import BusyError, NotAuthenticatedError, TooManyError
 from rtfilter.service.roles import Identity, Role
+from rtfilter.service.service_errors import BusyError, NotAuthenticatedError, TooManyError
 from rtfilter.store.database import engine
-from rtfilter.store.users import Users
+from rtfilter.store.user_store import Users
 
 CHEAP = {"time_cost": 1, "memory_cost": 8, "parallelism": 1}
 PASSWORD = "correct horse"
@@ -74,7 +74,7 @@ def access(users, passwords, clock):
 
 
 @contextmanager
-def opened(users, passwords, clock, limits=Limits()):  # noqa: B008
+def opened(users, passwords, clock, limits=UserLimits()):  # noqa: B008
     made = Access(users, limits, passwords, clock, lambda: DAY + clock())
     try:
         yield made
@@ -91,7 +91,7 @@ def later(access, clock, who):
     """Whether `who` may stay, when the server has had the time to look."""
 
     async def ask():
-        clock.now += authenticate.LOOK
+        clock.now += user_checks.LOOK
         access.still(who)
         await access._looking
         return access.still(who)
@@ -107,7 +107,7 @@ def refused(access, *password, token=None):
 
 def test_the_right_password_and_the_right_token_say_who_it_is(access, users, clock):
     token, _ = token_of(users)
-    clock.now += 2 * authenticate.LOOK_FOR_NEW
+    clock.now += 2 * user_checks.LOOK_FOR_NEW
     bob = ("bob", {Role.PUBLISHER})
     assert asyncio.run(access.password("bob", PASSWORD)) == bob
     assert asyncio.run(access.token(token)) == bob
@@ -128,7 +128,7 @@ def test_what_is_wrong_is_told_in_the_same_words(access, users):
     ]
     told = {refused(access, *one) for one in wrong}
     told |= {refused(access, token=one) for one in ("", "rtf_", token[:-1], token + "x", "\ud800")}
-    assert told == {authenticate.WRONG}
+    assert told == {user_checks.WRONG}
 
 
 def test_an_unknown_user_costs_as_much_as_a_wrong_password(access, passwords):
@@ -174,7 +174,7 @@ def test_a_password_that_was_changed_is_wrong_from_then_on(access, users, passwo
 
 def test_a_revoked_token_is_refused_and_ends_its_session_only(access, users, clock):
     (one, id), (other, _) = token_of(users), token_of(users)
-    clock.now += authenticate.LOOK
+    clock.now += user_checks.LOOK
     first, second = (asyncio.run(access.token(token)) for token in (one, other))
     assert later(access, clock, first)
     users.revoke(id)
@@ -186,7 +186,7 @@ def test_a_revoked_token_is_refused_and_ends_its_session_only(access, users, clo
 
 def test_a_token_expires(access, users, clock):
     token, _ = token_of(users, expires=DAY + clock.now + 60)
-    clock.now += authenticate.LOOK
+    clock.now += user_checks.LOOK
     who = asyncio.run(access.token(token))
     assert later(access, clock, who)
     clock.now += 60
@@ -209,7 +209,7 @@ def test_a_token_expires(access, users, clock):
 )
 def test_what_changes_a_user_ends_the_sessions(access, users, clock, change):
     token, _ = token_of(users)
-    clock.now += authenticate.LOOK
+    clock.now += user_checks.LOOK
     whos = [asyncio.run(access.password("bob", PASSWORD)), asyncio.run(access.token(token))]
     assert all(later(access, clock, who) for who in whos)
     change(users)
@@ -253,7 +253,7 @@ def test_a_token_from_another_process_is_good_at_once(access, tmp_path, clock):
     elsewhere = engine(f"sqlite:///{tmp_path}/log.sqlite")
     token, _ = token_of(Users(elsewhere))
     elsewhere.dispose()
-    clock.now += 2 * authenticate.LOOK_FOR_NEW
+    clock.now += 2 * user_checks.LOOK_FOR_NEW
     assert asyncio.run(access.token(token)).user == "bob"
 
 
@@ -391,7 +391,7 @@ def test_a_guess_counts_also_if_who_guesses_does_not_wait_for_the_answer(users, 
 @pytest.mark.parametrize("first", ["cancelled", "called"])
 def test_who_leaves_the_line_when_called_calls_the_next(first):
     async def run():
-        line, came = guesses.Line(), []
+        line, came = guesses.PasswordQueue(), []
 
         async def ask(name):
             await line.enter(name, 0)
@@ -416,7 +416,9 @@ def test_wrong_passwords_take_no_memory(access, clock, monkeypatch):
     for number in range(100):
         refused(access, f"{number}" * 10_000, "wrong", f"{number}")
     assert len(access._guesses._wrong) == 10
-    assert max(len(key.user) for key in access._guesses._wrong if isinstance(key, guesses.Place)) < 300
+    assert (
+        max(len(key.user) for key in access._guesses._wrong if isinstance(key, guesses.UserAtNetwork)) < 300
+    )
 
 
 def test_without_users_everyone_is_let_in_until_there_is_one(database, passwords, clock):
@@ -428,12 +430,12 @@ def test_without_users_everyone_is_let_in_until_there_is_one(database, passwords
         refused(made, token="rtf_x")
         assert later(made, clock, who)
         users.add("ann", passwords.hash(PASSWORD), ["admin"])
-        clock.now += 2 * authenticate.LOOK_FOR_NEW
+        clock.now += 2 * user_checks.LOOK_FOR_NEW
         refused(made, "who I say", "")
         assert not made.open
         assert not made.still(who)
         users.remove("ann")
-        clock.now += authenticate.LOOK
+        clock.now += user_checks.LOOK
         refused(made, "who I say", "")
         assert not made.open
 
@@ -441,14 +443,14 @@ def test_without_users_everyone_is_let_in_until_there_is_one(database, passwords
 def test_where_users_cannot_be_read_nobody_new_is_let_in(access, monkeypatch, clock, database):
     with database.begin() as connection:
         connection.exec_driver_sql("ALTER TABLE user_stamp RENAME TO gone")
-    clock.now += authenticate.LOOK
+    clock.now += user_checks.LOOK
     with pytest.raises(BusyError):
         asyncio.run(access.password("bob", PASSWORD))
 
 
 def test_events_and_connections_of_a_user_are_limited(users, passwords, clock):
     ann, bob = Identity("ann"), Identity("bob")
-    with opened(users, passwords, clock, Limits(5, 2, rate=10, burst=20)) as made:
+    with opened(users, passwords, clock, UserLimits(5, 2, rate=10, burst=20)) as made:
         assert made.most_subscriptions == 5
         made.admit(bob, 20)
         with pytest.raises(TooManyError) as caught:
@@ -466,8 +468,8 @@ def test_events_and_connections_of_a_user_are_limited(users, passwords, clock):
 
 
 def test_names_that_rest_take_no_memory(users, passwords, clock, monkeypatch):
-    monkeypatch.setattr(authenticate, "MOST_BUCKETS", 10)
-    with opened(users, passwords, clock, Limits(rate=10)) as made:
+    monkeypatch.setattr(user_checks, "MOST_BUCKETS", 10)
+    with opened(users, passwords, clock, UserLimits(rate=10)) as made:
         for number in range(100):
             made.admit(Identity(f"user {number}"), 1)
             clock.now += 1.0
@@ -477,7 +479,7 @@ def test_names_that_rest_take_no_memory(users, passwords, clock, monkeypatch):
 def test_no_secret_is_in_the_file_in_errors_or_in_the_log(access, users, tmp_path, clock, caplog):
     caplog.set_level(logging.DEBUG)
     token, _ = token_of(users)
-    clock.now += authenticate.LOOK
+    clock.now += user_checks.LOOK
     shown = [repr(asyncio.run(access.token(token))), repr(asyncio.run(access.password("bob", PASSWORD)))]
     shown += [refused(access, "ann", PASSWORD), refused(access, token=token + "x")]
     shown += [repr(users.read()), repr(users.tokens()), repr(vars(access)), caplog.text]

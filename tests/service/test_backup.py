@@ -13,10 +13,10 @@ from argon2 import PasswordHasher
 from rtfilter.cli import FAILED, main
 from rtfilter.service.access import passwords
 from rtfilter.service.access.passwords import Passwords
-from rtfilter.store.backup import LIST
+from rtfilter.store.backup_file import LIST
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
-from rtfilter.store.users import Users
+from rtfilter.store.user_store import Users
 from service.running import running
 
 pytestmark = pytest.mark.slow

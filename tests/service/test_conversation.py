@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from served import ANN, BOB, CARL, events, publish, served, subscribe
 
 from rtfilter.results import Matches
-from rtfilter.service.access import Access, Limits
+from rtfilter.service.access import Access, UserLimits
 from rtfilter.service.backlog import Bounds
 from rtfilter.service.conversation import MOST_UNSENT, UNSENT_BYTES, Conversation
 from rtfilter.service.messages import MOST_TAG
@@ -21,7 +21,7 @@ from rtfilter.service.upkeep import Keeping
 from rtfilter.session_states import TABLE, Directive, State
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
-from rtfilter.store.users import Users
+from rtfilter.store.user_store import Users
 
 
 async def say(session, directive, **more):
@@ -895,7 +895,7 @@ def test_who_may_not_stay_is_told_and_gone(tmp_path, monkeypatch):
 
 def test_connections_are_counted_while_they_are_open(tmp_path):
     async def script(pipeline):
-        pipeline.users = Access(Users(engine(f"sqlite:///{tmp_path}/log.sqlite")), Limits(connections=2))
+        pipeline.users = Access(Users(engine(f"sqlite:///{tmp_path}/log.sqlite")), UserLimits(connections=2))
         sessions = [await connected(pipeline) for _ in range(2)]
         third = Conversation(pipeline)
         (answer,) = await say(third, "CONNECT", user="ann")
@@ -911,7 +911,7 @@ def test_connections_are_counted_while_they_are_open(tmp_path):
 
 def test_who_comes_with_the_name_of_a_removed_user_finds_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("rtfilter.service.pipeline.EXPEL", 0.02)
-    monkeypatch.setattr("rtfilter.service.access.authenticate.LOOK", 0.01)
+    monkeypatch.setattr("rtfilter.service.access.user_checks.LOOK", 0.01)
 
     async def script(pipeline):
         users = Users(engine(f"sqlite:///{tmp_path}/log.sqlite"))

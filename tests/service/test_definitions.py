@@ -9,9 +9,9 @@ from rtfilter.adaptive import CostController, WangController
 from rtfilter.definition import Definition
 from rtfilter.scheduler import fifo
 from rtfilter.service import server
-from rtfilter.service.errors import ConflictError, RequestError, TooManyError
 from rtfilter.service.records import Wish
 from rtfilter.service.server import DataError
+from rtfilter.service.service_errors import ConflictError, RequestError, TooManyError
 from rtfilter.service.settings import settings
 from service.served import ADMIN, ANN, CARL, SCHEMA, served
 

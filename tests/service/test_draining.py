@@ -14,7 +14,7 @@ from websockets.sync.client import connect
 import forks
 from lengths import long_but
 from rtfilter.service import pipeline as module
-from rtfilter.service.doors.frames import Asked, Reader, ServerDirective, write
+from rtfilter.service.doors.frames import ClientDirective, Reader, ServerDirective, write
 from service.running import running
 
 pytestmark = pytest.mark.slow
@@ -53,7 +53,7 @@ class OverTCP:
         self._frames, self._heard = Reader(ServerDirective), []
 
     def say(self, directive, **told):
-        self._socket.sendall(write(Asked[directive], json.dumps(told).encode()))
+        self._socket.sendall(write(ClientDirective[directive], json.dumps(told).encode()))
 
     def hear(self):
         while not self._heard:

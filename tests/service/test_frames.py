@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rtfilter.service.doors.frames import (
     LENGTH,
-    Asked,
+    ClientDirective,
     Frame,
     FrameError,
     Reader,
@@ -17,11 +17,11 @@ from rtfilter.service.doors.frames import (
     message_of,
     write,
 )
-from rtfilter.service.errors import DirectiveError
+from rtfilter.service.service_errors import DirectiveError
 from rtfilter.session_states import Directive
 
 MOST = 20
-FRAMES = st.builds(Frame, st.sampled_from(Asked), st.binary(max_size=MOST - 1))
+FRAMES = st.builds(Frame, st.sampled_from(ClientDirective), st.binary(max_size=MOST - 1))
 CUTS = st.lists(st.integers(0, 200), max_size=12)
 
 
@@ -77,7 +77,7 @@ def test_garbage_is_frames_or_one_error_however_it_is_cut(frames, garbage, cuts)
 @given(st.binary())
 def test_a_body_is_a_message_or_is_refused(body):
     try:
-        assert isinstance(message_of(Frame(Asked.READY, body)), bytes)
+        assert isinstance(message_of(Frame(ClientDirective.READY, body)), bytes)
     except DirectiveError:
         assert b"directive" in body or not is_text(body)
 
@@ -103,23 +103,23 @@ def is_text(body):
 )
 def test_what_is_no_frame_is_refused_before_its_rest_has_come(data, error):
     reader = Reader(most=MOST)
-    reader.feed(write(Asked.READY) + data)
+    reader.feed(write(ClientDirective.READY) + data)
     frames = iter(reader)
-    assert next(frames) == (Asked.READY, b"")
+    assert next(frames) == (ClientDirective.READY, b"")
     with pytest.raises(FrameError, match=error):
         next(frames)
-    reader.feed(write(Asked.READY))
+    reader.feed(write(ClientDirective.READY))
     with pytest.raises(FrameError, match=error):
         next(iter(reader))
 
 
 def test_every_directive_has_one_number():
-    assert {one.name for one in Asked} == set(Directive)
-    assert not set(Asked) & set(ServerDirective)
+    assert {one.name for one in ClientDirective} == set(Directive)
+    assert not set(ClientDirective) & set(ServerDirective)
 
 
 def test_a_frame_byte_by_byte():
-    assert write(Asked.SUBSCRIBE, b'{"where":"price > 100"}').hex(" ") == (
+    assert write(ClientDirective.SUBSCRIBE, b'{"where":"price > 100"}').hex(" ") == (
         "00 00 00 18 02 7b 22 77 68 65 72 65 22 3a 22 70 72 69 63 65 20 3e 20 31 30 30 22 7d"
     )
 
@@ -127,20 +127,20 @@ def test_a_frame_byte_by_byte():
 def test_the_directive_is_in_the_frame_and_not_in_its_json():
     said = {"directive": "SUBSCRIBE", "where": {"price": [1, None]}, "tag": "é"}
     body = json.dumps({name: said[name] for name in ("where", "tag")}).encode()
-    assert json.loads(message_of(Frame(Asked.SUBSCRIBE, body))) == said
-    assert json.loads(message_of(Frame(Asked.READY, b""))) == {"directive": "READY"}
+    assert json.loads(message_of(Frame(ClientDirective.SUBSCRIBE, body))) == said
+    assert json.loads(message_of(Frame(ClientDirective.READY, b""))) == {"directive": "READY"}
     with pytest.raises(DirectiveError, match='leave "directive" out'):
-        message_of(Frame(Asked.READY, b'{"directive": "READY"}'))
+        message_of(Frame(ClientDirective.READY, b'{"directive": "READY"}'))
     assert frame_of(b'{"directive":"ACK"}') == write(ServerDirective.ACK)
     assert frame_of(b'{"directive":"ACK","pending":1}') == write(ServerDirective.ACK, b'{"pending":1}')
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b"[" * 100_000])
 def test_what_is_no_object_is_left_to_the_conversation(body):
-    assert message_of(Frame(Asked.READY, body)) == body
+    assert message_of(Frame(ClientDirective.READY, body)) == body
 
 
 @pytest.mark.parametrize("body", [b"\xff", b'{"a": \xff}', b'{"\x82": 1}', b'{"a": "\x82"}'])
 def test_what_is_not_utf8_is_refused(body):
     with pytest.raises(DirectiveError, match="this is not JSON: 'utf-8' codec"):
-        message_of(Frame(Asked.READY, body))
+        message_of(Frame(ClientDirective.READY, body))

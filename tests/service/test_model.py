@@ -18,9 +18,9 @@ from rtfilter.definition import Definition
 from rtfilter.errors import RTFilterError
 from rtfilter.service.backlog import Bounds
 from rtfilter.service.conversation import Conversation, Outbox
-from rtfilter.service.errors import BusyError
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Wish
+from rtfilter.service.service_errors import BusyError
 from rtfilter.service.upkeep import Keeping
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log

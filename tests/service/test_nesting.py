@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtfilter.service.errors import NotJSONError
-from rtfilter.service.nesting import require_shallow, require_shallow_lines
+from rtfilter.service.json_depth import require_shallow, require_shallow_lines
+from rtfilter.service.service_errors import NotJSONError
 
 VALUES = st.recursive(
     st.none() | st.text(alphabet='[]{}"\\a'),

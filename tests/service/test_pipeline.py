@@ -19,11 +19,16 @@ from rtfilter import EventFilter, Schema
 from rtfilter.adaptive import FixedPlan
 from rtfilter.definition import Definition
 from rtfilter.errors import EventError, PredicateError
-from rtfilter.service import match, reading, snapshots, upkeep, writing
+from rtfilter.service import match, queries, snapshots, upkeep, writing
 from rtfilter.service import pipeline as pipeline_module
 from rtfilter.service.backlog import Bounds, Policy
 from rtfilter.service.deliver import FEWEST, Deliver, Found, Owned, Part
-from rtfilter.service.errors import (
+from rtfilter.service.match import Index, Match
+from rtfilter.service.parse import LISTED
+from rtfilter.service.pipeline import Pipeline
+from rtfilter.service.records import Wish
+from rtfilter.service.roles import Identity, Role
+from rtfilter.service.service_errors import (
     BusyError,
     ConflictError,
     NotAllowedError,
@@ -33,11 +38,6 @@ from rtfilter.service.errors import (
     TooManyError,
     UnknownError,
 )
-from rtfilter.service.match import Index, Match
-from rtfilter.service.parse import LISTED
-from rtfilter.service.pipeline import Pipeline
-from rtfilter.service.records import Wish
-from rtfilter.service.roles import Identity, Role
 from rtfilter.service.subscriptions import Owners, entry_of, expiry_of, removal_of
 from rtfilter.service.upkeep import Keeping
 from rtfilter.store.database import engine
@@ -1234,7 +1234,7 @@ def test_a_long_query_keeps_nobody_waiting(tmp_path, monkeypatch):
     def query(*_):
         yield going.wait(60)
 
-    monkeypatch.setattr(reading, "query", query)
+    monkeypatch.setattr(queries, "query", query)
 
     async def script(pipeline):
         asked = [asyncio.create_task(pipeline.query(ADMIN, "default")) for _ in range(5)]
@@ -1258,8 +1258,8 @@ def test_a_query_comes_between_the_parts_of_another_users(tmp_path, monkeypatch)
         under_way.remove(where)
         yield where
 
-    monkeypatch.setattr(reading, "asked", lambda schema, where: where)
-    monkeypatch.setattr(reading, "query", query)
+    monkeypatch.setattr(queries, "asked", lambda schema, where: where)
+    monkeypatch.setattr(queries, "query", query)
 
     async def script(pipeline):
         long = [asyncio.create_task(pipeline.query(ANN, "default", "long")) for _ in range(5)]
@@ -1305,16 +1305,16 @@ def test_the_work_of_one_user_takes_one_thread_however_much_it_is(tmp_path, monk
 
 
 def test_large_events_are_queried_part_by_part(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "_BYTES", 100)
+    monkeypatch.setattr(queries, "_BYTES", 100)
     rows = [Logged(at, Entry(Kind.EVENT, "default", "carl", b'{"price":%d}' % at)) for at in range(1, 41)]
-    (*parts, page) = reading.query(reading.asked(SCHEMA, "price > 38"), iter(rows), 100, 2**20)
+    (*parts, page) = queries.query(queries.asked(SCHEMA, "price > 38"), iter(rows), 100, 2**20)
     assert parts == [None] * 5
     assert [one.position for one in page.events] == [39, 40]
 
 
 def test_a_query_goes_step_by_step_through_events_that_are_not_of_it():
     event = Logged(7, Entry(Kind.EVENT, "default", "carl", b'{"price":1}'))
-    *parts, page = reading.query(None, iter([None, None, event, None]), 100, 2**20)
+    *parts, page = queries.query(None, iter([None, None, event, None]), 100, 2**20)
     assert len(parts) >= 3
     assert [one.position for one in page.events] == [7]
 
@@ -1328,7 +1328,7 @@ def test_few_events_with_lists_are_searched_in_a_step_of_a_query(monkeypatch):
 
     monkeypatch.setattr(EventFilter, "any_match", any_match)
     rows = [Logged(at, Entry(Kind.EVENT, "default", "carl", b'{"price":[0,%d]}' % at)) for at in range(1, 41)]
-    found = reading.query(reading.asked(SCHEMA, "price > 38"), iter(rows), 100, 2**20)
+    found = queries.query(queries.asked(SCHEMA, "price > 38"), iter(rows), 100, 2**20)
     while (page := next(found)) is None:
         steps.append(0)
     assert [one.position for one in page.events] == [39, 40]

@@ -26,7 +26,7 @@ from rtfilter.service.server import DataError
 from rtfilter.service.settings import settings
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
-from rtfilter.store.users import Users
+from rtfilter.store.user_store import Users
 from service.running import SCHEMA, running
 
 pytestmark = pytest.mark.slow

@@ -3,7 +3,7 @@
 import pytest
 
 from rtfilter.service.conversation import after
-from rtfilter.service.errors import DirectiveError
+from rtfilter.service.service_errors import DirectiveError
 from rtfilter.session_states import TABLE, Directive, State
 
 ALLOWED = {

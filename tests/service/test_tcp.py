@@ -12,7 +12,7 @@ from served import ANN, events, publish, served, subscribe
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors import tcp
 from rtfilter.service.doors.admission import Strangers
-from rtfilter.service.doors.frames import Asked, Reader, ServerDirective, write
+from rtfilter.service.doors.frames import ClientDirective, Reader, ServerDirective, write
 from rtfilter.service.doors.tcp import Timeouts, _Peer, listen
 from rtfilter.service.doors.timeouts import STRANGE
 from rtfilter.session_states import TABLE, Directive, State
@@ -42,7 +42,7 @@ class Client:
     async def say(self, directive, **more):
         """Its answer; what came before it is dropped."""
         body = json.dumps({**more, "tag": 1}).encode()
-        self.writer.write(write(Asked[directive], body))
+        self.writer.write(write(ClientDirective[directive], body))
         while "tag" not in (answer := await self.hear()):
             pass
         del answer["tag"]
@@ -105,14 +105,14 @@ OPEN = [state for state in State if state is not State.DISCONNECTED]
 
 def test_a_peer_may_send_little_before_it_says_who_it_is(tmp_path):
     async def script(pipeline, connect, conversations):
-        for sent in (write(Asked.READY) * 101, write(Asked.READY, b" " * STRANGE) + b"x"):
+        for sent in (write(ClientDirective.READY) * 101, write(ClientDirective.READY, b" " * STRANGE) + b"x"):
             client = await connect()
             client.writer.write(sent)
             while (answer := await client.hear()) is not None:
                 last = answer
             assert (last["kind"], conversations[-1].state) == ("too-large", State.DISCONNECTED)
         client = await connect("ann")
-        client.writer.write(write(Asked.STOP) * 101)
+        client.writer.write(write(ClientDirective.STOP) * 101)
         assert (await client.say("READY"))["directive"] == "ACK"
 
     through(tmp_path, script)
@@ -154,7 +154,9 @@ def test_every_directive_in_every_state(tmp_path):
 def test_after_disconnect_the_connection_ends_and_hears_no_more(tmp_path):
     async def script(pipeline, connect, conversations):
         client = await connect("ann")
-        client.writer.write(write(Asked.DISCONNECT) + write(Asked.PUBLISH, b'{"event": {"price": 1}}'))
+        client.writer.write(
+            write(ClientDirective.DISCONNECT) + write(ClientDirective.PUBLISH, b'{"event": {"price": 1}}')
+        )
         assert await client.hear() == {"directive": "ACK"}
         assert await client.hear() is None
         assert conversations[0].state is State.DISCONNECTED
@@ -215,7 +217,11 @@ def test_only_who_receives_gets_events_and_get_brings_the_backlog_until_it_is_ac
 def test_frames_may_come_in_pieces_or_together(tmp_path):
     async def script(pipeline, connect, conversations):
         client = await connect()
-        said = write(Asked.CONNECT, b'{"user": "ann"}') + write(Asked.READY) + write(Asked.STOP, b"{}")
+        said = (
+            write(ClientDirective.CONNECT, b'{"user": "ann"}')
+            + write(ClientDirective.READY)
+            + write(ClientDirective.STOP, b"{}")
+        )
         for place in range(len(said)):
             client.writer.write(said[place : place + 1])
             await asyncio.sleep(0)
@@ -239,7 +245,7 @@ def test_frames_may_come_in_pieces_or_together(tmp_path):
 def test_what_is_no_frame_is_answered_and_ends_the_connection(tmp_path, data, error):
     async def script(pipeline, connect, conversations):
         client = await connect("ann")
-        client.writer.write(write(Asked.READY) + data)
+        client.writer.write(write(ClientDirective.READY) + data)
         assert (await client.hear())["directive"] == "ACK"
         told = await client.hear()
         assert (told["directive"], told["kind"]) == ("ERROR", "frame")
@@ -261,7 +267,7 @@ def test_what_is_no_frame_is_answered_and_ends_the_connection(tmp_path, data, er
 def test_a_wrong_body_is_answered_and_the_connection_stays(tmp_path, body, error):
     async def script(pipeline, connect, conversations):
         client = await connect("ann")
-        client.writer.write(write(Asked.READY, body))
+        client.writer.write(write(ClientDirective.READY, body))
         told = await client.hear()
         assert told["directive"] == "ERROR"
         assert error in told["error"]
@@ -314,7 +320,7 @@ def test_who_only_says_what_is_refused_is_closed(tmp_path):
                 async with asyncio.timeout(0.02):
                     heard.append(await client.hear())
                 continue
-            client.writer.write(write(Asked.READY, b""))
+            client.writer.write(write(ClientDirective.READY, b""))
         assert heard[-1] is None
         assert heard[-2]["error"] == "no CONNECT within 1 seconds"
 
@@ -350,7 +356,7 @@ def test_who_asks_and_takes_no_answers_is_not_listened_to(tmp_path):
         client = await connect("ann")
         body = b'{"tag": "%s"}' % (b"x" * 900)
         asked = 15_000
-        client.writer.write(write(Asked.STOP, body) * asked)
+        client.writer.write(write(ClientDirective.STOP, body) * asked)
         for _ in range(100):
             await asyncio.sleep(0.001)
             assert conversations[0].outbox.qsize() <= 200
@@ -415,7 +421,7 @@ def test_an_error_of_the_server_ends_the_connection_and_is_logged(tmp_path, capl
             raise RuntimeError("broken")
 
         conversations[0].hear = broken
-        client.writer.write(write(Asked.READY))
+        client.writer.write(write(ClientDirective.READY))
         assert await client.hear() is None
 
     with caplog.at_level(logging.ERROR):

@@ -14,8 +14,8 @@ from rtfilter.store.database import engine
 from rtfilter.store.log import Log
 from rtfilter.store.migrations import STEPS, VERSION, VersionError
 from rtfilter.store.tables import TABLES
-from rtfilter.store.users import Users
-from rtfilter.store.webhooks import Webhook, WebhookTable
+from rtfilter.store.user_store import Users
+from rtfilter.store.webhook_table import Webhook, WebhookTable
 from service.served import ANN, BOB, pairs, publish, served
 
 HERE = Path(__file__).parent

@@ -8,7 +8,7 @@ import sqlalchemy
 import postgresql
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
-from rtfilter.store.users import Users, UsersError
+from rtfilter.store.user_store import Users, UsersError
 
 ADMIN = ["admin"]
 

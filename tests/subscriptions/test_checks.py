@@ -15,8 +15,7 @@ from oracle import as_sets
 from predicate_cases import events, schemas
 from rtfilter import EventFilter, Schema
 from rtfilter.events.table import EventTable
-from rtfilter.predicates.model import Constraint, Filter, Predicate
-from rtfilter.predicates.parse import parse
+from rtfilter.predicates.model import Constraint, Filter, Predicate, parse
 from rtfilter.subscriptions import checks
 from rtfilter.subscriptions.checks import ASK, NO, YES, Checks
 

@@ -15,7 +15,7 @@ from kinds import KINDS, id_of, require_sound
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter, UnknownSubscriptionError
 from rtfilter.matching import updates
-from rtfilter.predicates.parse import parse
+from rtfilter.predicates.model import parse
 
 NUMBERS = st.integers(0, 24)
 SEEDS = st.integers(0, 10_000)

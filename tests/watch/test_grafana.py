@@ -25,7 +25,7 @@ from rtfilter import EventFilter
 from rtfilter.adaptive import PlanController
 from rtfilter.replay import Contender, ReplaySettings, replay
 from rtfilter.replay.workloads import workload
-from rtfilter.service.doors.metrics import Counts
+from rtfilter.service.doors.server_metrics import PipelineCollector
 from rtfilter.spark.watch import StreamMetrics
 from rtfilter.watch.metrics import Metrics, StreamRecord
 from service.running import running
@@ -51,7 +51,7 @@ def of_service(folder):
 
     async def script(pipeline):
         registry = CollectorRegistry()
-        await Counts(pipeline, registry).text()
+        await PipelineCollector(pipeline, registry).text()
         return {sample.name for family in registry.collect() for sample in family.samples}
 
     (names,) = served(folder, script)

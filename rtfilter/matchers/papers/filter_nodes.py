@@ -34,7 +34,7 @@ from rtfilter.matchers.papers.profiles import (
     place_of,
     places_in,
 )
-from rtfilter.predicates.values import Line, Values
+from rtfilter.predicates.values import ValueOrder, Values
 
 SHARE: Final = 1 / 32
 """A set of more than this share of all profiles is a bit list, which then takes less memory."""
@@ -45,7 +45,7 @@ class FilterNode:
 
     Parameters
     ----------
-    line : Line
+    line : ValueOrder
         The values of the attribute.
     profiles : collection of int
         Profiles that exist already; all of them ignore the attribute.
@@ -62,7 +62,7 @@ class FilterNode:
 
     __slots__ = ("_intervals", "_line", "caring", "users")
 
-    def __init__(self, line: Line, profiles: Collection[int], most: float) -> None:
+    def __init__(self, line: ValueOrder, profiles: Collection[int], most: float) -> None:
         self._line = line
         # Both lists change at once: an interrupt leaves the old ones or the new ones.
         leaves: list[Leaf] = [leaf_of(profiles, most) for _ in range(FIRST + 1)]

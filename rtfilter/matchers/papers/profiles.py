@@ -19,9 +19,9 @@ from rtfilter.events.encoding import is_missing
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
 from rtfilter.matchers.port import Takes
-from rtfilter.predicates.cells import Space, asks_for_aspects
 from rtfilter.predicates.model import Filter, Predicate, Test
-from rtfilter.predicates.values import Line, Values
+from rtfilter.predicates.sets import Space, asks_for_aspects
+from rtfilter.predicates.values import ValueOrder, Values
 
 MISSING: Final = 0
 """The place of events without the attribute: for profiles that ignore it, and for ``is null``."""
@@ -31,7 +31,7 @@ FIRST: Final = 2
 """The place of the lowest interval; the others follow."""
 
 
-def bounds_of(values: Values, line: Line) -> set[Any]:
+def bounds_of(values: Values, line: ValueOrder) -> set[Any]:
     """Return the bounds inside a line: the starts of the spans of a set, and the first values behind them.
 
     The paper cuts at the last value before each end, and its intervals are open below and closed above. A
@@ -105,7 +105,7 @@ class Profiles:
         """An upper limit of all numbers: at most the most profiles at once since there were none."""
         return len(self.numbered) + len(self._free)
 
-    def line(self, attribute: str) -> Line:
+    def line(self, attribute: str) -> ValueOrder:
         """Return the values of an attribute, in order."""
         line = self._space.line(attribute)
         if attribute in self.whole:

@@ -1,4 +1,4 @@
 """Users with passwords and tokens, their roles, and their limits."""
 
-from rtfilter.service.access.authenticate import Access as Access
-from rtfilter.service.access.authenticate import Limits as Limits
+from rtfilter.service.access.user_checks import Access as Access
+from rtfilter.service.access.user_checks import UserLimits as UserLimits

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from rtfilter.service.authenticate import MOST
-from rtfilter.service.errors import BusyError, TooManyError
+from rtfilter.service.service_errors import BusyError, TooManyError
 from rtfilter.sockets import network
 
 MOST_WRONG: Final = 10
@@ -23,14 +23,14 @@ MOST_WAITING: Final = 1000
 """Most passwords that wait to be verified: more than one address has unauthenticated connections."""
 
 
-class Place(NamedTuple):
+class UserAtNetwork(NamedTuple):
     """A name at an address."""
 
     user: str
     network: str
 
     @classmethod
-    def of(cls, user: str, address: str) -> Place:
+    def of(cls, user: str, address: str) -> UserAtNetwork:
         """Return the place of a user, who may have all addresses of a network."""
         return cls(user[: MOST + 1], network(address))
 
@@ -46,9 +46,11 @@ class Guesses:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._wrong: dict[Place | str, tuple[int, float]] = {}  # number and last time, the oldest first
+        self._wrong: dict[
+            UserAtNetwork | str, tuple[int, float]
+        ] = {}  # number and last time, the oldest first
 
-    def add(self, place: Place) -> None:
+    def add(self, place: UserAtNetwork) -> None:
         """Count a wrong password."""
         for key in (place, place.network):
             count = self.count(key) + 1
@@ -57,24 +59,24 @@ class Guesses:
         while len(self._wrong) > MOST_COUNTED:
             del self._wrong[next(iter(self._wrong))]
 
-    def forget(self, place: Place) -> None:
+    def forget(self, place: UserAtNetwork) -> None:
         """Count from zero again, after the right password."""
         self._wrong.pop(place, None)
 
-    def require_few(self, place: Place) -> None:
+    def require_few(self, place: UserAtNetwork) -> None:
         """Raise `TooManyError` while a name is refused at an address."""
         if self.count(place) >= MOST_WRONG:
             left = self._wrong[place][1] + REFUSED - self._clock()
             if left > 0:
                 raise TooManyError("too many wrong passwords of this name at your address; use a token", left)
 
-    def count(self, key: Place | str) -> int:
+    def count(self, key: UserAtNetwork | str) -> int:
         """Return the number of wrong passwords of a name at an address, or of all names there."""
         count, last = self._wrong.get(key, (0, 0.0))
         return count if self._clock() - last < COUNTED else 0
 
 
-class Line:
+class PasswordQueue:
     """Passwords that wait for the thread that verifies them.
 
     Those of addresses with the fewest passwords that were wrong, or waited before, come first.

@@ -18,9 +18,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rtfilter.service.authenticate import Authenticate
 from rtfilter.service.doors.problems import HostError, OriginError, describe
-from rtfilter.service.errors import NotAuthenticatedError
 from rtfilter.service.measures import Measures
 from rtfilter.service.roles import Identity
+from rtfilter.service.service_errors import NotAuthenticatedError
 from rtfilter.sockets import bare, network
 
 HOW: Final = "say who you are: curl --user NAME:PASSWORD, or the header Authorization: Bearer TOKEN"
@@ -106,7 +106,7 @@ def nobody() -> None:
     """Do nothing, for a peer that is not counted."""
 
 
-class Gate:
+class HostCheck:
     """Refuses requests that a browser sends for a page of another host.
 
     Parameters

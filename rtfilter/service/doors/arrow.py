@@ -10,7 +10,7 @@ from rtfilter.errors import EventError
 from rtfilter.events.arrow_rows import arrow_rows, is_uuid
 from rtfilter.extras import install
 from rtfilter.service.doors.problems import MediaTypeError
-from rtfilter.service.errors import TooLargeError
+from rtfilter.service.service_errors import TooLargeError
 
 WIDEST: Final = 2**24
 """Bytes that the values of a dictionary column may take once they are written out."""

@@ -16,10 +16,10 @@ from fastapi import Request
 from rtfilter.events.table import EventTable
 from rtfilter.service.doors import arrow
 from rtfilter.service.doors.problems import MediaTypeError, SilentError
-from rtfilter.service.errors import BusyError, NotJSONError, RequestError, TooLargeError
-from rtfilter.service.nesting import require_shallow, require_shallow_lines
+from rtfilter.service.json_depth import require_shallow, require_shallow_lines
 from rtfilter.service.parse import MANY, Listed, Parse, Parsed
 from rtfilter.service.rounds import LARGE
+from rtfilter.service.service_errors import BusyError, NotJSONError, RequestError, TooLargeError
 from rtfilter.sockets import network
 
 JSON: Final = "application/json"

@@ -8,17 +8,17 @@ from typing import Annotated, Any, Final
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
-from rtfilter.service.doors import bodies, models, routes
+from rtfilter.service.doors import bodies, models, shared
 from rtfilter.service.doors.bodies import ARROW, JSON, LINES
-from rtfilter.service.doors.parts import (
-    Parts,
+from rtfilter.service.doors.problems import MediaTypeError
+from rtfilter.service.doors.shared import After, IdempotencyKey, Limit, Name, Served, Who, needs
+from rtfilter.service.doors.streamed import (
+    PartsResponse,
     answered,
     deliveries_as_json,
     matches_as_arrow,
     matches_as_json,
 )
-from rtfilter.service.doors.problems import MediaTypeError
-from rtfilter.service.doors.routes import After, IdempotencyKey, Limit, Name, Served, Who, needs
 from rtfilter.service.parse import hints_of, report, with_hints
 from rtfilter.service.records import StoredEvent
 from rtfilter.service.roles import Role
@@ -110,7 +110,7 @@ async def query(
     """List stored events by predicate and time of arrival; without the role subscriber, the user's own."""
     wanted = bodies.decoded(where.encode(), dict) if where and where.lstrip().startswith("{") else where
     found, following = await pipeline.query(who, name, wanted, since, until, after, limit)
-    link = None if following is None else routes.link(request, following)
+    link = None if following is None else shared.link(request, following)
     return _answer({"events": [_stored(one) for one in found], "next": link})
 
 
@@ -124,24 +124,24 @@ async def match(request: Request, name: Name, who: Who, pipeline: Served) -> Res
 
     With `Accept: application/vnd.apache.arrow.stream` the answer is a stream with the column `matches`.
     """
-    await routes.enter_answers(request)
+    await shared.enter_answers(request)
     events = await bodies.table(request, pipeline.parse(name))
     found = await pipeline.match(who, name, events)
     if bodies.wants_arrow(request):
-        return Parts(request, matches_as_arrow(found, "matches"), ARROW)
+        return PartsResponse(request, matches_as_arrow(found, "matches"), ARROW)
     hints = with_hints({}, hints_of(events.odd, len(events)))
     return await answered(request, matches_as_json(found, hints))
 
 
 @needs(Role.SUBSCRIBER)
 async def explain(
-    request: Request, name: Name, question: models.Question, who: Who, pipeline: Served
-) -> models.Reasons:
+    request: Request, name: Name, question: models.ExplainRequest, who: Who, pipeline: Served
+) -> models.ExplainAnswer:
     """Explain why a subscription matches an event or not."""
-    await routes.enter_answers(request)
+    await shared.enter_answers(request)
     events = await pipeline.read(who, pipeline.parse(name).one, _encode(question.event))  # it may have lists
     found = await pipeline.explain(who, name, events.bodies[0], question.subscription)
-    return models.Reasons(matched=found.matched, report=report(found, events.odd))
+    return models.ExplainAnswer(matched=found.matched, report=report(found, events.odd))
 
 
 async def pull(
@@ -149,7 +149,7 @@ async def pull(
 ) -> Response:
     """List the user's unacknowledged deliveries, by position."""
     found, following = pipeline.pull(who, limit, after)
-    link = None if following is None else routes.link(request, following)
+    link = None if following is None else shared.link(request, following)
     return await answered(request, deliveries_as_json(found, link))
 
 
@@ -166,7 +166,7 @@ async def acknowledge(request: Request, who: Who, pipeline: Served) -> Response:
 
 def doors() -> APIRouter:
     """Return the routes of these doors."""
-    router = routes.router()
+    router = shared.router()
     add = router.add_api_route
     of = "/filters/{filter}"
     add(
@@ -174,7 +174,7 @@ def doors() -> APIRouter:
         publish,
         methods=["POST"],
         status_code=202,
-        route_class_override=routes.QuickDoor,
+        route_class_override=shared.QuickDoor,
         responses={202: {"model": models.Published, "description": "They are durable"}},
         openapi_extra=_BODY,
     )
@@ -183,8 +183,8 @@ def doors() -> APIRouter:
         f"{of}/match",
         match,
         methods=["POST"],
-        route_class_override=routes.QuickDoor,
-        responses={200: {"model": models.Matches, "content": _ARROW_TOO}},
+        route_class_override=shared.QuickDoor,
+        responses={200: {"model": models.MatchedIds, "content": _ARROW_TOO}},
         openapi_extra=_BODY,
     )
     add(f"{of}/explain", explain, methods=["POST"])

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from rtfilter.service.errors import DirectiveError, ServiceError
 from rtfilter.service.messages import without_mark
+from rtfilter.service.service_errors import DirectiveError, ServiceError
 
 LENGTH: Final = 4
 """Bytes of the length."""
@@ -21,7 +21,7 @@ MOST_BYTES: Final = 16 * 2**20
 """Most bytes of a frame, without its length."""
 
 
-class Asked(IntEnum):
+class ClientDirective(IntEnum):
     """The directives of a client."""
 
     CONNECT = 1
@@ -60,7 +60,7 @@ class FrameError(ServiceError):
 class Frame(NamedTuple):
     """A frame; `body` is not decoded."""
 
-    directive: Asked | ServerDirective
+    directive: ClientDirective | ServerDirective
     body: bytes
 
 
@@ -72,12 +72,14 @@ class Reader:
     Parameters
     ----------
     side : type
-        The side that sends these frames: `Asked` or `ServerDirective`.
+        The side that sends these frames: `ClientDirective` or `ServerDirective`.
     most : int
         Bytes of a frame, without its length. A longer one is refused when its length is known.
     """
 
-    def __init__(self, side: type[Asked] | type[ServerDirective] = Asked, most: int = MOST_BYTES) -> None:
+    def __init__(
+        self, side: type[ClientDirective] | type[ServerDirective] = ClientDirective, most: int = MOST_BYTES
+    ) -> None:
         self._side, self._most = side, most
         self._held = bytearray()
         self._error: FrameError | None = None
@@ -125,7 +127,7 @@ class Reader:
         raise self._error
 
 
-def write(directive: Asked | ServerDirective, body: bytes = b"") -> bytes:
+def write(directive: ClientDirective | ServerDirective, body: bytes = b"") -> bytes:
     """Return a frame as bytes."""
     return (1 + len(body)).to_bytes(LENGTH, "big") + bytes((directive,)) + body
 

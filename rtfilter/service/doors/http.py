@@ -9,22 +9,22 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.types import ASGIApp
 
 from rtfilter import __version__
-from rtfilter.service.doors import control, events, models, page, problems
-from rtfilter.service.doors.admission import Gate
+from rtfilter.service.doors import events, management, models, page, problems
+from rtfilter.service.doors.admission import HostCheck
 from rtfilter.service.doors.bodies import JSON, Rooms
-from rtfilter.service.doors.metrics import Counts
-from rtfilter.service.doors.parts import MOST_ANSWERS, Answers
 from rtfilter.service.doors.quick import Quick
 from rtfilter.service.doors.requests import Requests
-from rtfilter.service.doors.routes import Limits, Served
-from rtfilter.service.doors.webhooks import doors as webhook_doors
+from rtfilter.service.doors.server_metrics import PipelineCollector
+from rtfilter.service.doors.shared import RequestLimits, Served
+from rtfilter.service.doors.streamed import MOST_ANSWERS, Answers
+from rtfilter.service.doors.webhook_doors import doors as webhook_doors
 from rtfilter.service.doors.websocket import session
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.webhooks import Webhooks
 
 
 def application(
-    pipeline: Pipeline, metrics: Counts, limits: Limits, loopback: bool, webhooks: Webhooks
+    pipeline: Pipeline, metrics: PipelineCollector, limits: RequestLimits, loopback: bool, webhooks: Webhooks
 ) -> ASGIApp:
     """Return the server as an ASGI application.
 
@@ -32,10 +32,10 @@ def application(
     ----------
     pipeline : Pipeline
         A pipeline that runs.
-    metrics : Counts
-    limits : Limits
+    metrics : PipelineCollector
+    limits : RequestLimits
     loopback : bool
-        True if the server answers only to names of this machine's loopback; see `Gate`.
+        True if the server answers only to names of this machine's loopback; see `HostCheck`.
     webhooks : Webhooks
     """
     app = FastAPI(
@@ -53,13 +53,13 @@ def application(
     app.state.webhooks, app.state.rooms = webhooks, Rooms(limits.body)
     app.state.answers = Rooms(MOST_ANSWERS)
     problems.install(app)
-    routers = events.doors(), control.doors(), webhook_doors(), page.doors(), _open_doors()
+    routers = events.doors(), management.doors(), webhook_doors(), page.doors(), _open_doors()
     for router in routers:
         app.include_router(router)
     app.add_api_websocket_route("/session", session)
     plain = app.openapi
     app.openapi = lambda: _as_problems(plain())  # type: ignore[method-assign]
-    return Requests(Gate(Answers(Quick(app, routers[0].routes)), pipeline.measures, loopback))
+    return Requests(HostCheck(Answers(Quick(app, routers[0].routes)), pipeline.measures, loopback))
 
 
 def _as_problems(document: dict[str, Any]) -> dict[str, Any]:
@@ -91,7 +91,7 @@ async def ready(pipeline: Served, response: Response) -> models.Health:
 async def show_metrics(request: Request, pipeline: Served) -> Response:
     """Return the metrics for Prometheus. If the server has users, only admins may read them."""
     await page.watcher(request, pipeline)
-    metrics: Counts = request.app.state.metrics
+    metrics: PipelineCollector = request.app.state.metrics
     return Response(await metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 

@@ -174,17 +174,17 @@ class Replaced(BaseModel):
     expires: float | None = Field(description="When it ends by itself; null where it has no `ttl`.")
 
 
-class Row(BaseModel):
+class SubscriptionResult(BaseModel):
     """The result of one of many subscriptions."""
 
     subscription: int | None = Field(default=None, description="Its id, where it was made.")
     problem: Problem | None = Field(default=None, description="What is wrong, where it was not.")
 
 
-class Report(BaseModel):
+class SubscriptionResults(BaseModel):
     """The results of many subscriptions, in their order."""
 
-    rows: list[Row]
+    rows: list[SubscriptionResult]
 
 
 class Published(BaseModel):
@@ -234,14 +234,14 @@ class DeliveriesShown(BaseModel):
     next: str | None = Field(description="Link to the next page, where there is one.")
 
 
-class Matches(BaseModel):
+class MatchedIds(BaseModel):
     """Ids of subscriptions, for each event."""
 
     matches: list[list[int]]
     hints: Hints = None
 
 
-class Question(_Given):
+class ExplainRequest(_Given):
     """An event and a subscription, to explain why they match or not."""
 
     model_config = ConfigDict(
@@ -251,7 +251,7 @@ class Question(_Given):
     subscription: Id
 
 
-class Reasons(BaseModel):
+class ExplainAnswer(BaseModel):
     """The reasons why a subscription matches an event or not."""
 
     matched: bool

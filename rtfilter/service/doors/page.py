@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request, Response
 from rtfilter import __version__
 from rtfilter.service.doors import models
 from rtfilter.service.doors.admission import identity
-from rtfilter.service.doors.routes import Served
+from rtfilter.service.doors.shared import Served
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.roles import ALL, Identity, Role
 

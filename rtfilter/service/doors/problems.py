@@ -18,8 +18,8 @@ from starlette.types import Receive, Scope, Send
 from structlog.contextvars import get_contextvars
 
 from rtfilter.errors import EventError, PredicateError, RTFilterError, UnknownSubscriptionError
-from rtfilter.service.errors import ServiceError, TooLargeError
 from rtfilter.service.measures import Measures
+from rtfilter.service.service_errors import ServiceError, TooLargeError
 
 MEDIA: Final = "application/problem+json"
 CHALLENGE: Final = 'Basic realm="rtfilter", charset="UTF-8", Bearer realm="rtfilter"'

@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rtfilter.service.doors import problems
-from rtfilter.service.doors.routes import QuickDoor
+from rtfilter.service.doors.shared import QuickDoor
 
 _PATH: Final = re.compile(r"/filters/([^/]+)(/[a-z]+)")
 _OF_ONE: Final = "/filters/{filter}"

@@ -20,7 +20,7 @@ from rtfilter.service.doors.admission import Strangers
 from rtfilter.service.doors.frames import MOST_BYTES, FrameError, Reader, frame_of, message_of
 from rtfilter.service.doors.handshakes import Handshakes
 from rtfilter.service.doors.timeouts import MUCH, STRANGE, STRANGE_FRAMES
-from rtfilter.service.errors import DirectiveError, NotAuthenticatedError, ServiceError, TooLargeError
+from rtfilter.service.service_errors import DirectiveError, NotAuthenticatedError, ServiceError, TooLargeError
 from rtfilter.session_states import State
 from rtfilter.sockets import keep_alive, network
 

@@ -18,9 +18,9 @@ from websockets.protocol import State
 
 from rtfilter.service.doors.admission import Strangers, nobody
 from rtfilter.service.doors.problems import HeadersError, MalformedError, describe
-from rtfilter.service.errors import ServiceError
 from rtfilter.service.measures import Door, Measures
 from rtfilter.service.rounds import Rounds, Turn
+from rtfilter.service.service_errors import ServiceError
 from rtfilter.sockets import network
 
 SILENT: Final = 30.0

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import httpcore
 
-from rtfilter.service.webhooks.targets import Names, Resolve, TargetError, addresses
+from rtfilter.service.webhooks.targets import NameResolver, Resolve, TargetError, addresses
 
 TIMEOUT: Final = 10.0
 """Seconds for a request, from resolving the name to the last byte of the answer."""
@@ -26,7 +26,7 @@ AT_ONCE: Final = 50
 _log = logging.getLogger(__name__)
 
 
-class Outcome(NamedTuple):
+class WebhookAnswer(NamedTuple):
     """The outcome of a request.
 
     Attributes
@@ -116,7 +116,7 @@ class Lane:
     def __init__(
         self, private: bool, resolve: Resolve | None, timeout: float, trusted: ssl.SSLContext
     ) -> None:
-        self._names, self._timeout = Names(), timeout
+        self._names, self._timeout = NameResolver(), timeout
         self.places, self.resolve = asyncio.Semaphore(AT_ONCE), resolve or self._names
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=trusted,
@@ -131,29 +131,29 @@ class Lane:
         self._names.close()
         await self._pool.aclose()
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> WebhookAnswer:
         """Send a body of JSON; return the outcome, also if the target fails."""
         given = {"Host": urlsplit(url).netloc, "Content-Type": "application/json", "User-Agent": "rtfilter"}
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._post(url, {**given, **headers}, body)
         except TimeoutError:
-            return Outcome(None, f"it did not answer within {self._timeout:g} seconds")
+            return WebhookAnswer(None, f"it did not answer within {self._timeout:g} seconds")
         except TargetError as error:
-            return Outcome(None, str(error))
+            return WebhookAnswer(None, str(error))
         except httpcore.ConnectError as error:
             if isinstance(error.__context__, ssl.SSLError) or "SSL" in str(error):
-                return Outcome(None, "its TLS certificate is not good, or it does not speak TLS")
-            return Outcome(None, "it cannot be connected to")
+                return WebhookAnswer(None, "its TLS certificate is not good, or it does not speak TLS")
+            return WebhookAnswer(None, "it cannot be connected to")
         except httpcore.ConnectTimeout:
-            return Outcome(None, "it cannot be connected to in time")
+            return WebhookAnswer(None, "it cannot be connected to in time")
         except (httpcore.NetworkError, httpcore.ProtocolError, OSError):
-            return Outcome(None, "it closed the connection, or its answer is no HTTP")
+            return WebhookAnswer(None, "it closed the connection, or its answer is no HTTP")
         except Exception as error:
             _log.error("a webhook could not be sent to: %s", type(error).__name__)
-            return Outcome(None, "the request failed")
+            return WebhookAnswer(None, "the request failed")
 
-    async def _post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+    async def _post(self, url: str, headers: Mapping[str, str], body: bytes) -> WebhookAnswer:
         async with self._pool.stream("POST", url, headers=list(headers.items()), content=body) as answer:
             size = 0
             async for part in answer.aiter_stream():
@@ -162,9 +162,9 @@ class Lane:
                     break  # the connection is closed then
             status = answer.status
             if 200 <= status < 300:
-                return Outcome(status)
+                return WebhookAnswer(status)
             more = ": redirects are not followed" if 300 <= status < 400 else ""
-            return Outcome(status, f"it answered {status}{more}", _retry_after(answer.headers))
+            return WebhookAnswer(status, f"it answered {status}{more}", _retry_after(answer.headers))
 
 
 class Sender:

@@ -79,7 +79,7 @@ def public(address: Address) -> bool:
     return address.is_global and not strange and not also
 
 
-class Names:
+class NameResolver:
     """Resolves names in threads of its own, so that a slow name delays no other work."""
 
     def __init__(self) -> None:

@@ -12,13 +12,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from rtfilter.service.errors import BusyError
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Delivery, pulled
 from rtfilter.service.roles import Identity, Role
+from rtfilter.service.service_errors import BusyError
 from rtfilter.service.webhooks import signing
-from rtfilter.service.webhooks.sending import Outcome, Sender
-from rtfilter.store.webhooks import Webhook
+from rtfilter.service.webhooks.sending import Sender, WebhookAnswer
+from rtfilter.store.webhook_table import Webhook
 
 MOST: Final = 100
 """Deliveries of one request."""
@@ -67,7 +67,7 @@ class Worker:
     ----------
     failures : int
         Failed requests in a row.
-    last : Outcome or None
+    last : WebhookAnswer or None
         Outcome of the last request.
     next_try : float or None
         In seconds since 1970, where it waits for it.
@@ -95,7 +95,7 @@ class Worker:
         self._active = False
         self._quick = False  # until an answer was quick
         self.failures = webhook.failures
-        self.last: Outcome | None = None
+        self.last: WebhookAnswer | None = None
         self.next_try: float | None = None
 
     # -- inputs ----------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class Worker:
             await asyncio.sleep(wait)
             self.next_try = None
 
-    async def _try(self, batch: _Batch) -> Outcome:
+    async def _try(self, batch: _Batch) -> WebhookAnswer:
         lane = self._sender.lane(self._quick)
         async with lane.places:
             signed = signing.headers(self._secret, batch.id, time.time(), batch.body)

@@ -14,8 +14,8 @@ import pytest
 from fastapi import Request, Response
 
 from rtfilter.results import Matches
-from rtfilter.service.doors import bodies, control, parts, timeouts
-from rtfilter.service.doors.routes import Limits
+from rtfilter.service.doors import bodies, management, streamed, timeouts
+from rtfilter.service.doors.shared import RequestLimits
 from rtfilter.service.measures import Measures
 from rtfilter.service.pipeline import Pipeline
 from service.running import running
@@ -275,13 +275,13 @@ def test_a_body_is_let_go_of_with_the_answer(server, monkeypatch, path, body):
 
 
 def test_many_subscriptions_are_read_beside_the_event_loop(server, monkeypatch):
-    threads, wish = set(), control._wish
+    threads, wish = set(), management._wish
 
     def noted(*given):
         threads.add(threading.current_thread())
         return wish(*given)
 
-    monkeypatch.setattr(control, "_wish", noted)
+    monkeypatch.setattr(management, "_wish", noted)
     answer = server.ask("POST", SUBSCRIPTIONS, b'{"where": "price > 1"}\n' * 2, kind=LINES)
     assert len(answer.body["rows"]) == 2
 
@@ -310,8 +310,8 @@ def test_long_deliveries_are_written_in_parts(server, monkeypatch):
     ids = [subscribe(server, "symbol = 'long'", user="long") for _ in range(5)]
     (first, second) = publish(server, {"symbol": "long"}, {"symbol": "long", "more": '"subscriptions":['})
     plain = server.ask("GET", "/deliveries", user="long")
-    monkeypatch.setattr(parts, "IDS", 2)
-    monkeypatch.setattr(parts, "PART", 20)
+    monkeypatch.setattr(streamed, "IDS", 2)
+    monkeypatch.setattr(streamed, "PART", 20)
     found = server.ask("GET", "/deliveries", user="long")
     assert (plain.headers["content-length"], found.headers["transfer-encoding"]) == (
         str(len(plain.bytes)),
@@ -332,10 +332,10 @@ def test_many_matches_of_one_event_are_written_in_parts():
         yield Matches(np.array([0, 1]), ids[:1])
 
     async def written():
-        return [part async for part in parts.matches_as_json(found(), {"hints": []})]
+        return [part async for part in streamed.matches_as_json(found(), {"hints": []})]
 
     made = asyncio.run(written())
-    assert max(map(len, made)) < 2 * parts.PART
+    assert max(map(len, made)) < 2 * streamed.PART
     first, second, *ids = range(10**9, 10**9 + 100_000)
     assert json.loads(b"".join(made)) == {"matches": [[], [], [first, second], [], ids, [first]], "hints": []}
 
@@ -356,15 +356,15 @@ def test_an_answer_in_parts_ends_where_the_peer_leaves_and_gives_its_room_back()
 
     async def app(scope, receive, send):
         scope["state"]["leave"].append(lambda: left.append(True))
-        answer = parts.Parts(Request(scope, receive), some(), "application/json")
+        answer = streamed.PartsResponse(Request(scope, receive), some(), "application/json")
         await answer(scope, receive, send)
 
     scope = {"type": "http", "headers": [], "state": {}}
-    asyncio.run(parts.Answers(app)(scope, receive, send))
+    asyncio.run(streamed.Answers(app)(scope, receive, send))
     assert (made, left) == ([0], [True])
 
 
-@pytest.mark.parametrize("size", [0, parts.PART, parts.PART + 1])
+@pytest.mark.parametrize("size", [0, streamed.PART, streamed.PART + 1])
 def test_an_answer_keeps_its_room_until_the_peer_has_taken_it(size):
     """uvicorn waits before it sends a message, until the peer has taken most of the earlier ones."""
     sent, kept = [], []
@@ -378,9 +378,9 @@ def test_an_answer_keeps_its_room_until_the_peer_has_taken_it(size):
         await Response(b"x" * size)(scope, receive, send)
 
     room = [True]
-    asyncio.run(parts.Answers(app)({"type": "http", "headers": [], "state": {}}, None, send))
+    asyncio.run(streamed.Answers(app)({"type": "http", "headers": [], "state": {}}, None, send))
     assert b"".join(sent) == b"x" * size
-    assert len(sent[-1]) <= parts.PART
+    assert len(sent[-1]) <= streamed.PART
     assert (kept[-1], room) == ([True], [])
 
 
@@ -436,7 +436,7 @@ def test_refused_lines_take_little_memory():
     body = b'{"where": "price > 1", "what": 1}\n' * 2_000
     tracemalloc.start()
     try:
-        _, wrong = control._wishes(body, Limits(), Measures())
+        _, wrong = management._wishes(body, RequestLimits(), Measures())
         assert tracemalloc.get_traced_memory()[0] < 2_000 * 1_000
     finally:
         tracemalloc.stop()

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from websockets.sync.client import connect
 
-from rtfilter.service.doors import metrics
+from rtfilter.service.doors import server_metrics
 from rtfilter.service.measures import DOORS, KINDS
 from service.running import running
 from service.served import served
@@ -160,10 +160,10 @@ def test_a_filter_that_is_removed_and_added_again_has_metrics_of_its_own(server)
 
 def test_who_asks_while_the_text_is_made_waits_for_the_same(tmp_path, monkeypatch):
     made = []
-    monkeypatch.setattr(metrics, "generate_latest", lambda registry: made.append(registry) or b"text")
+    monkeypatch.setattr(server_metrics, "generate_latest", lambda registry: made.append(registry) or b"text")
 
     async def script(pipeline):
-        counts = metrics.Counts(pipeline, CollectorRegistry())
+        counts = server_metrics.PipelineCollector(pipeline, CollectorRegistry())
         return await asyncio.gather(*(counts.text() for _ in range(5)))
 
     ((*texts,),) = served(tmp_path, script)
@@ -173,7 +173,7 @@ def test_who_asks_while_the_text_is_made_waits_for_the_same(tmp_path, monkeypatc
 
 def test_who_leaves_takes_the_text_from_nobody_else(tmp_path):
     async def script(pipeline):
-        counts = metrics.Counts(pipeline, CollectorRegistry())
+        counts = server_metrics.PipelineCollector(pipeline, CollectorRegistry())
         first, second = (asyncio.create_task(counts.text()) for _ in range(2))
         await asyncio.sleep(0)
         first.cancel()

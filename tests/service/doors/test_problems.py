@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from rtfilter.service.doors import bodies, problems
-from rtfilter.service.errors import BusyError, TooManyError
+from rtfilter.service.service_errors import BusyError, TooManyError
 
 EVENTS = "/filters/default/events"
 SUBSCRIPTIONS = "/filters/default/subscriptions"

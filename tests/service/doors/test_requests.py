@@ -12,7 +12,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from rtfilter.service.doors.problems import describe
-from rtfilter.service.errors import RequestError
+from rtfilter.service.service_errors import RequestError
 from service.running import running
 
 EVENT = {"price": 1.0}

@@ -11,7 +11,7 @@ from rtfilter.service.access import tokens
 from rtfilter.service.doors import frames
 from rtfilter.session_states import Directive
 from rtfilter.store.database import engine
-from rtfilter.store.users import Users
+from rtfilter.store.user_store import Users
 from service.running import running
 
 ROLES = {
@@ -206,7 +206,7 @@ def over_tcp(server):
         reader = frames.Reader(frames.ServerDirective)
 
         def say(message):
-            directive = frames.Asked[message.pop("directive")]
+            directive = frames.ClientDirective[message.pop("directive")]
             link.sendall(frames.write(directive, json.dumps(message).encode()))
             while not (came := list(reader)):
                 reader.feed(link.recv(4096))

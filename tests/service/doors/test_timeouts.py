@@ -17,7 +17,7 @@ from rtfilter.service import rounds
 from rtfilter.service.doors import admission, bodies, timeouts
 from rtfilter.service.doors.admission import nobody
 from rtfilter.service.doors.problems import SilentError
-from rtfilter.service.errors import BusyError, TooLargeError
+from rtfilter.service.service_errors import BusyError, TooLargeError
 from service.running import running
 from service.webhooks.asking import until
 

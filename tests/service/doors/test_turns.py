@@ -11,7 +11,7 @@ import pytest
 
 from rtfilter.service import rounds
 from rtfilter.service.doors import bodies
-from rtfilter.service.doors.frames import Asked, write
+from rtfilter.service.doors.frames import ClientDirective, write
 from rtfilter.service.pipeline import Pipeline
 from service.running import running
 from service.webhooks.asking import until
@@ -67,7 +67,7 @@ def connect(door, link):
         assert b"101" in ask(link, SESSION)
         assert b"CONNECTED" in ask(link, frame(told("CONNECT", user="ann").ljust(200)))
     else:
-        assert b"roles" in ask(link, write(Asked.CONNECT, b'{"user": "ann"}'))
+        assert b"roles" in ask(link, write(ClientDirective.CONNECT, b'{"user": "ann"}'))
 
 
 def counted(monkeypatch, work):
@@ -123,7 +123,7 @@ def test_long_messages_that_end_together_are_read_one_in_a_round(server, monkeyp
         elif door == "websocket":
             sent = frame(told("PUBLISH", event=EVENT))
         else:
-            sent = write(Asked.PUBLISH, json.dumps({"event": EVENT}).encode())
+            sent = write(ClientDirective.PUBLISH, json.dumps({"event": EVENT}).encode())
         for peer in peers:
             connect(door, peer)
             peer.sendall(sent[:-1])
@@ -150,7 +150,7 @@ def test_long_messages_are_read_beside_the_loop(server, monkeypatch, text, besid
     works = read_beside(monkeypatch)
     with socket.create_connection(("127.0.0.1", server.opened.tcp_port), timeout=60) as link:
         connect("tcp", link)
-        assert b"positions" in ask(link, write(Asked.PUBLISH, json.dumps(text).encode()))
+        assert b"positions" in ask(link, write(ClientDirective.PUBLISH, json.dumps(text).encode()))
     assert [one for one in works if one in ("_message_of", "object", "objects")] == beside
 
 
@@ -186,7 +186,7 @@ def test_much_that_comes_at_once_is_parsed_one_peer_in_a_round(server, monkeypat
         + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % size
         + b"{}".ljust(size),
         "websocket": b"\x89\x80\x00\x00\x00\x00" * (size // 6),
-        "tcp": write(Asked.STOP, b" " * 600) * 5,
+        "tcp": write(ClientDirective.STOP, b" " * 600) * 5,
     }[door]
     with ExitStack() as links:
         port = server.opened.tcp_port if door == "tcp" else server.port

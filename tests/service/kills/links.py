@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from websockets.sync.client import connect
 
-from rtfilter.service.doors.frames import Asked, Reader, ServerDirective, write
+from rtfilter.service.doors.frames import ClientDirective, Reader, ServerDirective, write
 
 
 def over_websocket(port):
@@ -28,7 +28,7 @@ class _Frames:
 
     def send(self, text):
         said = json.loads(text)
-        self._link.sendall(write(Asked[said.pop("directive")], json.dumps(said).encode()))
+        self._link.sendall(write(ClientDirective[said.pop("directive")], json.dumps(said).encode()))
 
     def recv(self, timeout):
         """The next message. Raises `TimeoutError`, and `EOFError` where the link is closed."""

@@ -8,7 +8,7 @@ from argon2 import PasswordHasher
 from rtfilter.service.access import passwords, tokens
 from rtfilter.service.access.passwords import Passwords
 from rtfilter.store.database import engine
-from rtfilter.store.users import Users
+from rtfilter.store.user_store import Users
 from service.running import running
 
 ROLES = {"root": ["admin"], "ann": ["subscriber"]}

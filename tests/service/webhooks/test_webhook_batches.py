@@ -6,8 +6,8 @@ import pytest
 
 from rtfilter.service.access import tokens
 from rtfilter.store.database import engine
-from rtfilter.store.users import Users
-from rtfilter.store.webhooks import WebhookTable
+from rtfilter.store.user_store import Users
+from rtfilter.store.webhook_table import WebhookTable
 from service.kills.links import over_websocket
 from service.running import running
 from service.webhooks.asking import hooked, publish, until

@@ -10,11 +10,11 @@ import pytest
 
 from lengths import long_but
 from rtfilter.client.webhooks import SignatureError, verify
-from rtfilter.service.errors import NotAuthenticatedError
+from rtfilter.service.service_errors import NotAuthenticatedError
 from rtfilter.service.webhooks import Sender, Webhooks, targets
 from rtfilter.service.webhooks.signing import ServerKey
 from rtfilter.store.database import engine
-from rtfilter.store.webhooks import WebhookTable
+from rtfilter.store.webhook_table import WebhookTable
 from service.running import running
 from service.served import ANN, served
 from service.webhooks.asking import hooked, publish, shown, until

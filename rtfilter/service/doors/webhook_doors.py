@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from rtfilter.service.doors import routes
-from rtfilter.service.doors.routes import Who, needs
+from rtfilter.service.doors import shared
+from rtfilter.service.doors.shared import Who, needs
 from rtfilter.service.roles import Role
 from rtfilter.service.webhooks import Webhooks, WebhookState
 
@@ -86,7 +86,7 @@ async def resume_webhook(who: Who, webhooks: Served) -> WebhookShown:
 
 def doors() -> APIRouter:
     """Return the routes of these doors."""
-    router = routes.router()
+    router = shared.router()
     add = router.add_api_route
     add("/webhook", put_webhook, methods=["PUT"])
     add("/webhook", show_webhook, methods=["GET"])

@@ -23,10 +23,10 @@ from rtfilter.matchers.port import SearchingBoxes
 from rtfilter.matching.refine import refine
 from rtfilter.matching.road import Road
 from rtfilter.predicates.boxes import Boxes, compile_predicate
-from rtfilter.predicates.cells import MOMENT
 from rtfilter.predicates.covering import Question
-from rtfilter.predicates.elements import asks_for_every
+from rtfilter.predicates.list_tests import asks_for_every
 from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.sets import MOMENT
 from rtfilter.results import Hits, Matches, Related
 from rtfilter.subscriptions.content import Subscriptions
 

@@ -10,9 +10,9 @@ from rtfilter.events.encoding import Timestamp, is_missing
 from rtfilter.events.table import NOW, PHRASES
 from rtfilter.predicates.comparison import FAMILIES, Comparison
 from rtfilter.predicates.distances import Distance
-from rtfilter.predicates.elements import Elements, Event, View
 from rtfilter.predicates.expressions import Operand, Operation, evaluate, text
 from rtfilter.predicates.intervals import Now
+from rtfilter.predicates.list_tests import Elements, Event, View
 from rtfilter.predicates.model import Constraint, Filter, Predicate, Quantified, Test
 from rtfilter.predicates.reasons import WORDS, apart, by_how_much, reason, sample
 from rtfilter.predicates.remedies import remedy_of_comparison, remedy_of_constraint
@@ -300,7 +300,7 @@ def explain(predicate: Predicate, event: Event) -> Explanation:
     ----------
     predicate : Predicate
     event : mapping of flattened names to values, or Elements
-        A result of `rtfilter.predicates.elements.events_of`.
+        A result of `rtfilter.predicates.list_tests.events_of`.
 
     Returns
     -------

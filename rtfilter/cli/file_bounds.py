@@ -6,8 +6,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rtfilter.cli.ids import of_cells
-from rtfilter.cli.labels import NAMES, Cells, of_arrow, of_csv
+from rtfilter.cli.subscription_rows import LABELS, Cells, arrow_labels, csv_labels, id_column
 from rtfilter.cli.terminal import CommandError
 from rtfilter.dtypes import AnyArray
 from rtfilter.reading import files
@@ -71,7 +70,7 @@ def read_csv_bounds(
     convert = [(column, BOUNDS[schema.attributes[column.attribute].family], _Cells()) for column in columns]
     at = array("q")
     ids: list[str] = []
-    labels_of = None if set(NAMES).isdisjoint(header) else of_csv(header)
+    labels_of = None if set(LABELS).isdisjoint(header) else csv_labels(header)
     labels: list[Cells] = []
     for line, row in rows:
         at.append(line)
@@ -91,7 +90,7 @@ def read_csv_bounds(
         sides[column.side][column.attribute] = np.ma.MaskedArray(
             cells.column(), np.frombuffer(cells.empty, np.bool_)
         )
-    return FileBounds(at, sides["low"], sides["high"], of_cells(ids), None if labels_of is None else labels)
+    return FileBounds(at, sides["low"], sides["high"], id_column(ids), None if labels_of is None else labels)
 
 
 class _Cells:
@@ -138,5 +137,5 @@ def read_arrow_bounds(path: str, table: Any, columns: list[BoundColumn], schema:
     except PredicateError as error:
         raise CommandError(f"{path}: {error}") from None
     ids = table.column("id").to_pylist() if "id" in table.column_names else [None] * len(table)
-    labels = None if set(NAMES).isdisjoint(table.column_names) else of_arrow(table)
+    labels = None if set(LABELS).isdisjoint(table.column_names) else arrow_labels(table)
     return FileBounds(range(len(table)), low, high, ids, labels)

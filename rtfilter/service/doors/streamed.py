@@ -58,7 +58,7 @@ class Answers:
                 leave()
 
 
-class Parts(Response):
+class PartsResponse(Response):
     """An answer in parts.
 
     Parameters
@@ -89,7 +89,7 @@ async def answered(request: Request, parts: AsyncIterator[bytes]) -> Response:
     second = await anext(parts, None)
     if second is None:
         return Response(first, media_type=JSON)
-    return Parts(request, _again([first, second], parts), JSON)
+    return PartsResponse(request, _again([first, second], parts), JSON)
 
 
 async def _again(known: Iterable[bytes], parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -100,7 +100,7 @@ async def _again(known: Iterable[bytes], parts: AsyncIterator[bytes]) -> AsyncIt
 
 
 async def matches_as_json(parts: AsyncIterator[Matches], more: dict[str, Any]) -> AsyncIterator[bytes]:
-    """Yield matches in the form of `rtfilter.service.doors.models.Matches`, with the fields of `more`."""
+    """Yield matches in the form of `rtfilter.service.doors.models.MatchedIds`, with the fields of `more`."""
     held, before = b'{"matches":[', b""
     async for found in parts:
         if not len(found):

@@ -9,7 +9,7 @@ import numpy as np
 from rtfilter.dtypes import IntArray
 from rtfilter.events.elements import Choices, ranges
 from rtfilter.events.table import EventTable
-from rtfilter.predicates.elements import Elements, asks_for_none
+from rtfilter.predicates.list_tests import Elements, asks_for_none
 from rtfilter.predicates.model import Predicate
 
 

@@ -55,7 +55,7 @@ class UsersError(RTFilterError, ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class User:
     """A user.
 
     Attributes
@@ -112,7 +112,7 @@ class Known:
     """
 
     stamp: int
-    accounts: dict[str, Account]
+    accounts: dict[str, User]
     tokens: dict[bytes, Token] = field(repr=False)
     gone: frozenset[str] = frozenset()
 
@@ -205,7 +205,7 @@ class Users:
         """Set the password of a user, by its hash."""
         self._update(name, True, hash=hash)
 
-    def rehash(self, account: Account, hash: str) -> None:
+    def rehash(self, account: User, hash: str) -> None:
         """Replace the hash of an unchanged password."""
         same = (_ACCOUNTS.c.name == account.name) & (_ACCOUNTS.c.since == account.since)
         with self._change() as (connection, _):
@@ -255,8 +255,8 @@ def _stamp(connection: sql.Connection) -> int:
     return int(connection.execute(sql.select(_STAMP.c.stamp)).scalar_one())
 
 
-def _account(row: Any) -> Account:
-    return Account(row.name, row.hash, frozenset(row.roles.split(",")), row.made, row.since)
+def _account(row: Any) -> User:
+    return User(row.name, row.hash, frozenset(row.roles.split(",")), row.made, row.since)
 
 
 def _token(row: Any) -> Token:

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from rtfilter.service.errors import NotJSONError
+from rtfilter.service.service_errors import NotJSONError
 
 _OTHERS: Final = bytes(set(range(256)) - set(b"{[]}"))
 _NEITHER: Final = bytes(set(range(256)) - set(b'{[]}"'))

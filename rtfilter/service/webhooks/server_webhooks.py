@@ -11,13 +11,13 @@ from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
 from rtfilter.service.authenticate import require_still
-from rtfilter.service.errors import BusyError, ConflictError, RequestError, UnknownError
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.roles import Identity, Role
+from rtfilter.service.service_errors import BusyError, ConflictError, RequestError, UnknownError
 from rtfilter.service.webhooks import signing, targets
 from rtfilter.service.webhooks.sending import TIMEOUT, Sender
 from rtfilter.service.webhooks.worker import Worker
-from rtfilter.store.webhooks import Webhook, WebhookTable
+from rtfilter.store.webhook_table import Webhook, WebhookTable
 
 LOOK: Final = 1.0
 """Seconds between two checks whether users may still have webhooks."""

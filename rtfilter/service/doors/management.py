@@ -13,15 +13,25 @@ from pydantic import ValidationError
 from rtfilter.definition import Definition
 from rtfilter.errors import RTFilterError
 from rtfilter.events.schema import Schema
-from rtfilter.service.doors import bodies, models, problems, routes
+from rtfilter.service.doors import bodies, models, problems, shared
 from rtfilter.service.doors.bodies import JSON, LINES
 from rtfilter.service.doors.problems import MediaTypeError
-from rtfilter.service.doors.routes import After, Id, IdempotencyKey, Limit, Limits, Name, Served, Who, needs
-from rtfilter.service.errors import RequestError, TooLargeError, UnknownError
+from rtfilter.service.doors.shared import (
+    After,
+    Id,
+    IdempotencyKey,
+    Limit,
+    Name,
+    RequestLimits,
+    Served,
+    Who,
+    needs,
+)
+from rtfilter.service.json_depth import require_shallow
 from rtfilter.service.measures import Measures
-from rtfilter.service.nesting import require_shallow
 from rtfilter.service.records import Subscription, Wish, shown
 from rtfilter.service.roles import Role
+from rtfilter.service.service_errors import RequestError, TooLargeError, UnknownError
 
 _LINES: Final = '{"where": "price > 100"}\n{"where": "price < 10", "digest": 60}\n'
 _BODY: Final[dict[str, Any]] = {
@@ -99,13 +109,13 @@ async def subscribe(
         return models.Subscribed(subscription=id)
     if kind not in LINES:
         raise MediaTypeError(f"the header Content-Type is needed: {JSON} or {LINES[0]}")
-    await routes.enter_answers(request)
+    await shared.enter_answers(request)
     wishes, wrong = await pipeline.read(who, _wishes, body, limits, pipeline.measures)
     made = await pipeline.subscribe_many(who, name, wishes, idempotency_key)
     return Response(await pipeline.read(who, _report, made, wrong, pipeline.measures), media_type=JSON)
 
 
-def _wish(line: bytes, limits: Limits) -> Wish:
+def _wish(line: bytes, limits: RequestLimits) -> Wish:
     bodies.require_small(len(line), bodies.MOST_DOCUMENT, "a subscription")
     require_shallow(line, limits.nesting)
     bodies.decoded(line)  # has the best error for text that is no JSON
@@ -115,7 +125,7 @@ def _wish(line: bytes, limits: Limits) -> Wish:
         raise RequestValidationError(error.errors()) from None
 
 
-def _wishes(body: bytes, limits: Limits, measures: Measures) -> tuple[list[Wish], dict[int, bytes]]:
+def _wishes(body: bytes, limits: RequestLimits, measures: Measures) -> tuple[list[Wish], dict[int, bytes]]:
     """Return the wishes of the good lines, and rows of the answer for the others. Takes seconds for many."""
     lines = [line for line in body.split(b"\n") if line.strip()]
     if len(lines) > bodies.MOST_EVENTS:
@@ -131,7 +141,7 @@ def _wishes(body: bytes, limits: Limits, measures: Measures) -> tuple[list[Wish]
 
 
 def _report(made: Sequence[int | Exception], wrong: Mapping[int, bytes], measures: Measures) -> bytes:
-    """Return the result of each line, as `models.Report` has it."""
+    """Return the result of each line, as `models.SubscriptionResults` has it."""
     good = iter(made)
     rows = (
         wrong[row] if row in wrong else _row(next(good), row, measures)
@@ -160,7 +170,7 @@ async def list_subscriptions(
 ) -> Response:
     """List the user's own subscriptions, by id."""
     found, more = await pipeline.subscriptions(who, filter, after, limit, user, everyone)
-    link = routes.link(request, found[-1].id) if more else None
+    link = shared.link(request, found[-1].id) if more else None
     return Response(await pipeline.read(who, _page, found, link), media_type=JSON)
 
 
@@ -194,7 +204,7 @@ async def statistics(who: Who, pipeline: Served) -> dict[str, Any]:
 
 def doors() -> APIRouter:
     """Return the routes of these doors."""
-    router = routes.router()
+    router = shared.router()
     add = router.add_api_route
     add("/filters", list_filters, methods=["GET"])
     add("/filters/{filter}", add_filter, methods=["PUT"])
@@ -204,10 +214,10 @@ def doors() -> APIRouter:
         "/filters/{filter}/subscriptions",
         subscribe,
         methods=["POST"],
-        response_model=models.Subscribed | models.Report,
+        response_model=models.Subscribed | models.SubscriptionResults,
         response_model_exclude_none=True,
         responses={
-            200: {"model": models.Report, "description": "What became of each line"},
+            200: {"model": models.SubscriptionResults, "description": "What became of each line"},
             201: {"model": models.Subscribed, "description": "Subscribed"},
         },
         openapi_extra=_BODY,

@@ -27,7 +27,7 @@ _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 _ROLES: Final[dict[Callable[..., Any], Role]] = {}
 
 
-class Limits(NamedTuple):
+class RequestLimits(NamedTuple):
     """The limits of one request.
 
     Attributes

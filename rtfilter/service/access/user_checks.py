@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 from sqlalchemy.exc import SQLAlchemyError
 
 from rtfilter.service.access import tokens
-from rtfilter.service.access.guesses import Guesses, Line, Place
+from rtfilter.service.access.guesses import Guesses, PasswordQueue, UserAtNetwork
 from rtfilter.service.access.passwords import Passwords, Remembered
 from rtfilter.service.access.rates import Bucket
 from rtfilter.service.authenticate import Open
-from rtfilter.service.errors import BusyError, NotAuthenticatedError, TooManyError
 from rtfilter.service.roles import Identity, Role
-from rtfilter.store.users import Account, Known, Users
+from rtfilter.service.service_errors import BusyError, NotAuthenticatedError, TooManyError
+from rtfilter.store.user_store import Known, User, Users
 
 LOOK: Final = 1.0
 """Seconds between two checks of the database for changed users."""
@@ -33,7 +33,7 @@ MOST_BUCKETS: Final = 10_000
 WRONG: Final = "the user name, password or token is wrong, revoked or expired"
 
 
-class Limits(NamedTuple):
+class UserLimits(NamedTuple):
     """The limits of one user.
 
     Attributes
@@ -52,12 +52,12 @@ class Limits(NamedTuple):
 
 
 class _Proven(Identity):
-    """An identity with its proof: a password, as `Account.since`, or a token, by its SHA-256 digest."""
+    """An identity with its proof: a password, as `User.since`, or a token, by its SHA-256 digest."""
 
     proof: int | bytes
 
     @classmethod
-    def by(cls, account: Account, proof: int | bytes) -> _Proven:
+    def by(cls, account: User, proof: int | bytes) -> _Proven:
         made = cls(account.name, frozenset(Role(role) for role in account.roles))
         made.proof = proof
         return made
@@ -70,7 +70,7 @@ class Access:
     ----------
     users : Users
         Read when made, and again soon after they changed.
-    limits : Limits
+    limits : UserLimits
     passwords : Passwords, optional
     clock, wall : callable
         Seconds: of any clock, and since 1970.
@@ -79,7 +79,7 @@ class Access:
     def __init__(
         self,
         users: Users,
-        limits: Limits = Limits(),  # noqa: B008  # immutable
+        limits: UserLimits = UserLimits(),  # noqa: B008  # immutable
         passwords: Passwords | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -94,7 +94,7 @@ class Access:
         self._looking: asyncio.Task[None] | None = None
         self._had_users = bool(self._known.accounts)
         self._hashing = ThreadPoolExecutor(1, "passwords")
-        self._guesses, self._line = Guesses(clock), Line()
+        self._guesses, self._line = Guesses(clock), PasswordQueue()
         self._buckets: dict[str, Bucket] = {}
         self._connections: Counter[str] = Counter()
 
@@ -144,7 +144,7 @@ class Access:
         await self._look(LOOK_FOR_NEW if self.open else LOOK)
         if self.open:
             return await self._anyone.password(user, password)
-        place = Place.of(user, address)
+        place = UserAtNetwork.of(user, address)
         self._guesses.require_few(place)
         account = self._known.accounts.get(user)
         if account is None or not self._remembered.right(user, account.since, password):
@@ -194,13 +194,13 @@ class Access:
         account = self._known.accounts.get(user)
         return frozenset() if account is None else frozenset(Role(role) for role in account.roles)
 
-    def _owner(self, digest: bytes) -> Account | None:
+    def _owner(self, digest: bytes) -> User | None:
         token = self._known.tokens.get(digest)
         if token is None or not hmac.compare_digest(token.digest, digest) or not token.good(self._wall()):
             return None
         return self._known.accounts.get(token.user)
 
-    async def _verified(self, user: str, password: str, place: Place) -> Account | None:
+    async def _verified(self, user: str, password: str, place: UserAtNetwork) -> User | None:
         """Return the account of a user if the password is right, then leave the line."""
         try:
             self._guesses.require_few(place)
@@ -220,7 +220,7 @@ class Access:
         finally:
             self._line.leave(place.network)
 
-    def _verify(self, account: Account | None, password: str) -> bool:
+    def _verify(self, account: User | None, password: str) -> bool:
         right = self._passwords.right(None if account is None else account.hash, password)
         if right and account is not None:
             renewed = self._passwords.renewed(account.hash, password)

@@ -31,7 +31,7 @@ from rtfilter.predicates.like import escaped, is_like, is_wider, sample, simples
 from rtfilter.predicates.like import start as like_start
 from rtfilter.predicates.narrowing import implied
 from rtfilter.predicates.networks import address, network_starts
-from rtfilter.predicates.values import LINES, TOP, Line, Spans, Values, behind, common, next_number
+from rtfilter.predicates.values import LINES, TOP, Spans, ValueOrder, Values, behind, common, next_number
 
 if TYPE_CHECKING:
     from rtfilter.predicates.model import Predicate
@@ -45,16 +45,18 @@ MOMENT: Final = 1_700_000_000_000_000
 MOST_POINTS: Final = 1000
 """Most texts of one attribute that are tested on the aspects one by one."""
 
-_LINES_OF: Final[dict[str, Line]] = {
+_LINES_OF: Final[dict[str, ValueOrder]] = {
     "like": LINES["bool"],
     "end": LINES["str"],  # letters from the last to the first
     "folded": LINES["str"],
     "folded end": LINES["str"],
     "folded like": LINES["bool"],
-    "address": Line(0, _ADDRESSES + 1, lambda place: place + 1),  # the last place: no address
-    "order": Line(-1, 2, lambda sign: sign + 1),
-    "result": Line(-inf, TOP, next_number),
-    "age": Line(-(2**64), 2**64, lambda offset: int(offset) + 1),  # microseconds after the time of the batch
+    "address": ValueOrder(0, _ADDRESSES + 1, lambda place: place + 1),  # the last place: no address
+    "order": ValueOrder(-1, 2, lambda sign: sign + 1),
+    "result": ValueOrder(-inf, TOP, next_number),
+    "age": ValueOrder(
+        -(2**64), 2**64, lambda offset: int(offset) + 1
+    ),  # microseconds after the time of the batch
 }
 _ENDS: Final = {"like": "end", "like ignore case": "folded end"}
 """The aspect of the end of texts, for each kind of pattern."""
@@ -152,7 +154,7 @@ class Space:
     def __init__(self, schema: Schema | None, predicates: Iterable[Predicate]) -> None:
         self.schema = schema
         self._families: dict[str, str] = {}
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, ValueOrder] = {}
         self._aspects: dict[str, list[Aspect]] = {}  # the aspects of texts
         self._numbers: list[float] = [0, 1, -1]
         self._distances: dict[Distance, None] = {}
@@ -192,7 +194,7 @@ class Space:
             return self.schema.attribute(name).family
         return self._families.get(name, "number")
 
-    def line(self, key: Key) -> Line:
+    def line(self, key: Key) -> ValueOrder:
         """Return the line with the values of an attribute, its domain, or with the places of an aspect."""
         if isinstance(key, Aspect):
             return _LINES_OF[key.kind]

@@ -39,7 +39,7 @@ TEXTS: Final = {
 """Help texts of the counts."""
 
 
-class Counts(Collector):
+class PipelineCollector(Collector):
     """The counts and measures of a pipeline, and the text of all metrics.
 
     Parameters

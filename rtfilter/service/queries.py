@@ -12,9 +12,9 @@ from rtfilter.dtypes import BoolArray
 from rtfilter.errors import EventError
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
-from rtfilter.service.errors import RequestError
 from rtfilter.service.parse import as_published, parts, readable
 from rtfilter.service.records import Page, StoredEvent
+from rtfilter.service.service_errors import RequestError
 from rtfilter.store.tables import Logged
 
 MOST_SCANNED: Final = 100_000
