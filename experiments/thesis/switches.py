@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from experiments.thesis.contestants import made, memory, repeated
+from experiments.thesis.replicated import ReplicatedMatcher
 from experiments.thesis.workload import METHODS, SCHEMA, predicates
 from experiments.timing import all_cores, medians
 from rtfilter.events.table import EventTable
-from rtfilter.matchers.papers.replicated import ReplicatedMatcher
 from rtfilter.matchers.port import Matcher
 from rtfilter.predicates.model import Predicate
 from rtfilter.replay.output import Row

@@ -7,10 +7,10 @@ from functools import partial
 import numpy as np
 import pytest
 
+from experiments.thesis.replicated import ReplicatedMatcher
 from lengths import long_but
 from rtfilter import EventFilter, Schema
 from rtfilter.matchers import Filters, check_matcher
-from rtfilter.matchers.papers.replicated import ReplicatedMatcher
 from rtfilter.matchers.papers.shared_counting import SharedCountingMatcher
 from rtfilter.predicates.model import Predicate
 
