@@ -72,11 +72,9 @@ class Open:
     gone: Collection[str] = ()
 
     async def password(self, user: str, password: str, address: str = "") -> Identity:
-        """See `Authenticate`."""
         return Identity(_name(user), self.roles(user))
 
     async def token(self, token: str) -> Identity:
-        """See `Authenticate`."""
         raise NotAuthenticatedError("this server has no users, and so no tokens; give a user name")
 
     def admit(self, who: Identity, events: int) -> None:
@@ -86,15 +84,12 @@ class Open:
         """See `Authenticate`."""
 
     def connect(self, who: Identity) -> AbstractContextManager[None]:
-        """See `Authenticate`."""
         return nullcontext()
 
     def still(self, who: Identity) -> bool:
-        """See `Authenticate`."""
         return True
 
     def roles(self, user: str) -> frozenset[Role]:
-        """See `Authenticate`."""
         return ALL if user == ADMIN else ALL - {Role.ADMIN}
 
 

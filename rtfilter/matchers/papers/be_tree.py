@@ -135,7 +135,6 @@ class BETreeMatcher(BoxMatcher):
         self._rows.alive[:] = False
 
     def add(self, filters: Filters) -> None:
-        """See `Matcher`."""
         boxes = filters.boxes()
         count = len(boxes.ids)
         if not count:
@@ -151,7 +150,6 @@ class BETreeMatcher(BoxMatcher):
             self._tree = self._tree.larger()
 
     def remove(self, ids: IntArray) -> BoolArray:
-        """See `Matcher`."""
         known = np.zeros(len(ids), np.bool_)
         for place, id in enumerate(ids.tolist()):
             known[place] = id in self._first

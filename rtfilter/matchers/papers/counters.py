@@ -34,7 +34,6 @@ class MapCounters:
     threads: ClassVar[bool] = True
 
     def count(self, satisfied: Collections, size: int) -> tuple[list[StoredFilter], int]:
-        """See `Counters`."""
         counts: dict[Hashable, int] = {}
         full, increments = [], 0
         for constraints in satisfied:
@@ -59,7 +58,6 @@ class FilterCounters:
         self._touched: list[StoredFilter] = []
 
     def count(self, satisfied: Collections, size: int) -> tuple[list[StoredFilter], int]:
-        """See `Counters`."""
         self._reset()
         touched = self._touched
         full, increments = [], 0
@@ -104,7 +102,6 @@ class StampedCounters:
         self._own = _Own()
 
     def count(self, satisfied: Collections, size: int) -> tuple[list[StoredFilter], int]:
-        """See `Counters`."""
         own = self._own
         own.epoch = epoch = own.epoch + 1
         stamps, counts = own.stamps, own.counts

@@ -114,7 +114,6 @@ class Access:
         return self._known.gone - self._known.accounts.keys()  # the read may have met a removal half
 
     async def forgotten(self, user: str) -> None:
-        """See `Authenticate`."""
         try:
             await asyncio.to_thread(self._users.forgotten, user)
             self._known = await asyncio.to_thread(self._users.read)
