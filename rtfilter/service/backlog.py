@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from rtfilter.service.records import Delivery, Sending
-from rtfilter.store.tables import Held, Mark
+from rtfilter.service.records import Sending, UserDelivery
+from rtfilter.store.log_tables import Acknowledged, Held
 
 BESIDE: Final = 200
 """Bytes that a delivery takes beside its event and its ids, about."""
@@ -41,7 +41,7 @@ class Policy(StrEnum):
     """Publishers are refused while a backlog is full. Events that were accepted before may exceed it."""
 
 
-class Bounds(NamedTuple):
+class BacklogLimits(NamedTuple):
     """The bounds of each user's backlog.
 
     Attributes
@@ -71,14 +71,14 @@ class Written(NamedTuple):
 
     Attributes
     ----------
-    mark : Mark
+    mark : Acknowledged
     rows : dict of int to sequence of Held
         By number: new rows, and rows that replace written ones.
     gone : sequence of int
         The numbers of rows to remove.
     """
 
-    mark: Mark
+    mark: Acknowledged
     rows: dict[int, Sequence[Held]]
     gone: Sequence[int]
 
@@ -86,7 +86,7 @@ class Written(NamedTuple):
 class Taken(NamedTuple):
     """An acknowledged delivery: how often it was sent, and how many dropped deliveries it reported."""
 
-    delivery: Delivery
+    delivery: UserDelivery
     sent: int
     told: int
 
@@ -96,23 +96,23 @@ class Backlog:
 
     Parameters
     ----------
-    bounds : Bounds
-    mark : Mark
+    bounds : BacklogLimits
+    mark : Acknowledged
         The acknowledged positions before a restart.
 
     Attributes
     ----------
-    pending : dict of int to Delivery
+    pending : dict of int to UserDelivery
         By position; for reading only. They may have removed subscriptions; see `forget`.
     dropped : int
         Deliveries that were dropped since the start: there was no room, or they were too old.
     """
 
-    def __init__(self, bounds: Bounds = Bounds(), mark: Mark = Mark()) -> None:  # noqa: B008  # immutable
+    def __init__(self, bounds: BacklogLimits = BacklogLimits(), mark: Acknowledged = Acknowledged()) -> None:  # noqa: B008  # immutable
         self._bounds = bounds
         self._low, self._beyond = mark.low, set(mark.beyond)
         self._before = self._low, tuple(self._beyond)  # the mark before the last `written`
-        self.pending: dict[int, Delivery] = {}
+        self.pending: dict[int, UserDelivery] = {}
         self._sent: dict[int, int] = {}  # how often each position was sent
         self.dropped, self._untold = 0, mark.dropped
         self._told: dict[int, int] = {}  # number of dropped deliveries, by the delivery that reports it
@@ -156,7 +156,7 @@ class Backlog:
         """Return whether a position is pending, or was acknowledged."""
         return position <= self._low or position in self._beyond or position in self.pending
 
-    def get(self, position: int) -> Delivery | None:
+    def get(self, position: int) -> UserDelivery | None:
         """Return a pending delivery, without subscriptions that were removed, or None."""
         found, removed = self.pending.get(position), self._removed
         if not removed or found is None or found.ended is not None or removed.isdisjoint(found.subscriptions):
@@ -169,7 +169,7 @@ class Backlog:
         found = self.pending[position] = replace(found, subscriptions=left)
         return found
 
-    def add(self, delivery: Delivery) -> list[int]:
+    def add(self, delivery: UserDelivery) -> list[int]:
         """Add a delivery that is not known; return the positions that were dropped to make room.
 
         Its own position among them means that it was dropped itself.
@@ -210,7 +210,7 @@ class Backlog:
             self._told[position], self._untold = self._untold, 0
         return Sending(before, self._told.get(position, 0))
 
-    def restore(self, row: int, deliveries: Sequence[Delivery], size: int) -> None:
+    def restore(self, row: int, deliveries: Sequence[UserDelivery], size: int) -> None:
         """Restore a row that was written before a restart with `size` deliveries; some may be missing."""
         self._next_row = max(self._next_row, row + 1)
         left = [one for one in deliveries if not self.knows(one.position)]
@@ -231,7 +231,7 @@ class Backlog:
         for position in self._rows.pop(row).positions:
             del self._row_of[position]
 
-    def _put(self, delivery: Delivery) -> None:
+    def _put(self, delivery: UserDelivery) -> None:
         self.pending[delivery.position] = delivery
         self._bytes += _size(delivery)
 
@@ -351,15 +351,15 @@ class Backlog:
         found = [self.pending[position] for position in positions]
         return [(one.position, one.subscriptions, one.ended) for one in found]
 
-    def _mark(self, settled: int, durable: int) -> Mark:
+    def _mark(self, settled: int, durable: int) -> Acknowledged:
         self._before = self._low, tuple(self._beyond)  # a set would take ten times the memory
         low = min(min(self.pending, default=settled + 1), settled + 1) - 1
         self._low = low = max(self._low, low)
         row_of = self._row_of
         self._beyond = {at for at in self._beyond if at > low and (at > durable or at in row_of)}
-        return Mark(low, frozenset(self._beyond), self.untold)
+        return Acknowledged(low, frozenset(self._beyond), self.untold)
 
 
-def _size(delivery: Delivery) -> int:
+def _size(delivery: UserDelivery) -> int:
     """Return the bytes of a delivery, about."""
     return len(delivery.body) + BESIDE + OF_ID * len(delivery.subscriptions)

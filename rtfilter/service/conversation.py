@@ -46,7 +46,7 @@ from rtfilter.service.messages import (
 )
 from rtfilter.service.parse import MANY, has_list, hints_of, report, with_hints
 from rtfilter.service.pipeline import Pipeline, stopping
-from rtfilter.service.records import BESIDE, BYTES_OF_ID, Delivery, Sending, fitting, shown
+from rtfilter.service.records import BESIDE, BYTES_OF_ID, Sending, UserDelivery, fitting, shown
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.rounds import LARGE, Turn
 from rtfilter.service.service_errors import (
@@ -93,14 +93,14 @@ class _Rest(NamedTuple):
 
     Attributes
     ----------
-    delivery : Delivery
+    delivery : UserDelivery
     first : int
         Place of the first id of the next message.
     before : int
         See `Sending`.
     """
 
-    delivery: Delivery
+    delivery: UserDelivery
     first: int
     before: int
 
@@ -262,7 +262,7 @@ class Conversation:
             left -= len(made[-1])
         self._say(made, straight=not self._waits)  # the others are sent when the door has sent these
 
-    def _part(self, deliveries: list[Delivery]) -> list[Delivery]:
+    def _part(self, deliveries: list[UserDelivery]) -> list[UserDelivery]:
         """Return the first deliveries that fit into one DIGEST; the others are due next. The list is empty if
         the first one is too long, and must be sent alone."""
         sizes = [len(one.body) + ENTRY + 2 * BYTES_OF_ID * len(one.subscriptions) for one in deliveries]
@@ -271,7 +271,7 @@ class Conversation:
             self._due.appendleft([one.position for one in deliveries[count:]])
         return deliveries[:count] if sizes[0] < self._pipeline.message - BESIDE else []
 
-    def _emitted(self, one: Delivery, now: float) -> bytes:
+    def _emitted(self, one: UserDelivery, now: float) -> bytes:
         """Return the message of a delivery, or the first one of several if one cannot contain all ids."""
         number, ids = self._next(), one.subscriptions
         sending = self._note(one.position, now)
@@ -284,7 +284,7 @@ class Conversation:
             self._number_again(one.position, LATER)
         return _encode(_event(number, one, ids[:most], sending))
 
-    def _most_ids(self, one: Delivery) -> int:
+    def _most_ids(self, one: UserDelivery) -> int:
         return max(1, (self._pipeline.message - BESIDE - len(one.body)) // BYTES_OF_ID)
 
     def _number_again(self, position: int, number: int) -> None:
@@ -304,7 +304,7 @@ class Conversation:
             self._number_again(one.position, number)
         return _encode(_event(number, one, one.subscriptions[first:after], Sending(before)))
 
-    def _emitted_digest(self, deliveries: list[Delivery], now: float) -> bytes:
+    def _emitted_digest(self, deliveries: list[UserDelivery], now: float) -> bytes:
         number = self._next()
         dropped = sum(self._note(one.position, now).dropped for one in deliveries)
         return _encode({"directive": "DIGEST", **_digest(number, deliveries), **Sending(0, dropped).lost})
@@ -640,7 +640,7 @@ def _those_of(due: _Due, needed: Container[int]) -> _Due | None:
     return left[0] if left and isinstance(due, int) else left or None
 
 
-def _event(number: int, one: Delivery, ids: Sequence[int], sending: Sending) -> dict[str, Any]:
+def _event(number: int, one: UserDelivery, ids: Sequence[int], sending: Sending) -> dict[str, Any]:
     return {
         "directive": "EVENT",
         "number": number,
@@ -655,7 +655,7 @@ def _event(number: int, one: Delivery, ids: Sequence[int], sending: Sending) -> 
     }
 
 
-def _digest(number: int, deliveries: list[Delivery]) -> dict[str, Any]:
+def _digest(number: int, deliveries: list[UserDelivery]) -> dict[str, Any]:
     return {
         "number": number,
         "filter": deliveries[0].filter,

@@ -15,9 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rtfilter.dtypes import IntArray
-from rtfilter.service.backlog import Backlog, Bounds
-from rtfilter.service.records import Delivery, Sending
-from rtfilter.store.tables import Entry, Logged, Mark, Progress, Row
+from rtfilter.service.backlog import Backlog, BacklogLimits
+from rtfilter.service.records import Sending, UserDelivery
+from rtfilter.store.log_tables import Acknowledged, Entry, Logged, Progress, Row
 
 _log = logging.getLogger(__name__)
 FEWEST: Final = 16
@@ -58,7 +58,7 @@ class Owned(Struct, frozen=True, gc=False):
     ordered: bool = False
 
 
-class Waiting(NamedTuple):
+class PendingDeliveries(NamedTuple):
     """The pending deliveries of all users.
 
     Attributes
@@ -77,7 +77,7 @@ class Waiting(NamedTuple):
     oldest: float
 
 
-class Part(Enum):
+class Recipients(Enum):
     """The users to whom an event is delivered, where events of one key have an order."""
 
     ALL = "all"
@@ -87,7 +87,7 @@ class Part(Enum):
     """Users with ordered subscriptions."""
 
 
-class Found(NamedTuple):
+class MatchedEvent(NamedTuple):
     """An event, and what it matches.
 
     Attributes
@@ -97,16 +97,16 @@ class Found(NamedTuple):
         Of subscriptions, ascending if they are more than `STEP`; Python's own integers would take five times
         as much memory.
     response : float or None
-        See `Delivery`.
-    part : Part
+        See `UserDelivery`.
+    part : Recipients
     key : int or None
-        See `Delivery`; None for `Part.AT_ONCE`, too.
+        See `UserDelivery`; None for `Recipients.AT_ONCE`, too.
     """
 
     event: Logged
     ids: IntArray
     response: float | None
-    part: Part = Part.ALL
+    part: Recipients = Recipients.ALL
     key: int | None = None
 
 
@@ -152,8 +152,8 @@ class Deliver:
         The present subscriptions; the caller changes it.
     expired : mapping of int to Owned
         Expired subscriptions, whose earlier matches are still delivered.
-    bounds : Bounds
-    marks : mapping of str to Mark
+    bounds : BacklogLimits
+    marks : mapping of str to Acknowledged
         The acknowledged positions before a restart.
     clock : callable
         Seconds that never go back.
@@ -170,8 +170,8 @@ class Deliver:
         self,
         owners: Mapping[int, Owned],
         expired: Mapping[int, Owned] = {},
-        bounds: Bounds = Bounds(),  # noqa: B008  # immutable
-        marks: Mapping[str, Mark] = {},
+        bounds: BacklogLimits = BacklogLimits(),  # noqa: B008  # immutable
+        marks: Mapping[str, Acknowledged] = {},
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._owners, self._expired, self._bounds, self._clock = owners, expired, bounds, clock
@@ -196,33 +196,35 @@ class Deliver:
     # -- from the log ----------------------------------------------------------------------------------------
 
     def restore(self, row: Row, events: Mapping[int, Logged], key_of: Callable[[Entry], int | None]) -> None:
-        """Restore deliveries that waited for a user before a restart; `key_of` is for `Delivery.key`."""
+        """Restore deliveries that waited for a user before a restart; `key_of` is for `UserDelivery.key`."""
         backlog = self._of(row.user)
         backlog.restore(row.number, list(self._restored(row, events, key_of)), len(row.deliveries))
         self._note(row.user, backlog)  # a row may be needed no more
 
     def _restored(
         self, row: Row, events: Mapping[int, Logged], key_of: Callable[[Entry], int | None]
-    ) -> Iterator[Delivery]:
+    ) -> Iterator[UserDelivery]:
         for position, subscriptions, ended in row.deliveries:
             if position not in events:
                 continue
             entry = events[position].entry
             if ended is not None:
-                yield Delivery(position, tuple(subscriptions), b"null", entry.filter, entry.at, None, ended)
+                yield UserDelivery(
+                    position, tuple(subscriptions), b"null", entry.filter, entry.at, None, ended
+                )
                 continue
             owned = [one for id in subscriptions if (one := self._owned(id)) is not None]
             if owned:
                 key = key_of(entry) if any(one.ordered for one in owned) else None
                 ids = tuple(one.id for one in owned)
-                yield Delivery(position, ids, entry.body, entry.filter, entry.at, None, None, key)
+                yield UserDelivery(position, ids, entry.body, entry.filter, entry.at, None, None, key)
 
-    def tell(self, found: Iterable[Found]) -> Iterator[None]:
+    def tell(self, found: Iterable[MatchedEvent]) -> Iterator[None]:
         """Add matches to the backlogs and send them, in steps. Known ones are skipped.
 
         Other work may run between two steps; a subscription that it removes gets no more deliveries.
         """
-        self._removed, new, matches = {}, dict[str, list[Delivery]](), 0
+        self._removed, new, matches = {}, dict[str, list[UserDelivery]](), 0
         for one in found:
             of: dict[str, list[Owned]] = {}
             position, entry = one.event
@@ -234,10 +236,10 @@ class Deliver:
                     ids, ordered, self._periods[user, position] = yield from _joined(mine)
                 else:
                     ids, ordered = sorted(owned.id for owned in mine), any(owned.ordered for owned in mine)
-                if one.part is Part.AT_ONCE and ordered:
+                if one.part is Recipients.AT_ONCE and ordered:
                     continue  # `IN_TURN` comes for all users that lack it: owners may have changed
                 key, shared = one.key if ordered else None, self._of(user).same(tuple(ids))
-                delivery = Delivery(
+                delivery = UserDelivery(
                     position, shared, entry.body, entry.filter, entry.at, one.response, None, key
                 )
                 new.setdefault(user, []).append(delivery)
@@ -251,7 +253,7 @@ class Deliver:
         self._removed = None
         self._periods.clear()
 
-    def _sort(self, one: Found, ids: Iterable[int], of: dict[str, list[Owned]]) -> None:
+    def _sort(self, one: MatchedEvent, ids: Iterable[int], of: dict[str, list[Owned]]) -> None:
         """Sort subscriptions by user."""
         at, owners, expired = one.event.entry.at, self._owners, self._expired
         for id in ids:
@@ -259,7 +261,7 @@ class Deliver:
             if owned is not None and (owned.expires is None or at < owned.expires):
                 of.setdefault(owned.user, []).append(owned)
 
-    def _take_all(self, new: Mapping[str, list[Delivery]]) -> Iterator[None]:
+    def _take_all(self, new: Mapping[str, list[UserDelivery]]) -> Iterator[None]:
         for user, deliveries in new.items():
             removed = self._removed and self._removed.get(user)
             self._take(user, _without(removed, deliveries) if removed else deliveries)
@@ -267,7 +269,7 @@ class Deliver:
 
     def end(self, position: int, at: float, filter: str, user: str, id: int, reason: str) -> None:
         """Deliver the end of a subscription to its user; `position` is that of the change."""
-        self._take(user, [Delivery(position, (id,), b"null", filter, at, None, reason)])
+        self._take(user, [UserDelivery(position, (id,), b"null", filter, at, None, reason)])
 
     def _owned(self, id: int) -> Owned | None:
         """Return a present subscription, or an expired one whose earlier events are not all settled."""
@@ -289,7 +291,7 @@ class Deliver:
         else:
             self.full.discard(user)
 
-    def _take(self, user: str, deliveries: Iterable[Delivery]) -> None:
+    def _take(self, user: str, deliveries: Iterable[UserDelivery]) -> None:
         """Add a user's new deliveries to the backlog, and send them now or with the next digest."""
         backlog = self._of(user)
         new = []
@@ -325,14 +327,14 @@ class Deliver:
             why = "the backlog has no room" if how == "dropped" else "they have waited too long"
             _log.warning("deliveries are dropped: %s; the next one says how many", why, extra={"user": user})
 
-    def _put_off(self, user: str, delivery: Delivery, period: float) -> None:
+    def _put_off(self, user: str, delivery: UserDelivery, period: float) -> None:
         """Add a delivery to the next digest."""
         name, due = (user, delivery.filter), self._clock() + period
         digest = self._digests.setdefault(name, _Digest(due))
         digest.due = min(digest.due, due)
         digest.add(delivery.position, self._backlogs[user].pending)
 
-    def _period(self, user: str, delivery: Delivery) -> float | None:
+    def _period(self, user: str, delivery: UserDelivery) -> float | None:
         """Return the seconds that a delivery may wait for others, or None if it is sent at once."""
         if delivery.ended is not None:
             return None
@@ -348,14 +350,14 @@ class Deliver:
 
     # -- what users ask for ----------------------------------------------------------------------------------
 
-    def pending(self, user: str) -> Sequence[Delivery]:
+    def pending(self, user: str) -> Sequence[UserDelivery]:
         """Return the unacknowledged deliveries of a user, in the order in which they became known.
 
         They may have removed subscriptions; see `forget`.
         """
         return list(self._backlogs[user].pending.values()) if user in self._backlogs else []
 
-    def get(self, user: str, position: int) -> Delivery | None:
+    def get(self, user: str, position: int) -> UserDelivery | None:
         """Return a pending delivery of a user, without subscriptions that were removed, or None."""
         return self._backlogs[user].get(position) if user in self._backlogs else None
 
@@ -497,13 +499,13 @@ class Deliver:
         return self._backlogs
 
     @property
-    def waiting(self) -> Waiting:
+    def waiting(self) -> PendingDeliveries:
         """The number, size and age of all pending deliveries."""
         backlogs = [backlog for backlog in self._backlogs.values() if backlog.pending]
         sizes = [len(backlog.pending) for backlog in backlogs]
         oldest = min((backlog.oldest for backlog in backlogs), default=inf)
         size = sum(backlog.bytes for backlog in backlogs)
-        return Waiting(sum(sizes), max(sizes, default=0), size, oldest)
+        return PendingDeliveries(sum(sizes), max(sizes, default=0), size, oldest)
 
     def progress(self, settled: int, anew: bool) -> Progress:
         """Return the progress to write now.
@@ -574,7 +576,7 @@ def _joined(mine: Sequence[Owned]) -> Generator[None, None, tuple[list[int], boo
     return ids, ordered, None if at_once else shortest
 
 
-def _without(removed: Collection[int], deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
+def _without(removed: Collection[int], deliveries: Iterable[UserDelivery]) -> Iterator[UserDelivery]:
     """Yield the deliveries, without removed subscriptions."""
     for one in deliveries:
         ids = tuple(id for id in one.subscriptions if id not in removed)

@@ -3,7 +3,7 @@
     authenticate   the identity of a user                         `Authenticate`, for each door
     parse          an event that the filter can use, or an error  Parse.one, Parse.lines
     store          in the log; now the publisher is answered      Store.put
-    match          by position, in batches                        Match.run
+    match          by position, in batches                        LogMatcher.run
     deliver        kept until it is acknowledged, and sent        Deliver.tell
 
 All but the work of the log and of the indexes runs on the event loop. Rights are checked here, for all doors.
@@ -41,13 +41,31 @@ from rtfilter.results import Matches
 from rtfilter.scheduler import resolve
 from rtfilter.service import queries, snapshots, status
 from rtfilter.service.authenticate import Authenticate, Open, require_still
-from rtfilter.service.backlog import Bounds, Policy
+from rtfilter.service.backlog import BacklogLimits, Policy
 from rtfilter.service.clock import Clock
 from rtfilter.service.deliver import Deliver, Owned
-from rtfilter.service.match import Index, Match, hash_of, key_of
+from rtfilter.service.log_matcher import Index, LogMatcher, hash_of, key_of
 from rtfilter.service.measures import Measures
+from rtfilter.service.owners import (
+    REMOVED,
+    Owners,
+    check,
+    entry_of,
+    owned_of,
+    removal_of,
+    subscription_of,
+    too_many,
+)
 from rtfilter.service.parse import LISTED, Hook, Listed, Parse
-from rtfilter.service.records import Delivery, FilterInfo, Page, Sending, Subscription, Wish, fitting
+from rtfilter.service.records import (
+    FilterInfo,
+    Page,
+    Sending,
+    StoredSubscription,
+    UserDelivery,
+    Wish,
+    fitting,
+)
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.rounds import OneEach, Rounds, Threads, Turn
 from rtfilter.service.service_errors import (
@@ -58,20 +76,10 @@ from rtfilter.service.service_errors import (
     TooManyError,
     UnknownError,
 )
-from rtfilter.service.subscriptions import (
-    REMOVED,
-    Owners,
-    check,
-    entry_of,
-    owned_of,
-    removal_of,
-    subscription_of,
-    too_many,
-)
 from rtfilter.service.upkeep import ENDED, Keeping, Upkeep
 from rtfilter.service.writing import LIMIT, Store
 from rtfilter.store.log import FilterRow, Log
-from rtfilter.store.tables import Entry, Key, Kind, Logged, Progress
+from rtfilter.store.log_tables import Entry, Kind, Logged, Progress, RequestKey
 from rtfilter.text import composed, shown
 from rtfilter.watch.metrics import Metrics
 
@@ -105,7 +113,7 @@ MakeMetrics = Callable[[FilterInfo], Metrics | None]
 _T = TypeVar("_T")
 
 
-class Session(Protocol):
+class ConnectedSession(Protocol):
     """A session that is connected."""
 
     who: Identity | None
@@ -130,7 +138,7 @@ class Pipeline:
     folder : Path
         For indexes, which are a cache: it may be removed while no server runs.
     users : Authenticate
-    bounds : Bounds
+    bounds : BacklogLimits
         Of each user's backlog.
     keeping : Keeping
     hook : callable, optional
@@ -156,7 +164,7 @@ class Pipeline:
         log: Log,
         folder: Path,
         users: Authenticate | None = None,
-        bounds: Bounds = Bounds(),  # noqa: B008  # immutable
+        bounds: BacklogLimits = BacklogLimits(),  # noqa: B008  # immutable
         keeping: Keeping = Keeping(),  # noqa: B008
         hook: Hook | None = None,
         metrics: MakeMetrics = lambda info: None,
@@ -176,7 +184,7 @@ class Pipeline:
         self._one_filter = asyncio.Lock()  # is added or removed at a time
         self.deliver = Deliver(self._owners, self._owners.expired, bounds, log.marks())
         self.measures, self.rounds = Measures(), Rounds()
-        self._match = Match(
+        self._match = LogMatcher(
             self._indexes, self.deliver.tell, self.measures, self._owners.ordered, self.rounds
         )
         self._store = Store(
@@ -204,7 +212,7 @@ class Pipeline:
             clock,
             self.measures,
         )
-        self.sessions: set[Session] = set()
+        self.sessions: set[ConnectedSession] = set()
         """Connected sessions, which add and remove themselves."""
         self.forgets: list[Callable[[str], Awaitable[None]]] = []
         """Functions that remove what else is kept of a removed user."""
@@ -256,7 +264,7 @@ class Pipeline:
         return list(log.entries(settled))
 
     def _key_of(self, entry: Entry) -> int | None:
-        """Return the key of a stored event; see `Delivery`."""
+        """Return the key of a stored event; see `UserDelivery`."""
         name = None if entry.filter not in self._indexes else self._indexes[entry.filter].info.key
         return None if name is None else hash_of(entry.filter, key_of(msgspec.json.decode(entry.body), name))
 
@@ -592,7 +600,7 @@ class Pipeline:
         arrived = now if arrived is None else arrived
         at = self._clock(now - arrived)
 
-        def made() -> tuple[list[Entry], Key | None]:
+        def made() -> tuple[list[Entry], RequestKey | None]:
             entries = [Entry(Kind.EVENT, filter, who.user, body, at=at, arrived=arrived) for body in events]
             same = events if self._hook is None else [b"%d" % len(events)]  # a hook may add another time
             return entries, _key(who, key, [b"publish", filter.encode(), *same])
@@ -751,7 +759,7 @@ class Pipeline:
         made |= {row: self._there_still(made[row]) for row in there}
         return [made[row] for row in range(len(wishes))]
 
-    async def _earlier(self, key: Key | None, count: int) -> dict[int, range]:
+    async def _earlier(self, key: RequestKey | None, count: int) -> dict[int, range]:
         """Return the positions of the parts that an earlier request with the key stored, by their first row.
 
         Its subscriptions are known when this returns.
@@ -804,7 +812,7 @@ class Pipeline:
         return made
 
     async def _put_wishes(
-        self, who: Identity, filter: str, wishes: Sequence[Wish], key: Key | None
+        self, who: Identity, filter: str, wishes: Sequence[Wish], key: RequestKey | None
     ) -> Sequence[int]:
         """Store subscriptions together, when there is room for them; return their ids."""
         while self._match.waiting > MOST_UNMADE:
@@ -816,7 +824,7 @@ class Pipeline:
         with self._room(who.user, len(wishes)):
             return await self._store.put(entries, key) if wishes else ()
 
-    async def subscription(self, who: Identity, id: int) -> Subscription:
+    async def subscription(self, who: Identity, id: int) -> StoredSubscription:
         """Return a subscription of the user; to an admin, anybody's. Raises `UnknownError`."""
         if self._owns(who, id):
             found = await self.ask(lambda: self._log.subscriptions(id=id))
@@ -832,7 +840,7 @@ class Pipeline:
         limit: int = 100,
         user: str | None = None,
         everyone: bool = False,
-    ) -> tuple[list[Subscription], bool]:
+    ) -> tuple[list[StoredSubscription], bool]:
         """Return the user's subscriptions above an id, by id; for admins also another user's, or all.
 
         They are at most `limit`, and end after a page of bytes. Also return whether there may be more.
@@ -843,8 +851,8 @@ class Pipeline:
             _require_text(name)
         whose = None if everyone else user or who.user
 
-        def look() -> tuple[list[Subscription], bool]:
-            found, left, count, last = list[Subscription](), self.message, FEW, after
+        def look() -> tuple[list[StoredSubscription], bool]:
+            found, left, count, last = list[StoredSubscription](), self.message, FEW, after
             while left > 0 and len(found) < limit:
                 count = min(count, limit - len(found))
                 some = self._log.subscriptions(user=whose, filter=filter, after=last, limit=count)
@@ -912,14 +920,14 @@ class Pipeline:
 
     # -- deliveries ------------------------------------------------------------------------------------------
 
-    def pending(self, who: Identity) -> list[Delivery]:
+    def pending(self, who: Identity) -> list[UserDelivery]:
         """Return the user's unacknowledged deliveries, by position."""
         who.require(Role.SUBSCRIBER)
         return sorted(self.deliver.pending(who.user), key=attrgetter("position"))
 
     def pull(
         self, who: Identity, limit: int, after: int = 0
-    ) -> tuple[list[tuple[Delivery, Sending]], int | None]:
+    ) -> tuple[list[tuple[UserDelivery, Sending]], int | None]:
         """Return the first pending deliveries above a position, counted as sent, with the data beside each.
 
         Also return the position to continue after, or None if there are no more.
@@ -1035,7 +1043,7 @@ def _asked(filter: str, wishes: Iterable[Wish]) -> Iterator[bytes]:
     yield from (b"subscribe", filter.encode(), *map(msgspec.json.encode, wishes))
 
 
-def _key(who: Identity, key: str | None, parts: Iterable[bytes]) -> Key | None:
+def _key(who: Identity, key: str | None, parts: Iterable[bytes]) -> RequestKey | None:
     """Return the key by which a repeated request is known, or None."""
     if key is None:
         return None
@@ -1044,9 +1052,9 @@ def _key(who: Identity, key: str | None, parts: Iterable[bytes]) -> Key | None:
     hashed = hashlib.sha256()
     for part in parts:
         hashed.update(len(part).to_bytes(8, "big") + part)
-    return Key(who.user, key, hashed.digest())
+    return RequestKey(who.user, key, hashed.digest())
 
 
-def _key_of_part(key: Key | None, first: int) -> Key | None:
+def _key_of_part(key: RequestKey | None, first: int) -> RequestKey | None:
     """Return the key of the part of a request that begins at a row."""
     return key if key is None or not first else key._replace(key=f"{key.key}\n{first}")

@@ -15,7 +15,7 @@ from rtfilter.filter import EventFilter
 from rtfilter.service.parse import as_published, parts, readable
 from rtfilter.service.records import Page, StoredEvent
 from rtfilter.service.service_errors import RequestError
-from rtfilter.store.tables import Logged
+from rtfilter.store.log_tables import Logged
 
 MOST_SCANNED: Final = 100_000
 """Most stored events that one query reads."""

@@ -67,7 +67,7 @@ class Wish(NamedTuple):
     order: str | None = None
 
 
-class Subscription(NamedTuple):
+class StoredSubscription(NamedTuple):
     """An existing subscription.
 
     Attributes
@@ -90,7 +90,7 @@ class Subscription(NamedTuple):
     expires: float | None
 
 
-def shown(one: Subscription) -> dict[str, Any]:
+def shown(one: StoredSubscription) -> dict[str, Any]:
     """Return a subscription as a JSON object."""
     wish = one.wish._asdict()
     return {
@@ -119,7 +119,7 @@ class Page(NamedTuple):
     next: int | None
 
 
-class Delivery(msgspec.Struct, frozen=True, gc=False):
+class UserDelivery(msgspec.Struct, frozen=True, gc=False):
     """An event for a user, with all of the user's subscriptions that match it; or the end of one of them.
 
     Attributes
@@ -181,7 +181,7 @@ class Sending(NamedTuple):
         return {"dropped": self.dropped} if self.dropped else {}
 
 
-def pulled(one: Delivery, sending: Sending) -> dict[str, Any]:
+def pulled(one: UserDelivery, sending: Sending) -> dict[str, Any]:
     """Return a delivery as a JSON object, for a pull or a webhook."""
     if one.ended is not None:
         ended = {"position": one.position, "ended": one.subscriptions[0], "reason": one.ended, "at": one.at}

@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from rtfilter.service.backlog import Bounds, Policy
+from rtfilter.service.backlog import BacklogLimits, Policy
 from rtfilter.service.databases import postgresql
 from rtfilter.service.doors.admission import is_loopback
 from rtfilter.service.upkeep import Keeping
@@ -50,7 +50,7 @@ Count = Annotated[int, Field(ge=1, le=10**12)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 LOG: Final = "log.sqlite"
 """The file of SQLite's database in the folder."""
-_BOUNDS, _KEEPING = Bounds(), Keeping()
+_BOUNDS, _KEEPING = BacklogLimits(), Keeping()
 
 
 class SettingsError(ValueError):
@@ -85,7 +85,7 @@ class Settings(BaseSettings):
     rate : float or None
         Most events a second that one user publishes, over time.
     backlog_count, backlog_bytes, backlog_age, backlog_policy
-        See `Bounds`.
+        See `BacklogLimits`.
     retention, redeliver : float
         Seconds; see `Keeping`.
     webhook_private : bool
@@ -163,9 +163,9 @@ class Settings(BaseSettings):
         return self.data / LOG
 
     @property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> BacklogLimits:
         """The bounds of each user's backlog."""
-        return Bounds(self.backlog_count, self.backlog_bytes, self.backlog_age, self.backlog_policy)
+        return BacklogLimits(self.backlog_count, self.backlog_bytes, self.backlog_age, self.backlog_policy)
 
     @property
     def keeping(self) -> Keeping:

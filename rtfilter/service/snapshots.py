@@ -19,7 +19,7 @@ from rtfilter.definition import DEFAULT_CONTROLLER, Definition
 from rtfilter.errors import SnapshotError
 from rtfilter.filter import EventFilter
 from rtfilter.options import whole
-from rtfilter.service.match import Index
+from rtfilter.service.log_matcher import Index
 from rtfilter.service.records import FilterInfo
 from rtfilter.store.log import Log
 from rtfilter.watch.metrics import Metrics

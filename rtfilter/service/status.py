@@ -11,7 +11,7 @@ from heapq import nlargest, nsmallest
 from typing import Any, Final, NamedTuple
 
 from rtfilter.service.backlog import Backlog
-from rtfilter.service.match import Index
+from rtfilter.service.log_matcher import Index
 from rtfilter.service.measures import Measures
 from rtfilter.watch.metrics import Histogram
 

@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple
 from rtfilter.errors import RTFilterError
 from rtfilter.service import snapshots
 from rtfilter.service.deliver import Deliver, Owned
-from rtfilter.service.match import Index, Match
+from rtfilter.service.log_matcher import Index, LogMatcher
 from rtfilter.service.measures import Measures
 from rtfilter.service.memory import Memory
+from rtfilter.service.owners import Owners, expiry_of
 from rtfilter.service.service_errors import BusyError, ConflictError
-from rtfilter.service.subscriptions import Owners, expiry_of
 from rtfilter.service.writing import Store
 from rtfilter.store.log import Log
 
@@ -73,7 +73,7 @@ class Upkeep:
         self,
         log: Log,
         store: Store,
-        match: Match,
+        match: LogMatcher,
         deliver: Deliver,
         owners: Owners,
         indexes: Mapping[str, Index],

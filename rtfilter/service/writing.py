@@ -15,7 +15,7 @@ from rtfilter.service.measures import Measures
 from rtfilter.service.rounds import Rounds, Turn
 from rtfilter.service.service_errors import BusyError, ConflictError
 from rtfilter.store.log import Log, Placed, TakenError
-from rtfilter.store.tables import Entry, Key, Logged, Progress, Request
+from rtfilter.store.log_tables import Entry, Logged, Progress, Request, RequestKey
 
 MOST_WAITING: Final = 64 * 2**20
 """Most bytes of entries that wait for their transaction."""
@@ -98,7 +98,7 @@ class Store:
         self._missed: list[Logged] = []  # entries of failed transactions in the log, not reported yet
         self._thread = ThreadPoolExecutor(1, "rtfilter-log")
 
-    async def put(self, entries: Sequence[Entry], key: Key | None = None) -> range:
+    async def put(self, entries: Sequence[Entry], key: RequestKey | None = None) -> range:
         """Return the positions of entries once they are durable: all of them, or an error and none.
 
         Raises

@@ -17,8 +17,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 from rtfilter.errors import RTFilterError
 from rtfilter.store.database import checkpoint, release, reserve, writing
-from rtfilter.store.migrations import migrate
-from rtfilter.store.tables import (
+from rtfilter.store.log_tables import (
     BACKLOG,
     FILTERS,
     FORMER,
@@ -26,15 +25,16 @@ from rtfilter.store.tables import (
     LOG,
     MARKS,
     STATE,
+    Acknowledged,
     Entry,
-    Key,
     Kind,
     Logged,
-    Mark,
     Progress,
     Request,
+    RequestKey,
     Row,
 )
+from rtfilter.store.migrations import migrate
 
 PAGE: Final = 10_000
 """Entries that are read at once."""
@@ -225,7 +225,7 @@ class Log:
         self._in_doubt = False
         return found
 
-    def known(self, keys: Sequence[Key], moment: float) -> list[range | None]:
+    def known(self, keys: Sequence[RequestKey], moment: float) -> list[range | None]:
         """Return the positions of each request that is in the log, and whose result still exists at a time.
 
         The others are None.
@@ -494,12 +494,12 @@ class Log:
                     high = row[0] - 1
         return low
 
-    def marks(self) -> dict[str, Mark]:
+    def marks(self) -> dict[str, Acknowledged]:
         """Return the acknowledged positions of each user."""
         with self._engine.connect() as connection:
             rows = connection.execute(sql.select(MARKS)).all()
         return {
-            user: Mark(low, frozenset(msgspec.json.decode(beyond)), dropped)
+            user: Acknowledged(low, frozenset(msgspec.json.decode(beyond)), dropped)
             for user, low, beyond, dropped in rows
         }
 
@@ -515,11 +515,11 @@ class Log:
         self._engine.dispose()
 
 
-def _of(key: Key) -> sql.ColumnElement[bool]:
+def _of(key: RequestKey) -> sql.ColumnElement[bool]:
     return (KEYS.c.user == key.user) & (KEYS.c.key == key.key)
 
 
-def _kept(connection: sql.Connection, key: Key, moment: float) -> tuple[bytes, Placed] | None:
+def _kept(connection: sql.Connection, key: RequestKey, moment: float) -> tuple[bytes, Placed] | None:
     """Return the request and place of a key; None if its filter or its lone subscription has ended."""
     asked = sql.select(KEYS.c.request, KEYS.c.first, KEYS.c["count"])
     row = connection.execute(asked.where(_of(key))).first()

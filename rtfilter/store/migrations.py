@@ -9,7 +9,7 @@ from typing import Final
 import sqlalchemy as sql
 
 from rtfilter.errors import RTFilterError
-from rtfilter.store.tables import STATE, TABLES
+from rtfilter.store.log_tables import STATE, TABLES
 
 Step = Callable[[sql.Connection], None]
 _log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ import pytest
 import forks
 import postgresql
 from rtfilter.predicates.boxes import MAX_UNBOUNDED
-from rtfilter.service import authenticate, pipeline, subscriptions
+from rtfilter.service import authenticate, owners, pipeline
 from rtfilter.service.doors import admission, bodies, handshakes, shared, streamed, timeouts, websocket
 from rtfilter.service.settings import Settings
 from service.doors.test_rights import TABLE
@@ -235,7 +235,7 @@ def test_the_limits_that_are_fixed_are_those_of_the_code():
         "a page of an answer": shared.MOST_OF_A_PAGE,
         "headers of a request, with trailers": timeouts.MOST_HEADERS // 1024,
         "headers of a request, by count": timeouts.MOST_LINES,
-        "`metadata` of a subscription, as JSON": subscriptions.MOST_METADATA,
+        "`metadata` of a subscription, as JSON": owners.MOST_METADATA,
         "an idempotency key": pipeline.MOST_KEY,
         "a user's name": authenticate.MOST,
         "filters": pipeline.MOST_FILTERS,

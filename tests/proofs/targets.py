@@ -21,13 +21,13 @@ from rtfilter.errors import EventError, PredicateError
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.frames import ClientDirective, Frame, write
 from rtfilter.service.json_depth import require_shallow, require_shallow_lines
-from rtfilter.service.match import Index
+from rtfilter.service.log_matcher import Index
+from rtfilter.service.owners import check
 from rtfilter.service.parse import Parse
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import FilterInfo, Wish
 from rtfilter.service.roles import Identity
 from rtfilter.service.service_errors import DirectiveError, NotJSONError
-from rtfilter.service.subscriptions import check
 from rtfilter.session_states import TABLE, Directive
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log

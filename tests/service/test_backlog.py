@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rtfilter.service.backlog import BESIDE, OF_ID, SMALL, Backlog, Bounds, Policy
-from rtfilter.service.records import Delivery
-from rtfilter.store.tables import Mark
+from rtfilter.service.backlog import BESIDE, OF_ID, SMALL, Backlog, BacklogLimits, Policy
+from rtfilter.service.records import UserDelivery
+from rtfilter.store.log_tables import Acknowledged
 
 WRITES = "write", "write a part"
 STEPS = "know", *WRITES, "start"
 
 
 def delivery(position, *subscriptions, at=0.0):
-    return Delivery(position, subscriptions or (7,), b"{}", at=at)
+    return UserDelivery(position, subscriptions or (7,), b"{}", at=at)
 
 
 @given(
@@ -38,7 +38,7 @@ def test_after_a_restart_exactly_what_was_not_acknowledged_is_pending(order, ste
 
 def _restarts(order, steps, small):
     backlog, rows, known, acknowledged = Backlog(), {}, [], set()
-    written, durable = (Mark(), set()), 0
+    written, durable = (Acknowledged(), set()), 0
     left = {}, []  # what could not be written, and comes with what is written next
     for step in steps:
         if step == "know" and len(known) < len(order):
@@ -108,7 +108,7 @@ def test_one_that_is_never_acknowledged_costs_little(size):
 
 
 def test_what_a_refused_acknowledgement_was_about_is_as_it_was():
-    backlog = Backlog(Bounds(most=3))
+    backlog = Backlog(BacklogLimits(most=3))
     for position in range(1, 5):
         backlog.add(delivery(position))
     sent = backlog.note_sent(2)
@@ -122,12 +122,12 @@ def test_nothing_above_what_is_settled_is_taken_as_acknowledged():
     backlog = Backlog()
     backlog.add(delivery(5))
     backlog.acknowledge([5])
-    assert backlog.written(2, 2).mark == Mark(2, frozenset({5}))
-    assert backlog.written(5, 5).mark == Mark(5)
+    assert backlog.written(2, 2).mark == Acknowledged(2, frozenset({5}))
+    assert backlog.written(5, 5).mark == Acknowledged(5)
 
 
 def test_what_was_dropped_is_told_until_that_is_acknowledged():
-    backlog = Backlog(Bounds(most=2))
+    backlog = Backlog(BacklogLimits(most=2))
     for position in range(1, 6):
         backlog.add(delivery(position))
     assert [backlog.note_sent(position) for position in (4, 5)] == [(0, 3), (0, 0)]
@@ -136,7 +136,7 @@ def test_what_was_dropped_is_told_until_that_is_acknowledged():
     assert backlog.note_sent(5) == (1, 4)
     mark = backlog.written(6, 6).mark
     assert (mark.dropped, backlog.dropped) == (4, 4)
-    again = Backlog(Bounds(most=2), mark)
+    again = Backlog(BacklogLimits(most=2), mark)
     again.add(delivery(7))
     assert again.note_sent(7) == (0, 4)
     again.acknowledge([7])
@@ -144,7 +144,7 @@ def test_what_was_dropped_is_told_until_that_is_acknowledged():
 
 
 def test_what_is_too_old_is_told_as_dropped():
-    backlog = Backlog(Bounds(age=5.0))
+    backlog = Backlog(BacklogLimits(age=5.0))
     backlog.add(delivery(1, at=1.0))
     backlog.add(delivery(2, at=3.0))
     assert backlog.note_sent(1) == (0, 0)
@@ -159,8 +159,8 @@ def test_what_the_log_does_not_have_as_settled_stays_acknowledged():
     for position in (1, 2):
         backlog.add(delivery(position))
     backlog.acknowledge([2])
-    assert backlog.written(2, 0).mark == Mark(0, frozenset({2}))
-    assert backlog.written(2, 2).mark == Mark(0)
+    assert backlog.written(2, 0).mark == Acknowledged(0, frozenset({2}))
+    assert backlog.written(2, 2).mark == Acknowledged(0)
 
 
 def test_a_row_goes_when_nothing_is_left_of_it():
@@ -185,7 +185,7 @@ def test_a_removed_subscription_takes_its_deliveries_along():
 
 
 def test_ids_take_room_until_their_subscriptions_are_removed():
-    backlog = Backlog(Bounds(bytes=100 * OF_ID))
+    backlog = Backlog(BacklogLimits(bytes=100 * OF_ID))
     assert backlog.add(delivery(1, *range(60))) == []
     assert backlog.add(delivery(2, *range(60))) == [1]
     before = backlog.bytes
@@ -223,9 +223,9 @@ def test_positions_that_may_have_to_be_taken_back_take_little_memory():
 @given(st.lists(st.integers(0, 400), max_size=20), st.sampled_from(Policy), st.integers(1, 5))
 def test_bounds_hold(sizes, policy, count):
     most = 3 * (BESIDE + OF_ID) + 500
-    backlog, kept = Backlog(Bounds(count, most, policy=policy)), []
+    backlog, kept = Backlog(BacklogLimits(count, most, policy=policy)), []
     for position, size in enumerate(sizes, 1):
-        one = Delivery(position, (7,), b"x" * size)
+        one = UserDelivery(position, (7,), b"x" * size)
         full = len(kept) >= count or sum(len(one.body) + BESIDE + OF_ID for one in kept) >= most
         assert backlog.full == full
         dropped = backlog.add(one)
@@ -242,7 +242,7 @@ def test_bounds_hold(sizes, policy, count):
 
 
 def test_age_is_a_bound():
-    backlog = Backlog(Bounds(age=10))
+    backlog = Backlog(BacklogLimits(age=10))
     for position, at in enumerate([0.0, 5.0, 9.0], 1):
         backlog.add(delivery(position, at=at))
     assert (backlog.expire(14.9), list(backlog.pending)) == (1, [2, 3])

@@ -12,7 +12,7 @@ from served import ANN, BOB, CARL, events, publish, served, subscribe
 
 from rtfilter.results import Matches
 from rtfilter.service.access import Access, UserLimits
-from rtfilter.service.backlog import Bounds
+from rtfilter.service.backlog import BacklogLimits
 from rtfilter.service.conversation import MOST_UNSENT, UNSENT_BYTES, Conversation
 from rtfilter.service.messages import MOST_TAG
 from rtfilter.service.pipeline import Pipeline
@@ -619,7 +619,7 @@ def test_a_peer_that_falls_behind_takes_little_memory(tmp_path, monkeypatch, how
             due(pipeline)
         assert set(session.unacknowledged()) >= {one.position for one in pipeline.pending(ANN)}
 
-    served(tmp_path, script, bounds=Bounds(most=5))
+    served(tmp_path, script, bounds=BacklogLimits(most=5))
 
 
 def test_a_digest_that_waits_takes_little_memory(tmp_path, monkeypatch):
@@ -632,7 +632,7 @@ def test_a_digest_that_waits_takes_little_memory(tmp_path, monkeypatch):
             await publish(pipeline, *range(1, 11))
         assert sum(len(one.positions) for one in pipeline.deliver._digests.values()) < 40
 
-    served(tmp_path, script, bounds=Bounds(most=5))
+    served(tmp_path, script, bounds=BacklogLimits(most=5))
 
 
 def test_the_shortest_digest_says_when_it_is_due(tmp_path):

@@ -5,10 +5,10 @@ from collections import Counter
 import numpy as np
 
 from rtfilter.matching.stream import CompletedGroup
-from rtfilter.service import deliver, match
-from rtfilter.service.deliver import FEWEST, MOST_PARTS, STEP, Deliver, Found, Owned
-from rtfilter.service.subscriptions import Owners
-from rtfilter.store.tables import Entry, Kind, Logged, Mark
+from rtfilter.service import deliver, log_matcher
+from rtfilter.service.deliver import FEWEST, MOST_PARTS, STEP, Deliver, MatchedEvent, Owned
+from rtfilter.service.owners import Owners
+from rtfilter.store.log_tables import Acknowledged, Entry, Kind, Logged
 
 EVENT = Entry(Kind.EVENT, "default", "carl", b"{}", at=1.0)
 
@@ -21,7 +21,7 @@ def deliver_to(users):
 
 
 def tell(made, position, ids):
-    for _ in made.tell([Found(Logged(position, EVENT), np.array(ids), None)]):
+    for _ in made.tell([MatchedEvent(Logged(position, EVENT), np.array(ids), None)]):
         pass
 
 
@@ -83,7 +83,7 @@ def test_what_comes_in_the_middle_of_a_round_counts_with_the_next_one():
     assert made.owes(again)
     assert made.owes(late)
     last = made.progress(2, False)
-    assert (last.settled, last.marks) == (1, {late: Mark(0)})
+    assert (last.settled, last.marks) == (1, {late: Acknowledged(0)})
     assert made.owes(again)
     following = made.progress(2, False)
     assert (following.settled, following.marks.keys()) == (2, {again})
@@ -97,7 +97,7 @@ def test_what_is_acknowledged_meanwhile_comes_with_the_part_of_its_user():
     (late,) = {f"u{id}" for id in range(FEWEST + 1)} - first.marks.keys()
     made.acknowledge(late, [1])
     last = made.progress(2, False)
-    assert last == (1, {late: Mark(1)}, [], [])
+    assert last == (1, {late: Acknowledged(1)}, [], [])
     assert not made.owes(late)
 
 
@@ -106,10 +106,10 @@ def test_a_part_keeps_what_is_acknowledged_until_what_is_settled_is_written():
     tell(made, 2, [0])
     made.acknowledge("u0", [2])
     first = made.progress(2, False)
-    assert (first.settled, first.marks["u0"]) == (None, Mark(0, frozenset({2})))
+    assert (first.settled, first.marks["u0"]) == (None, Acknowledged(0, frozenset({2})))
     assert made.progress(3, False).settled == 2
     made.acknowledge("u0", [])
-    assert made.progress(3, False) == (3, {"u0": Mark(0)}, [], [])
+    assert made.progress(3, False) == (3, {"u0": Acknowledged(0)}, [], [])
 
 
 def test_what_is_settled_counts_as_written_only_once_it_is():
@@ -118,7 +118,7 @@ def test_what_is_settled_counts_as_written_only_once_it_is():
     made.acknowledge("u0", [2])
     for _ in range(3):
         failed = made.progress(2, False)
-        assert (failed.settled, failed.marks) == (2, {"u0": Mark(0, frozenset({2}))})
+        assert (failed.settled, failed.marks) == (2, {"u0": Acknowledged(0, frozenset({2}))})
         made.not_written(failed)
 
 
@@ -149,7 +149,7 @@ def told_between(change):
     """An event with many matches, and a change of owners after the first step; what is pending then."""
     owners = {number: Owned(number, f"u{number % 2}", "default") for number in range(3 * STEP)}
     made = Deliver(owners)
-    steps = made.tell([Found(Logged(1, EVENT), np.arange(3 * STEP), None)])
+    steps = made.tell([MatchedEvent(Logged(1, EVENT), np.arange(3 * STEP), None)])
     next(steps)
     change(owners, made)
     count = 1 + sum(1 for _ in steps)
@@ -257,7 +257,7 @@ def test_an_event_with_many_matches_of_one_user_is_told_in_steps():
     owners = LookedUp({id: Owned(id, "ann", "default", digest=60.0) for id in ids})
     made, work = Deliver(owners), []
     made.begin("ann", None)  # it is not called before the digest is due
-    for _ in made.tell([Found(Logged(1, EVENT), np.arange(len(ids)), None)]):
+    for _ in made.tell([MatchedEvent(Logged(1, EVENT), np.arange(len(ids)), None)]):
         work.append(owners.times + Compared.times)
         owners.times = Compared.times = 0
     assert sum(work) >= len(ids)
@@ -268,5 +268,5 @@ def test_an_event_with_many_matches_of_one_user_is_told_in_steps():
 def test_many_ids_of_an_event_are_sorted_in_the_thread_that_finds_them():
     ids = np.arange(STEP + 1)
     group = CompletedGroup([0], np.array([0, len(ids)]), ids[::-1].copy(), 0.0)
-    (one,) = match._found([Logged(1, EVENT)], group, None, 0.0)
+    (one,) = log_matcher._found([Logged(1, EVENT)], group, None, 0.0)
     assert one.ids.tolist() == ids.tolist()

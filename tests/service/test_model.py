@@ -16,7 +16,7 @@ from served import ADMIN, ANN, BOB, CARL, SCHEMA
 from lengths import long_but
 from rtfilter.definition import Definition
 from rtfilter.errors import RTFilterError
-from rtfilter.service.backlog import Bounds
+from rtfilter.service.backlog import BacklogLimits
 from rtfilter.service.conversation import Conversation, Outbox
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Wish
@@ -24,7 +24,7 @@ from rtfilter.service.service_errors import BusyError
 from rtfilter.service.upkeep import Keeping
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
-from rtfilter.store.tables import Kind
+from rtfilter.store.log_tables import Kind
 
 pytestmark = pytest.mark.slow
 
@@ -377,7 +377,7 @@ def test_whatever_happens_nothing_is_lost_and_nothing_comes_again(tmp_path, monk
         monkeypatch.setattr(f"rtfilter.service.{name}", value)
 
     async def script():
-        world = World(tmp_path, seed, Bounds(most))
+        world = World(tmp_path, seed, BacklogLimits(most))
         await world.start()
         for _ in range(150):
             await world.step()

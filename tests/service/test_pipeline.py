@@ -19,11 +19,12 @@ from rtfilter import EventFilter, Schema
 from rtfilter.adaptive import FixedPlan
 from rtfilter.definition import Definition
 from rtfilter.errors import EventError, PredicateError
-from rtfilter.service import match, queries, snapshots, upkeep, writing
+from rtfilter.service import log_matcher, queries, snapshots, upkeep, writing
 from rtfilter.service import pipeline as pipeline_module
-from rtfilter.service.backlog import Bounds, Policy
-from rtfilter.service.deliver import FEWEST, Deliver, Found, Owned, Part
-from rtfilter.service.match import Index, Match
+from rtfilter.service.backlog import BacklogLimits, Policy
+from rtfilter.service.deliver import FEWEST, Deliver, MatchedEvent, Owned, Recipients
+from rtfilter.service.log_matcher import Index, LogMatcher
+from rtfilter.service.owners import Owners, entry_of, expiry_of, removal_of
 from rtfilter.service.parse import LISTED
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Wish
@@ -38,11 +39,10 @@ from rtfilter.service.service_errors import (
     TooManyError,
     UnknownError,
 )
-from rtfilter.service.subscriptions import Owners, entry_of, expiry_of, removal_of
 from rtfilter.service.upkeep import Keeping
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log, TakenError
-from rtfilter.store.tables import Entry, Kind, Logged, Request
+from rtfilter.store.log_tables import Entry, Kind, Logged, Request
 
 
 async def change(pipeline, rng, steps, rules, wanted):
@@ -559,7 +559,7 @@ def unsettled(folder):
 
 @pytest.mark.parametrize("asked", ["match", "explain"])
 def test_what_is_asked_right_after_a_crash_is_answered_whole(tmp_path, monkeypatch, asked):
-    monkeypatch.setattr(Match, "__init__", functools.partialmethod(Match.__init__, size=1))
+    monkeypatch.setattr(LogMatcher, "__init__", functools.partialmethod(LogMatcher.__init__, size=1))
     ids = unsettled(tmp_path)
 
     async def script(pipeline):
@@ -603,7 +603,7 @@ def test_a_backlog_has_bounds(tmp_path, policy):
     async def again(pipeline):
         return len(pipeline.pending(ANN))
 
-    found, left = served(tmp_path, script, again, bounds=Bounds(most=3, policy=policy))
+    found, left = served(tmp_path, script, again, bounds=BacklogLimits(most=3, policy=policy))
     assert found == (True, int(policy != Policy.REFUSE))
     assert left == 3
 
@@ -621,7 +621,7 @@ def test_what_is_too_old_expires(tmp_path):
             await asyncio.sleep(0.01)
         return [one.position for one in pipeline.pending(ANN)] == [place]
 
-    assert served(tmp_path, script, bounds=Bounds(age=10), clock=lambda: now[0]) == [True]
+    assert served(tmp_path, script, bounds=BacklogLimits(age=10), clock=lambda: now[0]) == [True]
 
 
 @pytest.mark.slow
@@ -1368,7 +1368,7 @@ def test_a_repeated_subscribe_has_its_answer_also_at_a_limit(tmp_path):
 
 
 def test_a_ttl_that_is_renewed_often_takes_little_memory(monkeypatch):
-    monkeypatch.setattr("rtfilter.service.subscriptions.FEW", 10)
+    monkeypatch.setattr("rtfilter.service.owners.FEW", 10)
     owners = Owners()
     for moment in range(1000):
         owners.put(1, Owned(1, "ann", "default", 1000.0 + moment))
@@ -1430,12 +1430,12 @@ def test_who_no_longer_asks_for_order_between_two_parts_loses_nothing():
     owners = {1: Owned(1, "ann", "default", ordered=True), 2: Owned(2, "ann", "default")}
     deliver = Deliver(owners)
     event = Logged(7, Entry(Kind.EVENT, "default", "carl", b"{}"))
-    tell(deliver, Found(event, np.array([1, 2]), None, Part.AT_ONCE))
+    tell(deliver, MatchedEvent(event, np.array([1, 2]), None, Recipients.AT_ONCE))
     del owners[1]
-    tell(deliver, Found(event, np.array([1, 2]), None, Part.IN_TURN))
+    tell(deliver, MatchedEvent(event, np.array([1, 2]), None, Recipients.IN_TURN))
     assert [(one.position, one.subscriptions) for one in deliver.pending("ann")] == [(7, (2,))]
     deliver.acknowledge("ann", [7])
-    tell(deliver, Found(event, np.array([1, 2]), None, Part.IN_TURN))
+    tell(deliver, MatchedEvent(event, np.array([1, 2]), None, Recipients.IN_TURN))
     assert not deliver.pending("ann")
 
 
@@ -1443,7 +1443,13 @@ def test_an_event_that_is_told_at_once_and_in_turn_is_kept_once():
     deliver, sent = Deliver({1: Owned(1, "ann", "default")}), []
     deliver.begin("ann", SimpleNamespace(send=sent.extend))
     event = Logged(7, Entry(Kind.EVENT, "default", "carl", b"{}"))
-    tell(deliver, *(Found(event, np.array([1]), None, part) for part in (Part.AT_ONCE, Part.IN_TURN)))
+    tell(
+        deliver,
+        *(
+            MatchedEvent(event, np.array([1]), None, part)
+            for part in (Recipients.AT_ONCE, Recipients.IN_TURN)
+        ),
+    )
     assert sent == [7]
     bytes = deliver.waiting.bytes
     deliver.acknowledge("ann", [7])
@@ -1615,7 +1621,7 @@ def test_what_was_dropped_is_logged_once_and_told_after_a_restart(tmp_path, capl
         assert sending == (0, 0)
         assert (await pipeline.statistics(ANN))["dropped"] == 0
 
-    served(tmp_path, first, second, third, bounds=Bounds(most=2))
+    served(tmp_path, first, second, third, bounds=BacklogLimits(most=2))
 
 
 def test_who_gets_the_name_of_a_user_is_not_told_what_was_dropped(tmp_path):
@@ -1627,7 +1633,7 @@ def test_who_gets_the_name_of_a_user_is_not_told_what_was_dropped(tmp_path):
         ((_, sending),), _ = pipeline.pull(ANN, 9)
         assert sending == (0, 0)
 
-    served(tmp_path, script, bounds=Bounds(most=2))
+    served(tmp_path, script, bounds=BacklogLimits(most=2))
 
 
 @pytest.mark.parametrize("how", ["filter", "user", "time"])
@@ -1754,7 +1760,7 @@ def test_a_page_of_large_subscriptions_is_short(tmp_path):
 
 
 def test_several_events_are_searched_beside_the_event_loop_where_they_may_match_much():
-    index = Index(None, range(match.MOST_QUICK // 2))
+    index = Index(None, range(log_matcher.MOST_QUICK // 2))
     assert [index.is_quick(count) for count in (1, 2, 3)] == [True, True, False]
     index.pace = 1.0
     assert not index.is_quick(1)

@@ -15,8 +15,8 @@ import postgresql
 from rtfilter.store import log as module
 from rtfilter.store.database import LOCK, POSTGRESQL, engine, hold
 from rtfilter.store.log import Log, TakenError
+from rtfilter.store.log_tables import Acknowledged, Entry, Kind, Progress, Request, RequestKey, Row
 from rtfilter.store.migrations import VersionError
-from rtfilter.store.tables import Entry, Key, Kind, Mark, Progress, Request, Row
 from service.faults.disk import Disk, mounted
 
 
@@ -62,28 +62,28 @@ def test_what_is_committed_is_there_after_opening_it_again(database):
     log = Log(engine(database))
     put(log, event(b"a", at=5.0), sub(expires=9.0, manner="{}"), event(b"c"))
     row = Row("ann", 1, [(1, (2,), None)])
-    log.commit([], Progress(3, {"ann": Mark(2, frozenset({5}))}, [row]))
+    log.commit([], Progress(3, {"ann": Acknowledged(2, frozenset({5}))}, [row]))
     log.close()
     log = Log(engine(database))
     assert [(one.position, one.entry.body) for one in log.entries(0)][::2] == [(1, b"a"), (3, b"c")]
     assert [one.entry.at for one in log.entries(0)] == [5.0, 5.0, 5.0]
     assert list(log.owners()) == [(2, "f", "ann", 9.0, "{}")]
-    assert (log.head, log.settled, log.marks()) == (3, 3, {"ann": Mark(2, frozenset({5}))})
+    assert (log.head, log.settled, log.marks()) == (3, 3, {"ann": Acknowledged(2, frozenset({5}))})
     assert [tuple(one) for one in log.backlog()] == [("ann", 1, [[1, [2], None]])]
-    log.commit([], Progress(4, {"ann": Mark(4)}, [], [("ann", 1)]))
-    assert (list(log.backlog()), log.marks(), log.settled) == ([], {"ann": Mark(4)}, 4)
+    log.commit([], Progress(4, {"ann": Acknowledged(4)}, [], [("ann", 1)]))
+    assert (list(log.backlog()), log.marks(), log.settled) == ([], {"ann": Acknowledged(4)}, 4)
     log.close()
 
 
 @postgresql.smoke
 def test_a_key_stands_for_one_request_of_its_user(opened):
-    asked = Request([event(b"a"), event(b"b")], Key("ann", "k", b"1"))
+    asked = Request([event(b"a"), event(b"b")], RequestKey("ann", "k", b"1"))
     first, again = opened.commit([asked, asked])
     assert ((first.first, first.size, first.new), again) == ((1, 2, True), first._replace(new=False))
-    again, other = opened.commit([asked, asked._replace(key=Key("ann", "k", b"2"))])
+    again, other = opened.commit([asked, asked._replace(key=RequestKey("ann", "k", b"2"))])
     assert again == first._replace(new=False)
     assert "'k' stands for another request" in str(other.error)
-    (bobs,) = opened.commit([asked._replace(key=Key("bob", "k", b"1"))])
+    (bobs,) = opened.commit([asked._replace(key=RequestKey("bob", "k", b"1"))])
     assert (bobs.first, bobs.new) == (3, True)
     assert [one.position for one in opened.entries(0)] == [1, 2, 3, 4]
 
@@ -92,7 +92,9 @@ def test_a_key_stands_for_one_request_of_its_user(opened):
 def test_a_transaction_is_all_or_nothing(opened):
     bad = Request([event(None)])
     with pytest.raises(sqlalchemy.exc.IntegrityError):
-        opened.commit([Request([event()], Key("ann", "k", b"1")), bad], Progress(1, {"ann": Mark(3)}))
+        opened.commit(
+            [Request([event()], RequestKey("ann", "k", b"1")), bad], Progress(1, {"ann": Acknowledged(3)})
+        )
     assert (list(opened.entries(0)), opened.marks(), opened.head) == ([], {}, 0)
     assert opened.missed() == []
     assert put(opened, event()) == 1
@@ -269,7 +271,7 @@ def test_what_is_not_settled_is_not_trimmed(opened):
 def test_what_is_needed_no_more_goes_by_parts(opened, monkeypatch):
     monkeypatch.setattr("rtfilter.store.log.TRIMMED", 2)
     ids = [put(opened, sub()) for _ in range(3)]
-    put(opened, *[event()] * 5, key=Key("ann", "k", b"r"))
+    put(opened, *[event()] * 5, key=RequestKey("ann", "k", b"r"))
     for id in ids:
         put(opened, gone(id))
     last = put(opened, event(), event(at=9.0)) + 1
@@ -281,13 +283,13 @@ def test_what_is_needed_no_more_goes_by_parts(opened, monkeypatch):
     assert (max(parts), sum(parts)) == (2, 3 + 5 + 3 + 1)
     left = [one.position for one in opened.entries(0)]
     assert left == list(range(last, last + 1 + len(parts)))
-    assert opened.known([Key("ann", "k", b"r")], 9.0) == [None]
+    assert opened.known([RequestKey("ann", "k", b"r")], 9.0) == [None]
 
 
 @postgresql.smoke
 def test_a_key_of_a_subscription_lasts_as_long_as_the_subscription(opened, monkeypatch):
     monkeypatch.setattr("rtfilter.store.log.TRIMMED", 2)
-    key = Key("ann", "k", b"1")
+    key = RequestKey("ann", "k", b"1")
     ends, stays, later = (key._replace(key=name) for name in "esl")
     put(opened, sub(expires=7.0), key=ends)
     put(opened, sub(), key=stays)
@@ -317,7 +319,7 @@ def test_a_key_of_a_subscription_lasts_as_long_as_the_subscription(opened, monke
 
 @pytest.mark.parametrize("entries", [[event()], [event(), event()], [sub(), sub()]])
 def test_a_key_lasts_no_longer_than_its_filter(opened, entries):
-    key = Key("ann", "k", b"1")
+    key = RequestKey("ann", "k", b"1")
     opened.put_filter("f", b"[]", None)
     first = put(opened, *entries, key=key)
     opened.remove_filter("f")
@@ -333,7 +335,7 @@ def test_who_gets_the_name_of_a_removed_user_has_neither_their_events_nor_their_
             one.position for one in opened.events("f", user="ann", since=None, until=None, after=0) if one
         ]
 
-    key = Key("ann", "k", b"1")
+    key = RequestKey("ann", "k", b"1")
     first = put(opened, event(), key=key)
     opened.forget_user("ann")
     assert mine() == []

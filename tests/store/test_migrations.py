@@ -12,8 +12,8 @@ import sqlalchemy
 import postgresql
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
+from rtfilter.store.log_tables import TABLES
 from rtfilter.store.migrations import STEPS, VERSION, VersionError
-from rtfilter.store.tables import TABLES
 from rtfilter.store.user_store import Users
 from rtfilter.store.webhook_table import Webhook, WebhookTable
 from service.served import ANN, BOB, pairs, publish, served

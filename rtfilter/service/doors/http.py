@@ -9,7 +9,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.types import ASGIApp
 
 from rtfilter import __version__
-from rtfilter.service.doors import events, management, models, page, problems
+from rtfilter.service.doors import event_doors, management, models, page, problems
 from rtfilter.service.doors.admission import HostCheck
 from rtfilter.service.doors.bodies import JSON, Rooms
 from rtfilter.service.doors.quick import Quick
@@ -53,7 +53,7 @@ def application(
     app.state.webhooks, app.state.rooms = webhooks, Rooms(limits.body)
     app.state.answers = Rooms(MOST_ANSWERS)
     problems.install(app)
-    routers = events.doors(), management.doors(), webhook_doors(), page.doors(), _open_doors()
+    routers = event_doors.doors(), management.doors(), webhook_doors(), page.doors(), _open_doors()
     for router in routers:
         app.include_router(router)
     app.add_api_websocket_route("/session", session)

@@ -29,7 +29,7 @@ from rtfilter.service.doors.shared import (
 )
 from rtfilter.service.json_depth import require_shallow
 from rtfilter.service.measures import Measures
-from rtfilter.service.records import Subscription, Wish, shown
+from rtfilter.service.records import StoredSubscription, Wish, shown
 from rtfilter.service.roles import Role
 from rtfilter.service.service_errors import RequestError, TooLargeError, UnknownError
 
@@ -174,7 +174,7 @@ async def list_subscriptions(
     return Response(await pipeline.read(who, _page, found, link), media_type=JSON)
 
 
-def _page(found: Sequence[Subscription], link: str | None) -> bytes:
+def _page(found: Sequence[StoredSubscription], link: str | None) -> bytes:
     return msgspec.json.encode({"subscriptions": list(map(shown, found)), "next": link})
 
 

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rtfilter.results import Matches
 from rtfilter.service.doors.bodies import JSON
-from rtfilter.service.records import Delivery, Sending, pulled
+from rtfilter.service.records import Sending, UserDelivery, pulled
 
 IDS: Final = 5_000
 """Ids of a delivery, or of an event with many matches, that are written at once."""
@@ -163,7 +163,7 @@ class _Sink(io.RawIOBase):
 
 
 async def deliveries_as_json(
-    found: Iterable[tuple[Delivery, Sending]], following: str | None
+    found: Iterable[tuple[UserDelivery, Sending]], following: str | None
 ) -> AsyncIterator[bytes]:
     """Yield a page of deliveries in the form of `rtfilter.service.doors.models.DeliveriesShown`."""
     held, before = [b'{"deliveries":['], b""
@@ -180,7 +180,7 @@ async def deliveries_as_json(
     yield b"".join(held) + b'],"next":' + _encode(following) + b"}"
 
 
-def _delivery(one: Delivery, sending: Sending) -> Iterable[bytes]:
+def _delivery(one: UserDelivery, sending: Sending) -> Iterable[bytes]:
     if one.ended is not None or len(one.subscriptions) <= IDS:
         yield _encode(pulled(one, sending))
         return

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from rtfilter.service.pipeline import Pipeline
-from rtfilter.service.records import Delivery, pulled
+from rtfilter.service.records import UserDelivery, pulled
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.service_errors import BusyError
 from rtfilter.service.webhooks import signing
@@ -156,7 +156,7 @@ class Worker:
         self._due = {at: digest for at, digest in self._due.items() if deliver.has(user, at)}
         self._room = max(FEW, 2 * len(self._due))
 
-    def _there(self, position: int) -> Delivery | None:
+    def _there(self, position: int) -> UserDelivery | None:
         return self._pipeline.deliver.get(self._webhook.user, position)
 
     # -- sending ---------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class Worker:
 
     def _batch(self) -> _Batch | None:
         """Return the next batch to send, or None; remove positions that are pending no more."""
-        found: list[Delivery] = []
+        found: list[UserDelivery] = []
         digest = size = 0
         for position, of in list(self._due.items()):
             one = self._there(position)

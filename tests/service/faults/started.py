@@ -106,16 +106,16 @@ def count_tasks(file):
 
 def leak(size):
     """Keep some bytes of each event."""
-    from rtfilter.service import match
+    from rtfilter.service import log_matcher
 
-    inner, kept = match.Match.put, []
+    inner, kept = log_matcher.LogMatcher.put, []
 
     def put(self, logged):
         logged = list(logged)
         kept.extend(os.urandom(size) for _ in logged)
         inner(self, logged)
 
-    match.Match.put = put
+    log_matcher.LogMatcher.put = put
 
 
 if __name__ == "__main__":

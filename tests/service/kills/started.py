@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 from rtfilter import EventFilter
 from rtfilter.cli import main
-from rtfilter.service import deliver, match, settings, snapshots, upkeep
-from rtfilter.service.records import Delivery
+from rtfilter.service import deliver, log_matcher, settings, snapshots, upkeep
+from rtfilter.service.records import UserDelivery
 from rtfilter.store import log
 
 POINTS = (
@@ -136,7 +136,7 @@ def wrong_user():
             users = {owned.user for owned in self._owners.values()} - {self._owners[ids[0]].user}
             if count["told"] % 20 == 0 and users:
                 entry = event.entry
-                other = Delivery(event.position, (ids[0],), entry.body, "default", entry.at)
+                other = UserDelivery(event.position, (ids[0],), entry.body, "default", entry.at)
                 self._take(min(users), [other])
 
     deliver.Deliver.tell = tell
@@ -178,8 +178,8 @@ def removed_delivered():
 
 def replacement_ignored():
     """The predicate stays the old one."""
-    inner = match.Index.change
-    match.Index.change = lambda self, changes: inner(
+    inner = log_matcher.Index.change
+    log_matcher.Index.change = lambda self, changes: inner(
         self, [one for one in changes if one.entry.kind != log.Kind.REPLACE]
     )
 

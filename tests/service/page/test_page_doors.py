@@ -5,7 +5,7 @@ import re
 import pytest
 
 from rtfilter.service.backlog import Backlog
-from rtfilter.service.records import Delivery
+from rtfilter.service.records import UserDelivery
 from rtfilter.service.status import slowest
 from service.running import running
 
@@ -91,7 +91,7 @@ def test_the_status_is_for_admins_where_there_are_users(guarded):
 def backlog(*moments):
     made = Backlog()
     for position, at in enumerate(moments, 1):
-        made.add(Delivery(position, (1,), b"{}", "default", at, None))
+        made.add(UserDelivery(position, (1,), b"{}", "default", at, None))
     return made
 
 

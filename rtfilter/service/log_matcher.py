@@ -28,15 +28,15 @@ from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
 from rtfilter.matching.stream import CompletedGroup, Stream
 from rtfilter.results import Matches
-from rtfilter.service.deliver import STEP, Found, Part
+from rtfilter.service.deliver import STEP, MatchedEvent, Recipients
 from rtfilter.service.measures import Measures
 from rtfilter.service.order import Turns
 from rtfilter.service.parse import as_published, parts, readable
 from rtfilter.service.records import FilterInfo
 from rtfilter.service.rounds import Rounds, Turn
-from rtfilter.store.tables import Kind, Logged
+from rtfilter.store.log_tables import Kind, Logged
 
-Tell = Callable[[Sequence[Found]], Iterator[None]]
+Tell = Callable[[Sequence[MatchedEvent]], Iterator[None]]
 """Takes the matches of some events, on the event loop, in steps."""
 SIZE: Final = 1000
 """Entries of a batch at most."""
@@ -149,7 +149,7 @@ def _left_out(what: str) -> Iterator[None]:
         _log.critical("%s; it is left out", what, exc_info=True)
 
 
-class Match:
+class LogMatcher:
     """Matches the entries of the log.
 
     Parameters
@@ -193,7 +193,7 @@ class Match:
         self._news = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "rtfilter-match")
         self._loop = asyncio.get_running_loop()
-        self._known: deque[tuple[list[Found], float]] = deque()  # groups, and when each became known
+        self._known: deque[tuple[list[MatchedEvent], float]] = deque()  # groups, and when each became known
         self._woken = False
         self._steps = self._tell_known()
         self._told = asyncio.Event()
@@ -334,7 +334,7 @@ class Match:
             arrived = [batch[row].entry.arrived for row in told]
             self._measures.matched(index.info.name, taken, arrived, list(told.values()))
 
-    def _release(self, found: list[Found], known: float) -> None:
+    def _release(self, found: list[MatchedEvent], known: float) -> None:
         """Pass matches to the event loop, and wake it unless it was woken already."""
         if found:
             self._known.append((found, known))
@@ -378,24 +378,26 @@ def _position(logged: Logged) -> int:
     return logged.position
 
 
-def _found(batch: Sequence[Logged], group: CompletedGroup, turns: Turns | None, known: float) -> list[Found]:
+def _found(
+    batch: Sequence[Logged], group: CompletedGroup, turns: Turns | None, known: float
+) -> list[MatchedEvent]:
     """Return what the events of a group match."""
-    found: list[Found] = []
+    found: list[MatchedEvent] = []
 
-    def note(row: int, ids: IntArray, part: Part, key: int | None = None) -> None:
+    def note(row: int, ids: IntArray, part: Recipients, key: int | None = None) -> None:
         arrived = batch[row].entry.arrived
         if len(ids) > STEP:
             ids = np.sort(ids)
-        found.append(Found(batch[row], ids, None if arrived is None else known - arrived, part, key))
+        found.append(MatchedEvent(batch[row], ids, None if arrived is None else known - arrived, part, key))
 
     for row, (first, last) in zip(group.events, pairwise(group.offsets.tolist()), strict=True):
         ids = group.ids[first:last]
         if turns is not None:
-            note(row, ids, Part.AT_ONCE)
+            note(row, ids, Recipients.AT_ONCE)
             for other, its in turns.done(row, ids):
-                note(other, its, Part.IN_TURN, hash_of(batch[other].entry.filter, turns.key(other)))
+                note(other, its, Recipients.IN_TURN, hash_of(batch[other].entry.filter, turns.key(other)))
         elif first < last:
-            note(row, ids, Part.ALL)
+            note(row, ids, Recipients.ALL)
     return found
 
 

@@ -143,7 +143,7 @@ class Logged(NamedTuple):
     entry: Entry
 
 
-class Mark(NamedTuple):
+class Acknowledged(NamedTuple):
     """The acknowledged events of a user: every event up to `low`, and those in `beyond`, which are above it.
 
     `dropped` is the number of dropped deliveries that were not reported to the user.
@@ -154,7 +154,7 @@ class Mark(NamedTuple):
     dropped: int = 0
 
 
-class Key(NamedTuple):
+class RequestKey(NamedTuple):
     """The key that identifies a repeated request.
 
     Attributes
@@ -173,7 +173,7 @@ class Request(NamedTuple):
     """Entries that are stored together: all, or none."""
 
     entries: Sequence[Entry]
-    key: Key | None = None
+    key: RequestKey | None = None
 
 
 Held = tuple[int, Sequence[int], str | None]
@@ -204,7 +204,7 @@ class Progress(NamedTuple):
     settled : int or None
         The matches of all entries up to this position are known, and are in these rows or in earlier ones.
         None if rows of other users are still to come.
-    marks : mapping of str to Mark
+    marks : mapping of str to Acknowledged
     rows : sequence of Row
         A row replaces the one with the same user and number.
     gone : sequence of (str, int)
@@ -212,6 +212,6 @@ class Progress(NamedTuple):
     """
 
     settled: int | None
-    marks: Mapping[str, Mark] = {}
+    marks: Mapping[str, Acknowledged] = {}
     rows: Sequence[Row] = ()
     gone: Sequence[tuple[str, int]] = ()

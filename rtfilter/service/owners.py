@@ -15,10 +15,10 @@ from rtfilter.errors import PredicateError, RTFilterError
 from rtfilter.predicates.boxes import unbounded
 from rtfilter.predicates.many import compile_many
 from rtfilter.service.deliver import Owned
-from rtfilter.service.match import Index
-from rtfilter.service.records import FilterInfo, Subscription, Wish
+from rtfilter.service.log_matcher import Index
+from rtfilter.service.records import FilterInfo, StoredSubscription, Wish
 from rtfilter.service.service_errors import RequestError, TooManyError
-from rtfilter.store.tables import Entry, Kind, Logged
+from rtfilter.store.log_tables import Entry, Kind, Logged
 
 MOST_METADATA: Final = 4096
 """Most bytes of metadata as JSON."""
@@ -151,12 +151,12 @@ def expiry_of(id: int, owned: Owned, at: float, arrived: float) -> Entry:
     return replace(ended, expires=owned.expires, manner=manner)
 
 
-def subscription_of(logged: Logged) -> Subscription:
+def subscription_of(logged: Logged) -> StoredSubscription:
     """Return a subscription of the log as users see it."""
     position, entry = logged
     wish = Wish(**msgspec.json.decode(entry.body))
     id = position if entry.subscription is None else entry.subscription
-    return Subscription(id, entry.filter, entry.user, wish, entry.at, entry.expires)
+    return StoredSubscription(id, entry.filter, entry.user, wish, entry.at, entry.expires)
 
 
 def check(wishes: Sequence[Wish], index: Index) -> tuple[dict[int, RTFilterError], list[int]]:
