@@ -200,7 +200,7 @@ def canonical(value: object) -> Constant | None:
 
 def utf8(text: str) -> bytes:
     """Encode text so that the order of the bytes is the order of the code points, lone surrogates too."""
-    return text.encode("utf-8", "surrogatepass")
+    return text.encode() if text.isascii() else text.encode("utf-8", "surrogatepass")
 
 
 def order_code(data: bytes) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from math import inf
+from random import random
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -26,7 +27,7 @@ from rtfilter.predicates.intervals import Now
 from rtfilter.predicates.model import Constraint, Predicate, Quantified, Test
 from rtfilter.predicates.verdicts import places_of, verdicts
 from rtfilter.results import Hits
-from rtfilter.subscriptions.verdict import ASK, NO
+from rtfilter.subscriptions.verdict import ASK, NO, YES
 from rtfilter.subscriptions.verified import SAMPLE
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 COMPILED: Final = 7
 """Candidates from which compiled code is called: a call takes as long as a few checks in Python."""
+COMPILED_ALONE: Final = 2
+"""`COMPILED` for one event."""
 MANY: Final = 16
 """Candidates of one subscription from which Python verifies them together."""
 
@@ -144,29 +147,34 @@ def refine_one(
 ) -> IntArray:
     """Do as `refine` for one event if all ids are visible; return its ids, int64 (k,).
 
-    Few candidates are checked one by one: calls of NumPy would take longer.
+    A single candidate is checked in Python: a call of compiled code takes longer.
     """
-    sure = exact.tolist()
-    candidates = sure.count(0)
-    if candidates >= COMPILED or predicates.ends or is_of_choices(event):
+    if predicates.ends or is_of_choices(event):
         return refine(Hits.of_one(ids, exact), event, predicates, None, moment)[1]
+    flags = exact.tobytes()
+    candidates = flags.count(NO)
     if not candidates:
         return ids
-    begun = perf_counter()
-    row = event.row(0)
-    if event.now is None:
-        row[NOW] = microseconds_at(predicates.now(moment))
-    kept, checked = [], []
-    for id, certain in zip(ids.tolist(), sure, strict=True):
-        if not certain:
-            checked.append(id)
-            predicate = predicates.get(id)
-            if predicate is None or not predicate.satisfied_by(row):
-                continue
-        kept.append(id)
-    refused = len(sure) - len(kept)
-    predicates.verified.add(candidates, refused, candidates, perf_counter() - begun, checked)
-    return np.array(kept, np.int64) if refused else ids
+    begun, verified = perf_counter(), predicates.verified
+    verdicts, asked, by_python = exact, NO, candidates
+    if candidates >= COMPILED_ALONE and predicates.checks is not None:
+        verdicts = predicates.checks.decide_one(ids, exact, event, predicates.get)
+        asked, by_python = ASK, verdicts.tobytes().count(ASK)
+    if by_python:
+        flags, verdicts, row = verdicts.tobytes(), verdicts.copy(), event.row(0)
+        if event.now is None:
+            row[NOW] = microseconds_at(predicates.now(moment))
+        for at, flag in enumerate(flags):
+            if flag == asked:
+                verdicts[at] = YES
+                predicate = predicates.get(ids.item(at))
+                if predicate is None or not predicate.satisfied_by(row):
+                    verdicts[at] = NO
+    refused = verdicts.tobytes().count(NO)
+    slow = flags.find(asked if by_python else NO, int(random() * len(flags)))
+    some = (ids.item(slow),) if slow >= 0 else ()
+    verified.add(candidates, refused, by_python, perf_counter() - begun, some)
+    return ids[verdicts.view(np.bool_)] if refused else ids
 
 
 def _decide_together(

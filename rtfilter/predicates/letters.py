@@ -76,6 +76,11 @@ def encoded(values: Sequence[object], folded: bool) -> tuple[list[int], bytes]:
             return list(map(str.__len__, values)), (fold(whole) if folded else whole).encode()  # type: ignore[arg-type]
     except TypeError:  # some have no text, or UUIDs
         pass
-    texts = map(string, values)
-    parts = [None if text is None else utf8(fold(text) if folded else text) for text in texts]
+    parts = [encoded_one(value, folded) for value in values]
     return [-1 if part is None else len(part) for part in parts], b"".join(filter(None, parts))
+
+
+def encoded_one(value: object, folded: bool) -> bytes | None:
+    """Return a text as UTF-8, without differences of case if `folded`; None if the value is none."""
+    text = string(value)
+    return None if text is None else utf8(fold(text) if folded else text)

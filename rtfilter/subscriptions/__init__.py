@@ -2,5 +2,5 @@
 
 from rtfilter.index import ready
 
-ready.also("rtfilter.subscriptions.checks", kernels=4)
+ready.also("rtfilter.subscriptions.checks", kernels=5)
 ready.also("rtfilter.matchers.lookup", kernels=9)

@@ -13,21 +13,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from math import inf, nextafter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter.dtypes import BoolArray, Flags, FloatArray, IntArray
 from rtfilter.events.elements import is_of_choices
 from rtfilter.events.encoding import EXACT, HIGHEST, LOWEST, MISSING, utf8
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
+from rtfilter.index.kernels.array_types import Byte1, Float1, Int1, Int2
+from rtfilter.index.kernels.borrow import ByAddress
 from rtfilter.index.kernels.hash_tables import hash_id
 from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel, part
 from rtfilter.predicates.constraints import is_negated
-from rtfilter.predicates.letters import encoded
+from rtfilter.predicates.letters import encoded, encoded_one
 from rtfilter.predicates.like import ANY, EACH, in_bytes
 from rtfilter.predicates.list_tests import asks_for_every
 from rtfilter.predicates.model import SETS, Constraint, Filter, Predicate, Quantified, Test
@@ -69,9 +71,34 @@ Condition = tuple[int, int, int, int, int, float, float]
 Alternative = tuple[int, int, int, float, float, bytes]
 """Kind, accepts, place, low, high, and the bytes of the text or pattern."""
 
-_PYTHON: Final[list[Alternative]] = [(PYTHON, 0, 0, 0.0, 0.0, b"")]
+
+class Written(NamedTuple):
+    """The conditions of all predicates compiled so far."""
+
+    table: Int2  # int64 (n, 3): handle, first condition and number of them; a hash table
+    conditions: NDArray[np.void]  # records `CONDITION`
+    block: Byte1  # uint8: the bytes of texts and patterns
+
+
 _EMPTY: Final = -1
 _KEY, _FIRST, _COUNT = 0, 1, 2
+
+
+def _nothing() -> Written:
+    """Return conditions of no predicate."""
+    table = np.full((2, 3), _EMPTY, np.int64)
+    return Written(table, np.empty(0, CONDITION), np.empty(0, np.uint8))
+
+
+WRITTEN_BY_ADDRESS = ByAddress(_nothing)
+opened_written = WRITTEN_BY_ADDRESS.opened
+
+SEPARATOR, NO_TEXT = 0xFF, 0xFE
+"""Bytes that no text in UTF-8 has: they separate the texts of one event, and stand for a missing one."""
+_SEPARATOR, _NO_TEXT = bytearray((SEPARATOR,)), bytes((NO_TEXT,))
+_ONE_ROW: Final = (0,)
+
+_PYTHON: Final[list[Alternative]] = [(PYTHON, 0, 0, 0.0, 0.0, b"")]
 
 
 class Checks:
@@ -89,11 +116,14 @@ class Checks:
 
     def _clear(self) -> None:
         self._columns: dict[tuple[str, bool], int] = {}  # texts that conditions ask for, and whether folded
-        self._table = np.full((2, 3), _EMPTY, np.int64)  # handle, first condition and number of them
-        self._keys = self._used = self._dead = self._bytes = 0
+        self._used = self._dead = self._bytes = 0
         self._listed: set[int] = set()  # handles whose conditions hold for events without lists only
-        self._conditions = np.empty(0, CONDITION)
-        self._block = np.empty(0, np.uint8)
+        self._use(_nothing(), 0)
+
+    def _use(self, written: Written, keys: int) -> None:
+        """Use arrays from now on; the table has `keys` handles."""
+        where = WRITTEN_BY_ADDRESS.addresses(written)
+        self._written, self._where, self._keys = written, where, keys
 
     def decide(
         self,
@@ -125,6 +155,38 @@ class Checks:
             finally:
                 self._busy = False
 
+    def decide_one(
+        self, handles: IntArray, exact: Flags, event: EventTable, get: Callable[[int], Predicate | None]
+    ) -> Flags:
+        """Return `decide` for the hits of one event without lists, uint8 (k,); `YES` for exact hits.
+
+        `exact` is 0 for each candidate, as in `Hits.exact`. Calls of NumPy take most of the time, so there
+        are few.
+        """
+        verdicts = exact.copy()
+        with self._lock:
+            if self._busy:
+                verdicts[verdicts == NO] = ASK
+                return verdicts
+            try:
+                self._busy = True
+                _decide_one(self._where, handles, verdicts, event.points, self._texts_of_one(event))
+                if UNKNOWN in verdicts.tobytes():
+                    unknown = verdicts == UNKNOWN
+                    self._write_some(handles[unknown], len(handles), get)
+                    verdicts[unknown] = NO
+                    _decide_one(self._where, handles, verdicts, event.points, self._texts_of_one(event))
+                    np.minimum(verdicts, ASK, out=verdicts)
+            finally:
+                self._busy = False
+        return verdicts
+
+    def _texts_of_one(self, event: EventTable) -> NDArray[np.uint8]:
+        """Encode all texts of one event that conditions ask for, with separators."""
+        texts = [encoded_one(event.values(name, _ONE_ROW)[0], folded) for name, folded in self._columns]
+        parts = [_NO_TEXT if text is None else text for text in texts]
+        return np.frombuffer(_SEPARATOR.join(parts), np.uint8)  # writable: numba is faster
+
     def _decide(
         self,
         handles: IntArray,
@@ -137,22 +199,25 @@ class Checks:
         verdicts = self._verdicts(handles, owners, events, places)
         if UNKNOWN in verdicts.tobytes():
             unknown = np.flatnonzero(verdicts == UNKNOWN)
-            for handle in np.unique(handles[unknown])[: FEW + len(handles) // SHARE].tolist():
-                self._write(handle, get(handle))
+            self._write_some(np.unique(handles[unknown]), len(handles), get)
             verdicts[unknown] = self._verdicts(handles[unknown], owners[unknown], events, places)
             np.minimum(verdicts, ASK, out=verdicts)
         if self._listed and is_of_choices(events):
             verdicts[np.isin(handles, list(self._listed))] = ASK
         return verdicts
 
+    def _write_some(self, handles: IntArray, candidates: int, get: Callable[[int], Predicate | None]) -> None:
+        for handle in handles[: FEW + candidates // SHARE].tolist():
+            self._write(handle, get(handle))
+
     @unwrapped
     def _verdicts(
         self, handles: IntArray, owners: IntArray, events: EventTable, places: IntArray
     ) -> NDArray[np.int8]:
         asked = np.zeros((len(self._columns), len(places)), np.bool_)
-        firsts = _find(handles, owners, self._table, self._conditions, asked)
+        firsts = _find(self._where, handles, owners, asked)
         sizes, texts = self._texts(events, places, asked)
-        return _verdicts(firsts, owners, self._conditions, self._block, events.points, places, sizes, texts)
+        return _verdicts(self._where, firsts, owners, events.points, places, sizes, texts)
 
     def _texts(
         self, events: EventTable, places: IntArray, asked: BoolArray
@@ -170,38 +235,31 @@ class Checks:
             if len(owners):
                 sizes[column, owners], part = encoded(events.values(name, places[owners].tolist()), folded)
                 parts.append(part)
-        return sizes, np.frombuffer(b"".join(parts), np.uint8)
+        return sizes, np.frombuffer(bytearray().join(parts), np.uint8)
 
     def _write(self, handle: int, predicate: Predicate | None) -> None:
         conditions, block = self._conditions_of(() if predicate is None else predicate.filters)
-        self._conditions = _room(self._conditions, self._used + len(conditions))
-        self._block = _room(self._block, self._bytes + len(block))
-        first = self._used
-        self._conditions[first : first + len(conditions)] = conditions
-        self._block[self._bytes : self._bytes + len(block)] = np.frombuffer(block, np.uint8)
+        table, rows, texts = self._written
+        first, keys = self._used, self._keys
+        if 2 * (keys + 1) > len(table):
+            table, keys = _larger(table)
+        rows, texts = _room(rows, first + len(conditions)), _room(texts, self._bytes + len(block))
+        written = Written(table, rows, texts)
+        if any(new is not old for new, old in zip(written, self._written, strict=True)):
+            self._use(written, keys)
+        rows[first : first + len(conditions)] = conditions
+        texts[self._bytes : self._bytes + len(block)] = np.frombuffer(block, np.uint8)
         self._used += len(conditions)
         self._bytes += len(block)
-        if 2 * (self._keys + 1) > len(self._table):
-            self._grow()
         if predicate is not None and asks_for_every(predicate):
             self._listed.add(handle)
-        self._keys += int(_enter(self._table, handle, first, len(conditions)))  # last: now it is found
-
-    def _grow(self) -> None:
-        live = self._table[self._table[:, _FIRST] >= 0]
-        size = 64
-        while size < 4 * len(live):
-            size *= 2
-        table = np.full((size, 3), _EMPTY, np.int64)
-        for handle, first, count in live.tolist():
-            _enter(table, handle, first, count)
-        self._table, self._keys = table, len(live)
+        self._keys += int(_enter(table, handle, first, len(conditions)))  # last: now it is found
 
     def forget(self, handles: IntArray) -> None:
         """Remove the conditions of some handles, int64 (n,); unknown ones are ignored."""
         if not self._keys:
             return
-        self._dead += _forget(self._table, handles)
+        self._dead += _forget(self._written.table, handles)
         if self._listed:
             self._listed.difference_update(handles.tolist())
         if 2 * self._dead > self._used:
@@ -277,7 +335,9 @@ def exercise() -> None:
     schema = Schema({"s": str})
     checks, one = Checks(schema), np.zeros(1, np.int64)
     predicate = Predicate.parse("s LIKE 'a%'", schema)
-    checks.decide(one, one, schema.read([{"s": "a"}]), None, lambda handle: predicate)
+    event = schema.read([{"s": "a"}])
+    checks.decide(one, one, event, None, lambda handle: predicate)
+    checks.decide_one(one, one.astype(np.uint8), event, lambda handle: predicate)
     checks.forget(one)
 
 
@@ -294,6 +354,18 @@ def _interval(operator: str, value: float) -> tuple[float, float]:
             return value, HIGHEST
         case _:
             return value, value
+
+
+def _larger(old: IntArray) -> tuple[IntArray, int]:
+    """Return a larger table of the live entries, and their number."""
+    live = old[old[:, _FIRST] >= 0]
+    size = 64
+    while size < 4 * len(live):
+        size *= 2
+    table = np.full((size, 3), _EMPTY, np.int64)
+    for handle, first, count in live.tolist():
+        _enter(table, handle, first, count)
+    return table, len(live)
 
 
 def _room(array: NDArray[Any], count: int) -> NDArray[Any]:
@@ -337,26 +409,27 @@ def _forget(table: IntArray, handles: IntArray) -> int:
     return count
 
 
+@part
+def _place_of(table: IntArray, handle: int) -> np.int64:
+    """Return the place in the table of a handle that has conditions, -1 for others."""
+    place = _place(table, handle)
+    known = table[place, _KEY] == handle and table[place, _FIRST] >= 0
+    return place if known else np.int64(-1)
+
+
 @kernel
-def _find(
-    handles: IntArray,
-    owners: IntArray,
-    table: IntArray,
-    conditions: NDArray[np.void],
-    asked: BoolArray,
-) -> IntArray:
+def _find(where: Int1, handles: IntArray, owners: IntArray, asked: BoolArray) -> IntArray:
     """Return the first condition of each candidate, or -1, and mark the texts that its conditions need."""
+    written = opened_written(where)
+    table, conditions = written.table, written.conditions
     firsts = np.empty(len(handles), np.int64)
-    last = np.uint64(len(table) - 1)
     for hit in range(len(handles)):
-        handle = handles[hit]  # inlined: numba would call `_place` and count references to the table
-        place = hash_id(handle) & last
-        while table[place, _KEY] != _EMPTY and table[place, _KEY] != handle:
-            place = (place + np.uint64(1)) & last
-        at = table[place, _FIRST] if table[place, _KEY] == handle else -1
-        firsts[hit] = at
-        if at >= 0:
-            for condition in conditions[at : at + table[place, _COUNT]]:
+        place = _place_of(table, handles[hit])
+        firsts[hit] = -1
+        if place >= 0:
+            at = firsts[hit] = table[place, _FIRST]
+            for own in range(at, at + table[place, _COUNT]):
+                condition = conditions[own]
                 if condition.kind == ORDER or condition.kind == PATTERN:
                     asked[condition.place, owners[hit]] = True
     return firsts
@@ -420,12 +493,69 @@ def _fits(
     return YES
 
 
+@part
+def _verdict(
+    conditions: NDArray[np.void],
+    at: int,
+    point: Float1,
+    ends: Int2,
+    texts: Byte1,
+    block: Byte1,
+) -> int:
+    """Return the verdict of the conditions from `at` on.
+
+    `ends` has the first byte and the size of each text of the event in `texts`, by column; a size of -1 for
+    none.
+    """
+    every = one = True  # of the conjunction: all held so far; of the constraint: none held yet
+    while True:
+        condition = conditions[at]
+        if every and one:
+            present = holds = False
+            if condition.kind == INSIDE:
+                value = point[condition.place]
+                holds = condition.low <= value <= condition.high
+                present = LOWEST <= value <= HIGHEST
+            elif condition.kind == PYTHON:
+                return ASK
+            else:
+                begin, size = ends[condition.place, 0], ends[condition.place, 1]
+                own, length = np.int64(condition.low), np.int64(condition.high)
+                present = size >= 0
+                if present and condition.kind == PATTERN:
+                    fits = _fits(texts, begin, begin + size, block, own, own + length)
+                    if fits == ASK:
+                        return ASK
+                    holds = fits == YES
+                elif present:
+                    shared, same = min(size, length), 0
+                    while same < shared and texts[begin + same] == block[own + same]:
+                        same += 1
+                    order = EQUAL
+                    if same < shared:
+                        order = LESS if texts[begin + same] < block[own + same] else GREATER
+                    elif size != length:
+                        order = LESS if size < length else GREATER
+                    holds = condition.accepts & order != 0
+            one = not holds
+            if condition.ends != MORE or holds:
+                every = (present and not holds) if condition.negated else holds
+        if condition.ends != MORE:
+            one = True
+        if condition.ends >= LAST_OF_FILTER:
+            if every:
+                return YES
+            every = True
+        if condition.ends == LAST:
+            return NO
+        at += 1
+
+
 @kernel
 def _verdicts(
+    where: Int1,
     firsts: IntArray,
     owners: IntArray,
-    conditions: NDArray[np.void],
-    block: NDArray[np.uint8],
     points: FloatArray,
     places: IntArray,
     sizes: IntArray,
@@ -436,60 +566,46 @@ def _verdicts(
     `sizes` has the sizes of the events' texts, by column and owner, -1 for none; `texts` has the bytes in
     this order.
     """
-    begins = np.empty_like(sizes)
+    written = opened_written(where)
+    conditions, block = written.conditions, written.block
+    ends = np.empty((sizes.shape[1], sizes.shape[0], 2), np.int64)
     total = 0
     for column in range(sizes.shape[0]):
         for row in range(sizes.shape[1]):
-            begins[column, row] = total
+            ends[row, column, 0], ends[row, column, 1] = total, sizes[column, row]
             total += max(sizes[column, row], 0)
     verdicts = np.empty(len(firsts), np.int8)
     for hit in range(len(firsts)):
-        at = firsts[hit]
-        verdicts[hit] = NO if at >= 0 else UNKNOWN
-        owner = owners[hit]
-        every = one = True  # of the conjunction: all held so far; of the constraint: none held yet
-        more = at >= 0
-        while more:
-            condition = conditions[at]
-            if every and one:
-                present = holds = False
-                if condition.kind == INSIDE:
-                    value = points[places[owner], condition.place]
-                    holds = condition.low <= value <= condition.high
-                    present = LOWEST <= value <= HIGHEST
-                elif condition.kind == PYTHON:
-                    verdicts[hit] = ASK
-                    break
-                else:
-                    begin, size = begins[condition.place, owner], sizes[condition.place, owner]
-                    own, length = np.int64(condition.low), np.int64(condition.high)
-                    present = size >= 0
-                    if present and condition.kind == PATTERN:
-                        fits = _fits(texts, begin, begin + size, block, own, own + length)
-                        if fits == ASK:
-                            verdicts[hit] = ASK
-                            break
-                        holds = fits == YES
-                    elif present:
-                        shared, same = min(size, length), 0
-                        while same < shared and texts[begin + same] == block[own + same]:
-                            same += 1
-                        order = EQUAL
-                        if same < shared:
-                            order = LESS if texts[begin + same] < block[own + same] else GREATER
-                        elif size != length:
-                            order = LESS if size < length else GREATER
-                        holds = condition.accepts & order != 0
-                one = not holds
-                if condition.ends != MORE or holds:
-                    every = (present and not holds) if condition.negated else holds
-            if condition.ends != MORE:
-                one = True
-            if condition.ends >= LAST_OF_FILTER:
-                if every:
-                    verdicts[hit] = YES
-                    break
-                every = True
-            more = condition.ends != LAST
-            at += 1
+        verdicts[hit] = UNKNOWN
+        if firsts[hit] >= 0:
+            owner = owners[hit]
+            point = points[places[owner]]
+            verdicts[hit] = _verdict(conditions, firsts[hit], point, ends[owner], texts, block)
     return verdicts
+
+
+@kernel
+def _decide_one(where: Int1, handles: IntArray, verdicts: Flags, points: FloatArray, texts: Byte1) -> None:
+    """Replace each 0 in `verdicts` by the verdict of this candidate.
+
+    `points` is the only event, float64 (1, D); `texts` has its texts, in the order of columns, with
+    separators.
+    """
+    written = opened_written(where)
+    count = 1
+    for byte in texts:
+        count += byte == SEPARATOR
+    ends = np.empty((count, 2), np.int64)
+    column = begin = 0
+    for at in range(len(texts) + 1):
+        if at == len(texts) or texts[at] == SEPARATOR:
+            missing = at > begin and texts[begin] == NO_TEXT
+            ends[column, 0], ends[column, 1] = begin, -1 if missing else at - begin
+            column, begin = column + 1, at + 1
+    for hit in range(len(handles)):
+        if verdicts[hit] == 0:
+            place = _place_of(written.table, handles[hit])
+            verdicts[hit] = UNKNOWN
+            if place >= 0:
+                first = written.table[place, _FIRST]
+                verdicts[hit] = _verdict(written.conditions, first, points[0], ends, texts, written.block)

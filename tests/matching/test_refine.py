@@ -38,6 +38,7 @@ def test_hits_decided_together_are_those_of_the_predicates(many, data):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(refine, "MANY", many)
         patch.setattr(refine, "COMPILED", many)
+        patch.setattr(refine, "COMPILED_ALONE", many)
         assert as_sets(target.match_batch(batch)) == wanted
         assert as_sets(target.stream(batch).matches()) == wanted
     assert [set(target.match(event).tolist()) for event in batch] == wanted
@@ -173,14 +174,38 @@ def test_a_string_is_asked_about_once_or_compared_by_compiled_code(monkeypatch, 
     assert len(calls) == asked
 
 
+def test_python_is_not_asked_about_patterns_on_a_text_of_one_event():
+    target = EventFilter(Schema({"s": str}), matcher="rtree")
+    target.subscribe_many([f"s LIKE 'a long%{text} %'" for text in ("prefix", "postfix", "way")])
+    assert target.match({"s": "a long prefix 1"}).tolist() == [0]
+    verified = target.stats()["verified"]
+    assert (verified["candidates"], verified["refused"], verified["by_python"]) == (3, 2, 0)
+
+
+def test_compiled_code_and_python_decide_about_one_event():
+    target = EventFilter(Schema({"s": str, "z": str}), matcher="rtree")
+    target.subscribe_many(
+        ["s LIKE 'a%b'", "s LIKE 'a%z%b'", "s LIKE 'a%' AND s < z", "s LIKE 'a%' AND s > z", "s = 'ab'"]
+    )
+    assert sorted(target.match({"s": "ab", "z": "b"}).tolist()) == [0, 2, 4]
+    assert sorted(target.match({"s": "ab", "z": "a"}).tolist()) == [0, 3, 4]
+    verified = target.stats()["verified"]
+    assert (verified["candidates"], verified["refused"], verified["by_python"]) == (8, 4, 4)
+
+
+@pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("kind", [int, str])
-def test_the_subscriptions_that_are_verified_most_often_are_named(kind):
+def test_the_subscriptions_that_are_verified_most_often_are_named(kind, alone):
     target = EventFilter(Schema({"bid": float, "ask": float, "s": str}), matcher="rtree", ids=kind)
     ids = [kind(number) for number in range(3)]
     target.subscribe_many(["bid >= ask", "bid >= ask AND s = 'a'", "bid = 1"], ids=ids)
     batch = [{"bid": 1.0, "ask": 2.0, "s": "a" if row == 0 else "b"} for row in range(20)]
     for _ in range(5):
-        target.match_batch(batch)
+        if alone:
+            for event in batch:
+                target.match(event)
+        else:
+            target.match_batch(batch)
     first, *others = target.stats()["verified"]["dearest"]
     assert first["id"] == ids[0]
     assert first["share"] >= 0.8
