@@ -26,12 +26,11 @@ from rtfilter.matching.control import Control
 from rtfilter.matching.cover_search import How, related
 from rtfilter.matching.event_reader import as_batch, count_of, require_one
 from rtfilter.matching.growing import LARGE, SMALL, WAITED, Growing
-from rtfilter.matching.list_events import united
-from rtfilter.matching.refine import refine
 from rtfilter.matching.road import Road
 from rtfilter.matching.stream import Stream
 from rtfilter.matching.tracker import MAX_KEYS, MAX_MATCHES, Key, Tracker
 from rtfilter.matching.updates import Updates
+from rtfilter.matching.verify import verify
 from rtfilter.options import Named
 from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.predicates.list_tests import events_of
@@ -696,9 +695,7 @@ class EventFilter:
             unsure = table.choices is not None and (table.choices.partial is not None or held.listed)
             first_only = not unsure and not held.hides(moment)
             hits = held.matcher.match(held.searched(table, now), first_only=first_only)
-            offsets, ids = refine(hits, table.searched, held, None, moment, now)
-            if table.choices is not None:
-                offsets, _ = united(offsets, ids, table, held, now=now)
+            offsets, _ = verify(hits, table, held, None, moment, now)
         if moment > -inf:
             self._updates.sweep(moment)
         return np.diff(offsets) > 0

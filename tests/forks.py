@@ -216,7 +216,7 @@ def load():
     from rtfilter import EventFilter, Schema
     from rtfilter.cli import COMMANDS, _module
     from rtfilter.index import ready
-    from rtfilter.matching.refine import COMPILED
+    from rtfilter.matching.verify import COMPILED
     from rtfilter.overlay.running import broker_process, starting  # noqa: F401
     from rtfilter.service import server  # noqa: F401
 

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from functools import partial
 from statistics import median
 from time import perf_counter
+from typing import cast
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from rtfilter.events.table import EventTable
 from rtfilter.index.kernels import counts
 from rtfilter.matchers.port import Matcher, Takes, refuse_missing
 from rtfilter.matchers.registry import make_matcher
-from rtfilter.matching.refine import refine
+from rtfilter.matching.verify import verify
 from rtfilter.predicates.ends import EndStore
 from rtfilter.predicates.model import Predicate
 from rtfilter.replay.output import Row
@@ -39,6 +40,7 @@ from rtfilter.replay.workloads import Bounds, Workload, workload
 from rtfilter.subscriptions import drafts
 from rtfilter.subscriptions.checks import Checks
 from rtfilter.subscriptions.drafts import Draft
+from rtfilter.subscriptions.held import Held
 from rtfilter.subscriptions.verified import Verified
 
 REFERENCES = ("masks", "counting")
@@ -180,7 +182,7 @@ Answer = tuple[IntArray, IntArray]
 
 def ask_matcher(made: Matcher, known: Known, tables: Sequence[EventTable]) -> list[Answer]:
     """Return the answers to each batch."""
-    return [refine(made.match(table), table, known) for table in tables]
+    return [verify(made.match(table), table, cast(Held, known)) for table in tables]
 
 
 def read_draft(source: Workload, name: str, takes: Takes, start: int, count: int) -> Draft:

@@ -89,7 +89,7 @@ def compile_matchers() -> None:
     from rtfilter import EventFilter, RStarTree, Schema
     from rtfilter.adaptive import FixedPlan
     from rtfilter.matchers.equal_sides import EqualSides
-    from rtfilter.matching.refine import COMPILED
+    from rtfilter.matching.verify import COMPILED
 
     rules = ["x > 1 OR s LIKE 'long-prefix-%'", "x < 5", "x BETWEEN 1 AND 2", "x = 1.5", "x IN (1.5, 2)"]
     events = [{"x": 1.5}, {"s": "long-prefix-1"}]

@@ -20,8 +20,8 @@ from rtfilter.events.schema import Schema
 from rtfilter.index.selection import How as Selection
 from rtfilter.matchers.filters import BoxColumns
 from rtfilter.matchers.port import SearchingBoxes
-from rtfilter.matching.refine import refine
 from rtfilter.matching.road import Road
+from rtfilter.matching.verify import verify
 from rtfilter.predicates.boxes import Boxes, compile_predicate
 from rtfilter.predicates.covering import Question
 from rtfilter.predicates.list_tests import asks_for_every
@@ -190,7 +190,7 @@ class _Search:
         table = self._held.schema.read(events).at(MOMENT / 1e6)
         hits = self._held.matcher.match(table)
         self.visits += int(hits.visits.sum())
-        return Matches(*refine(hits, table, self._held, None, self._moment))
+        return Matches(*verify(hits, table, self._held, None, self._moment))
 
     def _by_boxes(self, boxes: Boxes, how: Selection) -> Hits:
         """Return the hits of some boxes in the matcher."""

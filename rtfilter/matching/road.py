@@ -4,7 +4,7 @@
     frontier  one shared traversal to that level; workloads          Batch._estimate
     order     shortest job first, cut into groups                    Batch._estimate
     search    group by group, each from its frontier                 Batch.advance
-    refine    verification of candidates                             refine
+    verify    candidates, by their predicates                        verify
     release   a group's events are known when the group has ended    Batch.step, read by `Stream`
     report    to the controller and the metrics, once                Road.report
 
@@ -32,9 +32,8 @@ from rtfilter.matching.control import Control
 from rtfilter.matching.event_reader import QUICK, EventReader
 from rtfilter.matching.gate import Gate, Hold
 from rtfilter.matching.growing import BATCHES, VERIFIED
-from rtfilter.matching.list_events import united
 from rtfilter.matching.outcome import Group, Outcome
-from rtfilter.matching.refine import refine, refine_one
+from rtfilter.matching.verify import verify, verify_one
 from rtfilter.results import Hits, Matches
 from rtfilter.scheduler import Order, schedule
 from rtfilter.subscriptions.content import Subscriptions
@@ -116,10 +115,9 @@ class Road:
 
         The caller holds the index.
         """
-        held = self.subscriptions
-        searched = asked = events.searched
-        now = None  # boxes do not need it: `refine` reads the clock if it must
-        if searched is not events or not held.matcher.takes.boxes:
+        held, now = self.subscriptions, None  # boxes do not need it: `verify` reads the clock if it must
+        asked = events.searched
+        if asked is not events or not held.matcher.takes.boxes:
             now = held.now(moment)
             asked = held.searched(events, now)
         if self._threads:  # even a free lock takes time
@@ -127,10 +125,7 @@ class Road:
         else:
             with self.turn:
                 hits = held.matcher.match(asked)
-        offsets, ids = refine(hits, searched, held, None, moment, now)
-        if searched is not events:
-            offsets, ids = united(offsets, ids, events, held, None, now)
-        return offsets, ids
+        return verify(hits, events, held, None, moment, now)
 
     def match_one(self, given: object, arrival: float, moment: float) -> AnyArray:
         """Match one event as `match` does, without the arrays for several events.
@@ -150,9 +145,9 @@ class Road:
             else:
                 ids, exact = held.single.match_one(event)
                 if held.hides(moment):
-                    _, ids = refine(Hits.of_one(ids, exact), event, held, None, moment)
+                    _, ids = verify(Hits.of_one(ids, exact), event, held, None, moment)
                 elif exact is not None and len(ids):
-                    ids = refine_one(ids, exact, event, held, moment)
+                    ids = verify_one(ids, exact, event, held, moment)
             names = held.labels.names
             if names is not None:  # before the next change, which may reuse handles
                 ids = names.take(ids)
@@ -381,21 +376,15 @@ class Batch:
         """Compute the next group. The caller must have the batch alone; other callers use `step`."""
         group, begun = len(self.outcome.groups), perf_counter()
         rows: IntArray | None = None
-        places: IntArray | None = None
-        choices = self._events.choices
+        held, choices = self._road.subscriptions, self._events.choices
         with self._road.turn:
             if self.order is None or self.cuts is None:
-                hits = self._road.subscriptions.matcher.match(self._searched)
+                hits = held.matcher.match(self._searched)
             else:
-                rows = places = self.order[self.cuts[group] : self.cuts[group + 1]]
-                if choices is not None:
-                    places, _ = ranges(choices.offsets, rows)
-                hits = self._road.subscriptions.levels.resume_part(self._groups, group)
-        offsets, ids = refine(hits, self._searched, self._road.subscriptions, places, self.moment, self._now)
-        visits = hits.visits
-        if choices is not None:
-            offsets, ids = united(offsets, ids, self._events, self._road.subscriptions, rows, self._now)
-            visits = choices.sums(visits, rows)
+                rows = self.order[self.cuts[group] : self.cuts[group + 1]]
+                hits = held.levels.resume_part(self._groups, group)
+        offsets, ids = verify(hits, self._events, held, rows, self.moment, self._now)
+        visits = hits.visits if choices is None else choices.sums(hits.visits, rows)
         if self._names is not None:  # while the index is held: the next change may reuse handles
             ids = self._names.take(ids)
         now = perf_counter()

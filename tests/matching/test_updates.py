@@ -421,9 +421,9 @@ def test_what_another_process_left_is_cleared_by_small_changes(monkeypatch):
 
 @pytest.mark.parametrize("count", [1, 9], ids=["small", "large"])
 def test_a_handler_that_comes_while_a_stream_is_computed_does_not_wait_for_its_end(monkeypatch, count):
-    model, real, others = Model(), road.refine, []
+    model, real, others = Model(), road.verify, []
 
-    def refine(*arguments):
+    def verify(*arguments):
         if not others:  # another thread then finishes the stream, to make a change
             others.append(threading.Thread(target=model.filter.subscribe, args=("n > 1",)))
             others[0].start()
@@ -435,7 +435,7 @@ def test_a_handler_that_comes_while_a_stream_is_computed_does_not_wait_for_its_e
         return real(*arguments)
 
     stream = model.filter.stream(EVENTS)
-    monkeypatch.setattr(road, "refine", refine)
+    monkeypatch.setattr(road, "verify", verify)
     assert as_sets(stream.matches()) == subscribers(model.held, ROWS)
     others[0].join(120)
     assert len(model.filter) == 21

@@ -4,26 +4,27 @@ Exact ends of bounds that the box does not hold are compared for all candidates 
 verifies coordinates and texts of other predicates (`rtfilter.subscriptions.checks`). Python verifies the
 rest, mainly comparisons of attributes and networks. If a subscription has many candidates, it checks them
 together: each distinct constraint once, by the coordinates of the events, and if those are not enough, once
-for each distinct value. Few candidates are checked one by one.
+for each distinct value. Few candidates are checked one by one. An event with lists matches each subscription
+that one of its choices matches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from math import inf
 from random import random
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from rtfilter.dtypes import BoolArray, Flags, IntArray
-from rtfilter.events.elements import is_of_choices
+from rtfilter.events.elements import Choices, is_of_choices, ranges
 from rtfilter.events.encoding import Timestamp
 from rtfilter.events.table import NOW, EventTable, microseconds_at
 from rtfilter.predicates.comparison import Comparison
 from rtfilter.predicates.ends import EndStore
 from rtfilter.predicates.intervals import Now
+from rtfilter.predicates.list_tests import Elements, asks_for_none
 from rtfilter.predicates.model import Constraint, Predicate, Quantified, Test
 from rtfilter.predicates.verdicts import places_of, verdicts
 from rtfilter.results import Hits
@@ -31,8 +32,7 @@ from rtfilter.subscriptions.verdict import ASK, NO, YES
 from rtfilter.subscriptions.verified import SAMPLE
 
 if TYPE_CHECKING:
-    from rtfilter.subscriptions.checks import Checks
-    from rtfilter.subscriptions.verified import Verified
+    from rtfilter.subscriptions.held import Held
 
 COMPILED: Final = 7
 """Candidates from which compiled code is called: a call takes as long as a few checks in Python."""
@@ -42,38 +42,10 @@ MANY: Final = 16
 """Candidates of one subscription from which Python verifies them together."""
 
 
-class Predicates(Protocol):
-    """The data of subscriptions that boxes do not have, by id."""
-
-    def visible(self, ids: IntArray, moment: float) -> BoolArray | None:
-        """Return which of some ids are visible at a moment, bool (n,); None for all."""
-
-    def now(self, moment: float) -> float:
-        """Return the time of a batch in seconds since 1970; expiry is compared with `moment`."""
-
-    @property
-    def listed(self) -> Collection[int]:
-        """Ids whose exact hits are not exact for choices of events with lists."""
-
-    @property
-    def ends(self) -> EndStore:
-        """Exact ends of bounds."""
-
-    @property
-    def checks(self) -> Checks | None:
-        """The compiled constraints of predicates; None if no compiled code is loaded."""
-
-    verified: Verified
-    """Counts of verified candidates."""
-
-    def get(self, id: int) -> Predicate | None:
-        """Return the predicate of a subscription, None if it is unknown."""
-
-
-def refine(
+def verify(
     hits: Hits,
     events: EventTable,
-    predicates: Predicates,
+    held: Held,
     rows: IntArray | None = None,
     moment: float = -inf,
     now: float | None = None,
@@ -83,27 +55,44 @@ def refine(
     Parameters
     ----------
     hits : Hits
-        The hits of n events.
+        The hits of n events; if events have lists, of their choices, one event after the other.
     events : EventTable
-    predicates : Predicates
+    held : Held
         The exact ends or the predicate of each subscription with a hit that is not exact.
     rows : int64 (n,), optional
         Rows of `events` that the hits are about; all by default.
     moment : float
         Subscriptions that are expired then are left out.
     now : float, optional
-        The moment of the batch, in seconds since 1970; by default `predicates` is asked for it if needed.
+        The moment of the batch, in seconds since 1970; by default `held` is asked for it if needed.
 
     Returns
     -------
     offsets : int64 (n + 1,)
     ids : int64 (matches,)
+        Ascending for each event, if events have lists.
     """
-    visible = predicates.visible(hits.ids, moment)
+    choices = events.choices
+    if choices is None:
+        return _verified(hits, events, held, rows, moment, now)
+    places = None if rows is None else ranges(choices.offsets, rows)[0]
+    offsets, ids = _verified(hits, events.searched, held, places, moment, now)
+    return _united(offsets, ids, events, held, rows, now)
+
+
+def _verified(
+    hits: Hits,
+    events: EventTable,
+    held: Held,
+    rows: IntArray | None,
+    moment: float,
+    now: float | None,
+) -> tuple[IntArray, IntArray]:
+    visible = held.visible(hits.ids, moment)
     if visible is not None:
         hits = hits.only(visible)
-    if predicates.listed and is_of_choices(events):
-        unsure = np.array([id in predicates.listed for id in hits.ids.tolist()], np.bool_)
+    if held.listed and is_of_choices(events):
+        unsure = np.array([id in held.listed for id in hits.ids.tolist()], np.bool_)
         exact = np.ones(len(unsure), np.uint8) if hits.exact is None else hits.exact
         hits = hits._replace(exact=np.where(unsure, 0, exact).astype(np.uint8))
     if hits.exact is None:
@@ -114,60 +103,58 @@ def refine(
         return hits.offsets, hits.ids
     begun = perf_counter()
     if events.now is None:
-        events = events.at(predicates.now(moment) if now is None else now)
+        events = events.at(held.now(moment) if now is None else now)
     keep = np.ones(len(hits.ids), np.bool_)
     owner = np.arange(len(hits.offsets) - 1).repeat(hits.offsets[1:] - hits.offsets[:-1])
-    if predicates.ends:
-        doubtful = _compare_ends(hits.ids, owner, doubtful, events, predicates.ends, rows, keep)
-    if predicates.checks is not None and len(doubtful) >= COMPILED:
-        verdicts = predicates.checks.decide(hits.ids[doubtful], owner[doubtful], events, rows, predicates.get)
+    if held.ends:
+        doubtful = _compare_ends(hits.ids, owner, doubtful, events, held.ends, rows, keep)
+    if held.checks is not None and len(doubtful) >= COMPILED:
+        verdicts = held.checks.decide(hits.ids[doubtful], owner[doubtful], events, rows, held.get)
         keep[doubtful] = verdicts != NO
         doubtful = doubtful[verdicts == ASK]
     by_python = len(doubtful)
     if by_python:
         slow = doubtful
     if len(doubtful) >= MANY:
-        doubtful = _decide_together(hits.ids, owner, doubtful, events, predicates, rows, keep)
+        doubtful = _decide_together(hits.ids, owner, doubtful, events, held, rows, keep)
     seen, event = -1, {}
     for hit in doubtful.tolist():
         if owner[hit] != seen:
             seen = owner[hit]
             event = events.row(int(seen if rows is None else rows[seen]))
-        predicate = predicates.get(int(hits.ids[hit]))
+        predicate = held.get(int(hits.ids[hit]))
         keep[hit] = predicate is not None and predicate.satisfied_by(event)
     hits = hits.only(keep)
     refused = len(keep) - len(hits.ids)
     some = ids[slow[:: len(slow) // SAMPLE + 1]].tolist()
-    predicates.verified.add(candidates, refused, by_python, perf_counter() - begun, some)
+    held.verified.add(candidates, refused, by_python, perf_counter() - begun, some)
     return hits.offsets, hits.ids
 
 
-def refine_one(
-    ids: IntArray, exact: Flags, event: EventTable, predicates: Predicates, moment: float
-) -> IntArray:
-    """Do as `refine` for one event if all ids are visible; return its ids, int64 (k,).
+def verify_one(ids: IntArray, exact: Flags, event: EventTable, held: Held, moment: float) -> IntArray:
+    """Verify the hits of one event without lists, of which all are visible; return its ids, int64 (k,).
 
     A single candidate is checked in Python: a call of compiled code takes longer.
     """
-    if predicates.ends or is_of_choices(event):
-        return refine(Hits.of_one(ids, exact), event, predicates, None, moment)[1]
+    if held.ends:
+        return verify(Hits.of_one(ids, exact), event, held, None, moment)[1]
     flags = exact.tobytes()
     candidates = flags.count(NO)
     if not candidates:
         return ids
-    begun, verified = perf_counter(), predicates.verified
+    begun, verified = perf_counter(), held.verified
     verdicts, asked, by_python = exact, NO, candidates
-    if candidates >= COMPILED_ALONE and predicates.checks is not None:
-        verdicts = predicates.checks.decide_one(ids, exact, event, predicates.get)
+    if candidates >= COMPILED_ALONE and held.checks is not None:
+        verdicts = held.checks.decide_one(ids, exact, event, held.get)
         asked, by_python = ASK, verdicts.tobytes().count(ASK)
     if by_python:
         flags, verdicts, row = verdicts.tobytes(), verdicts.copy(), event.row(0)
         if event.now is None:
-            row[NOW] = microseconds_at(predicates.now(moment))
+            row[NOW] = microseconds_at(held.now(moment))
         for at, flag in enumerate(flags):
             if flag == asked:
                 verdicts[at] = YES
-                predicate = predicates.get(ids.item(at))
+                predicate = held.get(ids.item(at))
                 if predicate is None or not predicate.satisfied_by(row):
                     verdicts[at] = NO
     refused = verdicts.tobytes().count(NO)
@@ -182,7 +169,7 @@ def _decide_together(
     owner: IntArray,
     doubtful: IntArray,
     events: EventTable,
-    predicates: Predicates,
+    held: Held,
     rows: IntArray | None,
     keep: BoolArray,
 ) -> IntArray:
@@ -198,20 +185,20 @@ def _decide_together(
     groups: list[tuple[IntArray, Predicate | None]] = []
     for group, place in enumerate(large.tolist()):
         hits = ordered[starts[place] : starts[place] + counts[place]]
-        predicate = predicates.get(int(names[place]))
+        predicate = held.get(int(names[place]))
         groups.append((hits, predicate))
         filters = () if predicate is None else predicate.filters
         for test in dict.fromkeys(test for conjunction in filters for test in conjunction.constraints):
             tests.setdefault(test, []).append(group)
-    held: list[dict[Test, BoolArray]] = [{} for _ in groups]
+    answers: list[dict[Test, BoolArray]] = [{} for _ in groups]
     asked = _Asked(events)
     for test, own in tests.items():
         parts = [event[groups[group][0]] for group in own]
         found = asked.holds(test, parts[0] if len(parts) == 1 else np.concatenate(parts))
         cuts = np.cumsum([len(part) for part in parts])[:-1]
         for group, holds in zip(own, np.split(found, cuts), strict=True):
-            held[group][test] = holds
-    for (hits, predicate), holds_of in zip(groups, held, strict=True):
+            answers[group][test] = holds
+    for (hits, predicate), holds_of in zip(groups, answers, strict=True):
         satisfied = np.zeros(len(hits), np.bool_)
         for conjunction in () if predicate is None else predicate.filters:
             every = np.ones(len(hits), np.bool_)
@@ -300,3 +287,59 @@ def _compare_ends(
             keep[doubtful[at[tied[outside]]]] = False
         left[at] = False
     return doubtful[left]
+
+
+def _united(
+    offsets: IntArray,
+    ids: IntArray,
+    events: EventTable,
+    held: Held,
+    rows: IntArray | None,
+    now: float | None,
+) -> tuple[IntArray, IntArray]:
+    """Unite the matches of each event's choices, int64 (m + 1,) and int64 (matches,)."""
+    choices = events.choices
+    assert choices is not None
+    if choices.partial is None and len(events) == 1:
+        alone = np.unique(ids)
+        return np.array([0, len(alone)]), alone
+    if rows is None:
+        rows = np.arange(len(events))
+    places, cuts = ranges(choices.offsets, rows)
+    counts = np.diff(offsets)
+    owner = np.repeat(np.repeat(np.arange(len(rows)), np.diff(cuts)), counts)
+    if choices.partial is None:
+        order = np.lexsort((ids, owner))
+    else:
+        unsure = np.repeat(choices.partial[places], counts)
+        order = np.lexsort((unsure, ids, owner))  # the certain one of equal hits comes first
+    owner, ids = owner[order], ids[order]
+    keep = np.ones(len(ids), np.bool_)
+    keep[1:] = (owner[1:] != owner[:-1]) | (ids[1:] != ids[:-1])
+    if choices.partial is not None:
+        events = events if now is None else events.at(now)
+        hits = np.flatnonzero(keep & unsure[order])
+        keep[hits] = _decide_choices(ids[hits], rows[owner[hits]], events, choices, held)
+    kept = np.searchsorted(owner[keep], np.arange(len(rows) + 1))
+    return kept, ids[keep]
+
+
+def _decide_choices(
+    ids: IntArray, rows: IntArray, events: EventTable, choices: Choices, held: Held
+) -> list[bool]:
+    """Return whether an event satisfies a subscription that one of its choices matches, for each pair."""
+    asked: dict[int, Predicate | None] = {}
+    event, found = Elements({}, {}), []
+    seen = -1
+    for id, row in zip(ids.tolist(), rows.tolist(), strict=True):
+        if id not in asked:
+            predicate = held.get(id)
+            asked[id] = predicate if predicate is not None and asks_for_none(predicate) else None
+        predicate = asked[id]
+        if predicate is None:
+            found.append(True)
+            continue
+        if row != seen:
+            event, seen = Elements(events.row(row), choices.lists[row] or {}), row
+        found.append(event.satisfy(predicate))
+    return found

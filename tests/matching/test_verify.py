@@ -13,7 +13,7 @@ from limits import sources_within
 from oracle import as_sets, subscribers
 from predicate_cases import events, schemas
 from rtfilter import EventFilter, Schema
-from rtfilter.matching import refine
+from rtfilter.matching import verify
 from rtfilter.predicates.comparison import Comparison
 from rtfilter.predicates.model import COMPARE, Constraint, parse
 
@@ -36,9 +36,9 @@ def test_hits_decided_together_are_those_of_the_predicates(many, data):
     predicates = {id: parse(source, schema) for id, (source, _) in enumerate(drawn)}
     wanted = subscribers(predicates, [table.row(row) for row in range(len(batch))])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(refine, "MANY", many)
-        patch.setattr(refine, "COMPILED", many)
-        patch.setattr(refine, "COMPILED_ALONE", many)
+        patch.setattr(verify, "MANY", many)
+        patch.setattr(verify, "COMPILED", many)
+        patch.setattr(verify, "COMPILED_ALONE", many)
         assert as_sets(target.match_batch(batch)) == wanted
         assert as_sets(target.stream(batch).matches()) == wanted
     assert [set(target.match(event).tolist()) for event in batch] == wanted
@@ -156,7 +156,7 @@ def test_comparisons_ask_no_event_where_coordinates_tell_all(monkeypatch):
 def test_each_comparison_is_computed_once_for_a_batch(monkeypatch):
     target = EventFilter(Schema({"bid": float, "ask": float, "n": int}), matcher="rtree")
     target.subscribe_many([f"bid >= ask AND n < {n}" for n in range(10, 30)])
-    computed = counted(monkeypatch, refine, "verdicts")
+    computed = counted(monkeypatch, verify, "verdicts")
     batch = np.random.default_rng(2).random((300, 3))
     target.match_batch(batch)
     assert sum(isinstance(test, Comparison) for test, *_ in computed) == 1
