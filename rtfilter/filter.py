@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from rtfilter.change_log import Changes
 from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import PredicateError, SnapshotError, UnknownSubscriptionError
-from rtfilter.events.schema import Attribute, Schema, Type
+from rtfilter.events.schema import Given, Schema
 from rtfilter.index import ready
 from rtfilter.matchers.port import Takes
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of, name_of
@@ -542,7 +542,7 @@ class EventFilter:
             self.tree  # noqa: B018  # checks that there is a tree
         self._updates.repack()
 
-    def add_attributes(self, attributes: Mapping[str, Type | Mapping[str, Any] | Attribute]) -> None:
+    def add_attributes(self, attributes: Mapping[str, Given]) -> None:
         """Add attributes to the schema, after the present ones.
 
         Predicates may use them from then on. Another thread builds the index again, about 2 us a box;

@@ -6,7 +6,7 @@ Neither pandas nor pyarrow is imported here: a caller who passes such an object 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -42,6 +42,8 @@ class Column(NamedTuple):
     """Returns the value in a row; None if missing."""
     exact: AnyArray | None = None
     """(n,), integers or float64: the exact numbers, or the microseconds of timestamps; None for objects."""
+    missing: bool = False
+    """True if the table has no such column."""
 
 
 def read_columns(fields: Fields, events: Any) -> EventTable:
@@ -60,7 +62,7 @@ def read_columns(fields: Fields, events: Any) -> EventTable:
         if fields.spelled:
             events = events.rename(columns=_spelling(fields, events.columns))
         _require_known(fields, map(str, events.columns))
-        table = _table([_pandas_column(field, events) for field in fields], fields, len(events))
+        table = _table(lambda field: _pandas_column(field, events), fields, len(events))
         lists = _pandas_lists(table, events)
         table = with_choices(table, lists)
         inside = [lists.get(row, {}) for row in range(len(table))] if lists else ()
@@ -85,11 +87,10 @@ def _require_known(fields: Fields, names: Iterable[str]) -> None:
     """
     given = list(names)
     # A dotted attribute may lie in a column of structs.
-    known = {field.name for field in fields} | {field.name.partition(".")[0] for field in fields}
+    known = fields.known | {name.partition(".")[0] for name in fields.known}
     if given and not known.intersection(given):
         raise EventError(
-            f"the table has none of the attributes {listed([field.name for field in fields])}; "
-            f"its columns are {listed(given)}"
+            f"the table has none of the attributes {listed(fields.labels)}; its columns are {listed(given)}"
         )
 
 
@@ -148,16 +149,33 @@ def _items(array: AnyArray, rows: Sequence[int]) -> list[object]:
     return items
 
 
-def _table(columns: list[Column], fields: Fields, count: int) -> EventTable:
-    named = {field.name: column for field, column in zip(fields, columns, strict=True)}
-    points = assemble([column.coordinates for column in columns], count)
+def _table(read: Callable[[Field], Column], fields: Fields, count: int) -> EventTable:
+    """Return the table of columns; `read` returns one for each attribute, for null that of its values."""
+    named = {field.name: _nulls(read(field)) if field.null else read(field) for field in fields}
+    points = assemble([column.coordinates for column in named.values()], count)
     return EventTable(points, _Columns(named), fields)
 
 
+def _nulls(column: Column) -> Column:
+    """Return whether the values of a column that is there are null."""
+    if column.missing:
+        return column
+    coordinates = (column.coordinates == MISSING).astype(np.float64)
+    if column.exact is None:  # an object is no value
+        for row in np.flatnonzero(coordinates).tolist():
+            if isinstance(column.value(row), Mapping):
+                coordinates[row] = MISSING
+
+    def value(index: int) -> bool | None:
+        return None if coordinates[index] == MISSING else bool(coordinates[index])
+
+    return Column(coordinates, value)
+
+
 def _read_array(fields: Fields, events: AnyArray) -> EventTable:
-    if events.ndim != 2 or events.shape[1] != len(fields):
-        names = ", ".join(field.name for field in fields)
-        raise EventError(f"expected an array of shape (n, {len(fields)}) [{names}]; got {events.shape}")
+    own = fields.labels
+    if events.ndim != 2 or events.shape[1] != len(own):
+        raise EventError(f"expected an array of shape (n, {len(own)}) [{', '.join(own)}]; got {events.shape}")
     if fields.numbers and type(events) is np.ndarray and events.dtype == np.float64:
         points = np.array(events, order="C")  # never the caller's own memory
         if _within(fields, points, points):
@@ -168,7 +186,7 @@ def _read_array(fields: Fields, events: AnyArray) -> EventTable:
     kind = _FAMILIES.get(values.dtype.kind)
     if values.dtype.kind != "O" and (kind is None or fields.family != kind):
         _require(fields, _TEXT if values.dtype.kind in "UT" else {kind}, values)
-    if kind == "number" and mask is None:
+    if kind == fields.family == "number" and mask is None:
         long = values.dtype.char == "g"
         with np.errstate(over="ignore") if long else nullcontext():  # beyond float64 it becomes infinite
             points = np.array(values, np.float64, order="C")  # never the caller's own memory
@@ -177,24 +195,25 @@ def _read_array(fields: Fields, events: AnyArray) -> EventTable:
             # Only the rows have large integers exactly; floats are exact in both.
             kept = values.copy() if values.dtype.kind != "f" else points
             return EventTable(points, _Numbers(fields.names, kept), fields)
-    columns = [
-        encode_array(field, values[:, j], None if mask is None else mask[:, j])
-        for j, field in enumerate(fields)
-    ]
-    table = _table(columns, fields, len(values))
+
+    def read(field: Field) -> Column:
+        j = own.index(field.source)
+        return encode_array(field, values[:, j], None if mask is None else mask[:, j])
+
+    table = _table(read, fields, len(values))
     if values.dtype.kind != "O":
         return look_at_columns(table, ())
     lists: dict[int, dict[str, Any]] = {}
-    for name, place in fields.places.items():
-        if (table.points[:, place] == ALIEN).any():
+    for name in own:
+        if (table.points[:, fields.places[name]] == ALIEN).any():
             _gather(lists, name, table.values(name))
     return look_at_columns(with_choices(table, lists), ())
 
 
-def _require(fields: Fields, possible: Container[str | None], values: AnyArray) -> None:
+def _require(fields: Fields, possible: Set[str | None], values: AnyArray) -> None:
     """Raise `EventError` for an array whose dtype fits no value of an attribute."""
     for field in fields:
-        if field.family not in possible:
+        if not field.of and not {one.family for one in fields if one.source == field.name} & possible:
             raise EventError.about(
                 field.name,
                 f"is {PHRASES[field.family]}, but the array holds {values.dtype}; "
@@ -276,9 +295,9 @@ def encode_uniques(field: Field, codes: NDArray[np.signedinteger[Any]], uniques:
 
 
 def _pandas_column(field: Field, frame: Any) -> Column:
-    if field.name not in frame.columns:
+    if field.source not in frame.columns:
         return _absent(field, len(frame))
-    series = frame[field.name]
+    series = frame[field.source]
     if series.ndim != 1:
         raise _several(field, "DataFrame")
     values = pandas_values(series)
@@ -293,12 +312,13 @@ def _pandas_column(field: Field, frame: Any) -> Column:
 
 
 def _several(field: Field, form: str) -> EventError:
-    message = f"the {form} has several columns called {field.name!r}; keep one"
-    return EventError(message, attribute=field.name)
+    message = f"the {form} has several columns called {field.source!r}; keep one"
+    return EventError(message, attribute=field.source)
 
 
 def _absent(field: Field, count: int) -> Column:
-    return encode_array(field, np.zeros(count, np.int8), np.ones(count, np.bool_))
+    column = encode_array(field, np.zeros(count, np.int8), np.ones(count, np.bool_))
+    return column._replace(missing=True)
 
 
 def _spelling(fields: Fields, names: Iterable[Any]) -> dict[Any, str]:
@@ -363,13 +383,13 @@ def _read_any_arrow(fields: Fields, table: Any) -> EventTable:
         if not any(types.is_struct(kind) for kind in table.schema.types):
             break
         table = _respelled(fields, table.flatten())  # a struct column "a" with a field "b" becomes "a.b"
-    found = _table([_arrow_column(field, table) for field in fields], fields, len(table))
-    inner = inner_paths(fields.known).difference(fields.names)
+    found = _table(lambda field: _arrow_column(field, table), fields, len(table))
+    inner = inner_paths(fields.known).difference(fields.known)
     lists: dict[int, dict[str, Any]] = {}
-    for name in (name for name in table.column_names if name in inner or name in fields.names):
+    for name in (name for name in table.column_names if name in inner or name in fields.known):
         column = table.column(name)
         if _is_list(column.type):
-            _gather(lists, name, found.values(name) if name in fields.names else column.to_pylist())
+            _gather(lists, name, found.values(name) if name in fields.known else column.to_pylist())
     return with_choices(found, lists)
 
 
@@ -380,10 +400,10 @@ def _pandas_lists(table: EventTable, frame: Any) -> dict[int, dict[str, Any]]:
     """
     lists: dict[int, dict[str, Any]] = {}
     alien = (table.points == ALIEN).any(axis=0)
-    for name, place in table.fields.places.items():
-        if alien[place] and frame[name].dtype.kind == "O":
+    for name in table.fields.labels:
+        if alien[table.fields.places[name]] and frame[name].dtype.kind == "O":
             _gather(lists, name, table.values(name))
-    inner = inner_paths(table.fields.known).difference(table.fields.names)
+    inner = inner_paths(table.fields.known).difference(table.fields.known)
     for name in inner.intersection(frame.columns):
         if frame[name].dtype.kind == "O":
             cells = frame[name].tolist()
@@ -407,7 +427,7 @@ def _is_list(kind: Any) -> bool:
 
 def _arrow_column(field: Field, table: Any) -> Column:
     pa = sys.modules["pyarrow"]
-    places = table.schema.get_all_field_indices(field.name)
+    places = table.schema.get_all_field_indices(field.source)
     if len(places) > 1:
         raise _several(field, "Arrow table")
     if not places or pa.types.is_struct(table.schema.types[places[0]]):

@@ -19,7 +19,7 @@ from rtfilter.errors import EventError
 from rtfilter.events.cells import encode_objects
 from rtfilter.events.encoding import MISSING, is_missing
 from rtfilter.events.nesting import ATOMS, MAX_NESTING, flatten, inner_paths, is_list, too_deep, twice
-from rtfilter.events.table import EventTable, Field, Rows, SomeRows, rests_one_by_one
+from rtfilter.events.table import NULL, EventTable, Field, Fields, Rows, SomeRows, rests_one_by_one
 from rtfilter.text import listed
 
 MAX_CHOICES: Final = 1000
@@ -110,7 +110,13 @@ def ranges(offsets: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def choices(
-    lists: Lists, names: frozenset[str], row: int = 0, *, distinct: bool = False, placed: bool = True
+    lists: Lists,
+    names: frozenset[str],
+    row: int = 0,
+    *,
+    distinct: bool = False,
+    placed: bool = True,
+    nullable: frozenset[str] = frozenset(),
 ) -> list[Choice]:
     """Return all choices of elements, at least one.
 
@@ -125,26 +131,30 @@ def choices(
         Keep only the first of choices with equal values.
     placed : bool
         True if to fill `Choice.places`.
+    nullable : frozenset of str
+        Attributes for which null is an element, read as `NULL`; for others it is none.
 
     Raises
     ------
     EventError
         There are more than `MAX_CHOICES`, lists are nested too deep, or a name has two values.
     """
-    return _Reader(names, row, distinct, placed).of_lists((), lists, 1)
+    return _Reader(names, row, distinct, placed, nullable).of_lists((), lists, 1)
 
 
-def _columns(lists: Lists, names: frozenset[str], row: int) -> tuple[int, Mapping[str, list[object]]]:
+def _columns(
+    lists: Lists, names: frozenset[str], row: int, nullable: frozenset[str]
+) -> tuple[int, Mapping[str, Sequence[object]]]:
     """Return the number of choices of elements, and the values of each attribute that lists may have.
 
-    See `choices` for `names`, `row` and errors. Equal choices may become one.
+    See `choices` for parameters and errors. Equal choices may become one.
     """
-    if len(lists) == 1:
+    if len(lists) == 1 and not nullable:
         ((path, elements),) = lists.items()
         found = _plain_columns(path, elements, names)
         if found is not None:
             return found
-    own = choices(lists, names, row, distinct=True, placed=False)
+    own = choices(lists, names, row, distinct=True, placed=False, nullable=nullable)
     return len(own), {name: [one.values.get(name) for one in own] for name in below(lists, [*names])}
 
 
@@ -187,8 +197,10 @@ def _keys_below(path: str, names: frozenset[str]) -> tuple[tuple[str, str], ...]
 
 
 class _Reader:
-    def __init__(self, names: frozenset[str], row: int, distinct: bool, placed: bool) -> None:
-        self._names, self._inner = names, inner_paths(names)
+    def __init__(
+        self, names: frozenset[str], row: int, distinct: bool, placed: bool, nullable: frozenset[str]
+    ) -> None:
+        self._names, self._inner, self._nullable = names, inner_paths(names), nullable
         self._row, self._distinct, self._placed = row, distinct, placed
 
     def of_lists(self, parent: ListKey, lists: Lists, depth: int) -> list[Choice]:
@@ -204,8 +216,10 @@ class _Reader:
         if depth > MAX_NESTING:
             raise too_deep(self._row)
         found: list[Choice] = []
-        wanted = path in self._names
+        wanted, nullable = path in self._names, path in self._nullable
         for index, element in enumerate(elements):
+            if nullable and element is None:
+                element = NULL
             if type(element) in ATOMS:
                 if wanted and element is not None:
                     found.append(Choice({path: element}, {own: index} if self._placed else {}))
@@ -230,6 +244,8 @@ class _Reader:
         if path not in self._inner:
             return []
         given, lists = flatten(element, self._names, self._row, f"{path}.")
+        for name in self._nullable.intersection(given):
+            given[name] = NULL if given[name] is None else given[name]
         values = {name: value for name, value in given.items() if not (is_list(value) or is_missing(value))}
         fixed = Choice(values, {})
         return [self._both(fixed, one) for one in self.of_lists(own, lists, depth + 1)] if lists else [fixed]
@@ -335,6 +351,8 @@ def with_choices(
     """
     if not lists:
         return table
+    if names is not None and table.fields.further:
+        names = table.fields.sources(names)
     if names is not None and not names >= table.fields.known:
         return _with_some(table, lists, names)
     return _with_choices(table, lists, table.fields.known)
@@ -352,11 +370,11 @@ def _with_some(table: EventTable, lists: Mapping[int, Lists], names: frozenset[s
     for paths, rows in unread.items():
         left_out = _left_out(paths, table.fields.names, names)
         for field in table.fields:
-            if field.name in left_out:
+            if field.source in left_out:
                 place = table.fields.places[field.name]
                 table.points[rows, place : place + field.width] = _UNREAD
     found = _with_choices(table, kept, names) if kept else table
-    found.read = names
+    found.read = names.union(field.name for field in table.fields.further if field.of in names)
     return found
 
 
@@ -368,7 +386,8 @@ def _left_out(paths: frozenset[str], known: tuple[str, ...], names: frozenset[st
 
 def _with_choices(table: EventTable, lists: Mapping[int, Lists], names: frozenset[str]) -> EventTable:
     count = len(table)
-    found = {row: _columns(own, names, row) for row, own in lists.items()}
+    fields = table.fields
+    found = {row: _columns(own, names, row, fields.nullable) for row, own in lists.items()}
     counts = np.ones(count, np.int64)
     for row, (own, _) in found.items():
         counts[row] = own
@@ -378,12 +397,15 @@ def _with_choices(table: EventTable, lists: Mapping[int, Lists], names: frozense
     first = table.fields.places
     chosen: dict[str, dict[int, object]] = {}
     for row, (own, columns) in found.items():
-        for name, values in columns.items():
+        for name in columns:
             if name not in lists[row] and table.points[row, first[name]] != MISSING:
                 raise twice(name, row)
+        if fields.further:
+            columns = _completed(fields, columns, own)
+        for name, values in columns.items():
             start = int(offsets[row])
             chosen.setdefault(name, {}).update(zip(range(start, start + own), values, strict=True))
-    for field in table.fields:
+    for field in fields:
         if field.name in chosen:
             start = first[field.name]
             _put(points[:, start : start + field.width], field, chosen[field.name], owner)
@@ -399,6 +421,16 @@ def _with_choices(table: EventTable, lists: Mapping[int, Lists], names: frozense
         table.fields,
         Choices(made, offsets, kept, _partial(points[:, list(first.values())], offsets, owner)),
     )
+
+
+def _completed(
+    fields: Fields, columns: Mapping[str, Sequence[object]], count: int
+) -> dict[str, Sequence[object]]:
+    """Return columns of `count` choices with those of attributes for further types; None is no value."""
+    rows = [{name: own[at] for name, own in columns.items() if own[at] is not None} for at in range(count)]
+    found = list(map(fields.completed, rows))
+    further = [field.name for field in fields.further if field.of in columns]
+    return {name: [own.get(name) for own in found] for name in (*columns, *further)}
 
 
 def below(lists: Iterable[str], names: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
 import numpy as np
@@ -121,19 +121,33 @@ class _Narrow:
     def __init__(self, fields: Fields, names: frozenset[str]) -> None:
         self.names, self._all = names, fields
         self.decoder: msgspec.json.Decoder[Any] | None = None
+        sources = fields.sources(names)
         if (
             fields.spelled
-            or not names.isdisjoint(inner_paths(names))
-            or any(name.count(".") >= _DEEPEST for name in names)
+            or not sources.isdisjoint(inner_paths(sources))
+            or any(name.count(".") >= _DEEPEST for name in sources)
         ):
             return
         own = [field for field in fields if field.name in names]
-        self._form = _form({field.name: (field.name, _TYPES[field.family]) for field in own})
+        self._mixed = any(field.of or field.name in fields.nullable for field in own)
+        types: dict[str, Any] = {}
+        for field in fields:
+            if field.source in sources:
+                kind = msgspec.UnsetType if field.null else _TYPES[field.family]
+                types[field.source] = types[field.source] | kind if field.of else kind
+        self._form = _form({name: (name, kind) for name, kind in types.items()})
         self.decoder = msgspec.json.Decoder(self._form.kind)
         self._decode = self.decoder.decode
         self._array = msgspec.json.Decoder(list[self._form.kind])  # type: ignore[name-defined]
         paths = dict(self._form.paths())
-        self._plan = [(field, fields.places[field.name], attrgetter(paths[field.name])) for field in own]
+        self._plan = [
+            (
+                field,
+                fields.places[field.name],
+                _getter(field, attrgetter(paths[field.source]), fields.nullable),
+            )
+            for field in own
+        ]
         self._alone = [(get, one.family, place, one.low, one.high, one) for one, place, get in self._plan]
         self._getters: dict[str, Callable[[Any], object]] = {one.name: get for one, _, get in self._plan}
         self._blank = np.full((1, sum(field.width for field in fields)), MISSING)
@@ -147,6 +161,8 @@ class _Narrow:
             event = self._decode(data)
         except _UNREADABLE:
             return read_dict(self._all, _object(_alone(text)), self.names)
+        if self._mixed:
+            return self._table([event])
         points = self._blank.copy()
         try:
             for get, family, place, low, high, field in self._alone:
@@ -171,6 +187,10 @@ class _Narrow:
             events = self._decoded(text)
         except _UNREADABLE:
             return self._one_by_one([self._either(part, row) for row, part in enumerate(_parts(text))])
+        return self._table(events)
+
+    def _table(self, events: Sequence[Any]) -> EventTable:
+        """Return the table of events that fit the decoder."""
         points = np.repeat(self._blank, len(events), axis=0)
         values: dict[str, Sequence[object]] = {}
         for field, place, get in self._plan:
@@ -282,23 +302,23 @@ class _Form(NamedTuple):
     """
 
     kind: Any
-    values: Sequence[tuple[str, str]]
-    """For each attribute at this path, the name of its field and its own name."""
+    values: Sequence[tuple[str, str, Any]]
+    """For each attribute at this path, the name of its field, its own name, and the value if it is absent."""
     objects: Sequence[tuple[str, str, _Form]]
     """For each object at this path, the name of its field, its path, and its form."""
 
     def paths(self) -> Iterator[tuple[str, str]]:
         """Yield each name, with the path of its fields in the structs."""
-        for place, name in self.values:
+        for place, name, _ in self.values:
             yield name, place
         for place, _, form in self.objects:
             yield from ((name, f"{place}.{rest}") for name, rest in form.paths())
 
     def flatten(self, event: Any, values: dict[str, object], lists: dict[str, Any]) -> None:
         """Put the values of an event by name, and its lists by path, into dicts; see `nesting.flatten`."""
-        for place, name in self.values:
+        for place, name, absent in self.values:
             value = getattr(event, place)
-            if value is not None:
+            if value is not absent:
                 values[name] = value
                 if type(value) is list:
                     lists[name] = value
@@ -314,15 +334,16 @@ def _form(types: dict[str, tuple[str, Any]], path: str = "") -> _Form:
     """Return the form of events with attributes of these types, by their paths within this object."""
     inner: dict[str, dict[str, tuple[str, Any]]] = {}
     fields: list[Any] = []
-    values: list[tuple[str, str]] = []
+    values: list[tuple[str, str, Any]] = []
     objects: list[tuple[str, str, _Form]] = []
     for key, (name, kind) in types.items():
         first, _, rest = key.partition(".")
         if rest:
             inner.setdefault(first, {})[rest] = name, kind
         else:
-            values.append((f"f{len(fields)}", name))
-            fields.append((f"f{len(fields)}", kind | list, msgspec.field(default=None, name=key)))
+            absent = msgspec.UNSET if msgspec.UnsetType in get_args(kind) else None
+            values.append((f"f{len(fields)}", name, absent))
+            fields.append((f"f{len(fields)}", kind | list, msgspec.field(default=absent, name=key)))
     for first, own in inner.items():
         form = _form(own, f"{path}{first}.")
         objects.append((f"f{len(fields)}", f"{path}{first}", form))
@@ -332,6 +353,20 @@ def _form(types: dict[str, tuple[str, Any]], path: str = "") -> _Form:
         for dotted in {f"{first}.{beginning}" for rest in own for beginning in _beginnings(rest)}:
             fields.append((f"f{len(fields)}", _NEVER, msgspec.field(default=None, name=dotted)))
     return _Form(msgspec.defstruct("Event", fields, gc=False), values, objects)
+
+
+def _getter(field: Field, get: Callable[[Any], Any], nullable: frozenset[str]) -> Callable[[Any], Any]:
+    """Return a function that returns an attribute's value, or list, of an event that `get` reads from it."""
+    if field.source not in nullable:
+        return get
+
+    def found(event: Any) -> Any:
+        value = get(event)
+        if value is msgspec.UNSET:
+            return None
+        return value is None if field.null and type(value) is not list else value
+
+    return found
 
 
 def _beginnings(path: str) -> Iterator[str]:

@@ -61,8 +61,8 @@ def attribute_keys(name: str, apart: Schema | None, events: Any, table: EventTab
         bare = isinstance(events, np.ndarray | EventTable)
     if bare:
         raise EventError(
-            f"these events have only the attributes of the schema ({listed(table.fields.names)}), so not the "
-            f"key {name!r}: pass dicts or a table that has it, or keys=... with one key for each event",
+            f"these events have only the attributes of the schema ({listed(table.fields.labels)}), so not "
+            f"the key {name!r}: pass dicts or a table that has it, or keys=... with one key for each event",
             attribute=name,
         )
     return list(apart.read(events).values(name))

@@ -77,6 +77,8 @@ def read_flat_dict(
     names: frozenset[str] | None,
 ) -> EventTable:
     """Read a flat event with its lists; `given` is the original event with all its names."""
+    if fields.further:
+        event = fields.completed(event)
     points = _plain_numbers(fields, event) if fields.numbers and type(event) is dict else None
     plain = points is not None
     if points is None:
@@ -112,7 +114,7 @@ def _point(fields: Fields, event: Mapping[Any, Any], lists: dict[str, Any]) -> l
     """Return the point of an event, and put the lists among its values into `lists`."""
     point: list[float] = []
     for field in fields:
-        name, family, _, low, high, _ = field
+        name, family, _, low, high, _, of, _ = field
         value: Any = event.get(name)
         kind = type(value)
         if family == "number" and (kind is float or kind is int) and low <= value <= high:
@@ -123,7 +125,7 @@ def _point(fields: Fields, event: Mapping[Any, Any], lists: dict[str, Any]) -> l
             point.append(value)
         else:
             point += encode_cell(field, value, 0)
-            if kind not in ATOMS and is_list(value):
+            if kind not in ATOMS and not of and is_list(value):
                 lists[name] = value
     return point
 
@@ -165,6 +167,8 @@ def read_flat(
     names: frozenset[str] | None,
 ) -> EventTable:
     """Read n flat events with the lists of each; `given` are the original events with all their names."""
+    if fields.further:
+        events = list(map(fields.completed, events))
     kinds = set(map(type, events))
     rows: list[tuple[Any, ...]] | None = None
     if fields.take is not None and kinds == {dict}:
@@ -182,7 +186,9 @@ def read_flat(
         for field, column in zip(fields, columns, strict=True):
             kinds = set(map(type, column))
             parts.append(encode_objects(field, column, kinds))
-            if fields.paths is None and not kinds <= ATOMS and any(issubclass(kind, LISTS) for kind in kinds):
+            if field.of or fields.paths is not None or kinds <= ATOMS:
+                continue
+            if any(issubclass(kind, LISTS) for kind in kinds):
                 for row, value in enumerate(column):
                     if is_list(value):
                         lists.setdefault(row, {})[field.name] = value
@@ -195,7 +201,7 @@ def read_flat(
 
 def _named(fields: Fields, rows: Sequence[Sequence[object]]) -> list[dict[str, object]]:
     """Return rows of values, in the order of the attributes, as dicts."""
-    names, count = fields.names, len(fields)
+    names, count = fields.labels, len(fields.labels)
     for place, row in enumerate(rows):
         if len(row) != count:
             reason = f"has {len(row)} values; expected {count}: {', '.join(names)}"

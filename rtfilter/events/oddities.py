@@ -82,7 +82,7 @@ def look_at_header(fields: Fields, names: Sequence[str]) -> Iterator[str]:
         if name in fields.spelling.settled:
             continue
         if fields.strict:
-            raise EventError(unknown(name, fields.names), attribute=name)
+            raise EventError(unknown(name, fields.labels), attribute=name)
         meant = fields.spelling.meant(name)
         if meant is not None and not any(one == meant or one.startswith(f"{meant}.") for one in names):
             yield f"unknown attribute {shown(name)}; did you mean {meant!r}?"
@@ -100,20 +100,30 @@ def _look(table: EventTable, unsettled: Callable[[], _Found]) -> EventTable:
     if fields.strict:
         if names:  # the first name is enough for the error
             name, rows = min(names.items(), key=lambda one: one[1][0])
-            odd.append(Oddity(name, True, unknown(name, fields.names), rows[0], len(rows)))
+            odd.append(Oddity(name, True, unknown(name, fields.labels), rows[0], len(rows)))
     else:
         odd += _misspelt(table, names, _of_events(coordinates != MISSING, firsts))
     if alien:
-        cells = coordinates == ALIEN
+        cells = _of_no_type(fields, coordinates == ALIEN)
         own = _of_events(cells, firsts)
         for at in np.flatnonzero(cells.any(axis=0)).tolist():
             value = searched.values(fields.names[at], [int(np.argmax(cells[:, at]))])[0]
-            odd.append(_ill_typed(fields[at], value, own[:, at]))
+            odd.append(_ill_typed(fields, fields[at], value, own[:, at]))
     if odd and fields.strict:
         worst = min(odd, key=lambda one: one.row)
         raise EventError(str(worst), row=worst.row, attribute=worst.name, reason=worst.reason)
     table.odd = tuple(odd)
     return table
+
+
+def _of_no_type(fields: Fields, cells: BoolArray) -> BoolArray:
+    """Return which values have none of the types of an attribute; those of further types count with it."""
+    for at, field in enumerate(fields):
+        if field.of:
+            if not field.null:
+                cells[:, fields.names.index(field.of)] &= cells[:, at]
+            cells[:, at] = False
+    return cells
 
 
 def _has(table: EventTable, coordinate: float) -> bool:
@@ -176,7 +186,8 @@ def _misspelt(table: EventTable, found: _Found, present: BoolArray) -> Iterator[
                 yield Oddity(name, True, reason, int(lacking[0]), len(lacking))
 
 
-def _ill_typed(field: Field, value: object, events: BoolArray) -> Oddity:
+def _ill_typed(fields: Fields, field: Field, value: object, events: BoolArray) -> Oddity:
     why = f": {why_no_moment(value)}" if field.family == "timestamp" and isinstance(value, str) else ""
-    reason = f"is {PHRASES[field.family]}, and {shown(value)} is none{why}"
+    phrases = [PHRASES[one.family] for one in fields if one.source == field.name and not one.null]
+    reason = f"is {' or '.join(phrases)}, and {shown(value)} is none{why}"
     return Oddity(field.name, False, reason, int(np.argmax(events)), int(events.sum()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -29,13 +29,21 @@ from rtfilter.events.spelling import correction
 from rtfilter.events.table import PHRASES, EventTable, Field, Fields
 from rtfilter.text import composed, shown
 
+_NULL = type(None)
 KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool, "timestamp": datetime}
 """Name of each attribute type in JSON, and its Python type."""
-_KIND_OF = {python_type: kind for kind, python_type in KINDS.items()}
-_READ_AS: dict[type, type] = {int: float, float: float, str: str, bool: bool, datetime: Timestamp}
+_KIND_OF = {python_type: kind for kind, python_type in KINDS.items()} | {_NULL: "null"}
+_READ_AS: dict[type, type] = {
+    int: float,
+    float: float,
+    str: str,
+    bool: bool,
+    datetime: Timestamp,
+    _NULL: bool,
+}
 
-Type = type | str
-"""A Python type, or a key of `KINDS`."""
+Type = type | str | None
+"""A Python type, or a key of `KINDS`; None or ``null`` only in a list of types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,9 @@ class Attribute:
         Closed ends of the domain; by default all of float64. An event with a value outside is refused
         with an `EventError`. An end may have any form that a value of an event may have; it is stored as int,
         float, or datetime in UTC.
+    of : str, optional
+        Another attribute of the schema whose values this one has too; see the list of types of a `Schema`.
+        Only with it, the type may be None: the value is then a boolean, true if the other one is null.
 
     Raises
     ------
@@ -64,16 +75,20 @@ class Attribute:
     type: type
     low: Any = None
     high: Any = None
+    of: str | None = None
 
     if TYPE_CHECKING:
 
-        def __init__(self, type: Type, low: Any = None, high: Any = None) -> None: ...
+        def __init__(self, type: Type, low: Any = None, high: Any = None, of: str | None = None) -> None: ...
 
     def __post_init__(self) -> None:
         if isinstance(self.type, str) and self.type in KINDS:
             object.__setattr__(self, "type", KINDS[self.type])
-        if self.type not in list(_KIND_OF):  # `type` may have no hash
-            known = ", ".join(kind.__name__ for kind in _KIND_OF)
+        given: object = self.type
+        if given in (None, "null") and self.of is not None:
+            object.__setattr__(self, "type", _NULL)
+        if self.type not in [*KINDS.values(), *[_NULL] * (self.of is not None)]:  # `type` may have no hash
+            known = ", ".join(kind.__name__ for kind in KINDS.values())
             names = ", ".join(KINDS)
             raise TypeError(f"an attribute's type is one of {known}, or a name: {names}; got {self.type!r}")
         if self.low is None and self.high is None:
@@ -88,7 +103,7 @@ class Attribute:
 
     @property
     def kind(self) -> str:
-        """Name of the type in JSON: a key of `KINDS`."""
+        """Name of the type in JSON: a key of `KINDS`, or ``null``."""
         return _KIND_OF[self.type]
 
     @property
@@ -99,6 +114,8 @@ class Attribute:
     @property
     def family(self) -> str:
         """The type that values compare with: ``number``, ``timestamp``, ``str`` or ``bool``."""
+        if self.type is _NULL:
+            return "bool"
         return "number" if self.type in (int, float) else self.kind
 
     @property
@@ -130,7 +147,7 @@ class Attribute:
 
     def to_json(self) -> dict[str, object]:
         """Return a JSON object that `from_json` turns into an equal attribute."""
-        ends = {"low": self.low, "high": self.high}
+        ends = {"low": self.low, "high": self.high, "of": self.of}
         plain = {
             name: end.isoformat() if isinstance(end, datetime) else end
             for name, end in ends.items()
@@ -145,7 +162,8 @@ class Attribute:
         Parameters
         ----------
         data : str or mapping
-            A key of `KINDS`, or an object with such a key as ``type``, and ``low`` and ``high`` for a domain.
+            A key of `KINDS`, or an object with such a key as ``type``, ``low`` and ``high`` for a domain, and
+            ``of``.
 
         Raises
         ------
@@ -156,26 +174,56 @@ class Attribute:
         known = ", ".join(KINDS)
         if not isinstance(entry, Mapping) or not isinstance(entry.get("type"), str):
             raise ValueError(f"a type is needed, one of {known}; got {shown(data)}")
-        if entry["type"] not in KINDS:
-            raise ValueError(f"the type {shown(entry['type'])} is unknown; use {known}")
-        extra = [name for name in entry if name not in ("type", "low", "high")]
+        of = entry.get("of")
+        if entry["type"] not in KINDS and (entry["type"] != "null" or not isinstance(of, str)):
+            hint = f'; write [{shown(known.split(", ")[0])}, "null"]' if entry["type"] == "null" else ""
+            raise ValueError(f"the type {shown(entry['type'])} is unknown; use {known}{hint}")
+        extra = [name for name in entry if name not in ("type", "low", "high", "of")]
         if extra:
             raise ValueError(f"{shown(extra[0])} is unknown; known are type, low and high")
-        return cls(KINDS[entry["type"]], entry.get("low"), entry.get("high"))
+        return cls(entry["type"], entry.get("low"), entry.get("high"), of)
 
 
-def _attribute(name: str, given: Type | Mapping[str, Any] | Attribute) -> Attribute:
-    """Return the attribute for a value in the arguments of a schema."""
-    if isinstance(given, Attribute):
-        return given
-    return _from_json(name, given) if isinstance(given, str | Mapping) else Attribute(given)
+Given = Attribute | Type | Mapping[str, Any] | Sequence[Type]
+"""The type of an attribute in the arguments of a schema; a list has several types, see `Schema`."""
 
 
-def _from_json(name: str, entry: object) -> Attribute:
+def _attributes(name: str, given: Any, of_json: bool = False) -> dict[str, Attribute]:
+    """Return the attribute for a value in the arguments of a schema, and those for further types."""
+    types = given.get("type") if isinstance(given, Mapping) else given
     try:
-        return Attribute.from_json(entry)
+        if isinstance(types, list | tuple):
+            return _of_types(name, types, given if isinstance(given, Mapping) else {})
+        if of_json or isinstance(given, str | Mapping):
+            return {name: Attribute.from_json(given)}
     except ValueError as error:
         raise ValueError(f"attribute {name!r}: {error}") from None
+    return {name: given if isinstance(given, Attribute) else Attribute(given)}
+
+
+def _of_types(name: str, types: Sequence[Type], options: Mapping[str, Any]) -> dict[str, Attribute]:
+    """Return an attribute of the first type, and beside it one for each further type."""
+    kinds: list[Any] = [_KIND_OF.get(one, one) if isinstance(one, type) else one for one in types]
+    kinds = sorted(("null" if kind is None else kind for kind in kinds), key="null".__eq__)
+    found: dict[str, Attribute] = {}
+    for kind in kinds:
+        beside: dict[str, Any] = {"of": name} if found else {}
+        one = Attribute.from_json({"type": kind, **beside})
+        if one.ordinal:
+            one = Attribute.from_json({**options, "type": kind, **beside})
+        if one.type is not _NULL and one.family in [
+            own.family for own in found.values() if own.type is not _NULL
+        ]:
+            raise ValueError(f"the types {', '.join(kinds)} have the same values twice; keep one")
+        found[f"{name}:{kind}" if found else name] = one
+    if not found:
+        raise ValueError("a list of types needs at least one")
+    extra = [key for key in options if key not in ("type", "low", "high")]
+    if extra:
+        raise ValueError(f"{shown(extra[0])} is unknown; known are type, low and high")
+    if not options.keys().isdisjoint(("low", "high")) and sum(one.ordinal for one in found.values()) != 1:
+        raise ValueError("a domain needs one type of numbers or timestamps")
+    return found
 
 
 def _coordinate(end: int | float | datetime) -> float:
@@ -199,11 +247,16 @@ class Schema:
 
     Parameters
     ----------
-    attributes : mapping of str to type, str, mapping or Attribute
+    attributes : mapping of str to type, str, list of types, mapping or Attribute
         For example ``{"price": float, "symbol": str, "size": Attribute(int, low=0, high=65535)}``, or as
         JSON has it, ``{"price": "float", "symbol": "str", "size": {"type": "int", "low": 0}}``.
         A name with dots, such as ``"url.resource"``, is a value inside a nested object. Names are stored in
         Unicode's form NFC, and found in every spelling.
+
+        A list of types, such as ``["float", "str", "null"]`` or ``(float, str, None)``, means that values may
+        have any of them. The attribute ``x`` then has the first type, and further attributes, ``x:str`` and
+        ``x:null``, have the others; a constant finds the attribute of its type. With ``null``, null is a
+        value, and not a missing attribute.
     strict : bool
         Refuse events with unknown attributes, and with values of another type. By default both are accepted
         and counted by a filter, and each name is logged once; see `docs/guide.md`.
@@ -218,9 +271,7 @@ class Schema:
     Immutable. A schema with k attributes of which s are strings has ``dimensions`` = k + 2s coordinates.
     """
 
-    def __init__(
-        self, attributes: Mapping[str, Type | Mapping[str, Any] | Attribute], *, strict: bool = False
-    ) -> None:
+    def __init__(self, attributes: Mapping[str, Given], *, strict: bool = False) -> None:
         if isinstance(attributes, Mapping) and isinstance(attributes.get("strict"), bool):
             found = Schema.from_json(attributes)
             attributes, strict = found.attributes, found.strict
@@ -238,11 +289,31 @@ class Schema:
         self.attributes: dict[str, Attribute] = {}
         for name, given in attributes.items():
             require_name(name)
-            name = composed(name)
-            if name in self.attributes:
-                raise ValueError(f"two attributes are called {name!r}, in two spellings of Unicode; keep one")
-            self.attributes[name] = _attribute(name, given)
-        self.names: tuple[str, ...] = tuple(self.attributes)
+            for own, attribute in _attributes(composed(name), given).items():
+                if own in self.attributes:
+                    further = attribute.of is not None or self.attributes[own].of is not None
+                    how = "one for a further type" if further else "in two spellings of Unicode"
+                    raise ValueError(f"two attributes are called {own!r}, {how}; keep one")
+                self.attributes[own] = attribute
+        self.names: tuple[str, ...] = tuple(
+            name for name, attribute in self.attributes.items() if attribute.of is None
+        )
+        """The attributes without those for further types."""
+        self.types: dict[str, tuple[str, ...]] = {}
+        """For attributes of several types, except null: the attribute for each type."""
+        self.nulls: dict[str, str] = {}
+        """For attributes that may be null: the attribute that is true if they are."""
+        for name, attribute in self.attributes.items():
+            if attribute.of is None:
+                continue
+            if attribute.of not in self.names:
+                raise ValueError(
+                    f"attribute {name!r} is of {shown(attribute.of)}, which is no other attribute"
+                )
+            if attribute.type is _NULL:
+                self.nulls[attribute.of] = name
+            else:
+                self.types[attribute.of] = (*self.types.get(attribute.of, (attribute.of,)), name)
         self.offsets: dict[str, int] = {}
         """First coordinate of each attribute."""
         self.dimensions: int = 0
@@ -257,6 +328,8 @@ class Schema:
                 READERS[_READ_AS[attribute.type]],
                 *attribute.bounds,
                 all(abs(end) < EXACT or abs(end) == HIGHEST for end in attribute.bounds),
+                attribute.of or "",
+                attribute.type is _NULL,
             )
             for name, attribute in self.attributes.items()
         )
@@ -264,13 +337,13 @@ class Schema:
         self.strict: bool = strict
         self.fields.strict = strict
 
-    def extended(self, attributes: Mapping[str, Type | Mapping[str, Any] | Attribute]) -> Schema:
+    def extended(self, attributes: Mapping[str, Given]) -> Schema:
         """Return a schema with further attributes after these.
 
         Raises `ValueError` for an attribute that exists already.
         """
         more = Schema(attributes)
-        known = [name for name in more.names if name in self.attributes]
+        known = [name for name in more.attributes if name in self.attributes]
         if known:
             raise ValueError(f"there is an attribute {known[0]!r} already, and its type cannot be changed")
         return Schema({**self.attributes, **more.attributes}, strict=self.strict)
@@ -346,8 +419,15 @@ class Schema:
                 reason=f"unknown attribute{suggestion}",
             ) from None
 
+    def typed(self, name: str, value: object) -> str:
+        """Return the attribute for values of the type of a constant: `name`, if it has no other types."""
+        for own in self.types.get(name, ()):
+            if READERS[_READ_AS[self.attributes[own].type]](value) is not None:
+                return own
+        return name
+
     def constant(self, name: str, value: object) -> Constant:
-        """Return `value` as a canonical constant of the attribute `name`.
+        """Return `value` as a canonical constant of the attribute `name`, of any of its types.
 
         Raises
         ------
@@ -355,7 +435,7 @@ class Schema:
             The attribute is unknown, its values cannot be compared with `value`, or `value` is NaN, infinite
             or beyond float64.
         """
-        attribute = self.attribute(name)
+        attribute = self.attribute(self.typed(name, value) if name in self.types else name)
         found = READERS[_READ_AS[attribute.type]](value)
         if found is None:
             if number(value) is None and isinstance(value, float):
@@ -424,7 +504,7 @@ class Schema:
             require_name(name)
             if name in attributes:
                 raise ValueError(f"{name!r} occurs twice; keep one")
-            attributes[name] = _from_json(name, entry)
+            attributes |= _attributes(name, entry, of_json=True)
         return cls(attributes, strict=strict is True)
 
     def __eq__(self, other: object) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from math import ceil, floor, inf, nextafter
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
-from rtfilter.events.encoding import HIGHEST, LOWEST, MISSING
+from rtfilter.events.encoding import HIGHEST, LOWEST, MISSING, is_missing
 from rtfilter.events.exact import rest_of
 from rtfilter.events.spelling import Spelling
 
@@ -32,9 +32,12 @@ class _Key(str):
     __eq__ = object.__eq__
 
     def __reduce__(self) -> str:
-        return "NOW"
+        return "NULL" if self is NULL else "NOW"
 
 
+NULL: Final = _Key("NULL")
+"""An element of a list that is null, where null is a value."""
+_ABSENT: Final = object()
 NOW: Final = _Key("NOW()")
 """Key of the batch's moment in rows, in microseconds since 1970."""
 _LAST: Final = 8e12
@@ -58,6 +61,15 @@ class Field(NamedTuple):
     """Closed ends of the domain, int or float, exactly as declared; strings ignore them."""
     sharp: bool
     """True if each end is a float64 that shares its value with no other number."""
+    of: str = ""
+    """Another attribute with the same values; this one is for a further type of them."""
+    null: bool = False
+    """True if the value is whether the other attribute is null."""
+
+    @property
+    def source(self) -> str:
+        """The name that the values have in events."""
+        return self.of or self.name
 
     @property
     def width(self) -> int:
@@ -87,9 +99,42 @@ class Fields(tuple[Field, ...]):
         return tuple(field.name for field in self)
 
     @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The names, in order, without those for further types."""
+        return tuple(field.name for field in self if not field.of)
+
+    @cached_property
     def known(self) -> frozenset[str]:
-        """The names, without order."""
-        return frozenset(self.names)
+        """The names that events have."""
+        return frozenset(self.labels)
+
+    @cached_property
+    def further(self) -> tuple[Field, ...]:
+        """The attributes for further types of others."""
+        return tuple(field for field in self if field.of)
+
+    @cached_property
+    def nullable(self) -> frozenset[str]:
+        """The names for which null is a value."""
+        return frozenset(field.of for field in self.further if field.null)
+
+    def sources(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the names in events of some attributes."""
+        sources = {field.name: field.of for field in self.further}
+        return frozenset(sources.get(name, name) for name in names)
+
+    def completed(self, event: Mapping[Any, Any]) -> dict[Any, Any]:
+        """Return a flat event, or a choice of elements, with the values of attributes for further types."""
+        found = dict(event)
+        for field in self.further:
+            value = event.get(field.of, _ABSENT)
+            if value is NULL:
+                value = found[field.of] = None
+            if value is _ABSENT or isinstance(value, Mapping):
+                found.pop(field.name, None)
+            else:
+                found[field.name] = is_missing(value) if field.null else value
+        return found
 
     @cached_property
     def places(self) -> dict[str, int]:
@@ -105,12 +150,12 @@ class Fields(tuple[Field, ...]):
     @cached_property
     def spelling(self) -> Spelling:
         """The detector of misspelt names in events."""
-        return Spelling(self.names)
+        return Spelling(self.labels)
 
     @cached_property
     def paths(self) -> frozenset[str] | None:
         """The names, if an event must be flattened for them; else None."""
-        return self.known if any("." in name for name in self.names) else None
+        return self.known if any("." in name for name in self.known) else None
 
     @cached_property
     def spelled(self) -> bool:
@@ -120,7 +165,7 @@ class Fields(tuple[Field, ...]):
     @cached_property
     def take(self) -> Callable[[Any], tuple[Any, ...]] | None:
         """A function that returns all values of a flat dict at once; None if it is not possible."""
-        return itemgetter(*self.names) if len(self) > 1 and self.paths is None else None
+        return itemgetter(*self.names) if len(self) > 1 and self.paths is None and not self.further else None
 
     @cached_property
     def family(self) -> str | None:

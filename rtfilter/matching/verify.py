@@ -329,7 +329,7 @@ def _decide_choices(
 ) -> list[bool]:
     """Return whether an event satisfies a subscription that one of its choices matches, for each pair."""
     asked: dict[int, Predicate | None] = {}
-    event, found = Elements({}, {}), []
+    event, found = Elements({}, {}, events.fields), []
     seen = -1
     for id, row in zip(ids.tolist(), rows.tolist(), strict=True):
         if id not in asked:
@@ -340,6 +340,6 @@ def _decide_choices(
             found.append(True)
             continue
         if row != seen:
-            event, seen = Elements(events.row(row), choices.lists[row] or {}), row
+            event, seen = Elements(events.row(row), choices.lists[row] or {}, events.fields), row
         found.append(event.satisfy(predicate))
     return found

@@ -143,7 +143,7 @@ class MergingForwarding(CoveringForwarding):
         if len(low) != 1 or not exact[0]:
             return None
         bounded = np.isfinite(low[0]) | np.isfinite(high[0])
-        names = [name for name in schema.names if bounded[schema.offsets[name]]]
+        names = [name for name in schema.attributes if bounded[schema.offsets[name]]]
         places = [schema.offsets[name] for name in names]
         ends = tuple(low[0, places].tolist()), tuple(high[0, places].tolist())
         numbers = all(schema.attribute(name).family == "number" for name in names)

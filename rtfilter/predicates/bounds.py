@@ -12,7 +12,7 @@ import numpy as np
 from rtfilter.dtypes import BoolArray, FloatArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import ALIEN, EXACT, HIGHEST, LOWEST, MISSING, Timestamp
-from rtfilter.events.schema import Schema
+from rtfilter.events.schema import Attribute, Schema
 from rtfilter.predicates.ends import NO_ENDS, Ends
 from rtfilter.predicates.model import Constraint, Filter, Predicate
 from rtfilter.predicates.sides import NO_STRING, Side, open_side, read_side
@@ -90,13 +90,25 @@ def compile_bounds(low: Any, high: Any, schema: Schema) -> EncodedBounds:
         ends = _ends(lows, highs, far & (sizes < inf), schema)
     # -0.0 has become 0.0, so that equal boxes have equal bytes.
     if schema.dimensions > len(schema.names):
-        widths = np.array([attribute.width for attribute in schema.attributes.values()])
+        widths = np.array([attribute.width for attribute in _own(schema)])
         bounded = (low != MISSING) & (widths > 1)
         if bounded.any():
             row, at = map(int, np.argwhere(bounded)[0])
             raise PredicateError.about(schema.names[at], NO_STRING, row=row)
-        low, high = (np.ascontiguousarray(np.repeat(side, widths, axis=1)) for side in (low, high))
+        low, high = _spread(low, MISSING, schema), _spread(high, ALIEN, schema)
     return EncodedBounds(low, high, ends)
+
+
+def _own(schema: Schema) -> list[Attribute]:
+    """Return the attributes of `schema.names`."""
+    return [schema.attributes[name] for name in schema.names]
+
+
+def _spread(side: FloatArray, unbounded: float, schema: Schema) -> FloatArray:
+    """Return ends for all coordinates; strings, and attributes for further types, have no bound."""
+    found = np.full((len(side), schema.dimensions), unbounded)
+    found[:, [schema.offsets[name] for name in schema.names]] = side
+    return found
 
 
 def _single(low: Any, high: Any, schema: Schema) -> EncodedBounds | None:
@@ -131,7 +143,7 @@ def _check(lows: Side, highs: Side, schema: Schema) -> None:
 
 def _check_booleans(lows: Side, highs: Side, schema: Schema) -> None:
     """Raise `PredicateError` for ends that are no booleans."""
-    flags = [at for at, attribute in enumerate(schema.attributes.values()) if attribute.type is bool]
+    flags = [at for at, attribute in enumerate(_own(schema)) if attribute.type is bool]
     if not flags:
         return
     wrong = np.zeros(lows.values.shape, np.bool_)
@@ -145,9 +157,9 @@ def _ends(lows: Side, highs: Side, large: BoolArray, schema: Schema) -> Ends:
     """Return the ends of numbers and timestamps that are `large`, bool (n, number of attributes, 2)."""
     if not large.any():
         return NO_ENDS
-    ordinal = np.array([attribute.ordinal for attribute in schema.attributes.values()])
+    ordinal = np.array([attribute.ordinal for attribute in _own(schema)])
     rows, at, is_high = np.nonzero(large & ordinal[:, np.newaxis])
-    sides = 2 * np.array(list(schema.offsets.values()))[at] + is_high
+    sides = 2 * np.array([schema.offsets[name] for name in schema.names])[at] + is_high
     values = np.where(is_high == 1, highs.values[rows, at], lows.values[rows, at])
     rests = np.zeros(len(rows), np.int64)
     for side, own in ((lows, is_high == 0), (highs, is_high == 1)):

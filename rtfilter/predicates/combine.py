@@ -36,6 +36,7 @@ MAX_DEPTH: Final = 32
 
 Filters = tuple[Filter, ...]
 """A disjunction: an event satisfies it if it satisfies one of the filters."""
+_ORDINAL: Final = frozenset(OPERATORS_OF["number"])
 NOTHING: Final[Filters] = ()
 """The empty disjunction: FALSE."""
 ALWAYS: Final = (Filter(()),)
@@ -50,6 +51,38 @@ def one(schema: Schema, attribute: str, operator: str, value: Any = None) -> Fil
     PredicateError
         As `rtfilter.predicates.model.parse`, without a position.
     """
+    if attribute in schema.types and operator not in PRESENCE:
+        return _of_types(schema, attribute, operator, value)
+    if attribute in schema.nulls and operator in PRESENCE:
+        null = schema.nulls[attribute]
+        if operator == "exists":
+            return _one(schema, null, "=", False)
+        return (*_one(schema, null, "=", True), *_one(schema, null, operator, None))
+    return _one(schema, attribute, operator, value)
+
+
+def _of_types(schema: Schema, attribute: str, operator: str, value: Any) -> Filters:
+    """Return a constraint of an attribute of several types: of the one that its constants have."""
+    if operator in SETS:
+        groups: dict[str, list[Any]] = {}
+        for item in constants(value):
+            groups.setdefault(schema.typed(attribute, item), []).append(item)
+        if not groups:
+            groups = {name: [] for name in schema.types[attribute]}
+        return any_of([_one(schema, name, operator, items) for name, items in groups.items()])
+    return _one(schema, _typed(schema, attribute, operator, value), operator, value)
+
+
+def _typed(schema: Schema, attribute: str, operator: str, value: Any) -> str:
+    families = {schema.attribute(name).family: name for name in schema.types[attribute]}
+    if isinstance(value, Now):
+        return families.get("timestamp", attribute)
+    if operator not in _ORDINAL:
+        return families.get("str", attribute)
+    return schema.typed(attribute, value)
+
+
+def _one(schema: Schema, attribute: str, operator: str, value: Any) -> Filters:
     family = schema.attribute(attribute).family
     if isinstance(value, Now):
         if family != "timestamp":

@@ -86,7 +86,8 @@ class Question:
         self.empty = not (self._parts or self.listed)
         self.events: list[dict[str, Any]] = []
         for cell in self._parts[:_ASKED]:
-            self.events += [event for event in self._space.corners(cell) if predicate.satisfied_by(event)]
+            corners = map(self._space.real, self._space.corners(cell))
+            self.events += [event for event in corners if predicate.satisfied_by(event)]
         if not self.events:
             found = _event(self._space, self._parts[:MOST_CELLS], predicate, None)
             self.events = [] if found is None else [found]
@@ -277,7 +278,7 @@ def _event(
 ) -> dict[str, Any] | None:
     """Return an event in some cells that satisfies `wanted` but not `unwanted`; None if none is found."""
     for cell in cells:
-        for event in space.events(cell, MOST_EVENTS):
+        for event in map(space.real, space.events(cell, MOST_EVENTS)):
             if wanted.satisfied_by(event) and (unwanted is None or not unwanted.satisfied_by(event)):
                 return event
     return None

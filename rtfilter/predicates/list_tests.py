@@ -7,14 +7,14 @@ constraints are about all elements, and choose none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rtfilter.events.elements import Choice, Chosen, ListKey, Lists, below, choices
 from rtfilter.events.encoding import is_missing
 from rtfilter.events.nesting import flatten
-from rtfilter.events.table import NOW, EventTable
+from rtfilter.events.table import NOW, EventTable, Fields
 from rtfilter.predicates.constraints import Constraint, Filter, Quantified, Test
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ def asks_for_none(predicate: Predicate) -> bool:
 def asks_for_every(predicate: Predicate) -> bool:
     """Return whether a predicate has quantified constraints, which ask for all elements of a list."""
     return any(isinstance(test, Quantified) for own in predicate.filters for test in own.constraints)
+
+
+_NONE: Final = Fields()
 
 
 class View(NamedTuple):
@@ -46,7 +49,7 @@ class View(NamedTuple):
 
     def element(self, name: str) -> str:
         """Return the place of an attribute's value in the event, as ``tags[2]``; empty without a list."""
-        return _element(self.chosen.get(name), name)
+        return _element(self.chosen.get(name), self.event._sources.get(name, name))
 
 
 def _element(choice: Choice | None, name: str) -> str:
@@ -81,10 +84,13 @@ class Elements:
         The event as `EventTable.row` gives it.
     lists : mapping
         Its lists by path, as in `Choices.lists`.
+    fields : Fields
+        The attributes of the schema; without a schema, none.
     """
 
-    def __init__(self, row: Mapping[str, object], lists: Lists) -> None:
-        self._row, self._lists = row, lists
+    def __init__(self, row: Mapping[str, object], lists: Lists, fields: Fields = _NONE) -> None:
+        self._row, self._lists, self._fields = row, lists, fields
+        self._sources = {field.name: field.of for field in fields.further}
         self._known: dict[tuple[frozenset[str], bool], list[Choice]] = {}
 
     def satisfy(self, predicate: Predicate) -> bool:
@@ -97,11 +103,12 @@ class Elements:
 
     def placed(self, name: str) -> list[tuple[object, str]]:
         """Return all values of an attribute, with their places in the event as in `View.element`."""
-        if not below(self._lists, (name,)):
+        if not self._below((name,)):
             value = self._row.get(name)
             return [] if is_missing(value) else [(value, "")]
         found = self._choices(frozenset((name,)), distinct=True)
-        return [(one.values[name], _element(one, name)) for one in found if one.values]
+        source = self._sources.get(name, name)
+        return [(one.values[name], _element(one, source)) for one in found if one.values]
 
     def views(self, own: Filter) -> Iterator[View]:
         """Yield the choices of elements for a filter, at least one."""
@@ -109,7 +116,7 @@ class Elements:
         names = list(dict.fromkeys(name for test in tests for name in test.attributes))
         nulls = {test.attributes[0] for test in tests if _is_null(test)}
         needed = {name for test in tests if not _is_null(test) for name in test.attributes}
-        inside = frozenset(below(self._lists, names))
+        inside = self._below(names)
         fixed = {name: self._row[name] for name in (NOW, *names) if name not in inside and name in self._row}
         if not nulls & inside:  # choices with equal values count as one
             for one in self._choices(inside, distinct=True):
@@ -139,7 +146,7 @@ class Elements:
             tuple(test for test in own.constraints if not (_is_null(test) or isinstance(test, Quantified)))
         )
         names = frozenset(name for test in others.constraints for name in test.attributes)
-        inside = set(below(self._lists, [*nulls, *names]))
+        inside = self._below([*nulls, *names])
         if any(self._row.get(name) is not None for name in nulls - inside):
             return False
         there = [one for name in nulls & inside for one in self._having(name)]
@@ -154,8 +161,24 @@ class Elements:
         """Return all choices for some attributes; `distinct` merges choices with equal values."""
         found = self._known.get((names, distinct))
         if found is None:
-            found = self._known[names, distinct] = choices(self._lists, names, distinct=distinct)
+            found = self._known[names, distinct] = self._read(names, distinct)
         return found
+
+    def _read(self, names: frozenset[str], distinct: bool) -> list[Choice]:
+        fields = self._fields
+        if not fields.further:
+            return choices(self._lists, names, distinct=distinct)
+        sources = fields.sources(names)
+        found = choices(self._lists, sources, distinct=distinct, nullable=fields.nullable & sources)
+        return [one._replace(values=_present(fields.completed(one.values), names)) for one in found]
+
+    def _below(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the names whose values come from lists."""
+        return frozenset(name for name in names if below(self._lists, (self._sources.get(name, name),)))
+
+
+def _present(row: Mapping[str, object], names: Container[str]) -> dict[str, object]:
+    return {name: value for name, value in row.items() if name in names and not is_missing(value)}
 
 
 def _is_null(test: Test) -> bool:
@@ -183,7 +206,7 @@ def events_of(table: EventTable) -> list[Event]:
         if lists is None or end - first == 1:
             events.append(searched.row(first))
         else:
-            events.append(Elements(table.row(row), lists))
+            events.append(Elements(table.row(row), lists, table.fields))
     return events
 
 
@@ -196,8 +219,10 @@ def names_of(predicate: Predicate) -> frozenset[str]:
 
 def event_of(event: Mapping[str, object], predicate: Predicate) -> Event:
     """Return an event with objects and lists for a predicate; it is flat if it has no lists."""
-    values, lists = flatten(event, names_of(predicate))
-    row = {name: value for name, value in values.items() if not is_missing(value)}
+    names = names_of(predicate)
+    fields = _NONE if predicate.schema is None else predicate.schema.fields
+    values, lists = flatten(event, fields.sources(names))
+    row = _present(fields.completed(values) if fields.further else values, names)
     if NOW in event:
         row[NOW] = event[NOW]
-    return Elements(row, lists) if lists else row
+    return Elements(row, lists, fields) if lists else row

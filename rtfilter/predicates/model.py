@@ -160,21 +160,30 @@ class Predicate(_Mark):
         """
         schema = self.schema
         if schema is None or schema.fields.spelled:
-            event = with_composed_names(event, names_of(self))
+            event = with_composed_names(event, self._sources())
         if now is not None:
             event = {**event, NOW: microseconds_at(now)}
+        nested = schema is not None and len(schema.fields.further) > 0
         for name, value in event.items():
             if type(value) is float or type(value) not in ATOMS:
                 self._require_usable(name, value)
             if type(value) not in ATOMS and (isinstance(value, Mapping) or is_list(value)):
-                seen = event_of(event, self)
-                return seen.satisfy(self) if isinstance(seen, Elements) else self.satisfied_by(seen)
-        return self.satisfied_by(event)
+                nested = True
+                break
+        if not nested:
+            return self.satisfied_by(event)
+        seen = event_of(event, self)
+        return seen.satisfy(self) if isinstance(seen, Elements) else self.satisfied_by(seen)
 
     def _require_usable(self, name: str, value: object) -> None:
         """Raise `EventError` for a value that no event can have, if the predicate names its attribute."""
-        if not is_missing(value) and name in names_of(self):
+        if not is_missing(value) and name in self._sources():
             require_usable(name, value)
+
+    def _sources(self) -> frozenset[str]:
+        """Return the names in events of the attributes that the predicate names."""
+        names, schema = names_of(self), self.schema
+        return names if schema is None else schema.fields.sources(names)
 
     def satisfied_by(self, row: Mapping[str, object]) -> bool:
         """Return whether a flat event without lists, as from `EventTable.row`, satisfies the predicate.

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, NoReturn
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import number
-from rtfilter.events.schema import Schema
+from rtfilter.events.schema import Attribute, Schema
 from rtfilter.predicates.combine import (
     MAX_DEPTH,
     Filters,
@@ -144,7 +144,9 @@ class _PatternReader:
         for index, value in enumerate(values):
             place = f"{path}[{index}]"
             try:
-                if value is None:
+                if value is None and name in self.schema.nulls:
+                    parts.append(self._one(self.schema.nulls[name], "=", True, place))
+                elif value is None:
                     parts.append(self._one(name, "is null", None, place))
                 elif isinstance(value, Mapping):
                     parts.append(self._matcher(value, name, place))
@@ -175,7 +177,7 @@ class _PatternReader:
     def _numeric(self, argument: Any, name: str, path: str) -> Filters:
         if not isinstance(argument, list | tuple) or not argument or len(argument) % 2:
             _fail('numeric needs a list of operators and constants, such as [">", 10, "<=", 20]', path)
-        if name in self.schema.attributes and not self.schema.attributes[name].ordinal:
+        if name in self.schema.attributes and not any(one.ordinal for one in self._types(name)):
             reason = f"numeric needs an attribute of numbers or timestamps; {name!r} is not"
             raise self._marked(_at(PredicateError(reason, attribute=name), path), name, "number")
         parts: list[Filters] = []
@@ -212,6 +214,7 @@ class _PatternReader:
     def _exists(self, argument: Any, name: str, path: str) -> Filters:
         if not isinstance(argument, bool):
             _fail(f"exists needs true or false; got {shown(argument)}", path)
+        name = self.schema.nulls.get(name, name)
         return self._one(name, "exists" if argument else "is null", None, path)
 
     def _anything_but(self, argument: Any, name: str, path: str) -> Filters:
@@ -293,15 +296,20 @@ class _PatternReader:
             return self.schema.constant(name, value)
         except PredicateError as refused:
             error = _at(refused, path)
-        attribute = self.schema.attributes.get(name)
-        if isinstance(value, str) and attribute is not None and attribute.family == "timestamp":
+        families = [attribute.family for attribute in self._types(name)]
+        if isinstance(value, str) and "timestamp" in families:
             raise error  # of the right type, but no time
         raise self._marked(error, name, _FAMILIES.get(type(value)))
 
+    def _types(self, name: str) -> list[Attribute]:
+        """Return the attributes for all types of an attribute; none if it is unknown."""
+        names = self.schema.types.get(name, (name,))
+        return [self.schema.attributes[own] for own in names if own in self.schema.attributes]
+
     def _marked(self, error: PredicateError, name: str, family: str | None) -> PredicateError:
         """Return an error, marked if the family of the constants is not the attribute's."""
-        attribute = self.schema.attributes.get(name)
-        if attribute is None or family in (None, attribute.family):
+        families = [attribute.family for attribute in self._types(name)]
+        if not families or family is None or family in families:
             return error
         return _UnfitError(error.message, attribute=error.attribute, reason=error.reason)
 

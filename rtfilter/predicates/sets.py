@@ -359,6 +359,17 @@ class Space:
             event = {name: value for name, value in zip(names, chosen, strict=True) if value is not None}
             yield event | self._moment
 
+    def real(self, event: dict[str, Any]) -> dict[str, Any]:
+        """Return a flat event with values that agree in the attributes for several types of one."""
+        if self.schema is None or not self.schema.fields.further:
+            return event
+        found, fields = dict(event), self.schema.fields
+        for field in fields.further:
+            value = found.pop(field.name, None)
+            if value is not None and (not field.null or value is True):
+                found.setdefault(field.of, None if field.null else value)
+        return {name: value for name, value in fields.completed(found).items() if value is not None}
+
     def corners(self, cell: Cell) -> Iterator[dict[str, Any]]:
         """Yield one or two flat events in opposite corners of a cell, if its aspects allow it."""
         first, last = {**self._moment}, {**self._moment}

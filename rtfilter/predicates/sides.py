@@ -64,7 +64,7 @@ def read_side(given: Any, schema: Schema, name: Name) -> Side:
     columns = _columns(given, name)
     if columns is None:
         array, lost = _array(given, schema, name)
-        side = _read(array, list(schema.attributes.items()), name)
+        side = _read(array, [(own, schema.attributes[own]) for own in schema.names], name)
         return side if lost is None else _with_lost(side, lost, schema)
     for column in columns:
         attribute = schema.attribute(column)

@@ -14,7 +14,7 @@ unintended subscriptions.
             | sum ["NOT"] "BETWEEN" sum "AND" sum
             | sum ["NOT"] "IN" "(" [sum {"," sum}] ")"
             | sum ["NOT"] "LIKE" sum ["ESCAPE" text]
-            | sum "IS" ["NOT"] "NULL"
+            | sum "IS" ["NOT"] ("NULL" | "MISSING")
             | "CIDR" "(" sum "," sum ")"
     sum     = product {("+" | "-") product}
     product = signed {("*" | "/") signed}
@@ -249,9 +249,13 @@ class _SqlReader:
             return self._comparison(left, negated, depth)
         if self._skip("IS"):
             wants_null = not self._skip("NOT")
-            if not self._skip("NULL"):
+            if self._is_missing():
+                left = left._replace(name=self.schema.nulls.get(left.name or "", left.name))
+                self.at += 1
+            elif not self._skip("NULL"):
                 self._fail(
-                    "IS is supported as IS NULL and IS NOT NULL only; write = TRUE or = FALSE", word.start
+                    "IS is supported as IS [NOT] NULL and IS [NOT] MISSING only; write = TRUE or = FALSE",
+                    word.start,
                 )
             return self._one(left, "is null", None, negated is wants_null, left.place)
         negated ^= self._skip("NOT")
@@ -275,6 +279,9 @@ class _SqlReader:
         if left.name is not None and left.name not in self.schema.attributes and not left.is_quoted:
             self._fail(f"{left.name.upper()} is not supported; {SUPPORTED}", left.place)
         self._unexpected()
+
+    def _is_missing(self) -> bool:
+        return self.word.kind == "name" and self.word.text.upper() == "MISSING" and not self.word.quoted
 
     def _plain_comparison(self, name: Word, negated: bool) -> Filters | None:
         """Read the comparison of an attribute with one number or text, the usual case.

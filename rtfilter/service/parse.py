@@ -64,6 +64,8 @@ def as_published(schema: Schema, event: Any) -> EventTable:
     """
     attributes = list(schema.attributes.items())
     for count in range(len(attributes) - 1, 0, -1):
+        if attributes[count][1].of is not None:  # it is read together with the attribute before it
+            continue
         with suppress(EventError):
             return Schema(dict(attributes[:count])).read([event]).extended(schema.fields)
     return schema.read([event])

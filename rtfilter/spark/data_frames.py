@@ -280,11 +280,11 @@ def _require_fitting(name: str, kind: DataType, schema: Schema) -> None:
     elif kind.typeName() == "array":
         _require_fitting(name, cast("ArrayType", kind).elementType, schema)
     elif name in schema.attributes:
-        family = schema.attributes[name].family
-        if kind.typeName() not in ("void", *FITTING[family]):
+        families = [schema.attributes[own].family for own in schema.types.get(name, (name,))]
+        if not any(kind.typeName() in ("void", *FITTING[family]) for family in families):
             raise EventError(
-                f"column {name!r} is {kind.simpleString()}, but the attribute is a {family}, so nothing "
-                "would match it; cast the column",
+                f"column {name!r} is {kind.simpleString()}, but the attribute is a {' or '.join(families)}, "
+                "so nothing would match it; cast the column",
                 attribute=name,
             )
 

@@ -269,8 +269,8 @@ def test_meaning(source, meaning):
         ("qty BETWEEN SYMMETRIC 1 AND 2", "expected a constant, not 'SYMMETRIC'"),
         ("CASE WHEN ok THEN 1 END", "CASE is not supported"),
         ("qty = ?", "a placeholder is not supported"),
-        ("ok IS TRUE", "IS NULL and IS NOT NULL only"),
-        ("qty IS DISTINCT FROM 1", "IS NULL and IS NOT NULL only"),
+        ("ok IS TRUE", r"IS \[NOT\] NULL and IS \[NOT\] MISSING only"),
+        ("qty IS DISTINCT FROM 1", r"IS \[NOT\] NULL and IS \[NOT\] MISSING only"),
         ("qty = NULL", "use IS NULL"),
         ("qty IN (1, NULL)", "use IS NULL"),
         ("ok < TRUE", "'ok' is a boolean, which has no operator '<'"),
@@ -320,10 +320,10 @@ def test_refusals(source, message):
 
 
 UNLISTED = {
-    "qty IS UNKNOWN": "IS is supported as IS NULL and IS NOT NULL only; write = TRUE or = FALSE",
-    "qty IS NOT UNKNOWN": "IS is supported as IS NULL and IS NOT NULL only; write = TRUE or = FALSE",
-    "qty IS 1": "IS is supported as IS NULL and IS NOT NULL only; write = TRUE or = FALSE",
-    "ok IS NOT TRUE": "IS is supported as IS NULL and IS NOT NULL only; write = TRUE or = FALSE",
+    "qty IS UNKNOWN": "IS is supported as IS [NOT] NULL and IS [NOT] MISSING only",
+    "qty IS NOT UNKNOWN": "IS is supported as IS [NOT] NULL and IS [NOT] MISSING only",
+    "qty IS 1": "IS is supported as IS [NOT] NULL and IS [NOT] MISSING only",
+    "ok IS NOT TRUE": "IS is supported as IS [NOT] NULL and IS [NOT] MISSING only",
     "qty ISNULL": "ISNULL is not supported",
     "qty NOTNULL": "NOTNULL is not supported",
     "qty NOT NULL": "not an SQL condition: this is unexpected",

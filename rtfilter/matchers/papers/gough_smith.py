@@ -106,7 +106,7 @@ class GoughSmithMatcher(ProfileMatcher):
         self.options = {"most_references": most_references, "beyond": beyond}
         self._most, self._refuse = most_references, beyond == "refuse"
         self.takes = self.takes._replace(full=self._refuse)
-        self._levels = schema.names
+        self._levels = tuple(schema.attributes)
         self._root: _Child = None
         self._beside: dict[int, Profile] = {}
 
