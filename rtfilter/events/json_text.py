@@ -91,7 +91,7 @@ class JsonReader:
     def read_one(self, text: Any, names: frozenset[str] | None) -> EventTable:
         """Read the only event of a text as `read` does, for a caller that never wants to read it again."""
         narrow, self._left = self._narrow, self._left - ALONE
-        if self._left < 0 or narrow is None or narrow.names is not names:
+        if self._left < 0 or narrow is None or narrow.names is not names or narrow.decoder is None:
             self._left += ALONE
             return self.read(text, names, lone=True)
         return narrow.read_one(text)
@@ -162,7 +162,7 @@ class _Narrow:
         except _UNREADABLE:
             return read_dict(self._all, _object(_alone(text)), self.names)
         if self._mixed:
-            return self._table([event])
+            return self._one_of_types(event)
         points = self._blank.copy()
         try:
             for get, family, place, low, high, field in self._alone:
@@ -180,6 +180,23 @@ class _Narrow:
         except (AttributeError, TypeError):  # the value is a list
             return self._one_by_one([event])
         return EventTable(points, _Struct(event, self._getters), self._all)
+
+    def _one_of_types(self, event: Any) -> EventTable:
+        """Return the table of an event with attributes of several types that fits the decoder."""
+        points = self._blank.copy()
+        values: dict[str, Sequence[object]] = {}
+        for field, place, get in self._plan:
+            try:
+                value = get(event)
+            except AttributeError:  # a list contains the attribute
+                return self._one_by_one([event])
+            if type(value) is list:
+                return self._one_by_one([event])
+            if value is not None:
+                points[0, place : place + field.width] = encode_cell(field, value, 0)
+                values[field.name] = (value,)
+        points += 0.0
+        return EventTable(points, _Values(values), self._all)
 
     def read_many(self, text: Any) -> EventTable:
         """Read a batch."""

@@ -445,8 +445,9 @@ class Schema:
                 raise PredicateError.about(name, f"{reason}, such as {EXAMPLE}: {why_no_moment(value)}")
             what = f"{type(value).__name__} {shown(value)}"
             hint = "; use IS NULL or exists" if value is None else ""
+            phrases = [PHRASES[self.attributes[own].family] for own in self.types.get(name, (name,))]
             raise PredicateError.about(
-                name, f"is {PHRASES[attribute.family]}, it cannot be compared with the {what}{hint}"
+                name, f"is {' or '.join(phrases)}, it cannot be compared with the {what}{hint}"
             )
         if attribute.type is datetime:
             return Timestamp(found)
@@ -502,9 +503,10 @@ class Schema:
         attributes: dict[str, Attribute] = {}
         for name, entry in entries:
             require_name(name)
-            if name in attributes:
-                raise ValueError(f"{name!r} occurs twice; keep one")
-            attributes |= _attributes(name, entry, of_json=True)
+            for own, attribute in _attributes(name, entry, of_json=True).items():
+                if own in attributes:
+                    raise ValueError(f"{own!r} occurs twice; keep one")
+                attributes[own] = attribute
         return cls(attributes, strict=strict is True)
 
     def __eq__(self, other: object) -> bool:

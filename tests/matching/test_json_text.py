@@ -229,3 +229,10 @@ def test_a_tracker_reads_its_key():
     tracker = lots("size > 7").track("lot")
     (entered, _, _), (_, inside, _) = tracker.match_batch('{"lot": "a", "size": 8}\n{"lot": "a", "size": 9}')
     assert (entered.tolist(), inside.tolist()) == ([0], [0])
+
+
+@pytest.mark.parametrize("name", ["größe", "a.b.c.d.e"])
+def test_names_that_need_the_whole_event_are_read_again_and_again(name):
+    filter = lots(f'"{name}" > 7', schema=Schema({name: float}))
+    text = json.dumps({name: 8.0})
+    assert [filter.match(text).tolist() for _ in range(3)] == [[0]] * 3

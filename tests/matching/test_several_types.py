@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from cases import cases
 from kinds import EACH
+from matching.test_json_text import narrow
 from oracle import as_sets
 from predicate_cases import ALIENS, POOLS, sql, truth, values
 from predicate_cases import tests_of as leaves_of
@@ -104,6 +105,7 @@ def as_json(event):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("matcher", EACH)
 @settings(max_examples=60)
 @given(data=st.data())
@@ -126,7 +128,7 @@ def test_every_way_to_match_gives_what_the_types_say(matcher, data):
         assert as_sets(filter.match_batch(texts)) == told
         assert as_sets([filter.match(given) for given in texts]) == told
         # From now on, only the attributes that are asked for are read.
-        filter._json._unseen, filter._json._left = 0, 64
+        narrow(filter)
     complete = pd.DataFrame({name: pd.Series([None] * len(batch), dtype=object) for name in kinds})
     for row, event in enumerate(batch):
         for name in kinds:
@@ -201,8 +203,31 @@ def test_patterns_have_alternatives_of_several_types(pattern, matched):
         text = list(map(json.dumps, batch[part]))
         assert filter.any_match(text).tolist() == verdicts[part]
         # From now on, only the attributes that are asked for are read.
-        filter._json._unseen, filter._json._left = 0, 64
+        narrow(filter)
         assert filter.any_match(text).tolist() == verdicts[part]
+
+
+def test_subscriptions_of_one_template_have_constants_of_several_types():
+    kinds = ["timestamp", "str", "float", "null"]
+    schema = Schema({"a": kinds})
+    constants = ["x", "2024-01-01", 3, 2.5, "2024", "y", "2024-01-02", 7, "z", "2024-01-03"]
+    sources = [{"a": [one, other, None]} for one in constants for other in constants]
+    sources += [f"a <> {one!r}" for one in constants]
+    filter = EventFilter(schema)
+    filter.subscribe_many(sources)
+    predicates = [Predicate.parse(source, schema) for source in sources]
+    assert [filter[id].predicate for id in range(len(sources))] == predicates
+    batch = [{"a": one} for one in (*constants, None)]
+    wanted = [{id for id, one in enumerate(predicates) if one.matches(event)} for event in batch]
+    assert as_sets(filter.match_batch(batch)) == wanted
+
+
+def test_a_constant_of_no_type_is_refused():
+    with pytest.raises(
+        PredicateError, match="'a' is a number or a string, it cannot be compared with the bool"
+    ):
+        Predicate.parse("a = TRUE", SCHEMA)
+    assert str(Predicate.parse({"a": [True, 3]}, SCHEMA)) == "a IN (3)"
 
 
 def test_null_in_a_list_of_objects_is_an_element():
@@ -289,6 +314,14 @@ def test_a_filter_with_several_types_is_saved_and_grows(tmp_path):
 def test_a_list_of_types_is_refused(entry, message):
     with pytest.raises(ValueError, match=message):
         Schema({"a": entry})
+
+
+def test_a_name_for_a_further_type_must_be_free():
+    both = {"a:str": "int", "a": ["float", "str"]}
+    with pytest.raises(ValueError, match="'a:str', one for a further type; keep one"):
+        Schema(both)
+    with pytest.raises(ValueError, match="'a:str' occurs twice"):
+        Schema.from_json(both)
 
 
 def test_a_list_of_types_has_a_domain_and_a_json_form():

@@ -48,8 +48,8 @@ def sources(entries):
 def by_definition(schema, source, event):
     parsed, table = parse(source, schema), schema.read(event)
     if table.choices is not None:
-        return Elements(table.row(0), table.choices.lists[0]).satisfy(parsed)
-    return parsed.matches(table.row(0))
+        return Elements(table.row(0), table.choices.lists[0], schema.fields).satisfy(parsed)
+    return parsed.satisfied_by(table.row(0))
 
 
 def by_boxes(schema, source, event):
@@ -62,8 +62,8 @@ def by_boxes(schema, source, event):
         exact for low, high, exact in zip(*compiled, strict=True) for one in points if inside(one, low, high)
     ]
     if table.choices is not None:
-        return bool(hits) and Elements(table.row(1), table.choices.lists[1]).satisfy(parsed)
-    return any(hits) or (bool(hits) and parsed.matches(table.row(1)))
+        return bool(hits) and Elements(table.row(1), table.choices.lists[1], schema.fields).satisfy(parsed)
+    return any(hits) or (bool(hits) and parsed.satisfied_by(table.row(1)))
 
 
 def by_filter(schema, source, event):
