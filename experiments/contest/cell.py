@@ -175,6 +175,8 @@ class Known:
         """Return the predicate of a row."""
         return self._filters.predicates()[id]
 
+    read = get
+
 
 Answer = tuple[IntArray, IntArray]
 """Offsets and ids."""

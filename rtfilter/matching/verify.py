@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     from rtfilter.subscriptions.held import Held
 
 COMPILED: Final = 7
-"""Candidates from which compiled code is called: a call takes as long as a few checks in Python."""
-COMPILED_ALONE: Final = 2
-"""`COMPILED` for one event."""
+"""Candidates of a batch from which compiled code is called: its call takes as long as a few checks."""
 MANY: Final = 16
 """Candidates of one subscription from which Python verifies them together."""
 
@@ -109,7 +107,7 @@ def _verified(
     if held.ends:
         doubtful = _compare_ends(hits.ids, owner, doubtful, events, held.ends, rows, keep)
     if held.checks is not None and len(doubtful) >= COMPILED:
-        verdicts = held.checks.decide(hits.ids[doubtful], owner[doubtful], events, rows, held.get)
+        verdicts = held.checks.decide(hits.ids[doubtful], owner[doubtful], events, rows, held.read)
         keep[doubtful] = verdicts != NO
         doubtful = doubtful[verdicts == ASK]
     by_python = len(doubtful)
@@ -132,10 +130,7 @@ def _verified(
 
 
 def verify_one(ids: IntArray, exact: Flags, event: EventTable, held: Held, moment: float) -> IntArray:
-    """Verify the hits of one event without lists, of which all are visible; return its ids, int64 (k,).
-
-    A single candidate is checked in Python: a call of compiled code takes longer.
-    """
+    """Verify the hits of one event without lists, of which all are visible; return its ids, int64 (k,)."""
     if held.ends:
         return verify(Hits.of_one(ids, exact), event, held, None, moment)[1]
     flags = exact.tobytes()
@@ -144,8 +139,8 @@ def verify_one(ids: IntArray, exact: Flags, event: EventTable, held: Held, momen
         return ids
     begun, verified = perf_counter(), held.verified
     verdicts, asked, by_python = exact, NO, candidates
-    if candidates >= COMPILED_ALONE and held.checks is not None:
-        verdicts = held.checks.decide_one(ids, exact, event, held.get)
+    if held.checks is not None:
+        verdicts = held.checks.decide_one(ids, exact, event, held.read)
         asked, by_python = ASK, verdicts.tobytes().count(ASK)
     if by_python:
         flags, verdicts, row = verdicts.tobytes(), verdicts.copy(), event.row(0)

@@ -308,6 +308,10 @@ class Held(Handles):
         """
         return self._found(self.predicates.get, handle)
 
+    def read(self, handle: int) -> Predicate | None:
+        """Return the predicate of a handle for a single use, None if it is unknown."""
+        return self._found(self.predicates.read, handle)
+
     def _found(self, get: Callable[[int], Predicate | None], handle: int) -> Predicate | None:
         if len(self.hidden) and handle not in self:
             return None

@@ -38,7 +38,6 @@ def test_hits_decided_together_are_those_of_the_predicates(many, data):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(verify, "MANY", many)
         patch.setattr(verify, "COMPILED", many)
-        patch.setattr(verify, "COMPILED_ALONE", many)
         assert as_sets(target.match_batch(batch)) == wanted
         assert as_sets(target.stream(batch).matches()) == wanted
     assert [set(target.match(event).tolist()) for event in batch] == wanted
@@ -180,6 +179,8 @@ def test_python_is_not_asked_about_patterns_on_a_text_of_one_event():
     assert target.match({"s": "a long prefix 1"}).tolist() == [0]
     verified = target.stats()["verified"]
     assert (verified["candidates"], verified["refused"], verified["by_python"]) == (3, 2, 0)
+    target.match_batch([{"s": "a long prefix 1"}] * 20)
+    assert not target._subscriptions.predicates._parsed  # only their compiled form is kept
 
 
 def test_compiled_code_and_python_decide_about_one_event():
