@@ -41,7 +41,7 @@ def take(tracker, reports):
 
 
 with TemporaryDirectory() as folder:
-    tracker = zones.track("vehicle", max_keys=10_000)
+    tracker = Tracker(zones, "vehicle", max_keys=10_000)
     take(tracker, REPORTS[:4])
     tracker.save(Path(folder) / "vehicles")
     take(Tracker.load(Path(folder) / "vehicles", zones), REPORTS[4:])

@@ -119,7 +119,7 @@ def pack() -> None:
     """Load boxes, and subscriptions of two boxes each, which compiles what packs a tree."""
     low = np.random.default_rng(0).random((9000, 12))
     boxes = EventFilter(Schema({f"x{k}": float for k in range(12)}), matcher="rtree")
-    boxes.subscribe_many(low, low + 0.1)
+    boxes.subscribe_boxes(low, low + 0.1)
     alerts = EventFilter(Schema({"delay": float}), matcher="rtree")
     alerts.subscribe_many([f"delay < {k} OR delay > {k + 60}" for k in range(5000)])
 

@@ -28,17 +28,18 @@ if TYPE_CHECKING:
     from rtfilter.events.schema import Attribute, Schema
     from rtfilter.filter import EventFilter
     from rtfilter.index.tree import RStarTree
+    from rtfilter.matching.cover_search import Related
     from rtfilter.matching.stream import Completion, Stream
-    from rtfilter.matching.tracker import Tracker
-    from rtfilter.matching.transitions import Transition, Transitions
     from rtfilter.predicates.cost import Cost
     from rtfilter.predicates.explanation import Explanation
     from rtfilter.predicates.misses import Misses
     from rtfilter.predicates.model import Predicate
     from rtfilter.reading import infer_schema, read_events
-    from rtfilter.results import Matches, Related
+    from rtfilter.results import Matches, RelatedIds
     from rtfilter.subscriptions.loading import BadSubscription
     from rtfilter.subscriptions.subscription import Subscription
+    from rtfilter.tracking.tracker import Tracker
+    from rtfilter.tracking.transitions import Transition, Transitions
 else:
     _PLACES = {
         "AsyncFilter": "asynchronous.async_filter",
@@ -52,13 +53,14 @@ else:
         "Misses": "predicates.misses",
         "Predicate": "predicates.model",
         "RStarTree": "index.tree",
-        "Related": "results",
+        "Related": "matching.cover_search",
+        "RelatedIds": "results",
         "Schema": "events.schema",
         "Stream": "matching.stream",
         "Subscription": "subscriptions.subscription",
-        "Tracker": "matching.tracker",
-        "Transition": "matching.transitions",
-        "Transitions": "matching.transitions",
+        "Tracker": "tracking.tracker",
+        "Transition": "tracking.transitions",
+        "Transitions": "tracking.transitions",
         "infer_schema": "reading",
         "read_events": "reading",
     }
@@ -85,6 +87,7 @@ __all__ = [
     "RStarTree",
     "RTFilterError",
     "Related",
+    "RelatedIds",
     "Schema",
     "SnapshotError",
     "Stream",

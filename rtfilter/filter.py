@@ -17,25 +17,23 @@ from numpy.typing import ArrayLike
 
 from rtfilter.change_log import Changes
 from rtfilter.dtypes import AnyArray, BoolArray, IntArray
-from rtfilter.errors import PredicateError, SnapshotError, UnknownSubscriptionError
+from rtfilter.errors import PredicateError, SnapshotError
 from rtfilter.events.schema import Given, Schema
 from rtfilter.index import ready
 from rtfilter.matchers.port import Takes
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of, name_of
 from rtfilter.matching.control import Control
-from rtfilter.matching.cover_search import How, related
-from rtfilter.matching.event_reader import as_batch, count_of, require_one
+from rtfilter.matching.cover_search import Related
+from rtfilter.matching.event_reader import count_of
 from rtfilter.matching.growing import LARGE, SMALL, WAITED, Growing
 from rtfilter.matching.road import Road
 from rtfilter.matching.stream import Stream
-from rtfilter.matching.tracker import MAX_KEYS, MAX_MATCHES, Key, Tracker
 from rtfilter.matching.updates import Updates
 from rtfilter.matching.verify import verify
 from rtfilter.options import Named
 from rtfilter.predicates.boxes import MAX_UNBOUNDED
-from rtfilter.predicates.list_tests import events_of
 from rtfilter.predicates.model import Predicate, Source, parse
-from rtfilter.results import Matches, Related
+from rtfilter.results import Matches
 from rtfilter.scheduler import Order, resolve
 from rtfilter.snapshots import arrays as snapshot
 from rtfilter.subscriptions.content import Subscriptions
@@ -313,57 +311,27 @@ class EventFilter:
             self._count_refused(1)
             raise
 
-    @overload
     def subscribe_many(
         self,
-        low: Sequence[Source] | Any,
-        high: None = None,
+        where: Sequence[Source] | Any,
         *,
         ids: ArrayLike | Sequence[Name] | None = None,
-        ttl: Lifetime | Sequence[Lifetime | None] | None = None,
-        metadata: Sequence[Notes | None] | None = None,
-        on_error: OnError = "raise",
-    ) -> AnyArray: ...
-
-    @overload
-    def subscribe_many(
-        self,
-        low: ArrayLike | Table,
-        high: ArrayLike | Table,
-        *,
-        ids: ArrayLike | Sequence[Name] | None = None,
-        ttl: Lifetime | Sequence[Lifetime | None] | None = None,
-        metadata: Sequence[Notes | None] | None = None,
-    ) -> AnyArray: ...
-
-    def subscribe_many(
-        self,
-        low: Any,
-        high: Any = None,
-        *,
-        ids: Any = None,
         ttl: Lifetime | Sequence[Lifetime | None] | None = None,
         metadata: Sequence[Notes | None] | None = None,
         on_error: OnError = "raise",
     ) -> AnyArray:
-        """Add many subscriptions: `subscribe_many(low, high)`, or a list or table of predicates.
+        """Add many subscriptions from a list or table of predicates.
 
         The call adds all or none; with `on_error`, all that can be used.
 
         Parameters
         ----------
-        low, high : array_like (n, number of attributes), or table
-            Closed bounds, one subscription a row. Both ends infinite: don't care, the attribute may be
-            missing. One end infinite: open on that side, the attribute must be present. A masked cell,
-            None, NaT and null are infinite ends. A DataFrame, an Arrow table or a mapping of names to
-            columns has the names of attributes as column names, and may leave out attributes. Timestamps
-            are datetime64 or microseconds. See `rtfilter.predicates.bounds.compile_bounds`.
-        low : sequence of str, mapping or Predicate
-            Without `high`: n predicates. Predicates that differ only in constants are parsed together.
-        low : DataFrame, Arrow table, stream of record batches, or cursor
-            Without `high`: a table with the column ``where``, and optionally ``id``, ``ttl`` (seconds) or
-            ``expires`` (a moment), and ``metadata`` (an object, or JSON text); other columns are ignored.
-            From a cursor of a database, all remaining rows are fetched.
+        where : sequence of str, mapping or Predicate
+            n predicates. Predicates that differ only in constants are parsed together.
+        where : DataFrame, Arrow table, stream of record batches, or cursor
+            A table with the column ``where``, and optionally ``id``, ``ttl`` (seconds) or ``expires`` (a
+            moment), and ``metadata`` (an object, or JSON text); other columns are ignored. From a cursor of a
+            database, all remaining rows are fetched.
         ids : array_like of int, str or uuid.UUID (n,), optional
         ttl : float, timedelta or list of them (n,), optional
             As for `subscribe`: one for all, or one for each, where None means no expiry.
@@ -374,7 +342,6 @@ class EventFilter:
             metadata. "raise": raise an error for the first one and add nothing. "skip": leave it out, and
             log the number of such rows. A callable, such as ``bad.append``, gets a `BadSubscription` for
             each before the others are added; an exception from it ends the call, and nothing is added.
-            For predicates only.
 
         Returns
         -------
@@ -384,38 +351,69 @@ class EventFilter:
         Raises
         ------
         PredicateError, ValueError
-            A predicate, a bound or the ids cannot be used; nothing is changed. `row` is that of the
-            predicate.
+            A predicate or the ids cannot be used; nothing is changed. `row` is that of the predicate.
         """
-        if high is None and isinstance(low, Mapping):
-            raise no_list(low)
-        if high is None and isinstance(low, str | Predicate):
+        if isinstance(where, Mapping):
+            raise no_list(where)
+        if isinstance(where, str | Predicate):
             raise TypeError("subscribe_many takes a list of predicates; use subscribe for a single one")
         require_on_error(on_error)
-        rules = None if high is not None else read_rules(low)
-        if high is None and rules is None and not hasattr(low, "__len__"):
-            raise no_list(low)
+        rules = read_rules(where)
         if rules is not None:
             refuse_twice(rules, ids=ids, ttl=ttl, metadata=metadata)
-            beside = {"ids": ids, "ttl": ttl, "metadata": metadata}
+            beside: dict[str, Any] = {"ids": ids, "ttl": ttl, "metadata": metadata}
             told = {name: given for name, given in beside.items() if given is not None}
             return self._load(rules._replace(**told), on_error)
-        if high is None:
-            refuse_rows(low, self.schema.attributes)
+        if not hasattr(where, "__len__"):
+            raise no_list(where)
+        refuse_rows(where, self.schema.attributes)
         if on_error != "raise":
-            if high is not None:
-                raise TypeError("on_error is for predicates; leave it out for bounds: all are added, or none")
-            return self._load(Rules(low, ids, ttl, None, metadata), on_error)
+            return self._load(Rules(where, ids, ttl, None, metadata), on_error)
+        return self._add_all(where, lambda: self._subscriptions.draft(where), ids, ttl, metadata)
+
+    def subscribe_boxes(
+        self,
+        low: ArrayLike | Table,
+        high: ArrayLike | Table,
+        *,
+        ids: ArrayLike | Sequence[Name] | None = None,
+        ttl: Lifetime | Sequence[Lifetime | None] | None = None,
+        metadata: Sequence[Notes | None] | None = None,
+    ) -> AnyArray:
+        """Add many subscriptions by their bounds, one a row; all or none.
+
+        Parameters
+        ----------
+        low, high : array_like (n, number of attributes), or table
+            Closed bounds. Both ends infinite: don't care, the attribute may be missing. One end infinite:
+            open on that side, the attribute must be present. A masked cell, None, NaT and null are infinite
+            ends. A DataFrame, an Arrow table or a mapping of names to columns has the names of attributes as
+            column names, and may leave out attributes. Timestamps are datetime64 or microseconds. See
+            `rtfilter.predicates.bounds.compile_bounds`.
+        ids, ttl, metadata : optional
+            As for `subscribe_many`.
+
+        Returns
+        -------
+        int64 (n,) or object (n,)
+
+        Raises
+        ------
+        PredicateError, ValueError
+            A bound or the ids cannot be used; nothing is changed. `row` is that of the bound.
+        """
+        return self._add_all(low, lambda: self._subscriptions.draft_bounds(low, high), ids, ttl, metadata)
+
+    def _add_all(
+        self, given: object, read: Callable[[], Draft], ids: Any, ttl: Any, metadata: Any
+    ) -> AnyArray:
         try:
-            if high is not None:
-                draft = self._subscriptions.draft_bounds(low, high)
-            else:
-                draft = self._subscriptions.draft(low)
+            draft = read()
             count = len(draft.filters)
             labels = labels_of(count, ttl, metadata, self._subscriptions.clock)
             return self._add(draft, None if ids is None else new_ids(ids, count), labels)
         except (PredicateError, ValueError):
-            self._count_refused(count_of(low))
+            self._count_refused(count_of(given))
             raise
 
     def _load(self, rules: Rules, on_error: OnError) -> AnyArray:
@@ -700,10 +698,6 @@ class EventFilter:
             self._updates.sweep(moment)
         return np.diff(offsets) > 0
 
-    def count(self, events: object) -> IntArray:
-        """Return the number of subscriptions that match each event, int64 (n,)."""
-        return self.match_batch(events).counts
-
     def workload(self, events: object) -> IntArray:
         """Return the estimated work for each event, int64 (n,): for the R*-tree, the leaves to visit."""
         table = self._road.reader.many(events)
@@ -712,108 +706,49 @@ class EventFilter:
             workload = self._subscriptions.matcher.workload(table.searched)
         return workload if table.choices is None else table.choices.sums(workload)
 
-    def track(self, key: Key = None, max_keys: int = MAX_KEYS, max_matches: int = MAX_MATCHES) -> Tracker:
-        """Return a `Tracker`, which reports by key the matches that begin and end.
-
-        Parameters
-        ----------
-        key : str, callable or None
-            The source of an event: the name of an attribute, which need not be in the schema;
-            a function of an event; or None, if each batch comes with its keys. All matches of a key's first
-            event begin.
-        max_keys, max_matches : int
-            Most keys, and most matches of all of them together; the tracker drops the keys that it has not
-            seen for the longest time.
-
-        Examples
-        --------
-        >>> zones = EventFilter(Schema({"x": float}))
-        >>> zones.subscribe("x BETWEEN 0 AND 10", id=7)
-        7
-        >>> tracker = zones.track("vehicle")
-        >>> batch = [{"vehicle": "a", "x": x} for x in (5, 6, 99)]
-        >>> for entered, inside, left in tracker.match_batch(batch):
-        ...     entered.tolist(), inside.tolist(), left.tolist()
-        ([7], [], [])
-        ([], [7], [])
-        ([], [], [7])
-        """
-        return Tracker(self, key, max_keys, max_matches)
-
     # -- looking before adding -----------------------------------------------------------------------
 
-    def covering(self, predicate: Source) -> Related:
-        """Return the subscriptions that cover a predicate: they match every event that satisfies it.
+    def related(self, predicate: Source) -> Related:
+        """Return the subscriptions that cover a predicate, are covered by it, or mean the same.
 
-        Parameters
-        ----------
-        predicate : str, mapping or Predicate
-
-        Returns
-        -------
-        Related
-            The ids that cover it for certain, and those of which this is unknown (see `Predicate.covers`).
-            All subscriptions cover a predicate that no event satisfies.
-
-        Raises
-        ------
-        PredicateError
-            The predicate cannot be used.
+        The result has `covers`, `covered` and `equal`, each with the certain ids and the unknown ones (see
+        `Predicate.covers`). Raises `PredicateError`.
         """
-        return self._related(predicate, "covering")
-
-    def covered(self, predicate: Source) -> Related:
-        """Return the subscriptions that a predicate covers: each event that they match satisfies it.
-
-        Only the R*-tree can search by boxes; other matchers compare each subscription. See `covering`.
-        """
-        return self._related(predicate, "covered")
-
-    def equal(self, predicate: Source) -> Related:
-        """Return the subscriptions that match exactly the events that satisfy a predicate.
-
-        See `covering` and `covered`.
-        """
-        return self._related(predicate, "equal")
-
-    def _related(self, predicate: Source, how: How) -> Related:
-        return related(self._road, parse(predicate, self.schema), how, self._subscriptions.moment())
+        return Related(self._road, parse(predicate, self.schema))
 
     # -- looking inside ------------------------------------------------------------------------------
 
-    def explain(self, event: object, id: Id) -> Explanation:
-        """Explain why an event matches a subscription or not: each constraint, and by how much it fails.
+    @overload
+    def explain(self, events: object, id: Id) -> Explanation: ...
 
-        For an event with lists, each conjunction is explained with elements that satisfy it. If there are
-        none, the elements are those with which the fewest constraints fail, and of these the nearest ones.
+    @overload
+    def explain(
+        self,
+        events: object,
+        *,
+        ids: Id | ArrayLike | Sequence[Name] | None = None,
+        limit: int | None = None,
+    ) -> Misses: ...
 
-        Raises
-        ------
-        UnknownSubscriptionError
-        EventError
-            The event cannot be read.
-        """
-        from rtfilter.predicates.explanation import explain
+    def explain(
+        self, events: object, id: Id | None = None, *, ids: Any = None, limit: int | None = None
+    ) -> Explanation | Misses:
+        """Explain why one event matches a subscription or not, or list the nearest misses of many.
 
-        held = self._subscriptions
-        table = require_one(self.schema.read(as_batch(event)), "explain")
-        (one,) = events_of(table.at(held.now(held.moment())))
-        return explain(self._predicate(id), one)
+        With `id`: each constraint, and by how much it fails. For an event with lists, each conjunction is
+        explained with elements that satisfy it. If there are none, the elements are those with which the
+        fewest constraints fail, and of these the nearest ones.
 
-    def explain_batch(
-        self, events: object, ids: Id | ArrayLike | Sequence[Name] | None = None, *, limit: int | None = None
-    ) -> Misses:
-        """Explain why events do not match subscriptions, in a table of the nearest misses.
-
-        Each pair of an event and a subscription is checked directly, without the index, which takes about 7
-        us a pair; other threads match meanwhile.
+        Without `id`: a table. Each pair of an event and a subscription is checked directly, without the
+        index, which takes about 7 us a pair; other threads match meanwhile.
 
         Parameters
         ----------
         events : list of dict or of rows, ndarray, masked array, DataFrame or pyarrow.Table, or one event
-            See `Schema.read`.
+            See `Schema.read`. One event, if there is an `id`.
+        id : int, str or uuid.UUID, optional
         ids : int, str, uuid.UUID, or array or list of them, optional
-            By default all subscriptions.
+            Subscriptions of the table; by default all.
         limit : int, optional
             Most pairs in the table, by default 1000: the pairs in which the fewest constraints fail, and
             among them those that miss by the least.
@@ -821,6 +756,8 @@ class EventFilter:
         Raises
         ------
         UnknownSubscriptionError
+        EventError
+            An event cannot be read.
         ValueError
             There are more than `rtfilter.predicates.misses.MAX_PAIRS` pairs; each choice of elements of an
             event with lists counts.
@@ -830,7 +767,7 @@ class EventFilter:
         >>> alerts = EventFilter(Schema({"price": float}))
         >>> alerts.subscribe_many(["price < 10", "price < 15", "price > 20"]).tolist()
         [0, 1, 2]
-        >>> print(alerts.explain_batch([{"price": 12.5}, {}]))
+        >>> print(alerts.explain([{"price": 12.5}, {}]))
         1 of 6 pairs match; the 5 others, nearest first
         event  subscription  constraint  value  by how much
         0      0             price < 10  12.5   too high by 2.5
@@ -839,29 +776,13 @@ class EventFilter:
         1      1             price < 15         missing
         1      2             price > 20         missing
         """
-        from rtfilter.predicates.misses import MAX_PAIRS, MISSES, MissSearch
+        from rtfilter.matching.explaining import explain_many, explain_one
 
-        found = MissSearch(MISSES if limit is None else limit)
-        table = self.schema.read(as_batch(events))
-        asked = self.ids() if ids is None else asked_ids(ids, self._subscriptions.kind)
-        wanted = list(dict.fromkeys(asked if isinstance(asked, list) else asked.tolist()))
-        count = len(table.searched)
-        if count * len(wanted) > MAX_PAIRS:
-            what = "events" if table.choices is None else "choices of elements"
-            raise ValueError(
-                f"{count:,} {what} and {len(wanted):,} subscriptions are more than {MAX_PAIRS:,} pairs; "
-                "explain fewer events at once, or name subscriptions by `ids`"
-            )
-        rows = events_of(table.at(self._subscriptions.now(self._subscriptions.moment())))
-        for id in wanted:
-            try:
-                predicate = self._predicate(id)
-            except UnknownSubscriptionError:
-                if ids is None:  # removed by another thread meanwhile
-                    continue
-                raise
-            found.look(id, predicate, rows)
-        return found.misses(self.id_type or int)
+        if id is None:
+            return explain_many(self._road, events, ids, limit)
+        if ids is not None or limit is not None:
+            raise TypeError("explain takes one event and its `id`, or events with `ids` and `limit`")
+        return explain_one(self._road, events, id)
 
     def __getitem__(self, id: Id) -> Subscription:
         """Return a subscription: predicate, metadata (a new dict) and expiry.
@@ -878,12 +799,6 @@ class EventFilter:
         metadata = None if text is None else json.loads(text)
         checked = Predicate.checked(predicate.filters, self.schema)
         return Subscription(checked, metadata, None if expires == inf else expires)
-
-    def _predicate(self, id: Id) -> Predicate:
-        """Return only the predicate: `explain_batch` needs no metadata."""
-        with self._road.gate.reading():
-            found = self._subscriptions.predicate(id, self._subscriptions.moment())
-        return Predicate.checked(found.filters, self.schema)
 
     def __iter__(self) -> Iterator[Id]:
         """Iterate over the present ids, ascending."""

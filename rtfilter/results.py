@@ -45,8 +45,8 @@ class Hits(NamedTuple):
         return Hits(kept.searchsorted(self.offsets), self.ids[kept], exact, self.visits)
 
 
-class Related(NamedTuple):
-    """Subscriptions that cover a predicate, are covered by it, or mean the same."""
+class RelatedIds(NamedTuple):
+    """The subscriptions that are related to a predicate in one way."""
 
     ids: AnyArray
     """The ids for which the answer is certain, int64 (n,), or object (n,) of text or UUIDs; ascending."""
@@ -126,6 +126,11 @@ class Matches:
     def counts(self) -> IntArray:
         """Matches per event, int64 (n,)."""
         return np.diff(self.offsets)
+
+    @property
+    def any(self) -> BoolArray:
+        """True for each event that has a match, bool (n,)."""
+        return self.offsets[1:] > self.offsets[:-1]
 
     def pairs(self) -> AnyArray:
         """Return event rows and subscription ids, int64 (2, matches), or object; events ascend."""

@@ -100,7 +100,7 @@ class Widening(Case):
         for step in range(steps):
             goal = count * (step + 1) // steps
             boxes = wide.subscriptions(done, goal - done)
-            self.filter.subscribe_many(*boxes, ids=WIDE + np.arange(done, goal))
+            self.filter.subscribe_boxes(*boxes, ids=WIDE + np.arange(done, goal))
             self.filter.unsubscribe_many(np.arange(done, goal))
             for turn in range(each):
                 yield Batch("widening", True, self._next(wide, 512), 0 if turn else 2 * (goal - done))

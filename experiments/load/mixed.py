@@ -415,7 +415,7 @@ def long_calls(target: EventFilter, workload: BoxWorkload, size: Size, folder: P
     ids = np.arange(MANY, MANY + size.many)
     return {
         "saving": lambda: target.save(folder / "index"),
-        f"adding {size.many:,}": lambda: target.subscribe_many(*many, ids=ids),
+        f"adding {size.many:,}": lambda: target.subscribe_boxes(*many, ids=ids),
         f"removing {size.many:,}": lambda: target.unsubscribe_many(ids),
         "repacking": target.repack,
     }
@@ -460,7 +460,7 @@ class Course:
         self.target = EventFilter(workload.schema, matcher="rtree")
         self.target._road.gate = WatchedGate()
         self._say("loading")
-        self.target.subscribe_many(*boxes)
+        self.target.subscribe_boxes(*boxes)
         self._changes = Changes(self.target, boxes, workload)
 
     def _say(self, what: str) -> None:

@@ -216,7 +216,7 @@ def measure_threads(workload: BoxWorkload, size: Size, folder: Path, bar: tqdm[N
     boxes = drawn(workload, size.boxes)
     target = EventFilter(workload.schema, matcher="rtree")
     bar.set_postfix_str(f"{workload.name}: loading")
-    target.subscribe_many(*boxes)
+    target.subscribe_boxes(*boxes)
     points = workload.events(0, size.batches * BATCH)
     expected = brute_force(boxes, points[:CHECKED])
     batches = cut(points)

@@ -45,6 +45,14 @@ def growing(setting: Setting, seed: int) -> Growing:
     return GrowingPoints(setting, seed) if setting.transformed else GrowingFilter(setting, seed)
 
 
+class CountingFilter(EventFilter):
+    """A filter that counts matches; `experiments.paper.generators`, which does not change, asks for them."""
+
+    def count(self, events: object) -> IntArray:
+        """Return the number of subscriptions that match each event, int64 (n,)."""
+        return self.match_batch(events).counts
+
+
 class GrowingFilter:
     """A filter whose index holds the subscriptions as boxes.
 
@@ -61,7 +69,7 @@ class GrowingFilter:
         period = self._source.period
         self._mixed = None if period is None else np.random.default_rng(seed).permutation(period)
         self.size = 0
-        self.filter = EventFilter(self._source.schema, capacity=setting.capacity)
+        self.filter = CountingFilter(self._source.schema, capacity=setting.capacity)
 
     def grow(self, size: int) -> None:
         """See `Growing`."""

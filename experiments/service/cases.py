@@ -57,7 +57,7 @@ class Case(NamedTuple):
     def filter(self) -> EventFilter:
         """Return the subscriptions in this process."""
         made = EventFilter(self.schema, matcher="rtree")
-        made.subscribe_many(*self.boxes)
+        made.subscribe_boxes(*self.boxes)
         return made
 
     def objects(self, first: int, last: int) -> list[dict[str, int]]:

@@ -130,12 +130,12 @@ def prepare(folder: Path, name: str, seed: int, size: Size) -> Data:
     write_events(folder / "uneven", uneven, names, size.events // 2)
     low, high = made.subscriptions(0, size.boxes)
     index = EventFilter(made.schema, matcher="rtree")
-    index.subscribe_many(low, high)
+    index.subscribe_boxes(low, high)
     index.save(folder / "index")
     for first in range(1, LARGE):
-        index.subscribe_many(*made.subscriptions(first * size.boxes, size.boxes))
+        index.subscribe_boxes(*made.subscriptions(first * size.boxes, size.boxes))
     free = np.full((1, len(names)), np.inf)
-    always = int(index.subscribe_many(-free, free)[0])
+    always = int(index.subscribe_boxes(-free, free)[0])
     index.save(folder / "large")
     events, uneven_events, big = (folder / name for name in ("events", "uneven", "big"))
     places = folder / "index", folder / "large"

@@ -16,7 +16,7 @@ from experiments.arguments import new_file
 from experiments.output import keep
 from experiments.ports import free_port
 from experiments.timing import one_core
-from rtfilter import EventFilter, Schema
+from rtfilter import EventFilter, Schema, Tracker
 from rtfilter.replay.machine import one_line
 from rtfilter.replay.output import Row, table
 from rtfilter.replay.workloads import workload
@@ -105,8 +105,8 @@ def tracking(boxes: int, keys: int, repeats: int) -> list[Row]:
     rng, side = np.random.default_rng(0), (MATCHES / boxes) ** 0.5
     target = EventFilter(Schema({"x": float, "y": float}), matcher="rtree")
     low = rng.uniform(-side, 1, (boxes, 2))
-    target.subscribe_many(low, low + side)
-    tracker, places = target.track(), rng.uniform(0, 1, (keys, 2))
+    target.subscribe_boxes(low, low + side)
+    tracker, places = Tracker(target), rng.uniform(0, 1, (keys, 2))
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     for start in range(0, keys, KEYS_AT_ONCE):

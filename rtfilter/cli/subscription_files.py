@@ -249,7 +249,7 @@ def _subscribe_bounds(path: str, target: EventFilter, bounds: FileBounds, only: 
                 rows.refuse(bounds.at[row], error)
     chosen: Any = [names[row] for row in keep.tolist()]
     try:
-        target.subscribe_many(low, high, ids=chosen, **labels.options())
+        target.subscribe_boxes(low, high, ids=chosen, **labels.options())
     except PredicateError as error:
         if error.row is None:
             raise CommandError(f"{files.place(path)}: {error}") from None

@@ -10,6 +10,7 @@ certain. A covered subscription has its boxes among those of the predicate, or b
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -27,10 +28,10 @@ from rtfilter.predicates.covering import Question
 from rtfilter.predicates.list_tests import asks_for_every
 from rtfilter.predicates.model import Predicate
 from rtfilter.predicates.sets import MOMENT
-from rtfilter.results import Hits, Matches, Related
+from rtfilter.results import Hits, Matches, RelatedIds
 from rtfilter.subscriptions.content import Subscriptions
 
-How = Literal["covering", "covered", "equal"]
+How = Literal["covers", "covered", "equal"]
 MAX_DECIDED: Final = 10_000
 """Most subscriptions that one call decides one by one; the others are reported as unknown."""
 FIRST_ROUND, LAST_ROUND = 4, 64
@@ -45,19 +46,44 @@ class _Candidates(NamedTuple):
     doubtful: IntArray
 
 
-def related(road: Road, predicate: Predicate, how: How, moment: float) -> Related:
-    """Return the subscriptions that are related to a predicate, which was checked against the schema."""
-    held = road.subscriptions
-    search = _Search(held, predicate, moment)
-    with road.gate.reading(), road.turn:
-        if how == "covering":
-            found = search.covering()
-        elif how == "covered":
-            found = search.covered()
-        else:
-            found = search.equal()
-        sure, unknown = search.decide(found, how)
-        return Related(np.sort(held.labels.ids(sure)), np.sort(held.labels.ids(unknown)), search.visits)
+class Related:
+    """The subscriptions related to a predicate; each relation is searched when it is first asked for."""
+
+    def __init__(self, road: Road, predicate: Predicate) -> None:
+        self._road, self._predicate = road, predicate
+
+    @cached_property
+    def covers(self) -> RelatedIds:
+        """The subscriptions that cover the predicate: they match every event that satisfies it.
+
+        All subscriptions cover a predicate that no event satisfies.
+        """
+        return self._found("covers")
+
+    @cached_property
+    def covered(self) -> RelatedIds:
+        """The subscriptions that the predicate covers: each event that they match satisfies it.
+
+        Only the R*-tree can search by boxes; other matchers compare each subscription.
+        """
+        return self._found("covered")
+
+    @cached_property
+    def equal(self) -> RelatedIds:
+        """The subscriptions that match exactly the events that satisfy the predicate."""
+        return self._found("equal")
+
+    def _found(self, how: How) -> RelatedIds:
+        held = self._road.subscriptions
+        search = _Search(held, self._predicate, held.moment())
+        with self._road.gate.reading(), self._road.turn:
+            sure, unknown = search.decide(getattr(search, how)(), how)
+            return RelatedIds(
+                np.sort(held.labels.ids(sure)), np.sort(held.labels.ids(unknown)), search.visits
+            )
+
+    def __repr__(self) -> str:
+        return f"Related({str(self._predicate)!r})"
 
 
 class _Search:
@@ -78,7 +104,7 @@ class _Search:
         self._question = Question(predicate, held.schema)
         self._empty = self._question.empty or not len(self._boxes.low)
 
-    def covering(self) -> _Candidates:
+    def covers(self) -> _Candidates:
         """Return the subscriptions that may cover the predicate, and those that do by their boxes."""
         events = self._question.events
         if self._empty:
@@ -121,7 +147,7 @@ class _Search:
         """Return the subscriptions that may be equal, and those that certainly are by their boxes."""
         if self._empty:
             return self.covered()
-        found = self.covering()
+        found = self.covers()
         keys = np.union1d(*found)
         if self._index is None or not len(keys):
             return _Candidates(_NONE, keys)
@@ -179,7 +205,7 @@ class _Search:
             answers.append(verdict.covers)
             if verdict.event is not None:
                 inside.append(verdict.event)
-        if how != "covering" and False not in answers:
+        if how != "covers" and False not in answers:
             verdict = self._question.covers(other)
             answers.append(verdict.covers)
             if verdict.event is not None:

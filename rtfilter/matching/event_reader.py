@@ -53,7 +53,7 @@ class EventReader:
         fields, asked = held.schema.fields, held.asked.names
         try:
             if not held.matcher.takes.missing:
-                return require_one(self._read(event, lone=True), "match")
+                return require_one(self._read(event, lone=True))
             if type(event) is dict:
                 return read_dict(fields, event, asked)
             json = self._json
@@ -66,7 +66,7 @@ class EventReader:
 
     def lone(self, event: object) -> EventTable:
         """Read one event of any form that `Schema.read` takes; raises what `one` raises."""
-        table = require_one(self._checked(as_batch(event), lone=True), "match")
+        table = require_one(self._checked(as_batch(event), lone=True))
         self.note(table)
         return table
 
@@ -126,10 +126,10 @@ def as_batch(event: object) -> object:
     return event[np.newaxis] if isinstance(event, np.ndarray) and event.ndim == 1 else event
 
 
-def require_one(table: EventTable, method: str) -> EventTable:
+def require_one(table: EventTable) -> EventTable:
     """Return a table of one event; raise `ValueError` for another number."""
     if len(table) != 1:
-        raise ValueError(f"{method} takes one event, not {len(table)}; match_batch takes several")
+        raise ValueError(f"match takes one event, not {len(table)}; match_batch takes several")
     return table
 
 

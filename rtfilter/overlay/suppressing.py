@@ -95,7 +95,7 @@ class CoveringForwarding(SubscriptionForwarding):
 
     def coverer(self, subscription: RouterSubscription) -> SubscriptionId | None:
         """Return the id of a sent subscription that covers this one; None if there is none."""
-        covering = self._index(subscription).covering(self._read(subscription)).ids
+        covering = self._index(subscription).related(self._read(subscription)).covers.ids
         return self._ids[subscription.type, int(covering[0])] if len(covering) else None
 
     def _index(self, subscription: RouterSubscription) -> EventFilter:

@@ -246,7 +246,7 @@ class _CheckedFilter:
     def subscribe(self, chosen: Bounds | list[Predicate]) -> IntArray:
         """Add subscriptions; return their ids, int64 (count,)."""
         if isinstance(chosen, Bounds):
-            ids = self._filter.subscribe_many(chosen.low, chosen.high)
+            ids = self._filter.subscribe_boxes(chosen.low, chosen.high)
             self._low = np.concatenate([self._low, chosen.low])
             self._high = np.concatenate([self._high, chosen.high])
             self._ids = np.concatenate([self._ids, ids])

@@ -194,11 +194,11 @@ class SubscriptionReader:
         with _named(ids):
             if self.columns:
                 low, high = self._bounds(batch)
-                filter.subscribe_many(low, high, ids=ids, **labels)
+                filter.subscribe_boxes(low, high, ids=ids, **labels)
             else:
                 filter.subscribe_many(batch.column("where").to_pylist(), ids=ids, **labels)
 
-    def _labels(self, batch: pa.Table, ids: IntArray) -> dict[str, list[Any]]:
+    def _labels(self, batch: pa.Table, ids: IntArray) -> dict[str, Any]:
         found = {name: batch.column(name).to_pylist() for name in self.labels}
         for name, column in found.items():
             for row, cell in enumerate(column):

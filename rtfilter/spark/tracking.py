@@ -12,7 +12,6 @@ import numpy as np
 
 from rtfilter import EventFilter, Matches, SnapshotError
 from rtfilter.events.table import EventTable
-from rtfilter.matching.transitions import INSIDE, packed, transitions, unpacked
 from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout, quoted
 from rtfilter.spark.column_names import spelled
@@ -22,6 +21,7 @@ from rtfilter.spark.refusals import EventReader, LeftOut, OnError, checked
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
 from rtfilter.text import listed
+from rtfilter.tracking.transitions import INSIDE, packed, transitions, unpacked
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -68,10 +68,10 @@ def use_matcher(matcher):
 
 def use_tree():
     filter = EventFilter(Schema({"x": float, "y": float, "z": float}), matcher="rtree")
-    ids = filter.subscribe_many(low, low + 0.1)
-    filter.subscribe_many(low[:1], low[:1] + 1)
-    filter.subscribe_many(low[:99], low[:99] + 1)
-    filter.subscribe_many({"x": [2**60 + 1]}, {"x": [2**61]})
+    ids = filter.subscribe_boxes(low, low + 0.1)
+    filter.subscribe_boxes(low[:1], low[:1] + 1)
+    filter.subscribe_boxes(low[:99], low[:99] + 1)
+    filter.subscribe_boxes({"x": [2**60 + 1]}, {"x": [2**61]})
     filter.unsubscribe_many(ids[:100])
     filter.unsubscribe_many(ids[100:8000])
     filter.repack()

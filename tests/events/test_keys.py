@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from cases import cases
-from rtfilter import EventError, EventFilter, Schema
+from rtfilter import EventError, EventFilter, Schema, Tracker
 
 ROWS = [{"vehicle": "a", "at": {"fleet": 1}, "x": 0.5}, {"vehicle": "b", "at": {"fleet": 2}, "x": 0.5}]
 FRAME = {"vehicle": ["a", "b"], "at.fleet": [1, 2], "x": [0.5, 0.5]}
@@ -27,7 +27,7 @@ FORMS = {
 def tracker(key=None, **others):
     filter = EventFilter(Schema({"x": float, **others}))
     filter.subscribe("x < 1")
-    return filter.track(key)
+    return Tracker(filter, key)
 
 
 def keys_of(made, events, keys=None):

@@ -60,11 +60,11 @@ def test_predicates_are_read_in_every_spelling(form, schema, condition):
 @pytest.mark.parametrize("name", [NFC, NFD])
 def test_bounds_are_read_in_every_spelling(name):
     filter = EventFilter(Schema({NFC: int}))
-    filter.subscribe_many({name: [1.0]}, {name: [8.0]})
-    filter.subscribe_many(pd.DataFrame({name: [1.0]}), pa.table({name: [8.0]}))
+    filter.subscribe_boxes({name: [1.0]}, {name: [8.0]})
+    filter.subscribe_boxes(pd.DataFrame({name: [1.0]}), pa.table({name: [8.0]}))
     assert matched(filter, {NFC: 7}) == [2]
     with pytest.raises(PredicateError, match="two spellings"):
-        filter.subscribe_many({NFC: [1.0], NFD: [1.0]}, {})
+        filter.subscribe_boxes({NFC: [1.0], NFD: [1.0]}, {})
 
 
 @pytest.mark.parametrize("name", [NFC, NFD])

@@ -21,7 +21,7 @@ def small():
     made = workload("narrow", seed=3, dimensions=2)
     boxes = made.subscriptions(0, 60)
     target = EventFilter(made.schema, matcher="rtree")
-    target.subscribe_many(*boxes)
+    target.subscribe_boxes(*boxes)
     return target, mixed.Changes(target, boxes, made)
 
 

@@ -158,9 +158,9 @@ def test_too_many_of_one_end_are_left_to_the_tree():
 def test_related_subscriptions_are_found_in_the_table():
     filter = EventFilter(SCHEMA, matcher="rtree")
     filter.subscribe_many(["host LIKE '%.site1.example.net'", "host LIKE '%.example.net'", "n = 1"])
-    assert filter.covering("host LIKE '%.b.site1.example.net'").ids.tolist() == [0, 1]
-    assert filter.covered("host LIKE '%ple.net'").ids.tolist() == [0, 1]
-    assert filter.equal("host LIKE '%.example.net'").ids.tolist() == [1]
+    assert filter.related("host LIKE '%.b.site1.example.net'").covers.ids.tolist() == [0, 1]
+    assert filter.related("host LIKE '%ple.net'").covered.ids.tolist() == [0, 1]
+    assert filter.related("host LIKE '%.example.net'").equal.ids.tolist() == [1]
 
 
 def test_boxes_are_selected_as_wide_as_they_are():

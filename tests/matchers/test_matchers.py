@@ -80,7 +80,7 @@ def test_what_a_matcher_does_not_take_is_refused_at_subscribe_and_match():
     with pytest.raises(PredicateError, match="does not take the operator 'prefix'"):
         filter.subscribe_many(["price = 3", "symbol LIKE 'A%'"])
     with pytest.raises(PredicateError, match="does not take the operator '>='"):
-        filter.subscribe_many([[1, -np.inf]], [[2, np.inf]])
+        filter.subscribe_boxes([[1, -np.inf]], [[2, np.inf]])
     with pytest.raises(PredicateError, match="does not take attributes of type bool"):
         EventFilter(Schema({"b": bool}), matcher=Equalities).subscribe("b = TRUE")
     assert len(filter) == 0
@@ -179,7 +179,7 @@ def test_a_matcher_of_ones_own_is_named_to_load(tmp_path):
 def test_a_saved_filter_can_be_opened_with_another_matcher(name, other, tmp_path):
     filter = EventFilter(PRICES, matcher=name)
     filter.subscribe_many(["price < 3", "symbol LIKE 'abcdefghi%'", "price < 1 AND price > 2"])
-    filter.subscribe_many([[4, -np.inf]], [[6, np.inf]])
+    filter.subscribe_boxes([[4, -np.inf]], [[6, np.inf]])
     filter.save(tmp_path / "index")
     loaded = EventFilter.load(tmp_path / "index", matcher=other)
     assert loaded.stats()["unit"] == EventFilter(PRICES, matcher=other).stats()["unit"]
@@ -200,7 +200,7 @@ def test_a_saved_filter_can_be_opened_with_another_matcher(name, other, tmp_path
 def test_boxes_of_a_class_of_ones_own_give_way_to_every_matcher(other, tmp_path):
     filter = EventFilter(PRICES, matcher=type("Own", (MasksMatcher,), {}))
     filter.subscribe_many(["symbol LIKE 'abcdefghi%'", "price < 3 OR symbol = 'a'"])
-    filter.subscribe_many([[4, -np.inf], [2**53 + 1, -np.inf]], [[6, np.inf], [np.inf, np.inf]])
+    filter.subscribe_boxes([[4, -np.inf], [2**53 + 1, -np.inf]], [[6, np.inf], [np.inf, np.inf]])
     filter.save(tmp_path / "own")
     loaded = EventFilter.load(tmp_path / "own", matcher=other)
     events = [{"price": 1, "symbol": "abcdefghij"}, {"price": 5}, {"price": 2**53}, {"price": 2**53 + 1}]
@@ -215,7 +215,7 @@ def test_only_the_tree_has_levels():
 def test_bounds_reach_matchers_of_constraints():
     filter = EventFilter(Schema({"x": float, "b": bool}), matcher="hashes")
     inf = np.inf
-    filter.subscribe_many(
+    filter.subscribe_boxes(
         [[1, -inf], [-inf, 1], [-inf, -inf], [2, -inf]], [[5, inf], [inf, 1], [inf, inf], [2, inf]]
     )
     events = [{"x": 2.0}, {"x": 7.0, "b": True}, {"b": False}]
@@ -239,7 +239,7 @@ def test_the_workload_of_the_tree_is_the_leaves_to_visit():
     rng = np.random.default_rng(0)
     ends = np.sort(rng.random((400, 2, 2)), axis=1)
     filter = EventFilter(Schema({"x": float, "y": float}), (4, 8))
-    filter.subscribe_many(ends[:, 0], ends[:, 1])
+    filter.subscribe_boxes(ends[:, 0], ends[:, 1])
     tree, events = filter.tree, rng.random((50, 2))
     by_level = [tree.frontier(events, level).workload for level in range(tree.height)]
     assert len(by_level) > 2
@@ -253,7 +253,7 @@ def test_estimates_of_counting_are_its_increments():
     low = rng.integers(0, 50, (200, 2)).astype(float)
     low[rng.random(low.shape) < 0.2] = -np.inf
     high = np.where(rng.random(low.shape) < 0.2, np.inf, np.maximum(low, 0) + rng.integers(0, 9, low.shape))
-    filter.subscribe_many(low, high)
+    filter.subscribe_boxes(low, high)
     events = filter.schema.read(rng.integers(0, 60, (50, 2)))
     matcher = filter._subscriptions.matcher
     free = int((np.isinf(low) & np.isinf(high)).all(axis=1).sum())
@@ -282,7 +282,7 @@ DOMAIN = Schema({"x": Attribute(float, low=0, high=10)})
 
 def test_what_a_matcher_leaves_out_is_still_a_subscription(tmp_path):
     filter = EventFilter(DOMAIN, matcher=Inside)
-    ids = filter.subscribe_many([[20.0], [1.0]], [[30.0], [2.0]])
+    ids = filter.subscribe_boxes([[20.0], [1.0]], [[30.0], [2.0]])
     other = filter.subscribe("x > 20")
     assert [id in filter for id in (*ids, other)] == [True] * 3
     assert filter.match({"x": 1.5}).tolist() == [1]  # not exact, and no predicate but the box
@@ -301,7 +301,7 @@ def test_what_a_matcher_leaves_out_is_still_a_subscription(tmp_path):
 def test_bounds_are_held_against_what_a_matcher_takes():
     few = type("Few", (MasksMatcher,), {"takes": Takes(operators=frozenset(("=",)))})
     with pytest.raises(PredicateError, match="does not take the operator '>='"):
-        EventFilter(DOMAIN, matcher=few).subscribe_many([[1.0]], [[2.0]])
+        EventFilter(DOMAIN, matcher=few).subscribe_boxes([[1.0]], [[2.0]])
 
 
 def test_a_matcher_may_be_made_by_a_function(tmp_path):

@@ -92,7 +92,7 @@ def test_a_call_that_is_cut_short_while_it_makes_room_loses_nothing():
     def made():
         filter = EventFilter(Schema({"x": float}), matcher="scan")
         boxes = intervals(64)
-        filter.subscribe_many(boxes.low, boxes.high)
+        filter.subscribe_boxes(boxes.low, boxes.high)
         return filter
 
     with Lines([scan]) as lines:

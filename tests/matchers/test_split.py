@@ -52,7 +52,7 @@ def test_zeros_are_equal_whatever_their_sign():
     filter = EventFilter(SCHEMA, matcher="split")
     low = np.array([[-0.0, -np.inf, -np.inf], [0.0, -np.inf, -np.inf], [-np.inf, -0.0, 1.0]])
     high = np.array([[0.0, np.inf, np.inf], [-0.0, np.inf, np.inf], [np.inf, 0.0, 2.0]])
-    filter.subscribe_many(low, high)
+    filter.subscribe_boxes(low, high)
     assert filter.stats()["looked_up"] == 3
     events = np.array([[x, y, 1.0] for x in (0.0, -0.0) for y in (0.0, -0.0)])
     assert as_sets(filter.match_batch(events)) == [{0, 1, 2}] * 4
@@ -65,7 +65,7 @@ def test_too_many_under_one_value_go_to_the_tree():
     high[:, 0] = 1.0
     low[:, 2] = np.arange(count)
     filter = EventFilter(SCHEMA, matcher="split")
-    filter.subscribe_many(low, high)
+    filter.subscribe_boxes(low, high)
     assert filter.stats()["looked_up"] == lookup.PIECE
     assert filter.count([{"symbol": 1.0, "price": 9.0}]).tolist() == [10]
     assert filter.unsubscribe_many(np.arange(count)).all()

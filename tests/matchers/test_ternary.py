@@ -78,7 +78,7 @@ def test_many_attributes_and_bounds_as_arrays(name):
     assert asked(matcher, *events)[0] == [expected(subscriptions, event) for event in events]
     filter = EventFilter(schema_of(1), matcher=name)
     inf = np.inf
-    filter.subscribe_many([[-inf, 1, -inf], [-inf, 0, -inf]], [[inf, 1, inf], [inf, 1, inf]])
+    filter.subscribe_boxes([[-inf, 1, -inf], [-inf, 0, -inf]], [[inf, 1, inf], [inf, 1, inf]])
     assert [sorted(filter.match({"b0": value})) for value in (False, True)] == [[1], [0, 1]]
 
 

@@ -80,7 +80,7 @@ def random_filter(matcher, seed):
     filter.subscribe_many([random_predicate(rng) for _ in range(count)])
     ends = rng.integers(0, 9, 40)
     ends[::3] = 2**62 - 1  # no float64
-    filter.subscribe_many({"n": ends}, {"n": np.full(40, 2**63 - 1)})
+    filter.subscribe_boxes({"n": ends}, {"n": np.full(40, 2**63 - 1)})
     filter.unsubscribe_many(np.arange(0, count, 7))
     return filter
 
@@ -209,7 +209,7 @@ def test_versions_count_calls_that_change_something():
         filter.unsubscribe(9)
         with pytest.raises(ValueError, match="exists already"):
             filter.subscribe("x > 1", 4)
-        filter.subscribe_many([[0.0]], [[1.0]], ids=[5])
+        filter.subscribe_boxes([[0.0]], [[1.0]], ids=[5])
         filter.unsubscribe_many([5, 4, 4, 8])
         kept = [(one.version, one.added.ids.tolist(), one.removed.tolist()) for one in changes]
     assert kept == [(1, [4], []), (2, [4], [4]), (3, [5], []), (4, [], [5, 4])]

@@ -44,7 +44,7 @@ def test_a_filter_with_more_attributes_matches_what_its_predicates_say(tmp_path,
     rng = np.random.default_rng(1)
     filter = EventFilter(SMALL, matcher=matcher, max_unbounded=None)
     before = filter.subscribe_many(predicates_of(SMALL, rng, 40)).tolist()
-    filter.subscribe_many({"n": [2**62 - 1, 3]}, {"n": [2**63 - 1, 3]})  # with an end that is no float64
+    filter.subscribe_boxes({"n": [2**62 - 1, 3]}, {"n": [2**63 - 1, 3]})  # with an end that is no float64
     version = filter.version
     filter.add_attributes(MORE)
     assert filter.schema == SCHEMA
@@ -62,7 +62,7 @@ def test_a_filter_with_more_attributes_matches_what_its_predicates_say(tmp_path,
 
 def test_attributes_are_added_again_and_again():
     filter = EventFilter(Schema({"a0": float}), matcher="rtree")
-    filter.subscribe_many({"a0": np.arange(100.0)}, {"a0": np.full(100, np.inf)})
+    filter.subscribe_boxes({"a0": np.arange(100.0)}, {"a0": np.full(100, np.inf)})
     for place in range(1, 6):
         filter.add_attributes({f"a{place}": float})
         filter.subscribe(f"a{place} = {place}", 1000 + place)
@@ -135,7 +135,7 @@ def test_others_match_and_change_meanwhile(monkeypatch):
     monkeypatch.setattr(slices, "SLICE", 16)
     monkeypatch.setattr(aside, "FEW", 4)
     filter = EventFilter(SMALL, matcher="rtree")
-    filter.subscribe_many({"x": np.zeros(200)}, {"x": np.full(200, 9.0)})
+    filter.subscribe_boxes({"x": np.zeros(200)}, {"x": np.full(200, 9.0)})
     wrong, done = [], threading.Event()
 
     def match(event):

@@ -120,7 +120,7 @@ def test_every_way_to_match_gives_what_the_predicates_say(capacity, controller, 
         for way in WAYS:
             assert way(events, filter) == expected, way.__name__
         assert filter.any_match(events).tolist() == [bool(ids) for ids in expected]
-        assert filter.count(events).tolist() == [len(ids) for ids in expected]
+        assert filter.match_batch(events).counts.tolist() == [len(ids) for ids in expected]
         id, source = next(iter(predicates)), random_predicate(rng)
         filter.update(id, source)
         predicates[id] = parse(source, SCHEMA)

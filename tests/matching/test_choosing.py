@@ -62,7 +62,7 @@ def made(rng, count=100, **options):
     filter.subscribe_many([random_predicate(rng) for _ in range(count)])
     ends = rng.integers(0, 9, 40)
     ends[::3] = 2**62 - 1  # no float64
-    filter.subscribe_many({"n": ends}, {"n": np.full(40, 2**63 - 1)})
+    filter.subscribe_boxes({"n": ends}, {"n": np.full(40, 2**63 - 1)})
     return filter
 
 
@@ -326,7 +326,7 @@ def test_what_is_measured_decides(way):
     log = []
     options = {"candidates": ("counting", "rtree"), "share": 1.0}
     filter = EventFilter(schema, matcher=MatcherChooser(**options, log=log.append), metrics=True)
-    filter.subscribe_many(low, high)
+    filter.subscribe_boxes(low, high)
     before = as_sets(filter.match_batch(events))
     begun = time.monotonic()
     while filter.stats()["matcher"]["name"] == "counting":
@@ -353,7 +353,7 @@ def test_who_would_take_too_much_memory_is_never_kept(monkeypatch):
     monkeypatch.setattr(adaptive, "SMALL", 0)
     schema, low, high, events = boxes(3000)
     filter = EventFilter(schema, matcher=MatcherChooser(("counting", "rtree"), share=1.0, memory=0.01))
-    filter.subscribe_many(low, high)
+    filter.subscribe_boxes(low, high)
     used(filter, events, lambda state: state["rounds"] > 0)
     state = filter.stats()["matcher"]
     assert state["name"] == "counting"
@@ -365,7 +365,7 @@ def test_trials_take_samples_where_rows_are_free():
     schema, low, high, _ = boxes(3000)
     for first in CANDIDATES:
         filter = EventFilter(schema, matcher=MatcherChooser((first,)))
-        filter.subscribe_many(low, high)
+        filter.subscribe_boxes(low, high)
         filter.unsubscribe_many(np.arange(0, 3000, 3))
         sample = filter._road.choosing._sample(256)
         assert 100 <= len(sample) <= 256

@@ -63,7 +63,7 @@ def test_numbers_compare_exactly(matcher, data):
     low, high = ([[side[k] for side in row] for row in intervals] for k in (0, 1))
     form = BOUND_FORMS[data.draw(st.sampled_from(sorted(BOUND_FORMS)))]
     filter = EventFilter(Schema({"a": int, "b": float}), matcher=matcher)
-    filter.subscribe_many(form(low, dtype), form(high, dtype))
+    filter.subscribe_boxes(form(low, dtype), form(high, dtype))
 
     event_type, values = data.draw(DTYPES)
     rows = data.draw(st.lists(st.tuples(*[st.sampled_from(values)] * 2), min_size=1, max_size=8))
@@ -135,7 +135,7 @@ def test_explain_and_match_agree_on_bounds_of_all_types(matcher, data):
         rows.append([pair if None in pair else sorted(pair, key=moment) for pair in pairs])
     low, high = (np.array([[pair[k] for pair in row] for row in rows], object) for k in (0, 1))
     filter = EventFilter(Schema(TYPES), matcher=matcher)
-    filter.subscribe_many(low, high)
+    filter.subscribe_boxes(low, high)
     values = {name: st.none() | st.sampled_from(pool) for name, pool in VALUES.items()}
     batch = data.draw(st.lists(st.fixed_dictionaries(values), min_size=1, max_size=4))
     batch += [dict(zip(TYPES, [moment(end) for end in side[0]], strict=True)) for side in (low, high)]
@@ -158,7 +158,7 @@ def test_bounds_of_every_unit_of_datetime64(unit):
     whole = ends.astype("datetime64[us]")
     ends = ends[whole[:, 0] < whole[:, 1]]  # others may hold no microsecond, and are refused
     filter = EventFilter(Schema({"t": datetime}))
-    filter.subscribe_many(ends[:, :1], ends[:, 1:])
+    filter.subscribe_boxes(ends[:, :1], ends[:, 1:])
     moments = np.unique(np.concatenate([whole, whole + 1, whole - 1]))
     wanted = [set(np.flatnonzero((ends[:, 0] <= at) & (at <= ends[:, 1])).tolist()) for at in moments]
     assert any(wanted)
@@ -198,9 +198,9 @@ def kept(filter, path):
 def test_copies_keep_exact_ends_and_live_on(matcher, copy, tmp_path):
     low, high = nanoseconds(150)
     original = EventFilter(Schema({"t": int, "x": float}), matcher=matcher)
-    original.subscribe_many({"t": low[:100]}, {"t": high[:100]})
+    original.subscribe_boxes({"t": low[:100]}, {"t": high[:100]})
     for row in range(100, 150):
-        original.subscribe_many({"t": low[row : row + 1]}, {"t": high[row : row + 1]})
+        original.subscribe_boxes({"t": low[row : row + 1]}, {"t": high[row : row + 1]})
     filter = copy(original, tmp_path)
     events = np.stack([nanoseconds(200, 4)[0], np.zeros(200, np.int64)], axis=1)
     wanted = between(low, high, events[:, 0])
@@ -211,7 +211,7 @@ def test_copies_keep_exact_ends_and_live_on(matcher, copy, tmp_path):
     assert filter.unsubscribe_many(gone).all()
     filter.update(1, "x > 1")
     filter.subscribe_many(["x = 0"], ids=[0])  # an id that had ends has none now
-    again = filter.subscribe_many({"t": low[3:4]}, {"t": high[3:4]}, ids=[3])
+    again = filter.subscribe_boxes({"t": low[3:4]}, {"t": high[3:4]}, ids=[3])
     left = {0, 1, *again.tolist(), *set(range(150)) - set(gone.tolist())}
     wanted = [(ids & left - {0, 1}) | {0} for ids in wanted]
     assert as_sets(filter.match_batch(events)) == wanted
@@ -222,7 +222,7 @@ def test_copies_keep_exact_ends_and_live_on(matcher, copy, tmp_path):
 def test_another_matcher_takes_exact_ends_over(matcher, other, tmp_path):
     low, high = nanoseconds(60)
     filter = EventFilter(Schema({"t": int}), matcher=matcher)
-    filter.subscribe_many(low[:, np.newaxis], high[:, np.newaxis])
+    filter.subscribe_boxes(low[:, np.newaxis], high[:, np.newaxis])
     filter.save(tmp_path / "kept")
     loaded = EventFilter.load(tmp_path / "kept", matcher=other)
     events = nanoseconds(100, 4)[0][:, np.newaxis]
@@ -232,7 +232,7 @@ def test_another_matcher_takes_exact_ends_over(matcher, other, tmp_path):
 @pytest.mark.parametrize(("matcher", "method"), [("rtree", "replace"), ("masks", "add")])
 def test_a_failed_update_keeps_exact_ends(monkeypatch, matcher, method):
     filter = EventFilter(Schema({"t": int}), matcher=matcher)
-    filter.subscribe_many([[BIG + 1]], [[BIG + 1]])
+    filter.subscribe_boxes([[BIG + 1]], [[BIG + 1]])
     made = filter._subscriptions.matcher
     monkeypatch.setattr(made, method, fails_once(getattr(made, method)))
     with pytest.raises(RuntimeError, match="once"):
@@ -256,7 +256,7 @@ def test_exact_ends_ask_no_predicate(monkeypatch):
     """They are compared in columns: no object a hit."""
     low, high = nanoseconds(200)
     filter = EventFilter(Schema({"t": int}))
-    filter.subscribe_many(low[:, np.newaxis], high[:, np.newaxis])
+    filter.subscribe_boxes(low[:, np.newaxis], high[:, np.newaxis])
 
     def asked(*_):
         raise AssertionError("a predicate was asked")
@@ -273,7 +273,7 @@ def test_another_matcher_of_boxes_takes_them_as_they_are(monkeypatch, other, tmp
     """To read the predicates anew takes 30 times as long."""
     filter = EventFilter(Schema({"x": float, "s": str}))
     filter.subscribe_many(["x > 1", "x < 3 AND s = 'a'", "s LIKE '%b'", "x > 5 OR x < -5", "x < 1 AND x > 1"])
-    filter.subscribe_many({"x": [2.0]}, {"x": [9.0]})
+    filter.subscribe_boxes({"x": [2.0]}, {"x": [9.0]})
     filter.save(tmp_path / "saved")
     monkeypatch.setattr(drafts, "of_sources", None)
     loaded = EventFilter.load(tmp_path / "saved", matcher=other)

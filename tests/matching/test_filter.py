@@ -83,7 +83,7 @@ def test_unsatisfiable_and_match_all_predicates_are_subscriptions(prices):
 def test_arrays_of_bounds():
     filter = EventFilter(Schema({"a": float, "b": Attribute(int, low=0, high=9), "s": str}))
     inf = np.inf
-    ids = filter.subscribe_many(
+    ids = filter.subscribe_boxes(
         [[0, 0, -inf], [-inf, 5, -inf], [-inf, -inf, -inf], [1, -inf, -inf]],
         [[1, 9, inf], [0.5, inf, inf], [inf, inf, inf], [1, inf, inf]],
     )
@@ -100,7 +100,7 @@ def test_arrays_of_bounds():
 def test_events_come_in_every_form():
     pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
     filter = EventFilter(Schema({"a": float, "b": float}))
-    filter.subscribe_many([[0, 0], [-np.inf, 2]], [[1, 1], [np.inf, 3]])
+    filter.subscribe_boxes([[0, 0], [-np.inf, 2]], [[1, 1], [np.inf, 3]])
     rows = [[0.5, 1.0], [9.0, 2.5], [np.nan, 3.0]]
     expected = [{0}, {1}, {1}]
     frame = pd.DataFrame(rows, columns=["a", "b"])
@@ -115,10 +115,11 @@ def test_events_come_in_every_form():
 def test_results_as_arrays():
     pa = pytest.importorskip("pyarrow")
     filter = EventFilter(Schema({"a": float}))
-    filter.subscribe_many([[0], [1]], [[5], [5]])
+    filter.subscribe_boxes([[0], [1]], [[5], [5]])
     matches = filter.match_batch([{"a": 0}, {"a": 9}, {"a": 2}])
     assert matches.offsets.tolist() == [0, 1, 1, 3]
     assert matches.counts.tolist() == [1, 0, 2]
+    assert (matches.any.dtype, matches.any.tolist()) == (bool, [True, False, True])
     assert matches.pairs().dtype == np.int64
     assert matches.pairs()[0].tolist() == [0, 2, 2]
     assert sorted(matches.pairs()[1, 1:].tolist()) == [0, 1]
@@ -144,7 +145,7 @@ def wide_filter(**options):
     rng = np.random.default_rng(0)
     filter = EventFilter(Schema(dict.fromkeys("abc", float)), (4, 8), **options)
     ends = np.sort(rng.random((400, 2, 3)), axis=1)
-    filter.subscribe_many(ends[:, 0], ends[:, 1])
+    filter.subscribe_boxes(ends[:, 0], ends[:, 1])
     return filter, rng.random((64, 3))
 
 
@@ -191,7 +192,7 @@ def test_the_controller_hears_of_batches_and_updates():
     list(filter.stream(events))  # loads kernels
     filter.controller = FixedPlan(1, 4, log=entries.append)
     list(filter.stream(events))
-    filter.subscribe_many([[0, 0, 0]] * 2, [[1, 1, 1]] * 2)
+    filter.subscribe_boxes([[0, 0, 0]] * 2, [[1, 1, 1]] * 2)
     filter.unsubscribe(0)
     list(filter.stream(events))
     assert [entry["kind"] for entry in entries] == ["plan", "report", "update", "plan", "report"]
@@ -336,7 +337,7 @@ def test_a_batch_sees_one_version_of_the_subscriptions(way):
     rng = np.random.default_rng(0)
     filter = EventFilter(Schema(dict.fromkeys("abc", float)), (4, 4), controller=FixedPlan(2, 1))
     ends = np.sort(rng.random((300, 2, 3)), axis=1)
-    steady = filter.subscribe_many(ends[:, 0], ends[:, 1])
+    steady = filter.subscribe_boxes(ends[:, 0], ends[:, 1])
     flip = filter.subscribe("TRUE")
     events = rng.random((40, 3))
     expected = [ids - {flip} for ids in as_sets(filter.match_batch(events))]
@@ -350,7 +351,7 @@ def test_a_batch_sees_one_version_of_the_subscriptions(way):
                     return
                 filter.update(flip, "TRUE" if round % 2 else "FALSE")
                 more = np.sort(rng.random((20, 2, 3)), axis=1)
-                filter.unsubscribe_many(filter.subscribe_many(more[:, 0], more[:, 1]))
+                filter.unsubscribe_many(filter.subscribe_boxes(more[:, 0], more[:, 1]))
         finally:
             stop.set()
 
@@ -441,7 +442,7 @@ class FilterMachine(RuleBasedStateMachine):
         ends = np.sort(rng.integers(-3, 4, (n, 2, 4)).astype(float), axis=1)
         ends[:, 0, 2:], ends[:, 1, 2:] = -np.inf, np.inf
         for id, (low, high) in zip(
-            self.filter.subscribe_many(ends[:, 0], ends[:, 1]).tolist(), ends, strict=True
+            self.filter.subscribe_boxes(ends[:, 0], ends[:, 1]).tolist(), ends, strict=True
         ):
             self.model[id] = parse(
                 f"x >= {low[0]} AND x <= {high[0]} AND n BETWEEN {low[1]} AND {high[1]}", SCHEMA
@@ -517,9 +518,9 @@ test_any_interleaving = FilterMachine.TestCase
         (lambda f: f.subscribe_many(["price > 1"] * 2, ids=[7, 7]), ValueError, "distinct"),
         (lambda f: f.subscribe_many(["price > 1", "prise > 1"]), PredicateError, "prise"),
         (lambda f: f.subscribe_many("price > 1"), TypeError, "list of predicates"),
-        (lambda f: f.subscribe_many([[2, 0]], [[1, 0]]), PredicateError, "low above high"),
-        (lambda f: f.subscribe_many([[np.nan, 0]], [[1, 0]]), PredicateError, "NaN"),
-        (lambda f: f.subscribe_many([[1]], [[1]]), PredicateError, "shape"),
+        (lambda f: f.subscribe_boxes([[2, 0]], [[1, 0]]), PredicateError, "low above high"),
+        (lambda f: f.subscribe_boxes([[np.nan, 0]], [[1, 0]]), PredicateError, "NaN"),
+        (lambda f: f.subscribe_boxes([[1]], [[1]]), PredicateError, "shape"),
         (lambda f: f.update(9, "price > 1"), UnknownSubscriptionError, "9"),
         (lambda f: f.update(0, "price > "), PredicateError, "price"),
         (lambda f: f.subscribe("price > 1", id=2**64), ValueError, "ids must be in"),

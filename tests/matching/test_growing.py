@@ -113,7 +113,7 @@ def test_a_new_filter_has_a_scan(kernels):
     assert matcher_of(filter) == "scan"
     with pytest.raises(TypeError, match=r"the matcher 'scan', and no R\*-tree; .* matcher='rtree'"):
         filter.tree  # noqa: B018
-    filter.subscribe_many(*intervals(40))
+    filter.subscribe_boxes(*intervals(40))
     filter.repack()
     require_intervals(filter, 40)
     assert matcher_of(filter) == "scan"
@@ -125,7 +125,7 @@ def test_a_tree_that_was_asked_for_never_begins_with_a_scan(kernels, options):
     filter = EventFilter(NUMBERS, **options)
     assert matcher_of(filter) == "rtree"
     assert filter.tree.capacity == options.get("capacity", filter.tree.capacity)
-    filter.subscribe_many(*intervals(growing.MOVED))
+    filter.subscribe_boxes(*intervals(growing.MOVED))
     assert matcher_of(filter) == "rtree"
     assert (kernels.asked.is_set(), kernels.loads) == (False, 0)
 
@@ -133,7 +133,7 @@ def test_a_tree_that_was_asked_for_never_begins_with_a_scan(kernels, options):
 def test_a_scan_that_was_asked_for_stays(kernels):
     filter = EventFilter(NUMBERS, matcher="scan")
     kernels.loaded = True
-    filter.subscribe_many(*intervals(growing.MOVED))
+    filter.subscribe_boxes(*intervals(growing.MOVED))
     filter.subscribe("x < 0")
     assert matcher_of(filter) == "scan"
     assert not kernels.asked.is_set()
@@ -145,9 +145,9 @@ def test_a_scan_that_was_asked_for_stays(kernels):
 def test_it_moves_once_it_is_large(kernels, loaded, least):
     kernels.loaded = loaded
     filter = EventFilter(NUMBERS)
-    filter.subscribe_many(*intervals(least - 1))
+    filter.subscribe_boxes(*intervals(least - 1))
     assert not kernels.asked.is_set()
-    filter.subscribe_many(*intervals(1, least - 1))
+    filter.subscribe_boxes(*intervals(1, least - 1))
     moves(filter, kernels)
     require_intervals(filter, least)
     moved(filter, kernels)
@@ -160,11 +160,11 @@ def test_it_moves_once_it_is_large(kernels, loaded, least):
 def test_many_at_once_build_the_tree_where_its_kernels_are_loaded(kernels):
     kernels.loaded = True
     filter = EventFilter(NUMBERS)
-    filter.subscribe_many(*intervals(10))
-    filter.subscribe_many(*intervals(53, 10))
+    filter.subscribe_boxes(*intervals(10))
+    filter.subscribe_boxes(*intervals(53, 10))
     assert matcher_of(filter) == "scan"
     filter.unsubscribe_many(np.arange(50, 63))
-    filter.subscribe_many(*intervals(40, 50), ids=np.arange(50, 90))
+    filter.subscribe_boxes(*intervals(40, 50), ids=np.arange(50, 90))
     assert matcher_of(filter) == "rtree"
     assert filter._road.growing is None
     require_intervals(filter, 90)
@@ -174,9 +174,9 @@ def test_many_at_once_build_the_tree_where_its_kernels_are_loaded(kernels):
 def test_who_adds_very_many_at_once_waits_for_the_kernels(kernels, monkeypatch):
     monkeypatch.setattr(growing, "WAITED", 100)
     filter = EventFilter(NUMBERS)
-    filter.subscribe_many(*intervals(59))
+    filter.subscribe_boxes(*intervals(59))
     assert kernels.loads == 0
-    filter.subscribe_many(*intervals(41, 59))
+    filter.subscribe_boxes(*intervals(41, 59))
     assert (kernels.loads, matcher_of(filter)) == (1, "rtree")
     require_intervals(filter, 100)
     assert not kernels.asked.is_set()
@@ -193,7 +193,7 @@ def test_kernels_that_cannot_be_compiled_leave_the_scan_and_are_told_of_once(
     filter = EventFilter(NUMBERS)
     with caplog.at_level(logging.WARNING, "rtfilter"):
         for first in range(0, 200, 40):
-            filter.subscribe_many(*intervals(40, first))
+            filter.subscribe_boxes(*intervals(40, first))
             filter._road.growing.wait(PATIENCE)
             require_intervals(filter, first + 40)
     assert matcher_of(filter) == "scan"
@@ -215,7 +215,7 @@ def test_work_alone_moves_a_small_filter(kernels, monkeypatch, way):
         "stream": lambda filter: list(filter.stream([{"x": 1.25}])),
     }[way]
     filter, empty = EventFilter(NUMBERS), EventFilter(NUMBERS)
-    filter.subscribe_many(*intervals(3))  # the batches are counted from here
+    filter.subscribe_boxes(*intervals(3))  # the batches are counted from here
     monkeypatch.setattr(growing, "WORK", 1)
     for _ in range(growing.BATCHES):
         call(filter)
@@ -254,10 +254,10 @@ def test_a_change_that_comes_when_there_are_no_more_threads_looks_again(kernels,
             raise RuntimeError("can't start new thread")
 
         patch.setattr(threading.Thread, "start", start)
-        filter.subscribe_many(*intervals(3))
+        filter.subscribe_boxes(*intervals(3))
     require_intervals(filter, 3)
     assert not filter._road.growing.moving
-    filter.subscribe_many(*intervals(1, 3))
+    filter.subscribe_boxes(*intervals(1, 3))
     moves(filter, kernels)
     moved(filter, kernels)
     require_intervals(filter, 4)
@@ -266,7 +266,7 @@ def test_a_change_that_comes_when_there_are_no_more_threads_looks_again(kernels,
 def test_a_filter_that_nobody_uses_any_more_does_not_move(kernels, monkeypatch, caplog):
     monkeypatch.setattr(growing, "MOVED", 10)
     filter = EventFilter(NUMBERS)
-    filter.subscribe_many(*intervals(10))
+    filter.subscribe_boxes(*intervals(10))
     moves(filter, kernels)
     gone = weakref.ref(filter._subscriptions)
     del filter
@@ -332,7 +332,7 @@ class Model:
         assert [set(filter.match(event).tolist()) for event in events[:3]] == expected[:3]
         assert as_sets(filter.stream(events).matches()) == expected
         assert filter.any_match(events).tolist() == [bool(ids) for ids in expected]
-        assert filter.count(events).tolist() == [len(ids) for ids in expected]
+        assert filter.match_batch(events).counts.tolist() == [len(ids) for ids in expected]
         assert filter.ids().tolist() == sorted(self.held)
         assert len(filter) == len(self.held)
         for id, (predicate, deadline, note) in self.held.items():
@@ -424,7 +424,7 @@ def test_until_the_tree_is_there_no_call_waits_for_it(kernels, monkeypatch, tmp_
     model.filter.repack()
     model.filter.save(tmp_path / "index")
     pickle.dumps(model.filter)
-    model.filter.covering("x > 1")
+    model.filter.related("x > 1").covers  # noqa: B018
     assert model.filter.stats()["in_flight_batches"] == 0
     moves(model.filter, kernels)
     moved(model.filter, kernels)
@@ -434,10 +434,10 @@ def test_until_the_tree_is_there_no_call_waits_for_it(kernels, monkeypatch, tmp_
 def test_a_change_that_builds_the_tree_ends_a_move(kernels, monkeypatch):
     monkeypatch.setattr(growing, "MOVED", 50)
     filter = EventFilter(NUMBERS)
-    filter.subscribe_many(*intervals(50))
+    filter.subscribe_boxes(*intervals(50))
     moves(filter, kernels)
     own, kernels.loaded = filter._road.growing, True
-    filter.subscribe_many(*intervals(50, 50))
+    filter.subscribe_boxes(*intervals(50, 50))
     assert matcher_of(filter) == "rtree"
     tree = filter.tree
     kernels.go.set()
@@ -465,7 +465,7 @@ def test_a_stream_that_is_open_while_it_moves_goes_on(kernels, monkeypatch):
 def test_listeners_and_the_version_see_nothing_of_a_move(kernels, monkeypatch):
     monkeypatch.setattr(growing, "MOVED", 50)
     filter = EventFilter(NUMBERS, metrics=True)
-    filter.subscribe_many(*intervals(49))
+    filter.subscribe_boxes(*intervals(49))
     log = filter.changes()
     filter.subscribe("x < 0")
     moves(filter, kernels)
@@ -497,14 +497,14 @@ COPIES = {
 @pytest.mark.parametrize("copy", COPIES)
 def test_a_copy_grows_until_it_has_moved(kernels, monkeypatch, tmp_path, copy):
     filter = EventFilter(NUMBERS)
-    filter.subscribe_many(*intervals(50))
+    filter.subscribe_boxes(*intervals(50))
     again = COPIES[copy](filter, tmp_path)
     assert matcher_of(again) == "scan"
     require_intervals(again, 50)
     monkeypatch.setattr(growing, "MOVED", 52)
-    again.subscribe_many(*intervals(1, 50))
+    again.subscribe_boxes(*intervals(1, 50))
     assert not kernels.asked.is_set()
-    again.subscribe_many(*intervals(1, 51))
+    again.subscribe_boxes(*intervals(1, 51))
     moves(again, kernels)
     meanwhile = COPIES[copy](again, tmp_path)  # is large, and begins to move, too
     assert matcher_of(meanwhile) == "scan"
@@ -519,7 +519,7 @@ def test_a_copy_grows_until_it_has_moved(kernels, monkeypatch, tmp_path, copy):
         assert matcher_of(last) == "rtree"
     else:  # it is small, so who opens it need not load kernels
         assert matcher_of(last) == "scan"
-        last.subscribe_many(*intervals(growing.SOON - 52, 52))
+        last.subscribe_boxes(*intervals(growing.SOON - 52, 52))
         moved(last, kernels)
         require_intervals(last, growing.SOON)
 
@@ -529,7 +529,7 @@ def test_a_copy_of_very_many_is_a_tree_at_once(kernels, monkeypatch, tmp_path, c
     for module in (growing, rtfilter.filter):
         monkeypatch.setattr(module, "WAITED", 70)
     filter = EventFilter(NUMBERS)
-    filter.subscribe_many(*intervals(70))
+    filter.subscribe_boxes(*intervals(70))
     assert (kernels.loads, matcher_of(filter)) == (1, "rtree")
     again = COPIES[copy](filter, tmp_path)
     assert matcher_of(again) == "rtree"
@@ -540,9 +540,9 @@ def test_a_copy_of_very_many_is_a_tree_at_once(kernels, monkeypatch, tmp_path, c
 
 def test_a_snapshot_of_a_growing_filter_can_be_opened_with_any_matcher(kernels, monkeypatch, tmp_path):
     filter = EventFilter(NUMBERS)
-    filter.subscribe_many(*intervals(50))
+    filter.subscribe_boxes(*intervals(50))
     chosen = EventFilter(NUMBERS, matcher="scan")
-    chosen.subscribe_many(*intervals(50))
+    chosen.subscribe_boxes(*intervals(50))
     monkeypatch.setattr(growing, "MOVED", 10)
     for name in ("rtree", "scan", "hashes", "auto"):
         again = loaded(filter, tmp_path, matcher=name)
@@ -550,7 +550,7 @@ def test_a_snapshot_of_a_growing_filter_can_be_opened_with_any_matcher(kernels, 
         require_intervals(again, 50)
     assert matcher_of(loaded(chosen, tmp_path)) == "scan"
     again = EventFilter(NUMBERS, matcher="rtree")
-    again.subscribe_many(*intervals(50))
+    again.subscribe_boxes(*intervals(50))
     assert matcher_of(loaded(again, tmp_path)) == "rtree"
     assert not kernels.asked.is_set()
 
@@ -580,7 +580,7 @@ def test_a_subscription_that_is_cut_short_while_it_moves_is_whole_or_undone(monk
         kernels = Kernels()
         monkeypatch.setattr(growing, "ready", kernels)
         filter = EventFilter(NUMBERS)
-        filter.subscribe_many(*intervals(4))
+        filter.subscribe_boxes(*intervals(4))
         if not begins:
             moves(filter, kernels)
         return filter, kernels
@@ -597,7 +597,7 @@ def test_a_subscription_that_is_cut_short_while_it_moves_is_whole_or_undone(monk
         whole = len(filter) == 5
         wholes += whole
         require_intervals(filter, 4 + whole)
-        filter.subscribe_many(*intervals(1, 4 + whole), ids=[4 + whole])
+        filter.subscribe_boxes(*intervals(1, 4 + whole), ids=[4 + whole])
         if begins and not kernels.asked.wait(PATIENCE):
             raise AssertionError(f"it does not begin to move: {cut.place}")
         moved(filter, kernels)

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from kinds import TAKING_ALL
 from limits import sources_within
 from oracle import as_sets, satisfied
-from rtfilter import AsyncFilter, EventFilter, Predicate, Schema, UnknownSubscriptionError
+from rtfilter import AsyncFilter, EventFilter, Predicate, Schema, Tracker, UnknownSubscriptionError
 
 TYPES = {"x": float, "tags": str, "staff.name": str, "staff.pay": float}
 SCHEMA = Schema(TYPES)
@@ -64,7 +64,7 @@ class Interplay(RuleBasedStateMachine):
         self.filter = EventFilter(
             SCHEMA, matcher=matcher, ids=str, max_unbounded=None, clock=lambda: self.now
         )
-        self.tracker, self.inside = self.filter.track(), {}
+        self.tracker, self.inside = Tracker(self.filter), {}
         self.held = {}  # by id: predicate, deadline, metadata
 
     def name(self):
@@ -133,9 +133,9 @@ class Interplay(RuleBasedStateMachine):
         assert as_sets(filter.match_batch(batch)) == wanted
         assert as_sets([filter.match(event) for event in batch]) == wanted
         assert as_sets(filter.stream(batch).matches()) == wanted
-        assert filter.count(batch).tolist() == list(map(len, wanted))
+        assert filter.match_batch(batch).counts.tolist() == list(map(len, wanted))
         assert filter.any_match(batch).tolist() == list(map(bool, wanted))
-        found = filter.explain_batch(batch, limit=5)
+        found = filter.explain(batch, limit=5)
         assert (found.pairs, found.matched) == (len(batch) * len(self.held), sum(map(len, wanted)))
         for id, (predicate, _, metadata) in self.held.items():
             assert filter[id].metadata == metadata
@@ -165,7 +165,7 @@ class Interplay(RuleBasedStateMachine):
     @rule(source=RULES, batch=st.lists(EVENTS, min_size=1, max_size=3))
     def cover(self, source, batch):
         predicate = Predicate.parse(source, SCHEMA)
-        found = self.filter.covering(predicate)
+        found = self.filter.related(predicate).covers
         ids, unknown = set(found.ids.tolist()), set(found.unknown.tolist())
         assert not ids & unknown
         assert ids | unknown <= set(self.held)

@@ -135,7 +135,7 @@ def in_time(call):
 
 CALLS = {
     "subscribe": lambda filter: filter.subscribe("x > 2 AND s <> 'abcdefgh'", 9),
-    "subscribe, boxes": lambda filter: filter.subscribe_many([[0, -np.inf]], [[1, np.inf]], ids=[9]),
+    "subscribe, boxes": lambda filter: filter.subscribe_boxes([[0, -np.inf]], [[1, np.inf]], ids=[9]),
     "unsubscribe": lambda filter: filter.unsubscribe_many([2, 3, 7]),
     "unsubscribe, matches nothing": lambda filter: filter.unsubscribe(4),
     "update": lambda filter: filter.update(3, "x = 3 OR s = 'a'"),
@@ -153,7 +153,7 @@ CHANGES = list(CALLS)[:5]
 LARGE = {
     "subscribe": lambda filter: filter.subscribe_many(["x > 2", "x = 0", "FALSE"], ids=[9, 8, 7]),
     "subscribe, next ids": lambda filter: filter.subscribe_many(["x > 2", "x = 0", "FALSE"]),
-    "subscribe, boxes": lambda filter: filter.subscribe_many([[0, -np.inf]] * 3, [[1, np.inf]] * 3),
+    "subscribe, boxes": lambda filter: filter.subscribe_boxes([[0, -np.inf]] * 3, [[1, np.inf]] * 3),
     "unsubscribe": lambda filter: filter.unsubscribe_many([2, 3, 7]),
 }
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from limits import sources_within
 from nested import EVENTS, TYPES
 from oracle import as_sets
-from rtfilter import EventError, EventFilter, Schema
+from rtfilter import EventError, EventFilter, Schema, Tracker
 from rtfilter.events import json_text
 
 SCHEMA = Schema(TYPES)
@@ -226,7 +226,7 @@ def test_a_strict_schema_reads_all():
 
 
 def test_a_tracker_reads_its_key():
-    tracker = lots("size > 7").track("lot")
+    tracker = Tracker(lots("size > 7"), "lot")
     (entered, _, _), (_, inside, _) = tracker.match_batch('{"lot": "a", "size": 8}\n{"lot": "a", "size": 9}')
     assert (entered.tolist(), inside.tolist()) == ([0], [0])
 

@@ -11,7 +11,7 @@ from kinds import EACH
 from limits import sources_within
 from nested import EVENTS, TYPES
 from oracle import as_sets, satisfied
-from rtfilter import AsyncFilter, EventError, EventFilter, Schema
+from rtfilter import AsyncFilter, EventError, EventFilter, Schema, Tracker
 from rtfilter.adaptive import FixedPlan
 from rtfilter.predicates.model import parse
 
@@ -39,7 +39,7 @@ def test_every_way_to_match_gives_what_the_choices_say(matcher, data):
     released = {event: set(ids.tolist()) for event, ids, _ in filter.stream(batch)}
     assert [released[row] for row in range(len(batch))] == wanted
     assert filter.any_match(batch).tolist() == [bool(ids) for ids in wanted]
-    assert filter.count(batch).tolist() == list(map(len, wanted))
+    assert filter.match_batch(batch).counts.tolist() == list(map(len, wanted))
     order = np.arange(len(batch))[::-1]
     assert as_sets(filter.match_batch(SCHEMA.read(batch).take(order))) == wanted[::-1]
     assert as_sets(filter.match_batch(SCHEMA.read(batch).rows(range(1, len(batch))))) == wanted[1:]
@@ -53,7 +53,7 @@ def tagged():
 
 
 def test_a_tracker_follows_events_with_lists():
-    tracker = tagged().track("who")
+    tracker = Tracker(tagged(), "who")
     batch = [{"who": 1, "tags": tags} for tags in (["a", "x"], ["b", "a"], ["b"], [])]
     found = [tuple(ids.tolist() for ids in change) for change in tracker.match_batch(batch)]
     assert found == [([0], [], []), ([1], [0], []), ([], [1], [0]), ([], [], [1])]

@@ -22,7 +22,7 @@ SMALL_NODES = {"name": "rtree", "capacity": [4, 8]}
 def filled(**given):
     made = EventFilter(SCHEMA, **given)
     made.subscribe_many(RULES)
-    made.subscribe_many({"price": [2.0**53]}, {"price": [2.0**53 + 6]}, ids=[9])
+    made.subscribe_boxes({"price": [2.0**53]}, {"price": [2.0**53 + 6]}, ids=[9])
     return made
 
 

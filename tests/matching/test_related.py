@@ -14,13 +14,13 @@ from predicate_cases import conditions, schemas, sql
 from rtfilter import EventFilter, Predicate, PredicateError, Schema
 
 SCHEMA = Schema({"x": float, "y": float, "s": str, "at": datetime})
-WAYS = ("covering", "covered", "equal")
+WAYS = ("covers", "covered", "equal")
 
 
 def answer(way, own, predicate):
     """What `Predicate.covers` says of one subscription."""
-    covers = {"covering": [(own, predicate)], "covered": [(predicate, own)]}
-    pairs = covers.get(way) or [*covers["covering"], *covers["covered"]]
+    covers = {"covers": [(own, predicate)], "covered": [(predicate, own)]}
+    pairs = covers.get(way) or [*covers["covers"], *covers["covered"]]
     answers = [one.covers(two) for one, two in pairs]
     return False if False in answers else None if None in answers else True
 
@@ -29,7 +29,7 @@ def require_right(filter, predicates, predicate):
     """The answers of a filter are those of each subscription; what is known there is known here."""
     nothing = Predicate.parse("FALSE", filter.schema)
     for way in WAYS:
-        found = getattr(filter, way)(predicate)
+        found = getattr(filter.related(predicate), way)
         ids, unknown = set(found.ids.tolist()), set(found.unknown.tolist())
         assert len(ids) == len(found.ids)
         assert not ids & unknown
@@ -37,7 +37,7 @@ def require_right(filter, predicates, predicate):
             right = answer(way, own, predicate)
             if right is None:
                 continue
-            if right and way != "covering" and nothing.covers(own) is not False:
+            if right and way != "covers" and nothing.covers(own) is not False:
                 continue  # what nothing satisfies may be left out
             assert (id in ids) is right, (way, str(own), str(predicate))
             assert id not in unknown, (way, str(own), str(predicate))
@@ -59,7 +59,7 @@ def test_beside_brute_force(matcher, data):
 def test_a_subscription_may_be_covered_though_its_box_reaches_beyond():
     filter = EventFilter(SCHEMA)
     filter.subscribe("x > y AND y > 5")  # whose box bounds y alone
-    found = filter.covered("x > 5")
+    found = filter.related("x > 5").covered
     assert found.ids.tolist() + found.unknown.tolist() == [0]
 
 
@@ -91,7 +91,7 @@ def test_many_subscriptions():
     for text in [*texts[:12], "x > 3 AND y > 3", "x IN (4, 5) AND y = 9", "x BETWEEN 2 AND 22 AND y > 0"]:
         predicate = Predicate.parse(text, SCHEMA)
         require_right(filter, predicates, predicate)
-        assert not len(filter.covering(predicate).unknown)
+        assert not len(filter.related(predicate).covers.unknown)
 
 
 def test_a_union_covers_together():
@@ -100,10 +100,10 @@ def test_a_union_covers_together():
     filter.subscribe("x < 5 OR x BETWEEN 5 AND 7 OR x > 7", id=1)
     filter.subscribe("x < 5 OR x > 5", id=2)
     filter.subscribe("x BETWEEN 0 AND 10", id=3)
-    assert filter.covering("x BETWEEN 0 AND 10").ids.tolist() == [1, 3]
-    assert filter.covering("x IN (1, 9)").ids.tolist() == [1, 2, 3]
-    assert filter.covered("x < 5 OR x >= 5").ids.tolist() == [1, 2, 3]
-    assert filter.equal("x >= 5 OR x < 5").ids.tolist() == [1]
+    assert filter.related("x BETWEEN 0 AND 10").covers.ids.tolist() == [1, 3]
+    assert filter.related("x IN (1, 9)").covers.ids.tolist() == [1, 2, 3]
+    assert filter.related("x < 5 OR x >= 5").covered.ids.tolist() == [1, 2, 3]
+    assert filter.related("x >= 5 OR x < 5").equal.ids.tolist() == [1]
 
 
 def test_equal_is_by_meaning():
@@ -119,17 +119,27 @@ def test_equal_is_by_meaning():
         ("y < x * 2", [4]),
         ("x >= 3 AND s > 'a' AND s < 'b'", []),
     ]:
-        found = filter.equal(text)
+        found = filter.related(text).equal
         assert (found.ids.tolist(), found.unknown.tolist()) == (ids, []), text
+
+
+def test_each_relation_is_searched_once_when_it_is_asked_for():
+    filter = EventFilter(SCHEMA)
+    found = filter.related("x < 5")
+    filter.subscribe("x < 9", id=1)
+    assert found.covers.ids.tolist() == [1]
+    filter.subscribe("x < 8", id=2)
+    assert (found.covers.ids.tolist(), found.covered.ids.tolist()) == ([1], [])
+    assert repr(found) == "Related('x < 5')"
 
 
 def test_what_is_unknown_is_told_apart():
     filter = EventFilter(SCHEMA)
     filter.subscribe("s LIKE '%b%'", id=1)
     filter.subscribe("s LIKE 'abc%'", id=2)
-    found = filter.covering("s LIKE 'abc%'")
+    found = filter.related("s LIKE 'abc%'").covers
     assert (found.ids.tolist(), found.unknown.tolist()) == ([2], [1])
-    found = filter.covered("s LIKE '%b%'")
+    found = filter.related("s LIKE '%b%'").covered
     assert (found.ids.tolist(), found.unknown.tolist()) == ([1], [2])
 
 
@@ -137,10 +147,10 @@ def test_what_nothing_satisfies():
     filter = EventFilter(SCHEMA)
     filter.subscribe("x < 3 AND x > 5", id=1)
     filter.subscribe("x < 3", id=2)
-    assert filter.covering("x < 2 AND x > 7").ids.tolist() == [1, 2]
-    assert filter.covered("x < 2 AND x > 7").ids.tolist() == [1]
-    assert filter.covered("x < 4").ids.tolist() == [1, 2]
-    assert filter.equal("FALSE").ids.tolist() == [1]
+    assert filter.related("x < 2 AND x > 7").covers.ids.tolist() == [1, 2]
+    assert filter.related("x < 2 AND x > 7").covered.ids.tolist() == [1]
+    assert filter.related("x < 4").covered.ids.tolist() == [1, 2]
+    assert filter.related("FALSE").equal.ids.tolist() == [1]
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -148,13 +158,13 @@ def test_ids_are_those_given(kind):
     filter = EventFilter(SCHEMA)
     ids = [id_of(KINDS[kind], number) for number in (3, 1, 2)]
     filter.subscribe_many(["x < 5", "x < 9", "s LIKE '%a'"], ids=ids)
-    assert filter.covering("x < 4").ids.tolist() == sorted(ids[:2])
-    assert filter.covered("x < 7").ids.tolist() == ids[:1]
-    assert filter.equal("s LIKE '%a'").ids.tolist() == ids[2:]
-    assert filter.covering("x < 4").ids.dtype == (np.int64 if kind == "int" else object)
-    assert filter.covering("y < 4").ids.tolist() == []
+    assert filter.related("x < 4").covers.ids.tolist() == sorted(ids[:2])
+    assert filter.related("x < 7").covered.ids.tolist() == ids[:1]
+    assert filter.related("s LIKE '%a'").equal.ids.tolist() == ids[2:]
+    assert filter.related("x < 4").covers.ids.dtype == (np.int64 if kind == "int" else object)
+    assert filter.related("y < 4").covers.ids.tolist() == []
     if kind == "uuid":
-        assert type(filter.covering("x < 4").ids[0]) is UUID
+        assert type(filter.related("x < 4").covers.ids[0]) is UUID
 
 
 @pytest.mark.parametrize("matcher", EACH)
@@ -165,11 +175,13 @@ def test_expired_ones_are_hidden(matcher):
     filter.subscribe("x < 5", id=2)
     filter.subscribe("x < 5 AND x > 7", id=3, ttl=10)
     for way in WAYS:
-        assert getattr(filter, way)("x < 5").ids.tolist() == ([1, 2, 3] if way == "covered" else [1, 2])
+        assert getattr(filter.related("x < 5"), way).ids.tolist() == (
+            [1, 2, 3] if way == "covered" else [1, 2]
+        )
     now[0] = 10.0
     for way in WAYS:
-        assert getattr(filter, way)("x < 5").ids.tolist() == [2]
-    assert filter.covered("FALSE").ids.tolist() == []
+        assert getattr(filter.related("x < 5"), way).ids.tolist() == [2]
+    assert filter.related("FALSE").covered.ids.tolist() == []
 
 
 @pytest.mark.parametrize(
@@ -191,7 +203,7 @@ def test_texts_whose_codes_have_gaps(one, two):
         filter = EventFilter(SCHEMA)
         filter.subscribe(own)
         for way in WAYS:
-            assert getattr(filter, way)(other).ids.tolist() == [0], way
+            assert getattr(filter.related(other), way).ids.tolist() == [0], way
 
 
 def test_what_may_be_left_out_can_match_nothing():
@@ -200,22 +212,22 @@ def test_what_may_be_left_out_can_match_nothing():
     nothing = ["s LIKE 'ab%' AND LOWER(s) = 'x'", "x < y AND x > y", "x < 3 AND x > 5"]
     filter.subscribe_many([*nothing, "x < 3", "x < y"])
     for text in nothing:
-        assert filter.covering(text).ids.tolist() == [0, 1, 2, 3, 4]
+        assert filter.related(text).covers.ids.tolist() == [0, 1, 2, 3, 4]
         for way in ("covered", "equal"):
-            found = getattr(filter, way)(text)
+            found = getattr(filter.related(text), way)
             assert 2 in found.ids
             assert {*found.ids.tolist(), *found.unknown.tolist()} <= {0, 1, 2}
 
 
 def test_bounds_are_subscriptions_too():
     filter = EventFilter(Schema({"x": float, "n": int}))
-    filter.subscribe_many(
+    filter.subscribe_boxes(
         np.array([[0.0, 2**53], [2.0, -np.inf]]), np.array([[9.0, 2**53 + 2], [3.0, np.inf]])
     )
-    assert filter.covering(f"x = 2.5 AND n = {2**53 + 1}").ids.tolist() == [0, 1]
-    assert filter.covering(f"x = 2.5 AND n = {2**53 + 3}").ids.tolist() == [1]
-    assert filter.covered("x >= 0").ids.tolist() == [0, 1]
-    assert filter.equal("x BETWEEN 2 AND 3").ids.tolist() == [1]
+    assert filter.related(f"x = 2.5 AND n = {2**53 + 1}").covers.ids.tolist() == [0, 1]
+    assert filter.related(f"x = 2.5 AND n = {2**53 + 3}").covers.ids.tolist() == [1]
+    assert filter.related("x >= 0").covered.ids.tolist() == [0, 1]
+    assert filter.related("x BETWEEN 2 AND 3").equal.ids.tolist() == [1]
 
 
 def test_few_nodes_are_visited():
@@ -223,11 +235,11 @@ def test_few_nodes_are_visited():
     rng = np.random.default_rng(1)
     low = rng.random((5000, 2)) * 100
     filter = EventFilter(Schema({"x": float, "y": float}), capacity=(8, 16))
-    filter.subscribe_many(low, low + rng.random((5000, 2)))
+    filter.subscribe_boxes(low, low + rng.random((5000, 2)))
     nodes = sum(filter.stats()["nodes_per_level"])
-    found = filter.covering("x BETWEEN 50 AND 50.1 AND y BETWEEN 50 AND 50.1")
+    found = filter.related("x BETWEEN 50 AND 50.1 AND y BETWEEN 50 AND 50.1").covers
     assert found.visits < nodes / 20
-    found = filter.covered("x BETWEEN 50 AND 53 AND y BETWEEN 50 AND 53")
+    found = filter.related("x BETWEEN 50 AND 53 AND y BETWEEN 50 AND 53").covered
     assert len(found.ids)
     assert not len(found.unknown)
     assert found.visits < nodes / 10
@@ -244,18 +256,18 @@ def filter_ends(filter):
 def test_patterns_and_predicates_are_taken():
     filter = EventFilter(SCHEMA)
     filter.subscribe({"s": [{"prefix": "a"}]}, id=5)
-    assert filter.covering({"s": ["abc"]}).ids.tolist() == [5]
-    assert filter.equal(filter[5].predicate).ids.tolist() == [5]
+    assert filter.related({"s": ["abc"]}).covers.ids.tolist() == [5]
+    assert filter.related(filter[5].predicate).equal.ids.tolist() == [5]
     assert json.loads(json.dumps(filter[5].predicate.to_pattern())) == {"s": [{"prefix": "a"}]}
     assert filter[5].predicate.cost.boxes == 1
     with pytest.raises(PredicateError, match="did you mean 'x'"):
-        filter.covering("X < 5")
+        filter.related("X < 5")
 
 
 def test_who_is_covered_may_end_as_it_likes_in_the_index():
     """The box of an equality says how a text begins and what it is, and leaves its end open."""
     filter = EventFilter(Schema({"s": str}), matcher="rtree")
     filter.subscribe_many(["s = 'xa'", "s = 'xb'", "s IN ('a', 'ba')", "s LIKE 'a%'", "s LIKE 'a%ba'"])
-    assert filter.covered("s LIKE '%a'").ids.tolist() == [0, 2, 4]
-    assert filter.covered("LOWER(s) = 'xa'").ids.tolist() == [0]
-    assert filter.covering("s = 'ba'").ids.tolist() == [2]
+    assert filter.related("s LIKE '%a'").covered.ids.tolist() == [0, 2, 4]
+    assert filter.related("LOWER(s) = 'xa'").covered.ids.tolist() == [0]
+    assert filter.related("s = 'ba'").covers.ids.tolist() == [2]

@@ -303,7 +303,7 @@ def test_a_turn_changes_few_boxes(monkeypatch):
 
     monkeypatch.setattr(filter._road.gate, "writing", counted)
     low = np.arange(40.0).reshape(-1, 1)
-    filter.unsubscribe_many(filter.subscribe_many(low, low + 1))
+    filter.unsubscribe_many(filter.subscribe_boxes(low, low + 1))
     counts.append(filter.tree.updates)
     assert counts[-1] == 80
     assert np.diff(counts).max() == updates.BIT
@@ -501,7 +501,7 @@ def test_the_memory_of_what_was_removed_one_by_one_is_given_back(monkeypatch):
     low = np.arange(100.0).reshape(-1, 1)
     with monkeypatch.context() as patch:
         patch.setattr(updates, "AT_ONCE", 100)
-        filter.subscribe_many(low, low + 0.5)
+        filter.subscribe_boxes(low, low + 0.5)
     rows = [filter.unsubscribe(id) and filter.tree.rows for id in range(99)]
     assert rows[:87] == [100] * 87
     assert rows[87:] == [12] * 12
@@ -515,7 +515,7 @@ def test_memory_is_not_given_back_while_a_large_change_goes_on(monkeypatch):
     monkeypatch.setattr(updates, "ASIDE", -1)
     filter = EventFilter(Schema({"x": float}), matcher="rtree")
     low = np.arange(100.0).reshape(-1, 1)
-    filter.subscribe_many(low, low + 0.5)
+    filter.subscribe_boxes(low, low + 0.5)
     each_turn(monkeypatch, lambda: filter.unsubscribe(99))  # beside a large removal
     filter.unsubscribe_many(np.arange(98))
     assert filter.ids().tolist() == [98]

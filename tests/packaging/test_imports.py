@@ -75,7 +75,7 @@ def test_who_needs_no_compiler_loads_none(tmp_path):
 
 
 SMALL = """
-from rtfilter import EventFilter, Schema
+from rtfilter import EventFilter, Schema, Tracker
 clock = [0.0]
 alerts = EventFilter(Schema({"price": float, "symbol": str}), metrics=True, clock=lambda: clock[0])
 alerts.subscribe("symbol = 'ACME' AND price < 10")
@@ -85,10 +85,10 @@ assert len(alerts.match(event)) == 100
 assert len(alerts.match_batch([event, {"symbol": "a long text"}]).pairs()[0]) == 199
 assert len(list(alerts.stream([event] * 50))) == 50
 assert not alerts.explain({"symbol": "ACME", "price": 11}, 0).matched
-alerts.explain_batch([event])
-assert len(alerts.covering("price BETWEEN 6 AND 7").ids) == 99
-assert len(alerts.covered("price < 12").ids) == 1
-alerts.track("symbol").match_batch([event])
+alerts.explain([event])
+assert len(alerts.related("price BETWEEN 6 AND 7").covers.ids) == 99
+assert len(alerts.related("price < 12").covered.ids) == 1
+Tracker(alerts, "symbol").match_batch([event])
 alerts.update(0, "price < 9")
 alerts.unsubscribe(1)
 clock[0] = 6.0

@@ -244,8 +244,8 @@ def test_a_filter_finds_who_covers_a_circle():
     filter.subscribe_many(
         [near(48, 2, "< 10"), near(48, 2, "< 5"), near(48.1, 2, "< 9"), near(-48, 2, "< 5")]
     )
-    assert filter.covering(near(48, 2, "< 5")).ids.tolist() == [0, 1]
-    assert filter.covered(near(48, 2, "< 10")).ids.tolist() == [0, 1]
+    assert filter.related(near(48, 2, "< 5")).covers.ids.tolist() == [0, 1]
+    assert filter.related(near(48, 2, "< 10")).covered.ids.tolist() == [0, 1]
 
 
 def test_explanations_tell_how_far():
@@ -261,5 +261,5 @@ def test_explanations_tell_how_far():
     assert 1 in filter.match(told.remedy).tolist()
     (told,) = filter.explain({"lat": 99, "lon": 1}, 0).filters[0].constraints
     assert "latitudes reach from -90 to 90" in told.reason
-    (row,) = filter.explain_batch([{"lat": 0, "lon": 1}], 0)
+    (row,) = filter.explain([{"lat": 0, "lon": 1}], ids=0)
     assert (row.attribute, row.unit, row.wanted) == ("DISTANCE_KM(lat, lon, 0.0, 0.0)", "km", 100)

@@ -170,7 +170,7 @@ def test_every_way_to_match_holds_events_against_its_moment(matcher):
         assert [id for id in range(len(sources)) if filter.explain(event, id).matched] == now[row]
         found = [p(one).matches(event, START.timestamp()) for one in sources]
         assert [id for id, matches in enumerate(found) if matches] == now[row]
-    assert filter.explain_batch(EVENTS).matched == sum(map(len, now))
+    assert filter.explain(EVENTS).matched == sum(map(len, now))
 
 
 def test_without_a_moment_the_clock_of_the_system_tells():
@@ -224,9 +224,9 @@ def test_a_filter_finds_who_covers_a_moment():
     hours = [f"at > NOW() - INTERVAL '{hours} hours'" for hours in (1, 2, 3)]
     filter = EventFilter(SCHEMA, matcher="rtree")
     filter.subscribe_many(hours)
-    assert filter.covering(hours[1]).ids.tolist() == [1, 2]
-    assert filter.covered(hours[1]).ids.tolist() == [0, 1]
-    assert filter.equal(hours[1]).ids.tolist() == [1]
+    assert filter.related(hours[1]).covers.ids.tolist() == [1, 2]
+    assert filter.related(hours[1]).covered.ids.tolist() == [0, 1]
+    assert filter.related(hours[1]).equal.ids.tolist() == [1]
 
 
 def test_a_snapshot_keeps_moments_relative(tmp_path):

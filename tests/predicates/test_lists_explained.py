@@ -55,7 +55,7 @@ def test_matches_and_explain_tell_what_the_choices_say(predicate, event):
     assert (filter.match(event).tolist() == [0]) is wanted
     explanation = filter.explain(event, 0)
     assert explanation.matched is wanted
-    table = filter.explain_batch([event])
+    table = filter.explain([event])
     assert (table.matched == 1) is wanted
     for one, own in zip(predicate.filters, explanation.filters, strict=True):
         rows = [{name: value for name, (value, _) in choice.items()} for choice in choices(event)]
@@ -158,7 +158,7 @@ def test_comparisons_tell_their_elements():
 def test_tables_tell_elements():
     filter = EventFilter(SCHEMA)
     filter.subscribe_many(["tags = 'c'", "x = 5"])
-    found = filter.explain_batch([{"tags": ["a", "b"], "x": [1, 6]}, {"tags": ["b", "c"], "x": 5}])
+    found = filter.explain([{"tags": ["a", "b"], "x": [1, 6]}, {"tags": ["b", "c"], "x": 5}])
     assert (found.pairs, found.matched) == (4, 2)
     assert [(row.event, row.subscription, row.element) for row in found] == [
         (0, 1, "x[1]"),
@@ -171,9 +171,9 @@ def test_choices_are_counted(monkeypatch):
     filter = EventFilter(SCHEMA)
     filter.subscribe_many(["tags = 'c'", "x = 5"])
     monkeypatch.setattr("rtfilter.predicates.misses.MAX_PAIRS", 6)
-    assert filter.explain_batch([{"tags": list("ab")}, {"tags": "c"}]).pairs == 4
+    assert filter.explain([{"tags": list("ab")}, {"tags": "c"}]).pairs == 4
     with pytest.raises(ValueError, match="4 choices of elements and 2 subscriptions are more than 6 pairs"):
-        filter.explain_batch([{"tags": list("abc")}, {}])
+        filter.explain([{"tags": list("abc")}, {}])
 
 
 def test_equal_elements_are_one_choice():

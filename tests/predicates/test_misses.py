@@ -179,24 +179,24 @@ def alerts(**options):
 
 def test_a_batch_and_some_or_all_subscriptions():
     filter, batch = alerts(), [{"price": 12.5}, {"price": 9}]
-    every = filter.explain_batch(batch)
+    every = filter.explain(batch)
     assert (every.pairs, every.matched) == (6, 3)
-    assert list(filter.explain_batch(pd.DataFrame(batch))) == list(every)
-    assert [row.event for row in filter.explain_batch(batch, 0)] == [0]
-    assert [row.subscription for row in filter.explain_batch(batch[0])] == [0, 2, 2]
+    assert list(filter.explain(pd.DataFrame(batch))) == list(every)
+    assert [row.event for row in filter.explain(batch, ids=0)] == [0]
+    assert [row.subscription for row in filter.explain(batch[0])] == [0, 2, 2]
     for ids in ([0, 2, 2], np.array([0, 2]), (2, 0)):
-        assert {row.subscription for row in filter.explain_batch(batch, ids)} == {0, 2}
-    assert filter.explain_batch(batch, limit=1).rows == every.rows[:1]
-    assert filter.explain_batch([]).pairs == 0
+        assert {row.subscription for row in filter.explain(batch, ids=ids)} == {0, 2}
+    assert filter.explain(batch, limit=1).rows == every.rows[:1]
+    assert filter.explain([]).pairs == 0
     with pytest.raises(UnknownSubscriptionError):
-        filter.explain_batch(batch, [0, 9])
+        filter.explain(batch, ids=[0, 9])
 
 
 @pytest.mark.parametrize("ids", [["b", "a"], [UUID(int=2), UUID(int=1)]])
 def test_ids_that_are_no_integers(ids):
     filter = EventFilter(SCHEMA)
     filter.subscribe_many(["price < 10", "price < 5"], ids=ids)
-    found = filter.explain_batch([{"price": 12}, {"price": 10}])
+    found = filter.explain([{"price": 12}, {"price": 10}])
     assert [(row.event, row.subscription) for row in found] == [
         (1, ids[0]),
         (0, ids[0]),
@@ -205,24 +205,28 @@ def test_ids_that_are_no_integers(ids):
     ]
     given = [getattr(id, "bytes", id) for id in ids]
     assert found.to_arrow()["subscription"].to_pylist() == [given[0], given[0], given[1], given[1]]
-    assert [row.subscription for row in filter.explain_batch([{"price": 7}], ids[1])] == [ids[1]]
+    assert [row.subscription for row in filter.explain([{"price": 7}], ids=ids[1])] == [ids[1]]
     with pytest.raises(TypeError):
-        filter.explain_batch([{}], 5)
+        filter.explain([{}], ids=5)
+    with pytest.raises(TypeError, match="one event and its `id`"):
+        filter.explain({}, ids[0], limit=5)
+    with pytest.raises(ValueError, match="one event with an id, not 2"):
+        filter.explain([{}, {}], ids[0])
 
 
 def test_a_subscription_beyond_its_deadline_is_not_looked_at():
     now = [0.0]
     filter = EventFilter(SCHEMA, clock=lambda: now[0])
     filter.subscribe_many(["price < 10", "price < 5"], ttl=[10, None])
-    assert filter.explain_batch([{}]).pairs == 2
+    assert filter.explain([{}]).pairs == 2
     now[0] = 10.0
-    assert [row.subscription for row in filter.explain_batch([{}])] == [1]
+    assert [row.subscription for row in filter.explain([{}])] == [1]
 
 
 def test_too_many_pairs_are_refused(monkeypatch):
     monkeypatch.setattr("rtfilter.predicates.misses.MAX_PAIRS", 5)
     with pytest.raises(ValueError, match="2 events and 3 subscriptions are more than 5 pairs"):
-        alerts().explain_batch([{}, {}])
+        alerts().explain([{}, {}])
 
 
 def test_most_pairs_are_not_explained(monkeypatch):

@@ -287,16 +287,16 @@ def test_what_is_not_covered(outer, inner, answer):
 def test_a_filter_finds_who_covers_what_events_with_lists_alone_satisfy():
     filter = EventFilter(STAFF)
     filter.subscribe_many(["ANY x = 2", "x > 0", "ANY x = 2 AND ANY x = 1", "x = 3"])
-    found = filter.covering("ANY x = 1 AND ANY x = 2")
+    found = filter.related("ANY x = 1 AND ANY x = 2").covers
     assert found.ids.tolist() == [0, 1, 2]
-    assert filter.equal("ANY x = 1 AND ANY x = 2").ids.tolist() == [2]
-    assert filter.covering("ANY x = 1 AND x IS NULL AND tags = 'a' AND tags = 'b'").ids.tolist() == [
+    assert filter.related("ANY x = 1 AND ANY x = 2").equal.ids.tolist() == [2]
+    assert filter.related("ANY x = 1 AND x IS NULL AND tags = 'a' AND tags = 'b'").covers.ids.tolist() == [
         0,
         1,
         2,
         3,
     ]
-    assert filter.equal("ANY x = 1 AND tags = 'a' AND tags = 'b'").ids.tolist() == []
+    assert filter.related("ANY x = 1 AND tags = 'a' AND tags = 'b'").equal.ids.tolist() == []
 
 
 def told(condition, event):
@@ -338,7 +338,7 @@ def test_explanations_name_the_element(condition, event, line):
 def test_tables_of_misses_name_the_element():
     filter = EventFilter(STAFF)
     filter.subscribe("ALL x < 5 AND ANY tags = 'a'")
-    found = filter.explain_batch([{"x": [1, 6.5], "tags": "a"}, {"tags": "a"}])
+    found = filter.explain([{"x": [1, 6.5], "tags": "a"}, {"tags": "a"}])
     assert [
         (row.attribute, row.operator, row.wanted, row.value, row.distance, row.element) for row in found
     ] == [
@@ -383,12 +383,12 @@ def test_exact_boxes_decide_nothing_for_lists():
     filter = EventFilter(STAFF, matcher="rtree")
     filter.subscribe("ALL x > 5")
     assert filter.any_match([{"x": [6, 7]}, {"x": [6, 4]}, {"x": 6}]).tolist() == [True, False, True]
-    assert filter.covering("x > 6").ids.tolist() == []
-    assert filter.covering("x > 6").unknown.tolist() == [0]
-    assert filter.covering("ALL x > 6").ids.tolist() == [0]
-    assert filter.covered("ALL x > 5").ids.tolist() == [0]
+    assert filter.related("x > 6").covers.ids.tolist() == []
+    assert filter.related("x > 6").covers.unknown.tolist() == [0]
+    assert filter.related("ALL x > 6").covers.ids.tolist() == [0]
+    assert filter.related("ALL x > 5").covered.ids.tolist() == [0]
     filter.subscribe("x > 7")
-    assert filter.covered("ALL x > 5").unknown.tolist() == [1]
+    assert filter.related("ALL x > 5").covered.unknown.tolist() == [1]
 
 
 def test_a_filter_of_columns_reads_lists_of_arrow():

@@ -102,7 +102,7 @@ def test_deadlines_are_held_against_the_moment_of_the_call(spark, rows):
 
 def test_columns_may_have_any_names(spark):
     filter = EventFilter(Schema({"x": float, "a`b": float}))
-    filter.subscribe_many([[0, 0]], [[1, 1]])
+    filter.subscribe_boxes([[0, 0]], [[1, 1]])
     events = spark.createDataFrame(
         [(7, 0.5, 9.0, 0.5, None)], "`the``id` int, x double, X double, `a``b` double, n void"
     )
@@ -111,7 +111,7 @@ def test_columns_may_have_any_names(spark):
 
 def test_columns_without_an_order_of_their_own_are_taken(spark):
     filter = EventFilter(Schema({"x.a": float}))
-    filter.subscribe_many([[0]], [[1]])
+    filter.subscribe_boxes([[0]], [[1]])
     kinds = "id map<string, int>, x struct<a: double, rest: map<string, int>>"
     events = spark.createDataFrame([({"n": 7}, (0.5, {"b": 1}))], kinds).repartition(2)
     assert [(row.id, row.subscription) for row in match_frame(events, filter).collect()] == [({"n": 7}, 0)]
@@ -198,8 +198,8 @@ def skewed():
     rng = np.random.default_rng(6)
     low = np.concatenate([rng.random((4000, 3)) * 0.05, rng.random((400, 3))])
     filter = EventFilter(Schema(dict.fromkeys("xyz", float)), capacity=(8, 16))
-    filter.subscribe_many(low, low + 0.02)
-    filter.subscribe_many(np.full((1, 3), -np.inf), np.full((1, 3), np.inf))
+    filter.subscribe_boxes(low, low + 0.02)
+    filter.subscribe_boxes(np.full((1, 3), -np.inf), np.full((1, 3), np.inf))
     filter.repack()  # as the copies that tasks get
     return filter, np.concatenate([rng.random((500, 3)) * 0.1, rng.random((1000, 3))])
 

@@ -78,8 +78,8 @@ def crowd():
     rng = np.random.default_rng(6)
     filter = EventFilter(SCHEMA, capacity=(8, 16))
     low = rng.random((3000, 3)) * 0.1
-    filter.subscribe_many(low, low + 0.05)
-    filter.subscribe_many(np.full((1, 3), -np.inf), np.full((1, 3), np.inf))
+    filter.subscribe_boxes(low, low + 0.05)
+    filter.subscribe_boxes(np.full((1, 3), -np.inf), np.full((1, 3), np.inf))
     filter.repack()  # as the copies that tasks get
     return filter
 
@@ -182,7 +182,7 @@ def test_the_first_events_of_a_partition_stand_for_it(spark, crowd, tmp_path, mo
     monkeypatch.setattr(looks, "FEW", 0)
     values = points(300, 100)
     events = spark.read.parquet(written(tmp_path / "events", values[:300], values[300:310]))
-    visits, hits = crowd.workload(values), crowd.count(values)
+    visits, hits = crowd.workload(values), crowd.match_batch(values).counts
     found = looked(events, crowd)
     assert found.events.tolist() == [looks.MANY, 10]  # Spark cuts files into parts of about the same size
     assert found.visits.tolist() == [visits[:20].mean() * looks.MANY, visits[300:310].sum()]
@@ -218,7 +218,7 @@ def test_the_driver_looks_into_parquet_files_itself(spark, crowd, tmp_path, no_j
         found = looked(chosen, crowd)
         assert found.events.tolist() == [300, 10]
     at = pa.table({name: values[:, place] for place, name in enumerate(NAMES)})
-    found, visits, hits = looked(events, crowd), crowd.workload(at), crowd.count(at)
+    found, visits, hits = looked(events, crowd), crowd.workload(at), crowd.match_batch(at).counts
     assert found.visits.tolist() == [visits[:300].sum(), visits[300:310].sum()]
     assert found.hits.tolist() == [hits[:300].sum(), hits[300:310].sum()]
 
@@ -275,7 +275,7 @@ def test_one_core_needs_no_look(spark, crowd, tmp_path, no_jobs, monkeypatch):
 
 def test_matches_are_counted_until_there_are_enough():
     filter = EventFilter(Schema({"x": float}))
-    filter.subscribe_many(np.full((5000, 1), -np.inf), np.full((5000, 1), np.inf))
+    filter.subscribe_boxes(np.full((5000, 1), -np.inf), np.full((5000, 1), np.inf))
     filter.subscribe("x = 0")
     route = SimpleNamespace(
         leases=[SimpleNamespace(open=lambda: filter)],
@@ -295,7 +295,7 @@ def test_events_with_many_matches_are_dealt_out(spark, tmp_path, monkeypatch):
     """Each event visits the one leaf, but half of them match everything."""
     monkeypatch.setattr(balance, "ROUND", 0.0)
     filter = EventFilter(SCHEMA)
-    filter.subscribe_many(np.full((500, 3), -np.inf), np.full((500, 3), 0.4))
+    filter.subscribe_boxes(np.full((500, 3), -np.inf), np.full((500, 3), 0.4))
     values = points(300, 300)
     parts = written(tmp_path / "events", values[:300], values[300:])
     result = match_frame(spark.read.parquet(parts), filter)
@@ -342,7 +342,7 @@ def test_tasks_report_what_they_saw(spark, crowd, tmp_path, dealt):
     stage._reports = Reports(spark.sparkContext)
     stage(events, 0)
     told = stage._reports._total.value
-    visits, hits = crowd.workload(values), crowd.count(values)
+    visits, hits = crowd.workload(values), crowd.match_batch(values).counts
     assert told == {
         0: (40, visits[:40].sum(), hits[:40].sum()),
         1: (30, visits[40:].sum(), hits[40:].sum()),

@@ -17,7 +17,7 @@ pytestmark = [*spark_cases.marks, pytest.mark.long]
 def test_a_killed_executor_loses_nothing_and_the_index_is_sent_once(tmp_path):
     low = np.random.default_rng(2).random((5000, 3))
     filter = EventFilter(Schema(dict.fromkeys("xyz", float)))
-    filter.subscribe_many(low, low + 0.02)
+    filter.subscribe_boxes(low, low + 0.02)
     filter.save(tmp_path / "index")
     with cluster(tmp_path / "cluster") as (url, environment):
         driver = [sys.executable, Path(__file__).parents[1] / "cluster_driver.py", url, tmp_path / "index"]

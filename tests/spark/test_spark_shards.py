@@ -77,7 +77,7 @@ def built(spark, tmp_path_factory):
     low, high = boxes(3000)
     ids = np.random.default_rng(3).permutation(9000)[:3000]
     filter = EventFilter(SCHEMA, capacity=(8, 16))
-    filter.subscribe_many(low, high, ids=ids)
+    filter.subscribe_boxes(low, high, ids=ids)
     path = tmp_path_factory.mktemp("sharded") / "index"
     frame = subscriptions(spark, low, high, ids)
     return filter, build_sharded(frame, path, SCHEMA, shards=5, capacity=(8, 16)), path
@@ -216,7 +216,7 @@ def test_versions_share_untouched_shards_and_old_ones_stay(spark, built, tmp_pat
     assert len({shard.name for shard in longer.shards} - {shard.name for shard in index.shards}) == 1
     after = EventFilter(SCHEMA, matcher="rtree")
     after.tree.extend(*before.tree.content()[:3])
-    after.subscribe_many(low, high, ids=ids)
+    after.subscribe_boxes(low, high, ids=ids)
     assert matched_in(ShardedIndex.open(tmp_path / "index"), table) == matched(after, table)
     gone = np.concatenate([before.ids()[:40], ids[:5], [77_777]])
     shorter = longer.remove(gone)
@@ -246,7 +246,7 @@ def test_shards_that_grow_are_cut(spark, tmp_path, monkeypatch):
         index = index.append(given(own))
         assert max(shard.subscriptions for shard in index.shards) <= 60
         assert len(index.cuts.cuts) + 1 == len(index.shards)
-    filter.subscribe_many(low, high)
+    filter.subscribe_boxes(low, high)
     assert matched_in(ShardedIndex.open(tmp_path / "index"), table) == matched(filter, table)
     content = [lease.open() for lease in index.route().leases]
     for number, shard in enumerate(content):
@@ -284,7 +284,7 @@ def test_few_subscriptions_make_few_shards(spark, tmp_path, count):
     index = build_sharded(given, tmp_path / "index", SCHEMA, shards=4)
     assert len(index.shards) == max(count, 1)
     filter = EventFilter(SCHEMA, matcher="rtree")
-    filter.subscribe_many(low[:count], high[:count])
+    filter.subscribe_boxes(low[:count], high[:count])
     _, table = points(spark)
     assert matched_in(ShardedIndex.open(tmp_path / "index"), table) == matched(filter, table)
     assert len(index.append(subscriptions(spark, low[5:], high[5:], np.arange(5, 40)))) == 35 + count

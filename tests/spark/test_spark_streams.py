@@ -32,7 +32,7 @@ def line(count, ids=None):
     """Subscriptions to the unit intervals [i, i + 1]."""
     filter = EventFilter(SCHEMA)
     low = np.arange(count, dtype=float)[:, None]
-    filter.subscribe_many(low, low + 1, ids=ids)
+    filter.subscribe_boxes(low, low + 1, ids=ids)
     return filter
 
 

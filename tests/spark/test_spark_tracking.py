@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rtfilter import EventError, EventFilter, Schema, SnapshotError
-from rtfilter.matching.transitions import packed
+from rtfilter import EventError, EventFilter, Schema, SnapshotError, Tracker
 from rtfilter.results import Matches
 from rtfilter.spark import Once, build_sharded, track_stream
 from rtfilter.spark.tracking import follower
+from rtfilter.tracking.transitions import packed
 
 SCHEMA = Schema({"x": float, "at.depth": int})
 KINDS = "vehicle string, time timestamp, id long, x double, at struct<depth: int>"
@@ -102,7 +102,7 @@ def wait(condition, seconds=120):
 def test_a_stream_that_goes_on_with_other_subscriptions(spark, folder, tmp_path):
     filter, given = line(), list(enumerate(batches(2)))
     filter.save(tmp_path / "index")
-    tracker = filter.track("vehicle")
+    tracker = Tracker(filter, "vehicle")
     rows = [row for _, batch in given[:1] for row in expected(tracker, batch)]
     assert run(spark, folder(given[:1]), tmp_path / "index", tmp_path) == sorted(rows)
     filter.unsubscribe_many([3, 4])
@@ -119,7 +119,7 @@ def test_an_index_in_shards_and_what_stays_inside(spark, folder, tmp_path):
     filter, given = line(), list(enumerate(batches(1, seed=4)))
     rules = [(int(id), str(filter[id].predicate)) for id in filter.ids()]
     build_sharded(spark.createDataFrame(rules, "id long, where string"), tmp_path / "index", SCHEMA, shards=3)
-    tracker = filter.track("vehicle")
+    tracker = Tracker(filter, "vehicle")
     rows = [row for _, batch in given for row in expected(tracker, batch, inside=True)]
     assert {row[3] for row in rows} == {"entered", "inside", "left"}
     found = run(spark, folder(given), tmp_path / "index", tmp_path, inside=True)
@@ -129,7 +129,7 @@ def test_an_index_in_shards_and_what_stays_inside(spark, folder, tmp_path):
 @pytest.mark.long
 def test_a_key_without_events_is_forgotten(spark, folder, tmp_path):
     filter, batch = line(), next(batches(1))
-    tracker = filter.track("vehicle")
+    tracker = Tracker(filter, "vehicle")
     rows = expected(tracker, batch)
     query = started(
         spark, folder([(0, batch)]), filter, tmp_path, {"processingTime": "0 seconds"}, forget_after=0.5

@@ -40,7 +40,7 @@ def test_of_predicates(matcher, where, names):
 def test_of_bounds():
     filter = EventFilter(Schema({"a": float, "b": float, "c": float}))
     low = np.array([[0, -np.inf, -np.inf], [-np.inf, -np.inf, 5]])
-    filter.subscribe_many(low=low, high=np.full((2, 3), np.inf))
+    filter.subscribe_boxes(low=low, high=np.full((2, 3), np.inf))
     assert asked(filter) == {"a", "c"}
 
 

@@ -252,7 +252,7 @@ def test_what_is_no_time_is_refused(ttl):
 def test_each_may_have_a_time_of_its_own(clock):
     filter = EventFilter(SCHEMA, clock=clock)
     times = [5, None, timedelta(minutes=1), np.timedelta64(1500, "ms"), np.int64(3), 2.5]
-    ids = filter.subscribe_many([[0.0]] * 6, [[9.0]] * 6, ttl=times)
+    ids = filter.subscribe_boxes([[0.0]] * 6, [[9.0]] * 6, ttl=times)
     assert [filter[id].expires for id in ids.tolist()] == [1005.0, None, 1060.0, 1001.5, 1003.0, 1002.5]
 
 
@@ -280,7 +280,7 @@ def test_copies_keep_the_deadlines(clock, kind, copy, matcher, tmp_path):
 
 def test_what_is_gone_is_removed_by_changes_and_after_batches_a_few_at_a_time(clock):
     filter = EventFilter(SCHEMA, clock=clock)
-    filter.subscribe_many(np.zeros((100, 1)), np.ones((100, 1)), ttl=10)
+    filter.subscribe_boxes(np.zeros((100, 1)), np.ones((100, 1)), ttl=10)
     clock.now += 10
     left = []
     for call in (
@@ -298,7 +298,7 @@ def test_what_is_gone_is_removed_by_changes_and_after_batches_a_few_at_a_time(cl
         clock.now += 0 if len(left) == 1 else 0.01
     assert left == [92, 92, 84, 76, 68, 61, 53, 45]
     assert len(filter) == 1
-    filter.subscribe_many(np.zeros((40, 1)), np.ones((40, 1)))  # a large change removes all the others
+    filter.subscribe_boxes(np.zeros((40, 1)), np.ones((40, 1)))  # a large change removes all the others
     assert held(filter) == len(filter) == 41
 
 

@@ -130,8 +130,6 @@ def test_other_matchers_take_the_rest_too():
 def test_on_error_is_understood(rules):
     with pytest.raises(ValueError, match="on_error is"):
         rules.subscribe_many(["price > 1"], on_error="ignore")
-    with pytest.raises(TypeError, match="leave it out for bounds: all are added"):
-        EventFilter(Schema({"x": float})).subscribe_many([[1]], [[2]], on_error="skip")
 
 
 # -- tables and cursors --------------------------------------------------------------------------------------

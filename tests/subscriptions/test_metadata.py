@@ -21,7 +21,7 @@ def test_metadata_is_kept_and_saved(kind, matcher, tmp_path):
     ids = [id_of(kind, number) for number in range(6)]
     filter.subscribe("x > 0", id=ids[0], metadata=NOTE)
     filter.subscribe_many(["x > 0", "FALSE"], ids=ids[1:3], metadata=[None, {"n": 1}])
-    filter.subscribe_many([[0.0]] * 3, [[1.0]] * 3, ids=ids[3:], metadata=[{"n": 3}, None, {}])
+    filter.subscribe_boxes([[0.0]] * 3, [[1.0]] * 3, ids=ids[3:], metadata=[{"n": 3}, None, {}])
     expected = [NOTE, None, {"n": 1}, {"n": 3}, None, None]
     filter.save(tmp_path / "filter")
     for own in (

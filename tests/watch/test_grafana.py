@@ -61,7 +61,7 @@ def of_service(folder):
 def exported(folder):
     """Names of all samples."""
     filter = EventFilter(workload("narrow", dimensions=2).schema, metrics=True)
-    filter.subscribe_many([[0, 0]], [[9, 9]])
+    filter.subscribe_boxes([[0, 0]], [[9, 9]])
     for _ in range(3):
         list(filter.stream(np.ones((2, 2))))
     filter.match_batch(np.ones((2, 2)))
@@ -391,7 +391,7 @@ def test_alerts_fire_and_clear(server):
     metrics = Metrics()
     state = {"bytes": 15e9, "mode": "UNSTABLE", "seconds": 0.5, "share": 0.7}
     filter = EventFilter(workload("narrow").schema)
-    filter.subscribe_many(np.zeros((9, 12)), np.ones((9, 12)))
+    filter.subscribe_boxes(np.zeros((9, 12)), np.ones((9, 12)))
     list(filter.stream(np.zeros((64, 12))))
 
     def now():

@@ -20,7 +20,7 @@ from rtfilter.watch.metrics import FOLD_AT, Metrics, serve
 def make(**options):
     filter = EventFilter(Schema({"a": float, "b": float}), (4, 8), metrics=True, **options)
     ends = np.sort(np.random.default_rng(0).random((200, 2, 2)), axis=1)
-    filter.subscribe_many(ends[:, 0], ends[:, 1])
+    filter.subscribe_boxes(ends[:, 0], ends[:, 1])
     return filter
 
 
@@ -254,7 +254,7 @@ def test_refused_events_and_subscriptions_are_counted():
     for refused in (
         lambda: filter.subscribe("c > 1"),
         lambda: filter.subscribe_many(["a > 1", "a >"]),
-        lambda: filter.subscribe_many([[1, 1]], [[0, 0]]),
+        lambda: filter.subscribe_boxes([[1, 1]], [[0, 0]]),
         lambda: filter.subscribe("a > 1", id=0),  # taken
         lambda: filter.update(0, "c > 1"),
     ):

@@ -20,7 +20,7 @@ from rtfilter.watch.processes import share
 
 filter = EventFilter(Schema({"x": float}), metrics=True)
 share(filter.metrics, sys.argv[1])
-filter.subscribe_many(np.zeros((int(sys.argv[2]), 1)), np.ones((int(sys.argv[2]), 1)))
+filter.subscribe_boxes(np.zeros((int(sys.argv[2]), 1)), np.ones((int(sys.argv[2]), 1)))
 filter.match_batch(np.full((int(sys.argv[3]), 1), 0.5))
 """
 

@@ -29,7 +29,7 @@ SUBSCRIPTIONS, EVENTS, ORDER, CENTRES = 0, 1, 2, 3
 
 
 class Bounds(NamedTuple):
-    """n closed boxes over d attributes, one per subscription, as `EventFilter.subscribe_many` takes them."""
+    """n closed boxes over d attributes, one per subscription, as `EventFilter.subscribe_boxes` takes them."""
 
     low: FloatArray  # float64 (n, d)
     high: FloatArray  # float64 (n, d)
@@ -70,7 +70,7 @@ class Workload(ABC):
         """Add `subscriptions(start, count)` to a filter over `schema`; return their ids, int64 (count,)."""
         chosen = self.subscriptions(start, count)
         if isinstance(chosen, Bounds):
-            return target.subscribe_many(chosen.low, chosen.high)
+            return target.subscribe_boxes(chosen.low, chosen.high)
         return target.subscribe_many(chosen)
 
 

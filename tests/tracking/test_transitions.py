@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtfilter import Matches
-from rtfilter.matching.transitions import (
+from rtfilter.tracking.transitions import (
     joined,
     packed,
     rows_of,

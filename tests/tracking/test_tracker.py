@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rtfilter.events.keys
-import rtfilter.matching.codes
 import rtfilter.matching.gate
-import rtfilter.matching.tracker
-import rtfilter.matching.transitions
+import rtfilter.tracking.codes
+import rtfilter.tracking.tracker
+import rtfilter.tracking.transitions
 from interrupts import Interrupt, Lines
 from kinds import id_of
 from rtfilter import EventError, EventFilter, Schema, SnapshotError, Tracker
@@ -23,10 +23,10 @@ from rtfilter import EventError, EventFilter, Schema, SnapshotError, Tracker
 SCHEMA = Schema({"x": float})
 MODULES = [
     rtfilter.events.keys,
-    rtfilter.matching.codes,
+    rtfilter.tracking.codes,
     rtfilter.matching.gate,
-    rtfilter.matching.tracker,
-    rtfilter.matching.transitions,
+    rtfilter.tracking.tracker,
+    rtfilter.tracking.transitions,
 ]
 
 
@@ -84,7 +84,7 @@ def zones(count=4, kind=int):
     """Intervals [i, i + 1.5], so that neighbours overlap."""
     filter = EventFilter(SCHEMA)
     low = np.arange(count, dtype=float)[:, None]
-    filter.subscribe_many(low, low + 1.5, ids=[id_of(kind, i) for i in range(count)])
+    filter.subscribe_boxes(low, low + 1.5, ids=[id_of(kind, i) for i in range(count)])
     return filter
 
 
@@ -104,7 +104,7 @@ STEPS = st.one_of(
 @given(st.lists(STEPS, max_size=25), st.sampled_from([1, 3, 5, 100]), st.sampled_from([1, 5, 10, 1000]))
 def test_any_steps_give_what_the_oracle_gives(steps, max_keys, max_matches):
     filter, oracle = EventFilter(SCHEMA), Oracle(max_keys, max_matches)
-    tracker = filter.track("vehicle", max_keys, max_matches)
+    tracker = Tracker(filter, "vehicle", max_keys, max_matches)
     steps = [("put", (id, (id, id + 2))) for id in range(4)] + steps
     for step, what in steps:
         if step == "match":
@@ -136,7 +136,7 @@ def test_large_batches_of_many_keys_give_what_the_oracle_gives():
         low = int(rng.integers(0, 90))
         oracle.intervals[id] = (low, low + 12)
         filter.subscribe(condition(oracle.intervals[id]), id)
-    tracker = filter.track(max_keys=150)
+    tracker = Tracker(filter, max_keys=150)
     for _ in range(6):
         keys, x = rng.integers(0, 300, 400), rng.integers(0, 110, 400)
         found = tracker.match_batch(x[:, None].astype(float), keys)
@@ -150,7 +150,7 @@ def test_large_batches_of_many_keys_give_what_the_oracle_gives():
 
 def test_an_updated_or_removed_subscription_is_left_with_the_next_event_of_its_keys():
     filter = zones()
-    tracker = filter.track("vehicle")
+    tracker = Tracker(filter, "vehicle")
     tracker.match_batch(events_of([("a", 1.2), ("b", 1.2), ("c", 3.8)]))  # a and b inside 0 and 1, c inside 3
     filter.update(0, "x > 50")
     filter.unsubscribe(1)
@@ -163,7 +163,7 @@ def test_an_updated_or_removed_subscription_is_left_with_the_next_event_of_its_k
 
 def test_a_subscription_that_comes_back_under_its_id_is_the_same():
     filter = zones()
-    tracker = filter.track("vehicle")
+    tracker = Tracker(filter, "vehicle")
     tracker.match_batch(events_of([("a", 0.5)]))
     filter.unsubscribe(0)
     filter.subscribe("x < 1", id=0)
@@ -172,7 +172,7 @@ def test_a_subscription_that_comes_back_under_its_id_is_the_same():
 
 def test_forgotten_subscriptions_are_not_left():
     filter = zones()
-    tracker = filter.track("vehicle")
+    tracker = Tracker(filter, "vehicle")
     tracker.match_batch(events_of([("a", 1.2), ("b", 0.5)]))
     filter.unsubscribe(0)
     tracker.forget_subscriptions([0, 77])
@@ -187,11 +187,11 @@ def test_forgotten_subscriptions_are_not_left():
 
 @pytest.mark.parametrize("kind", [str, UUID])
 def test_text_and_uuids_give_what_integers_give(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(rtfilter.matching.codes, "SPARE", 5)
+    monkeypatch.setattr(rtfilter.tracking.codes, "SPARE", 5)
     rng, filter = np.random.default_rng(7), EventFilter(SCHEMA, ids=kind)
     number_of = {}
     oracle = Oracle(12, 30)
-    tracker = filter.track("vehicle", 12, 30)
+    tracker = Tracker(filter, "vehicle", 12, 30)
     for step in range(40):
         for id in rng.choice(40, 3, replace=False).tolist():
             low = int(rng.integers(0, 9))
@@ -223,9 +223,9 @@ def test_text_and_uuids_give_what_integers_give(tmp_path, monkeypatch, kind):
 
 
 def test_names_that_nothing_is_inside_take_no_memory(monkeypatch):
-    monkeypatch.setattr(rtfilter.matching.codes, "SPARE", 5)
+    monkeypatch.setattr(rtfilter.tracking.codes, "SPARE", 5)
     filter = EventFilter(SCHEMA)
-    tracker = filter.track("vehicle")
+    tracker = Tracker(filter, "vehicle")
     for number in range(60):
         filter.subscribe("x > 0", f"zone {number}")
         tracker.match({"vehicle": "a", "x": 1})
@@ -237,7 +237,7 @@ def test_names_that_nothing_is_inside_take_no_memory(monkeypatch):
 def test_an_id_is_compared_and_no_key_that_another_one_had():
     filter = EventFilter(SCHEMA)
     filter.subscribe("x > 0", "a")
-    tracker = filter.track("vehicle")
+    tracker = Tracker(filter, "vehicle")
     tracker.match({"vehicle": "v", "x": 1})
     filter.unsubscribe("a")
     filter.subscribe("x > 0", "b")
@@ -254,7 +254,7 @@ def test_what_ends_is_left_with_the_next_event(kind):
     filter = EventFilter(SCHEMA, ids=kind, clock=lambda: now[0])
     filter.subscribe("x > 0", id_of(kind, 1), ttl=10)
     filter.subscribe("x > 0", id_of(kind, 2))
-    tracker = filter.track("vehicle")
+    tracker = Tracker(filter, "vehicle")
     told = []
     for moment in (1, 10, 11):
         now[0] = moment
@@ -270,7 +270,7 @@ def test_what_ends_is_left_with_the_next_event(kind):
 def test_results_have_the_type_of_the_ids(kind):
     filter = EventFilter(SCHEMA, ids=kind)
     filter.subscribe("x > 5", id_of(kind, 1))
-    tracker = filter.track("vehicle")
+    tracker = Tracker(filter, "vehicle")
     tracker.forget_subscriptions([id_of(kind, 1)])
     for x in (1, 6):
         found = tracker.match_batch([{"vehicle": "v", "x": x}])
@@ -283,7 +283,7 @@ def test_ids_of_another_type_are_refused(tmp_path):
         saved, other = (EventFilter(SCHEMA, ids=kind) for kind in kinds)
         for kind, filter in zip(kinds, (saved, other), strict=True):
             filter.subscribe("x >= 0", id_of(kind, 1))
-        tracker = saved.track("vehicle")
+        tracker = Tracker(saved, "vehicle")
         tracker.match({"vehicle": "a", "x": 1})
         tracker.save(tmp_path / "state")
         again = Tracker.load(tmp_path / "state", other)
@@ -295,7 +295,7 @@ def test_ids_of_another_type_are_refused(tmp_path):
 
 
 def test_a_key_that_is_inside_nothing_takes_no_memory():
-    tracker = zones().track("vehicle")
+    tracker = Tracker(zones(), "vehicle")
     tracker.match_batch(events_of([(key, 99) for key in range(100)] + [("a", 0), ("a", 99), ("b", 0)]))
     assert tracker.keys() == ["b"]
     assert "b" in tracker
@@ -303,7 +303,7 @@ def test_a_key_that_is_inside_nothing_takes_no_memory():
 
 
 def test_keys_least_recently_seen_are_dropped_and_are_new_then():
-    tracker = zones().track("vehicle", max_keys=2)
+    tracker = Tracker(zones(), "vehicle", max_keys=2)
     tracker.match_batch(events_of([("a", 0), ("b", 0), ("c", 0), ("a", 0)]))
     assert (tracker.keys(), tracker.dropped) == (["c", "a"], 1)
     changes = tracker.match_batch(
@@ -315,17 +315,17 @@ def test_keys_least_recently_seen_are_dropped_and_are_new_then():
 
 def test_a_batch_of_many_matches_leaves_no_more_than_were_asked_for():
     filter = zones(100)
-    filter.subscribe_many([[0]] * 500, [[50]] * 500)
-    tracker = filter.track("vehicle", max_matches=1200)
+    filter.subscribe_boxes([[0]] * 500, [[50]] * 500)
+    tracker = Tracker(filter, "vehicle", max_matches=1200)
     tracker.match_batch(events_of([(key, 20) for key in range(9)]))  # 502 matches each
     assert (tracker.keys(), tracker.dropped) == ([7, 8], 7)
-    filter.subscribe_many([[0]] * 700, [[50]] * 700)
+    filter.subscribe_boxes([[0]] * 700, [[50]] * 700)
     assert as_lists([tracker.match(event)[1:] for event in events_of([(8, 20)])])[0][1] == []
     assert (tracker.keys(), tracker.dropped) == ([], 9)  # one event alone has more
 
 
 def test_a_forgotten_key_is_as_never_seen():
-    tracker = zones().track("vehicle")
+    tracker = Tracker(zones(), "vehicle")
     tracker.match_batch(events_of([("a", 1.2)]))
     assert tracker.forget("a").tolist() == [0, 1]
     assert tracker.forget("a").tolist() == []
@@ -333,7 +333,7 @@ def test_a_forgotten_key_is_as_never_seen():
 
 
 def test_single_events():
-    tracker = zones().track("vehicle")
+    tracker = Tracker(zones(), "vehicle")
     found = [tracker.match({"vehicle": "a", "x": x}) for x in (0, 1.2, 99)]
     assert as_lists(found) == [[[0], [], []], [[1], [0], []], [[], [], [0, 1]]]
     assert as_lists([tracker.match(np.array([0.0]), key="b")]) == [[[0], [], []]]
@@ -343,7 +343,7 @@ def test_single_events():
 
 
 def test_an_empty_batch():
-    tracker = zones().track("vehicle")
+    tracker = Tracker(zones(), "vehicle")
     changes = tracker.match_batch([])
     assert len(changes) == len(changes.ids) == 0
     assert as_lists(changes) == []
@@ -366,7 +366,7 @@ def test_an_empty_batch():
     ],
 )
 def test_an_error_says_what_is_wrong_and_changes_nothing(events, options, error, message):
-    tracker = zones().track("vehicle")
+    tracker = Tracker(zones(), "vehicle")
     tracker.match_batch(events_of([("a", 0)]))
     before = kept(tracker)
     with pytest.raises(error, match=message):
@@ -376,15 +376,15 @@ def test_an_error_says_what_is_wrong_and_changes_nothing(events, options, error,
 
 def test_keys_have_to_come_from_somewhere():
     with pytest.raises(TypeError, match=r"pass keys=\.\.\., or make it with track\('vehicle'\)"):
-        zones().track().match_batch([{"x": 0}])
+        Tracker(zones()).match_batch([{"x": 0}])
     for wrong in (7, "", ["vehicle"]):
         with pytest.raises(TypeError, match="a key is the name of an attribute"):
-            zones().track(wrong)
+            Tracker(zones(), wrong)
     for wrong in (0, 1.5, True):
         with pytest.raises(ValueError, match="max_keys is an integer of at least 1"):
-            zones().track("vehicle", wrong)
+            Tracker(zones(), "vehicle", wrong)
         with pytest.raises(ValueError, match="max_matches is an integer of at least 1"):
-            zones().track("vehicle", max_matches=wrong)
+            Tracker(zones(), "vehicle", max_matches=wrong)
 
 
 @pytest.mark.slow
@@ -402,7 +402,7 @@ def test_a_call_cut_short_at_any_line_is_whole_or_undone(monkeypatch, kind, fail
         recover(self)
 
     monkeypatch.setattr(Tracker, "_recover", interrupted)
-    monkeypatch.setattr(rtfilter.matching.codes, "SPARE", -10)  # names are looked through at once
+    monkeypatch.setattr(rtfilter.tracking.codes, "SPARE", -10)  # names are looked through at once
     first, second = (
         events_of([("a", 0), ("b", 1.2), ("c", 2)]),
         events_of([("d", 1.2), ("b", 9), ("d", 2), ("a", 1)]),
@@ -410,7 +410,7 @@ def test_a_call_cut_short_at_any_line_is_whole_or_undone(monkeypatch, kind, fail
     filter = zones(kind=kind)
 
     def made():
-        tracker = filter.track("vehicle", max_keys=2)
+        tracker = Tracker(filter, "vehicle", max_keys=2)
         tracker.match_batch(first)
         return tracker
 
@@ -447,7 +447,7 @@ def test_a_call_cut_short_at_any_line_is_whole_or_undone(monkeypatch, kind, fail
 @pytest.mark.slow
 def test_threads_that_have_keys_of_their_own_and_changes_beside_them():
     filter = zones(8)
-    tracker = filter.track()
+    tracker = Tracker(filter)
     failures = []
 
     def drive(own):
@@ -487,7 +487,7 @@ def test_threads_that_have_keys_of_their_own_and_changes_beside_them():
 )
 def test_a_saved_tracker_goes_on(tmp_path, keys):
     filter = zones()
-    tracker = filter.track("vehicle", max_keys=5)
+    tracker = Tracker(filter, "vehicle", max_keys=5)
     tracker.match_batch(events_of([(key, 1.2) for key in keys]))
     tracker.save(tmp_path / "state")
     again = Tracker.load(tmp_path / "state", filter)
@@ -499,7 +499,7 @@ def test_a_saved_tracker_goes_on(tmp_path, keys):
 
 def test_an_empty_tracker_is_saved_and_others_are_replaced(tmp_path):
     filter = zones()
-    tracker = filter.track()
+    tracker = Tracker(filter)
     for batch in ([], [("a", 0)]):
         tracker.match_batch(events_of(batch), [key for key, _ in batch])
         tracker.save(tmp_path / "state")
@@ -510,7 +510,7 @@ def test_an_empty_tracker_is_saved_and_others_are_replaced(tmp_path):
 
 
 def test_what_cannot_be_saved_says_so(tmp_path):
-    tracker = zones().track("vehicle")
+    tracker = Tracker(zones(), "vehicle")
     tracker.match_batch(events_of([(frozenset("a"), 0)]))
     with pytest.raises(TypeError, match="text, numbers, UUIDs or tuples of these, not the frozenset"):
         tracker.save(tmp_path / "state")
@@ -523,7 +523,7 @@ def test_another_snapshot_is_refused(tmp_path):
     filter.save(tmp_path / "filter")
     with pytest.raises(SnapshotError, match=r"is a snapshot of rtfilter\.filter, not of rtfilter\.tracker"):
         Tracker.load(tmp_path / "filter", filter)
-    tracker = filter.track("vehicle")
+    tracker = Tracker(filter, "vehicle")
     tracker.match_batch(events_of([("a", 0)]))
     tracker.save(tmp_path / "state")
     with pytest.raises(ValueError, match="max_keys is an integer of at least 1, not 0"):

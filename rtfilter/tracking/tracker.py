@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -20,9 +20,14 @@ from rtfilter.events.keys import (
 )
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
-from rtfilter.matching.codes import Codes
+from rtfilter.filter import EventFilter
 from rtfilter.matching.gate import Gate
-from rtfilter.matching.transitions import (
+from rtfilter.results import Matches
+from rtfilter.snapshots import arrays as snapshot
+from rtfilter.subscriptions.ids import NO_IDS, asked_ids
+from rtfilter.text import shown
+from rtfilter.tracking.codes import Codes
+from rtfilter.tracking.transitions import (
     Transition,
     Transitions,
     joined,
@@ -32,13 +37,6 @@ from rtfilter.matching.transitions import (
     transitions_of_one,
     unpacked,
 )
-from rtfilter.results import Matches
-from rtfilter.snapshots import arrays as snapshot
-from rtfilter.subscriptions.ids import NO_IDS, asked_ids
-from rtfilter.text import shown
-
-if TYPE_CHECKING:
-    from rtfilter.filter import EventFilter
 
 KIND = "rtfilter.tracker"
 MAX_KEYS, MAX_MATCHES = 1_000_000, 100_000_000
@@ -73,7 +71,7 @@ class _State(NamedTuple):
 
 
 class Tracker:
-    """The subscriptions that events enter, stay inside and leave, by key; `EventFilter.track` makes one.
+    """The subscriptions of a filter that events enter, stay inside and leave, by key.
 
     Each event is compared with the previous event of its key, in this batch or an earlier one. A subscription
     is *entered* if only this event matches it, *inside* if both do, and *left* if only the previous one did.
@@ -111,6 +109,20 @@ class Tracker:
         Number of batches so far; kept in snapshots.
     dropped : int
         Number of keys dropped because of the limits; kept in snapshots.
+
+    Examples
+    --------
+    >>> from rtfilter import EventFilter, Schema, Tracker
+    >>> zones = EventFilter(Schema({"x": float}))
+    >>> zones.subscribe("x BETWEEN 0 AND 10", id=7)
+    7
+    >>> tracker = Tracker(zones, "vehicle")
+    >>> batch = [{"vehicle": "a", "x": x} for x in (5, 6, 99)]
+    >>> for entered, inside, left in tracker.match_batch(batch):
+    ...     entered.tolist(), inside.tolist(), left.tolist()
+    ([7], [], [])
+    ([], [7], [])
+    ([], [], [7])
     """
 
     def __init__(

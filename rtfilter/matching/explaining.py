@@ -1,0 +1,66 @@
+"""Why events match subscriptions or not: one pair in full, or the nearest misses of many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rtfilter.errors import UnknownSubscriptionError
+from rtfilter.matching.event_reader import as_batch
+from rtfilter.matching.road import Road
+from rtfilter.predicates.explanation import Explanation, explain
+from rtfilter.predicates.list_tests import events_of
+from rtfilter.predicates.misses import MAX_PAIRS, MISSES, Misses, MissSearch
+from rtfilter.predicates.model import Predicate
+from rtfilter.subscriptions.ids import Name, asked_ids
+
+
+def explain_one(road: Road, event: object, id: int | Name) -> Explanation:
+    """Return why one event matches a subscription or not."""
+    held = road.subscriptions
+    table = held.schema.read(as_batch(event))
+    if len(table) != 1:
+        raise ValueError(f"explain takes one event with an id, not {len(table)}; for several, give `ids`")
+    (one,) = events_of(table.at(held.now(held.moment())))
+    return explain(_predicate(road, id), one)
+
+
+def explain_many(
+    road: Road, events: object, ids: int | Name | ArrayLike | Sequence[Name] | None, limit: int | None
+) -> Misses:
+    """Return why events do not match subscriptions; each pair is checked directly."""
+    held = road.subscriptions
+    found = MissSearch(MISSES if limit is None else limit)
+    table = held.schema.read(as_batch(events))
+    if ids is None:
+        with road.gate.reading():
+            asked = np.sort(held.ids(held.moment())).tolist()
+    else:
+        given = asked_ids(ids, held.kind)
+        asked = given if isinstance(given, list) else given.tolist()
+    wanted, count = list(dict.fromkeys(asked)), len(table.searched)
+    if count * len(wanted) > MAX_PAIRS:
+        what = "events" if table.choices is None else "choices of elements"
+        raise ValueError(
+            f"{count:,} {what} and {len(wanted):,} subscriptions are more than {MAX_PAIRS:,} pairs; "
+            "explain fewer events at once, or name subscriptions by `ids`"
+        )
+    rows = events_of(table.at(held.now(held.moment())))
+    for id in wanted:
+        try:
+            predicate = _predicate(road, id)
+        except UnknownSubscriptionError:
+            if ids is None:  # removed by another thread meanwhile
+                continue
+            raise
+        found.look(id, predicate, rows)
+    return found.misses(held.kind or int)
+
+
+def _predicate(road: Road, id: int | Name) -> Predicate:
+    held = road.subscriptions
+    with road.gate.reading():
+        found = held.predicate(id, held.moment())
+    return Predicate.checked(found.filters, held.schema)
