@@ -67,7 +67,7 @@ def test_too_many_under_one_value_go_to_the_tree():
     filter = EventFilter(SCHEMA, matcher="split")
     filter.subscribe_boxes(low, high)
     assert filter.stats()["looked_up"] == lookup.PIECE
-    assert filter.count([{"symbol": 1.0, "price": 9.0}]).tolist() == [10]
+    assert filter.match_batch([{"symbol": 1.0, "price": 9.0}]).counts.tolist() == [10]
     assert filter.unsubscribe_many(np.arange(count)).all()
     assert filter.stats()["boxes"] == 0
 

@@ -60,7 +60,7 @@ def test_who_is_beyond_its_deadline_is_gone_for_all_who_ask(clock, kind, matcher
             assert set(filter.match(EVENT).tolist()) == matching
             assert as_sets(filter.match_batch([EVENT, {}])) == [matching, set()]
             assert as_sets(filter.stream([EVENT, {}]).matches()) == [matching, set()]
-            assert filter.count([EVENT]).tolist() == [len(matching)]
+            assert filter.match_batch([EVENT]).counts.tolist() == [len(matching)]
             assert filter.part([a, b]).ids().tolist() == [id for id in ids if id != c]
             assert held(filter) == 3
     for call in (filter.__getitem__, lambda id: filter.explain(EVENT, id)):
