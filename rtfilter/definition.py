@@ -73,7 +73,7 @@ class Definition:
         `where` names the user of the filter, such as "a server", which refuses no subscription that it
         stored.
         """
-        if not _takes_all(self.filter().takes):
+        if not _takes_all(self.filter().matcher.takes):
             names = [name for name in MATCHERS if self._would_take_all(name)]
             raise ValueError(
                 f"the matcher {shown(self.matcher)} does not take all subscriptions and events, as {where} "

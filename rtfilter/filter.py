@@ -20,7 +20,7 @@ from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import PredicateError, SnapshotError
 from rtfilter.events.schema import Given, Schema
 from rtfilter.index import ready
-from rtfilter.matchers.port import Takes
+from rtfilter.matchers.port import Matcher
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of, name_of
 from rtfilter.matching.control import Control
 from rtfilter.matching.cover_search import Related
@@ -50,7 +50,6 @@ from rtfilter.watch.off import OFF, Off
 
 if TYPE_CHECKING:
     from rtfilter.adaptive import Controller, MatcherChooser
-    from rtfilter.index.tree import RStarTree
     from rtfilter.predicates.explanation import Explanation
     from rtfilter.predicates.misses import Misses
     from rtfilter.watch.metrics import Metrics
@@ -212,14 +211,12 @@ class EventFilter:
         self._road.metrics = self._road.reader.metrics = metrics or None
 
     @property
-    def takes(self) -> Takes:
-        """The subscriptions and events that the matcher takes: all, or some."""
-        return self._subscriptions.matcher.takes
+    def matcher(self) -> Matcher:
+        """The present index; `matcher.tree` is the `RStarTree` of one, `matcher.takes` says what it takes.
 
-    @property
-    def id_type(self) -> type | None:
-        """The type of all ids: int, str or uuid.UUID; None before the first subscription."""
-        return self._subscriptions.kind
+        The tree does not find patterns with long beginnings or ends, which `match` finds in a hash table.
+        """
+        return self._subscriptions.matcher
 
     @property
     def max_unbounded(self) -> int | None:
@@ -235,22 +232,6 @@ class EventFilter:
     @property
     def _chooser(self) -> MatcherChooser | None:
         return None if self._road.choosing is None else self._road.choosing.chooser
-
-    @property
-    def tree(self) -> RStarTree:
-        """The R*-tree; `TypeError` if the filter has another matcher.
-
-        Its points do not find patterns with long beginnings or ends, which `match` finds in a hash table.
-        """
-        from rtfilter.matchers.rtree import RTreeMatcher
-
-        matcher = self._subscriptions.matcher
-        if not isinstance(matcher, RTreeMatcher):
-            raise TypeError(
-                f"this filter has the matcher {self._subscriptions.name!r}, and no R*-tree; "
-                "make the filter with matcher='rtree' to have one"
-            )
-        return matcher.tree
 
     # -- subscriptions -------------------------------------------------------------------------------
 
@@ -537,7 +518,9 @@ class EventFilter:
             self._grows = False
             return
         if self._road.choosing is None and self._road.growing is None:
-            self.tree  # noqa: B018  # checks that there is a tree
+            from rtfilter.matchers.rtree import tree_of
+
+            tree_of(self.matcher)  # raises if there is none
         self._updates.repack()
 
     def add_attributes(self, attributes: Mapping[str, Given]) -> None:
@@ -588,21 +571,6 @@ class EventFilter:
         """
         with self._road.gate.writing():
             return self._subscriptions.listen()
-
-    @property
-    def version(self) -> int:
-        """Number of calls that changed the subscriptions since the filter was made; kept in snapshots."""
-        return self._subscriptions.version
-
-    def part(self, ids: ArrayLike | Sequence[Name]) -> EventFilter:
-        """Return a new, packed filter with these subscriptions; ignore unknown ids."""
-        wanted = asked_ids(ids, self._subscriptions.kind)
-        with self._road.gate.reading():
-            part = self._subscriptions.part(wanted, self._subscriptions.moment())
-        made = EventFilter.__new__(EventFilter)
-        controller = self._road.control.named
-        made._configure(part, self.policy, controller, False, _like(self._chooser), self._grows)
-        return made
 
     def ids(self) -> AnyArray:
         """Return the ids of all subscriptions, ascending, int64 (n,), or object (n,) for text or UUIDs."""
@@ -697,14 +665,6 @@ class EventFilter:
         if moment > -inf:
             self._updates.sweep(moment)
         return np.diff(offsets) > 0
-
-    def workload(self, events: object) -> IntArray:
-        """Return the estimated work for each event, int64 (n,): for the R*-tree, the leaves to visit."""
-        table = self._road.reader.many(events)
-        with self._road.gate.reading(), self._road.turn:
-            table = self._subscriptions.whole(table)
-            workload = self._subscriptions.matcher.workload(table.searched)
-        return workload if table.choices is None else table.choices.sums(workload)
 
     # -- looking before adding -----------------------------------------------------------------------
 
@@ -805,7 +765,10 @@ class EventFilter:
         return iter(self.ids().tolist())
 
     def stats(self) -> dict[str, Any]:
-        """Return statistics of the index and its use, JSON-able."""
+        """Return statistics of the index and its use, JSON-able.
+
+        The `version` is the number of calls that changed the subscriptions; snapshots keep it.
+        """
         held, choosing = self._subscriptions, self._road.choosing
         chosen = None if choosing is None else choosing.snapshot()
         with self._road.gate.reading():
@@ -814,6 +777,7 @@ class EventFilter:
                 found["updates"] = held.updates
             return {
                 "subscriptions": len(self),
+                "version": held.version,
                 "unbounded": held.unbounded.count(held.labels.deadlines, held.moment()),
                 "expired": held.expired,
                 **found,
@@ -911,6 +875,17 @@ class EventFilter:
 
     def __repr__(self) -> str:
         return f"EventFilter({self.schema!r}, {len(self)} subscriptions)"
+
+
+def part_of(filter: EventFilter, ids: ArrayLike | Sequence[Name]) -> EventFilter:
+    """Return a new, packed filter with some subscriptions of another; ignore unknown ids."""
+    held, road = filter._subscriptions, filter._road
+    wanted = asked_ids(ids, held.kind)
+    with road.gate.reading():
+        part = held.part(wanted, held.moment())
+    made = EventFilter.__new__(EventFilter)
+    made._configure(part, filter.policy, road.control.named, False, _like(filter._chooser), filter._grows)
+    return made
 
 
 def _resolved(matcher: Factory | MatcherChooser) -> tuple[Factory, MatcherChooser | None]:

@@ -21,7 +21,7 @@ def load():
         filter = EventFilter(Schema({"x": kind}), (4, 4))
         filter.subscribe_many(["x IS NOT NULL", "x > 'a'" if kind is str else "x > 1"])
         filter.repack()
-        filter.workload(values)
+        filter.matcher.workload(filter.schema.read(values))
         filter.match_batch(values)
         filter.unsubscribe(0)
 

@@ -35,6 +35,7 @@ from experiments.timing import medians
 from rtfilter import EventFilter
 from rtfilter.dtypes import FloatArray
 from rtfilter.index.tree import RStarTree
+from rtfilter.matchers.rtree import tree_of
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, table
 from rtfilter.replay.workloads import BOXES, Bounds, BoxWorkload
@@ -232,7 +233,10 @@ def measure_threads(workload: BoxWorkload, size: Size, folder: Path, bar: tqdm[N
             stack.callback(worker.close)
         ways: dict[str, tuple[Callable[[], float], Callable[[], float]]] = {
             what: (partial(in_turn, call, batches), partial(on_pool, pool, call, batches))
-            for what, call in (("match_batch", target.match_batch), ("search", target.tree.search))
+            for what, call in (
+                ("match_batch", target.match_batch),
+                ("search", tree_of(target.matcher).search),
+            )
         }
         ways[CEILING] = partial(on_workers, workers[:1]), partial(on_workers, workers)
         for matches in pool.map(target.match_batch, [points[:CHECKED]] * 2):

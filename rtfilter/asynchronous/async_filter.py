@@ -161,7 +161,10 @@ class AsyncFilter:
             found = {row: ids async for row, ids, _ in completions}
         rows = [found[row] for row in range(len(found))]
         offsets = np.cumsum([0, *map(len, rows)])
-        ids, kind = np.concatenate(rows) if rows else np.empty(0, np.int64), self.filter.id_type
+        ids, kind = (
+            np.concatenate(rows) if rows else np.empty(0, np.int64),
+            self.filter._road.subscriptions.kind,
+        )
         if kind is None or kind is int:
             return Matches(offsets, ids)
         return Matches.named(offsets, ids.astype(object), kind)

@@ -75,7 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
         strict=arguments.strict,
     )
     if arguments.id is not None:
-        arguments.id = asked_id(arguments.id, target.id_type)
+        first = next(iter(target), None)
+        arguments.id = asked_id(arguments.id, None if first is None else type(first))
         try:
             _ = target[arguments.id]
         except UnknownSubscriptionError:

@@ -169,13 +169,14 @@ def _facts(path: str, target: EventFilter, stats: dict[str, Any]) -> dict[str, A
 def _check(arguments: argparse.Namespace) -> int:
     from rtfilter.errors import SnapshotError
     from rtfilter.filter import EventFilter
+    from rtfilter.matchers.rtree import tree_of
 
     os.stat(arguments.index)  # a missing path is an error, not damage
     try:
         target = EventFilter.load(arguments.index)
         tree = "capacity" in target.stats()
         if tree:  # any other matcher was built while opening
-            target.tree.check()
+            tree_of(target.matcher).check()
     except SnapshotError as error:
         say(f"error: {error}")
         return DAMAGED

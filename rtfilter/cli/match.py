@@ -62,10 +62,10 @@ def run(arguments: argparse.Namespace) -> int:
         skip=arguments.on_error == "skip",
         strict=arguments.strict,
     )
-    target.match_batch([])  # so that the rate does not include the time to load compiled code
+    empty = target.match_batch([])  # so that the rate does not include the time to load compiled code
     events = matches = 0
     began = perf_counter()
-    text = target.id_type not in (None, int)
+    text = empty.kind is not int
     with open_pairs(arguments.out, text) as write, progress_bar("events", arguments.progress) as bar:
         for batch in batches:
             pairs = _pairs(target, tables.read(batch))

@@ -88,6 +88,7 @@ def compile_matchers() -> None:
     """Compile the kernels of the other matchers by matching and changing with each."""
     from rtfilter import EventFilter, RStarTree, Schema
     from rtfilter.adaptive import FixedPlan
+    from rtfilter.filter import part_of
     from rtfilter.matchers.equal_sides import EqualSides
     from rtfilter.matching.verify import COMPILED
 
@@ -99,8 +100,8 @@ def compile_matchers() -> None:
         for group in (None, 1):  # an adaptive controller tries one of them first, at random
             filter.controller = FixedPlan(0, group)
             list(filter.stream(events))
-        filter.workload(events)
-        filter.part([0, 3, 4])
+        filter.matcher.workload(filter.schema.read(events))
+        part_of(filter, [0, 3, 4])
         filter.unsubscribe(3)
     EqualSides(2).pack()
     RStarTree.bulk_load([[0.0]], [[1.0]]).check()

@@ -318,3 +318,13 @@ def shown(schema: Schema, high: FloatArray) -> FloatArray:
     high = high.copy()
     high[:, identities] = np.where(hidden, np.inf, high[:, identities])
     return high
+
+
+def tree_of(matcher: Matcher) -> RStarTree:
+    """Return the tree of a matcher; raise `TypeError` if it has none."""
+    if not isinstance(matcher, RTreeMatcher):
+        raise TypeError(
+            f"this filter has a {type(matcher).__name__}, and no R*-tree; "
+            "make the filter with matcher='rtree' to have one"
+        )
+    return matcher.tree

@@ -1,4 +1,4 @@
-"""Why events match subscriptions or not: one pair in full, or the nearest misses of many."""
+"""Explanations of matches: one event and one subscription in full, or the nearest misses of many."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from rtfilter.errors import UnknownSubscriptionError
 from rtfilter.matching.event_reader import as_batch
 from rtfilter.matching.road import Road
+from rtfilter.predicates import misses
 from rtfilter.predicates.explanation import Explanation, explain
 from rtfilter.predicates.list_tests import events_of
-from rtfilter.predicates.misses import MAX_PAIRS, MISSES, Misses, MissSearch
 from rtfilter.predicates.model import Predicate
 from rtfilter.subscriptions.ids import Name, asked_ids
 
@@ -29,10 +29,10 @@ def explain_one(road: Road, event: object, id: int | Name) -> Explanation:
 
 def explain_many(
     road: Road, events: object, ids: int | Name | ArrayLike | Sequence[Name] | None, limit: int | None
-) -> Misses:
+) -> misses.Misses:
     """Return why events do not match subscriptions; each pair is checked directly."""
     held = road.subscriptions
-    found = MissSearch(MISSES if limit is None else limit)
+    found = misses.MissSearch(misses.MISSES if limit is None else limit)
     table = held.schema.read(as_batch(events))
     if ids is None:
         with road.gate.reading():
@@ -41,10 +41,10 @@ def explain_many(
         given = asked_ids(ids, held.kind)
         asked = given if isinstance(given, list) else given.tolist()
     wanted, count = list(dict.fromkeys(asked)), len(table.searched)
-    if count * len(wanted) > MAX_PAIRS:
+    if count * len(wanted) > misses.MAX_PAIRS:
         what = "events" if table.choices is None else "choices of elements"
         raise ValueError(
-            f"{count:,} {what} and {len(wanted):,} subscriptions are more than {MAX_PAIRS:,} pairs; "
+            f"{count:,} {what} and {len(wanted):,} subscriptions are more than {misses.MAX_PAIRS:,} pairs; "
             "explain fewer events at once, or name subscriptions by `ids`"
         )
     rows = events_of(table.at(held.now(held.moment())))

@@ -10,8 +10,7 @@ from rtree.index import Index, Property
 
 from rtfilter import EventFilter
 from rtfilter.dtypes import FloatArray, IntArray
-from rtfilter.index.tree import RStarTree
-from rtfilter.matchers.rtree import shown
+from rtfilter.matchers.rtree import shown, tree_of
 
 CAPACITY = (10, 20)
 """Children of an inner node and entries of a leaf, as in the paper (Wang et al.)."""
@@ -40,7 +39,7 @@ class RtreePeer:
     """
 
     def __init__(self, filter: EventFilter, step: Callable[[int], object] = lambda rows: None) -> None:
-        self._tree: RStarTree = filter.tree
+        self._tree = tree_of(filter.matcher)
         self._schema = filter.schema
         ids, low, high, _ = self._tree.content()
         high = shown(filter.schema, high)

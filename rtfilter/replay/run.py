@@ -16,6 +16,7 @@ from rtfilter.dtypes import IntArray
 from rtfilter.events.table import EventTable
 from rtfilter.extras import needed
 from rtfilter.filter import EventFilter
+from rtfilter.matchers.rtree import tree_of
 from rtfilter.predicates.model import Predicate, parse
 from rtfilter.replay.output import Row
 from rtfilter.replay.replay_settings import PEER, Contender, ReplaySettings
@@ -96,7 +97,7 @@ class _Replay:
             with needed("replay", "the comparison with rtree"):
                 from rtfilter.replay.rtree_peer import RtreePeer
 
-            with _bar("building rtree", len(filter.tree.content()[0]), progress) as bar:
+            with _bar("building rtree", len(tree_of(filter.matcher).content()[0]), progress) as bar:
                 self.peer = RtreePeer(filter, bar.update)
 
     def burst(self, burst: int, size: int) -> None:

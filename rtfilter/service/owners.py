@@ -175,7 +175,7 @@ def check(wishes: Sequence[Wish], index: Index) -> tuple[dict[int, RTFilterError
     compiled = compile_many([wishes[row].where for row in rows], index.info.schema, refused.__setitem__)
     for place, why in refused.items():
         wrong[rows[place]] = why
-    if index.info.definition.max_unbounded is None or not index.filter.takes.boxes:
+    if index.info.definition.max_unbounded is None or not index.filter.matcher.takes.boxes:
         return wrong, []
     owners = compiled.owners
     free = unbounded(compiled.boxes, index.info.schema).nonzero()[0]

@@ -291,7 +291,8 @@ def context_of(spark: SparkSession) -> Any:
 
 def _save(index: EventFilter) -> Path:
     """Save a filter in a temporary directory, once per version."""
-    version = index.version, int(index.stats().get("updates", 0))
+    stats = index.stats()
+    version = int(stats["version"]), int(stats.get("updates", 0))
     with _lock:
         before = _saved.get(index)
         if before is not None and before[0] == version:

@@ -53,7 +53,9 @@ class Route:
         An event that reaches no leaf is not searched.
         """
         if self.leaves is None:
-            workload = self.leases[0].open().workload(events)
+            workload = self.leases[0].open().matcher.workload(events.searched)
+            if events.choices is not None:
+                workload = events.choices.sums(workload)
             rows = np.flatnonzero(workload)
             return rows, np.zeros(len(rows), np.int64), workload[rows]
         leaves, shards = self.leaves.open(), len(self.leases)

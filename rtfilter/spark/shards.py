@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike
 
 from rtfilter import EventFilter, Schema, SnapshotError
 from rtfilter.dtypes import IntArray
+from rtfilter.matchers.rtree import tree_of
 from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
 from rtfilter.spark.cuts import Cuts
@@ -298,13 +299,14 @@ class ShardedIndex:
             boxes[number] = one.leaves
         old = self.route().leaves if len(boxes) < len(shards) else None
         leaves = EventFilter(self.schema, matcher="rtree")
+        tree = tree_of(leaves.matcher)
         if old is not None:
-            ids, low, high, _ = old.open().tree.content()
+            ids, low, high, _ = tree_of(old.open().matcher).content()
             keep = ~np.isin(ids // LEAVES, list(boxes))
-            leaves.tree.extend(ids[keep], low[keep], high[keep])
+            tree.extend(ids[keep], low[keep], high[keep])
         for number, sides in boxes.items():
             low, high = sides.reshape(2, -1, self.schema.dimensions)
-            leaves.tree.extend(number * LEAVES + np.arange(len(low)), low, high)
+            tree.extend(number * LEAVES + np.arange(len(low)), low, high)
         name = uuid.uuid4().hex
         manifest = save(leaves, f"{self.place}/leaves/{name}")
         made = replace(
@@ -434,7 +436,7 @@ def build_sharded(
     if shards is not None and shards < 1:
         raise ValueError(f"an index has at least 1 shard, not {shards}")
     require_on_error(on_error)
-    capacity = EventFilter(schema, capacity, matcher="rtree").tree.capacity  # raises the error
+    capacity = tree_of(EventFilter(schema, capacity, matcher="rtree").matcher).capacity  # raises the error
     context_of(subscriptions.sparkSession)
     place = places.absolute(path)
     if _versions(place) or places.names(place):

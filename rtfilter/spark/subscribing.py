@@ -19,7 +19,8 @@ import numpy as np
 
 from rtfilter import EventError, EventFilter, PredicateError, Schema
 from rtfilter.dtypes import BoolArray, FloatArray, IntArray
-from rtfilter.matchers.rtree import shown
+from rtfilter.filter import part_of
+from rtfilter.matchers.rtree import shown, tree_of
 from rtfilter.predicates.bound_columns import SIDES, BoundColumn, Columns, bounded_columns, bounds_of_arrow
 from rtfilter.predicates.bounds import EncodedBounds, compile_bounds
 from rtfilter.predicates.boxes import compile_predicate
@@ -488,13 +489,13 @@ def in_parts(number: int, filter: EventFilter, place: str, parts: int) -> Batche
     cuts = Cuts.into(parts, low[::step], high[::step], ids[::step])
     part = cuts.place(low, high, ids)
     for own in range(parts):
-        yield written(number, filter.part(ids[part == own]), place, own, cuts if own == 0 else NO_CUTS)
+        yield written(number, part_of(filter, ids[part == own]), place, own, cuts if own == 0 else NO_CUTS)
 
 
 def hulls(filter: EventFilter) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return the ids, ascending, int64 (n,), and the box around all boxes of each, float64 (n, d) twice."""
     ids = filter.ids()
-    of_box, low, high, _ = filter.tree.content()
+    of_box, low, high, _ = tree_of(filter.matcher).content()
     high = shown(filter.schema, high)
     there = np.isin(of_box, ids)  # leaves out expired subscriptions
     of_box, low, high = of_box[there], low[there], high[there]
@@ -518,8 +519,9 @@ def written(
     filter.repack()  # as the saved one: events are led to its leaves
     manifest = save(filter, f"{place}/{name}")
     sides = np.zeros((2, 0, filter.schema.dimensions))
-    if len(filter.tree):
-        low, high = filter.tree.boxes_at_level(filter.tree.height - 1)
+    tree = tree_of(filter.matcher)
+    if len(tree):
+        low, high = tree.boxes_at_level(tree.height - 1)
         sides = np.stack([low, shown(filter.schema, high)])
     kinds = {
         SHARD: pa.int32(),

@@ -52,7 +52,7 @@ def track_stream(
     forget_after: float | None = None,
     on_error: OnError = "skip",
 ) -> DataFrame:
-    """Return the changes of a stream: what its events enter and leave, key by key, as in `EventFilter.track`.
+    """Return the changes of a stream: what its events enter and leave, key by key, as in `rtfilter.Tracker`.
 
     Each event is matched in its partition, then sent to the others of its key, and compared with
     the one before it. The state store of the query has the matches of the last event of each
@@ -147,7 +147,7 @@ def _require_stream(events: DataFrame) -> None:
             f"events are a DataFrame of Spark, not {type(events).__name__}: track_stream(events, index, key)"
         )
     if not events.isStreaming:
-        raise ValueError("events are a stream, of spark.readStream; for those at hand use EventFilter.track")
+        raise ValueError("events are a stream, of spark.readStream; for those at hand use rtfilter.Tracker")
 
 
 def _require(events: DataFrame, names: list[str], key: str, order: str) -> None:

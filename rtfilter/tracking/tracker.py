@@ -295,7 +295,7 @@ class Tracker:
         It takes as long as a pass over all keys. Use it for removed subscriptions whose ``left`` nobody
         needs, or whose ids get another meaning.
         """
-        wanted = asked_ids(ids, self.filter.id_type)
+        wanted = asked_ids(ids, self.filter._road.subscriptions.kind)
         with self._gate.writing():
             if isinstance(wanted, list):
                 gone = NO_IDS if self._codes is None else self._codes.known(wanted)

@@ -86,7 +86,7 @@ def test_the_content_after_some_changes_is_that_of_the_filter(small):
         made[change] = True
         ids, boxes = changes.content(made)
         order = np.argsort(ids)
-        known = {id: target.tree.boxes_of(id) for id in target.ids().tolist()}
+        known = {id: target.matcher.tree.boxes_of(id) for id in target.ids().tolist()}
         assert ids[order].tolist() == list(known)
         for row in order.tolist():
             low, high = known[int(ids[row])]

@@ -86,7 +86,7 @@ def test_what_a_matcher_does_not_take_is_refused_at_subscribe_and_match():
     assert len(filter) == 0
     id = filter.subscribe("price = 3 AND symbol IN ('A', 'B')")
     assert filter.match({"price": 3, "symbol": "B"}).tolist() == [id]
-    for match in (filter.match_batch, filter.stream, filter.any_match, filter.workload):
+    for match in (filter.match_batch, filter.stream, filter.any_match):
         with pytest.raises(EventError, match="event 1: attribute 'symbol' is missing"):
             match([{"price": 1, "symbol": "A"}, {"price": 3}])
     with pytest.raises(EventError, match="attribute 'price' is missing"):
@@ -221,7 +221,7 @@ def test_bounds_reach_matchers_of_constraints():
     events = [{"x": 2.0}, {"x": 7.0, "b": True}, {"b": False}]
     assert [sorted(ids) for ids in filter.match_batch(events)] == [[0, 2, 3], [1, 2], [2]]
     assert str(filter[0].predicate) == "x >= 1.0 AND x <= 5.0"
-    assert filter.workload(events).tolist() == [2 + 1, 2 + 1, 2]
+    assert filter.matcher.workload(filter.schema.read(events)).tolist() == [2 + 1, 2 + 1, 2]
 
 
 @pytest.mark.slow
@@ -240,10 +240,10 @@ def test_the_workload_of_the_tree_is_the_leaves_to_visit():
     ends = np.sort(rng.random((400, 2, 2)), axis=1)
     filter = EventFilter(Schema({"x": float, "y": float}), (4, 8))
     filter.subscribe_boxes(ends[:, 0], ends[:, 1])
-    tree, events = filter.tree, rng.random((50, 2))
+    tree, events = filter.matcher.tree, rng.random((50, 2))
     by_level = [tree.frontier(events, level).workload for level in range(tree.height)]
     assert len(by_level) > 2
-    assert (filter.workload(events) == by_level[-1]).all()
+    assert (filter.matcher.workload(filter.schema.read(events)) == by_level[-1]).all()
     assert (by_level[-1] != by_level[-2]).any()
 
 
@@ -255,9 +255,9 @@ def test_estimates_of_counting_are_its_increments():
     high = np.where(rng.random(low.shape) < 0.2, np.inf, np.maximum(low, 0) + rng.integers(0, 9, low.shape))
     filter.subscribe_boxes(low, high)
     events = filter.schema.read(rng.integers(0, 60, (50, 2)))
-    matcher = filter._subscriptions.matcher
+    matcher = filter.matcher
     free = int((np.isinf(low) & np.isinf(high)).all(axis=1).sum())
-    assert (matcher.match(events).visits + free == filter.workload(events)).all()
+    assert (matcher.match(events).visits + free == filter.matcher.workload(events)).all()
 
 
 class Inside(MasksMatcher):
@@ -307,10 +307,10 @@ def test_bounds_are_held_against_what_a_matcher_takes():
 def test_a_matcher_may_be_made_by_a_function(tmp_path):
     filter = EventFilter(PRICES, matcher=partial(RTreeMatcher, capacity=(4, 9)))
     filter.subscribe("price < 3")
-    assert filter.tree.capacity == (4, 9)
+    assert filter.matcher.tree.capacity == (4, 9)
     filter.save(tmp_path / "index")
     loaded = EventFilter.load(tmp_path / "index", matcher=partial(RTreeMatcher, capacity=(5, 5)))
-    assert loaded.tree.capacity == (4, 9)
+    assert loaded.matcher.tree.capacity == (4, 9)
     assert pickle.loads(pickle.dumps(filter)).match({"price": 1.0}).tolist() == [0]
 
 

@@ -22,6 +22,7 @@ from rtfilter import EventFilter, Schema
 from rtfilter.adaptive import CostController, FixedPlan, LevelController, MatcherChooser, replay_matchers
 from rtfilter.adaptive import matchers as adaptive
 from rtfilter.adaptive.matchers import Move, Try
+from rtfilter.filter import part_of
 from rtfilter.matching import aside, choosing
 from rtfilter.subscriptions import content, held, slices
 
@@ -102,19 +103,19 @@ def test_moves_between_changes_lose_nothing(seed, controller):
     rng = np.random.default_rng(seed)
     filter = made(rng, controller=controller(), metrics=True)
     labelled = filter.subscribe("x > 1", ttl=1e6, metadata={"a": 1})
-    deadline, version, updates = filter[labelled].expires, filter.version, 0
+    deadline, version, updates = filter[labelled].expires, filter.stats()["version"], 0
     for _ in range(3):
         for name in rng.permutation(CANDIDATES):
             moved(filter, str(name))
             require_right(filter)
-            assert filter.version == version
+            assert filter.stats()["version"] == version
             now = filter.metrics.registry.get_sample_value("rtfilter_index_updates_total")
             assert now >= updates
             assert now == filter.stats()["updates"]
             for _ in range(4):
                 change(filter, rng)
             require_right(filter)
-            version, updates = filter.version, now
+            version, updates = filter.stats()["version"], now
             if filter.__contains__(labelled) and filter[labelled].expires == deadline:
                 assert filter[labelled].metadata == {"a": 1}
     assert filter._road.control.controller is filter.controller
@@ -280,7 +281,7 @@ def test_a_copy_is_auto_and_has_the_chosen_matcher(tmp_path, keep, name):
     state = again.stats()["matcher"]
     assert (state["name"], state["share"], state["memory"]) == (name, 0.1, 2.0)
     require_right(again)
-    part = again.part(again.ids()[:20])
+    part = part_of(again, again.ids()[:20])
     assert part.stats()["matcher"]["name"] == name
     assert part.stats()["matcher"]["share"] == 0.1
 
@@ -334,7 +335,7 @@ def test_what_is_measured_decides(way):
         filter.match_batch(events) if way == "match_batch" else list(filter.stream(events))
         filter._road.choosing.wait()
     assert as_sets(filter.match_batch(events)) == before
-    assert filter.tree.height > 0
+    assert filter.matcher.tree.height > 0
     state = filter.stats()["matcher"]
     assert json.loads(json.dumps(state)) == state
     assert "times the time of counting" in state["why"]
@@ -469,5 +470,5 @@ def test_spark_opens_what_chose_with_the_tree(tmp_path):
     filter.save(tmp_path / "index")
     found = leases.Lease(str(tmp_path / "index"), leases._manifest(tmp_path / "index")).load()
     assert found.stats()["matcher"] == {"name": "rtree"}
-    assert len(found.tree) > 0
+    assert len(found.matcher.tree) > 0
     require_right(found)

@@ -22,6 +22,7 @@ from rtfilter import (
     UnknownSubscriptionError,
 )
 from rtfilter.adaptive import FixedPlan
+from rtfilter.filter import part_of
 from rtfilter.index.kernels import counts
 from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.matching.gate import Writing
@@ -182,7 +183,7 @@ def test_completions_follow_the_schedule(prices):
 def test_a_stream_does_the_work_of_a_plain_search():
     filter, events = wide_filter(controller=FixedPlan(2, 3))
     stream = filter.stream(events)
-    plain = filter.tree.hits(filter.schema.encode(events)).visits.sum()
+    plain = filter.matcher.tree.hits(filter.schema.encode(events)).visits.sum()
     assert stream.visits.sum() + stream.estimation_visits == plain
 
 
@@ -225,7 +226,7 @@ def test_a_batch_that_fails_is_forgotten_with_its_stream(monkeypatch):
     filter, events = wide_filter(controller=FixedPlan(1, 4))
     stream = filter.stream(events)
     with monkeypatch.context() as patch:
-        patch.setattr(filter.tree, "resume_part", lambda *_: 1 / 0)
+        patch.setattr(filter.matcher.tree, "resume_part", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             next(stream)
     del stream
@@ -401,7 +402,7 @@ def test_several_threads_may_change_at_once():
 
     in_threads(*[lambda k=k: change(k) for k in range(4)])
     assert len(filter) == 100
-    filter.tree.check()
+    filter.matcher.tree.check()
 
 
 # -- any interleaving ----------------------------------------------------------------------------------
@@ -488,7 +489,7 @@ class FilterMachine(RuleBasedStateMachine):
     @invariant()
     def whole(self):
         if hasattr(self, "filter"):
-            self.filter.tree.check()
+            self.filter.matcher.tree.check()
             assert len(self.filter) == len(self.model)
 
 
@@ -528,7 +529,7 @@ test_any_interleaving = FilterMachine.TestCase
         (lambda f: f.unsubscribe(1.0), TypeError, "integers"),
         (lambda f: f.unsubscribe_many([0, 1.5]), TypeError, "integers"),
         (lambda f: f.unsubscribe_many([[0]]), ValueError, "one dimension"),
-        (lambda f: f.part(["a"]), TypeError, "integers"),
+        (lambda f: part_of(f, ["a"]), TypeError, "integers"),
         (lambda f: f[None].predicate, UnknownSubscriptionError, "None"),
         (lambda f: f.match(Schema({"x": float, "y": float}).read({"x": 1})), EventError, "another schema"),
         (lambda f: f.stream(Schema({"x": float}).read({"x": 1})), EventError, "another schema"),
@@ -574,7 +575,7 @@ def test_what_can_be_no_id_is_named(prices, id):
 
 
 def test_a_snapshot_of_a_tree_is_no_filter(prices, tmp_path):
-    prices.tree.save(tmp_path / "tree")
+    prices.matcher.tree.save(tmp_path / "tree")
     with pytest.raises(SnapshotError, match=r"snapshot of rtfilter.tree, not of rtfilter.filter"):
         EventFilter.load(tmp_path / "tree")
 
@@ -594,7 +595,7 @@ def test_an_interrupted_insertion_is_taken_back(prices, monkeypatch):
     monkeypatch.undo()
     assert len(prices) == 0
     assert prices.match({"price": 5}).tolist() == []
-    prices.tree.check()
+    prices.matcher.tree.check()
 
 
 # -- interruptions and misuse --------------------------------------------------------------------------
@@ -625,7 +626,7 @@ def test_an_update_that_fails_restores_what_was(prices, monkeypatch):
                 prices.update(id, "price > 5")
         assert prices.match(event).tolist() == [text]
         assert len(prices) == 2
-    prices.tree.check()
+    prices.matcher.tree.check()
 
 
 def test_a_subscription_that_fails_leaves_nothing_behind(prices, monkeypatch):
@@ -652,7 +653,7 @@ def test_ids_beyond_what_is_given_are_unknown(prices, id):
     assert not prices.unsubscribe(id)
     assert prices.unsubscribe_many([id, 0, 2**63, -1]).tolist() == [False, True, False, False]
     assert id not in prices
-    assert len(prices.part([id])) == 0
+    assert len(part_of(prices, [id])) == 0
     with pytest.raises(UnknownSubscriptionError):
         _ = prices[id]
 
@@ -739,8 +740,8 @@ def test_a_part_has_these_subscriptions_and_no_others():
     filter = EventFilter(Schema({"x": float, "s": str}), matcher="rtree")
     sources = ["x > 5", "s = 'abcdefghij' OR x < 1", "x < 1 AND x > 2", "s LIKE 'abcdefghi%'", "x > 6"]
     filter.subscribe_many(sources, ids=[3, 5, 7, 9, 11])
-    part = filter.part([5, 7, 9, 99])
-    part.tree.check()
+    part = part_of(filter, [5, 7, 9, 99])
+    part.matcher.tree.check()
     assert part.ids().tolist() == [5, 7, 9]
     events = [{"x": 9.0}, {"s": "abcdefghij"}, {"s": "abcdefghiz", "x": 0.5}]
     assert [sorted(ids) for ids in part.match_batch(events)] == [[], [5, 9], [5, 9]]
@@ -791,13 +792,13 @@ def test_a_batch_that_had_to_load_kernels_is_not_held_against_its_plan(monkeypat
     filter = EventFilter(Schema({"x": float}), controller=Told(0, 1), matcher="rtree")
     list(filter.stream([{"x": 1.0}]))  # may load kernels itself
     before, dropped = filter.controller.reports, filter.controller.drops
-    resume = filter.tree.resume_part
+    resume = filter.matcher.tree.resume_part
 
     def resume_after_loading(*arguments):
         counts.loads += 1
         return resume(*arguments)
 
-    monkeypatch.setattr(filter.tree, "resume_part", resume_after_loading)
+    monkeypatch.setattr(filter.matcher.tree, "resume_part", resume_after_loading)
     list(filter.stream([{"x": 1.0}]))
     assert (filter.controller.reports, filter.controller.drops) == (before, dropped + 1)
     monkeypatch.undo()

@@ -43,6 +43,7 @@ from kinds import EACH, require_sound
 from lengths import long_but
 from rtfilter import EventFilter, Schema
 from rtfilter.adaptive import FixedPlan
+from rtfilter.filter import part_of
 from rtfilter.predicates.model import parse
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.labels import Beside
@@ -143,7 +144,7 @@ CALLS = {
     "add_attributes": lambda filter: filter.add_attributes({f"more{len(filter.schema.names)}": str}),
     "match": lambda filter: filter.match(EVENTS[0]),
     "stream": lambda filter: list(filter.stream(EVENTS)),
-    "part": lambda filter: filter.part([1, 2]),
+    "part": lambda filter: part_of(filter, [1, 2]),
     "ids": lambda filter: filter.ids(),
     "stats": lambda filter: filter.stats(),
 }

@@ -6,6 +6,7 @@ import pytest
 
 from rtfilter import EventFilter, PredicateError, Schema
 from rtfilter.adaptive import CONTROLLERS, CostController, WangController, make_controller
+from rtfilter.filter import part_of
 
 SCHEMA = Schema({"price": float, "symbol": str})
 RULES = [
@@ -74,7 +75,11 @@ def test_each_controller_is_made_by_its_name(name):
 def test_a_snapshot_and_a_pickle_keep_the_options_and_the_controller(tmp_path, matcher):
     filter = filled(matcher=matcher, controller={"name": "wang", "rounds": 3, "threshold": 7})
     filter.save(tmp_path / "kept")
-    for again in (EventFilter.load(tmp_path / "kept"), pickle.loads(pickle.dumps(filter)), filter.part([0])):
+    for again in (
+        EventFilter.load(tmp_path / "kept"),
+        pickle.loads(pickle.dumps(filter)),
+        part_of(filter, [0]),
+    ):
         assert of(again) == of(filter)
         assert isinstance(again.controller, WangController)
         assert (again.controller.snapshot()["rounds"], again.controller.snapshot()["threshold"]) == (3, 7)
@@ -97,7 +102,7 @@ def test_another_matcher_takes_the_place_of_one_with_all_subscriptions():
         assert (of(filter)[0], found(filter)) == (matcher["name"], expected)
         assert (len(filter), filter.ids().tolist()) == (5, [0, 1, 2, 3, 9])
         assert filter[9].predicate == filled()[9].predicate
-    assert filter.tree.capacity == (4, 8)
+    assert filter.matcher.tree.capacity == (4, 8)
     filter.unsubscribe_many([0, 9])
     assert len(filter) == 3
 

@@ -249,7 +249,7 @@ def test_few_nodes_are_visited():
 
 def filter_ends(filter):
     """The high ends of all subscriptions of a filter, by id."""
-    ids, _, high, _ = filter.tree.content()
+    ids, _, high, _ = filter.matcher.tree.content()
     return high[np.argsort(ids)]
 
 

@@ -12,7 +12,7 @@ from kinds import EACH_BOXED, KINDS, id_of, require_sound
 from rtfilter import EventFilter, PredicateError, Schema
 from rtfilter.cli.subscription_files import build_filter
 from rtfilter.definition import Definition
-from rtfilter.filter import KIND
+from rtfilter.filter import KIND, part_of
 from rtfilter.matching.updates import Updates
 from rtfilter.snapshots import arrays as snapshot
 from rtfilter.subscriptions.content import Subscriptions
@@ -179,13 +179,13 @@ def test_copies_know_them(matcher, tmp_path):
     filter.subscribe_many([*WIDE[:3], *BOUNDED])
     filter.save(tmp_path / "kept")
     loaded = EventFilter.load(tmp_path / "kept")
-    for copy in (loaded, pickle.loads(pickle.dumps(filter)), filter.part(filter.ids())):
+    for copy in (loaded, pickle.loads(pickle.dumps(filter)), part_of(filter, filter.ids())):
         assert (copy.max_unbounded, unbounded(copy)) == (3, 3)
         with pytest.raises(PredicateError, match="nothing bounds"):
             copy.subscribe("bid >= ask")
         copy.unsubscribe(0)
         assert unbounded(copy) == 2
-    assert unbounded(filter.part([0, 5])) == 1
+    assert unbounded(part_of(filter, [0, 5])) == 1
     if matcher == "rtree":
         filter.repack()
         assert unbounded(filter) == 3

@@ -126,25 +126,25 @@ def test_between_turns_nothing_or_all_of_a_large_change_is_seen(monkeypatch, mat
 
     def look():
         calls.append(1)
-        changed = model.filter.version > version
+        changed = model.filter.stats()["version"] > version
         model.held = after if changed else before
         model.check()
 
     each_turn(monkeypatch, look)
-    version = model.filter.version
+    version = model.filter.stats()["version"]
     sources = model.drawn(9)
     given = [40, 31, 33, 39, 36, 35, 34, 38, 32]
     after = before | {id: parse(source, SCHEMA) for id, source in zip(given, sources, strict=True)}
     model.filter.subscribe_many(sources, ids=given)
-    assert model.filter.version == version + 1
+    assert model.filter.stats()["version"] == version + 1
     model.held = before = after
     model.check()
 
-    version, gone = model.filter.version, [3, 7, 40, 31, 3, 99, 33, 5, 12, 0, 1]
+    version, gone = model.filter.stats()["version"], [3, 7, 40, 31, 3, 99, 33, 5, 12, 0, 1]
     after = {id: own for id, own in before.items() if id not in gone}
     known = model.filter.unsubscribe_many(gone)
     assert known.tolist() == [id in before for id in gone[:4]] + [False, False] + [True] * 5
-    assert model.filter.version == version + 1
+    assert model.filter.stats()["version"] == version + 1
     model.held = after
     model.check()
     assert model.settled()
@@ -261,7 +261,7 @@ def test_an_id_that_exists_refuses_a_large_change(matcher, way):
         model.check()
         assert model.settled()
     model.remove([50, 51, 52, 53, 54, 55])
-    assert model.filter.version == 1
+    assert model.filter.stats()["version"] == 1
     assert model.settled()
 
 
@@ -298,13 +298,13 @@ def test_a_turn_changes_few_boxes(monkeypatch):
     writing = filter._road.gate.writing
 
     def counted():
-        counts.append(filter.tree.updates)
+        counts.append(filter.matcher.tree.updates)
         return writing()
 
     monkeypatch.setattr(filter._road.gate, "writing", counted)
     low = np.arange(40.0).reshape(-1, 1)
     filter.unsubscribe_many(filter.subscribe_boxes(low, low + 1))
-    counts.append(filter.tree.updates)
+    counts.append(filter.matcher.tree.updates)
     assert counts[-1] == 80
     assert np.diff(counts).max() == updates.BIT
 
@@ -496,18 +496,18 @@ def test_the_memory_of_what_was_removed_one_by_one_is_given_back(monkeypatch):
     monkeypatch.setattr("rtfilter.matchers.rtree.LEAST_ROWS", 64)
     filter, built = EventFilter(Schema({"x": float}), matcher="rtree"), []
     monkeypatch.setattr(
-        Updates, "_build_anew", around(Updates._build_anew, lambda: built.append(filter.tree.rows))
+        Updates, "_build_anew", around(Updates._build_anew, lambda: built.append(filter.matcher.tree.rows))
     )
     low = np.arange(100.0).reshape(-1, 1)
     with monkeypatch.context() as patch:
         patch.setattr(updates, "AT_ONCE", 100)
         filter.subscribe_boxes(low, low + 0.5)
-    rows = [filter.unsubscribe(id) and filter.tree.rows for id in range(99)]
+    rows = [filter.unsubscribe(id) and filter.matcher.tree.rows for id in range(99)]
     assert rows[:87] == [100] * 87
     assert rows[87:] == [12] * 12
     assert built == [100, 12]
     assert filter.match({"x": 99.0}).tolist() == [99]
-    filter.tree.check()
+    filter.matcher.tree.check()
 
 
 def test_memory_is_not_given_back_while_a_large_change_goes_on(monkeypatch):
@@ -519,6 +519,6 @@ def test_memory_is_not_given_back_while_a_large_change_goes_on(monkeypatch):
     each_turn(monkeypatch, lambda: filter.unsubscribe(99))  # beside a large removal
     filter.unsubscribe_many(np.arange(98))
     assert filter.ids().tolist() == [98]
-    assert filter.tree.rows == 100
+    assert filter.matcher.tree.rows == 100
     filter.unsubscribe(77)
-    assert filter.tree.rows == 1
+    assert filter.matcher.tree.rows == 1

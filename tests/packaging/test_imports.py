@@ -94,7 +94,7 @@ alerts.unsubscribe(1)
 clock[0] = 6.0
 assert len(alerts.match(event)) == 0
 assert alerts.any_match([event]).tolist() == [False]
-alerts.stats(), alerts.part([0]), alerts.workload([event])
+alerts.stats()
 alerts.save("saved")
 assert len(EventFilter.load("saved", clock=lambda: clock[0])) == 1
 """

@@ -20,6 +20,7 @@ from predicate_cases import (
     values,
 )
 from rtfilter import EventFilter, Predicate, PredicateError, Schema
+from rtfilter.filter import part_of
 from rtfilter.predicates.model import Constraint, Filter, Quantified
 from rtfilter.subscriptions.checks import ASK, NO, YES, Checks
 
@@ -369,7 +370,7 @@ def test_a_snapshot_keeps_quantifiers(tmp_path, matcher):
     filter = EventFilter(STAFF, matcher=matcher)
     filter.subscribe_many(["ANY tags = 'a' AND ANY tags = 'b'", "ALL x > 5", "NONE x = 7"])
     filter.save(tmp_path / "snapshot")
-    for again in (EventFilter.load(tmp_path / "snapshot"), filter.part([0, 1, 2])):
+    for again in (EventFilter.load(tmp_path / "snapshot"), part_of(filter, [0, 1, 2])):
         assert sorted(again.match({"tags": ["b", "a"], "x": [6, 7]}).tolist()) == [0, 1]
         assert sorted(again.match({"tags": "b", "x": [6, 4]}).tolist()) == [2]
         assert str(again[0].predicate) == "ANY tags = 'a' AND ANY tags = 'b'"

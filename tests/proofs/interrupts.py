@@ -71,7 +71,7 @@ def run(seed: int) -> Counter[str]:
     filter.unsubscribe_many(np.arange(updates.AT_ONCE + 1))  # nothing that an interrupt left stays hidden
     assert not len(filter._subscriptions.claimed)
     if matcher == "rtree":
-        filter.tree.check()
+        filter.matcher.tree.check()
     return counts
 
 

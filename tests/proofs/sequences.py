@@ -56,7 +56,7 @@ def run(seed: int) -> Counter[str]:
             counts["matches"] += sum(map(len, expected))
     assert filter.ids().tolist() == sorted(predicates)
     if matcher == "rtree":
-        filter.tree.check()
+        filter.matcher.tree.check()
     return counts
 
 

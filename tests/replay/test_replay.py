@@ -96,15 +96,17 @@ def test_the_peer_holds_the_same_boxes(name):
     ids = source.subscribe(filter, 0, 1500)
     peer = RtreePeer(filter)
     events = filter.schema.read(source.events(1000, 60))
-    assert peer.response(events.points)[1] == as_sets(filter.tree.search(events.points))
+    assert peer.response(events.points)[1] == as_sets(filter.matcher.tree.search(events.points))
     gone = ids[::3]
     filter.unsubscribe_many(gone)
     peer.remove(gone)
-    kept = as_sets(filter.tree.search(events.points))
+    kept = as_sets(filter.matcher.tree.search(events.points))
     assert peer.response(events.points)[1] == kept
     peer.add(source.subscribe(filter, 1500, 50))  # new ends are rounded to known ones: it may find more
     answers = peer.response(events.points)[1]
-    assert all(a <= b for a, b in zip(as_sets(filter.tree.search(events.points)), answers, strict=True))
+    assert all(
+        a <= b for a, b in zip(as_sets(filter.matcher.tree.search(events.points)), answers, strict=True)
+    )
 
 
 def test_a_workload_of_files_begins_anew_after_the_last():

@@ -207,7 +207,7 @@ def skewed():
 def test_partitions_have_the_same_work_and_do_the_least_first(tmp_path):
     filter, points = skewed()
     filter.save(tmp_path / "index")
-    workload = filter.workload(points)
+    workload = filter.matcher.workload(filter.schema.read(points))
     contiguous = workload.reshape(3, -1).sum(axis=1)
     assert contiguous.max() > 1.5 * contiguous.mean()
     events = pa.table({"id": range(len(points)), **{name: points[:, k] for k, name in enumerate("xyz")}})
@@ -224,7 +224,8 @@ def test_partitions_have_the_same_work_and_do_the_least_first(tmp_path):
     for part in parts:
         order = list(zip(part["workload"].to_pylist(), part["offset"].to_pylist(), strict=True))
         assert order == sorted(order)
-    assert sum(map(len, matched_here(tmp_path / "index", [events[:1]], 9))) == filter.count(points[:1]).sum()
+    alone = matched_here(tmp_path / "index", [events[:1]], 9)
+    assert sum(map(len, alone)) == filter.match_batch(points[:1]).counts.sum()
 
 
 def test_dealing_evens_out_from_batch_to_batch():

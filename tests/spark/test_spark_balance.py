@@ -129,7 +129,7 @@ def test_skewed_events_are_dealt_out_and_partitions_then_have_the_same_work(
     everywhere = result.where(sf.col("subscription") == 3000)  # a row for each event
     parts = everywhere.groupBy(sf.spark_partition_id()).agg(sf.sum("workload"), sf.count("*")).collect()
     visits = [row[1] for row in parts]
-    assert sum(visits) == crowd.workload(values).sum()
+    assert sum(visits) == crowd.matcher.workload(crowd.schema.read(values)).sum()
     assert sum(row[2] for row in parts) == 800
     assert max(visits) < 1.1 * np.mean(visits)
 
@@ -182,7 +182,7 @@ def test_the_first_events_of_a_partition_stand_for_it(spark, crowd, tmp_path, mo
     monkeypatch.setattr(looks, "FEW", 0)
     values = points(300, 100)
     events = spark.read.parquet(written(tmp_path / "events", values[:300], values[300:310]))
-    visits, hits = crowd.workload(values), crowd.match_batch(values).counts
+    visits, hits = crowd.matcher.workload(crowd.schema.read(values)), crowd.match_batch(values).counts
     found = looked(events, crowd)
     assert found.events.tolist() == [looks.MANY, 10]  # Spark cuts files into parts of about the same size
     assert found.visits.tolist() == [visits[:20].mean() * looks.MANY, visits[300:310].sum()]
@@ -218,7 +218,11 @@ def test_the_driver_looks_into_parquet_files_itself(spark, crowd, tmp_path, no_j
         found = looked(chosen, crowd)
         assert found.events.tolist() == [300, 10]
     at = pa.table({name: values[:, place] for place, name in enumerate(NAMES)})
-    found, visits, hits = looked(events, crowd), crowd.workload(at), crowd.match_batch(at).counts
+    found, visits, hits = (
+        looked(events, crowd),
+        crowd.matcher.workload(crowd.schema.read(at)),
+        crowd.match_batch(at).counts,
+    )
     assert found.visits.tolist() == [visits[:300].sum(), visits[300:310].sum()]
     assert found.hits.tolist() == [hits[:300].sum(), hits[300:310].sum()]
 
@@ -242,7 +246,7 @@ def test_a_look_into_files_sees_all_of_a_partition(spark, crowd, tmp_path, no_jo
     table = pa.table({"id": np.arange(800), **{name: values[:, k] for k, name in enumerate(NAMES)}})
     pq.write_table(table, tmp_path / "events", row_group_size=200)
     found = looked(spark.read.parquet(str(tmp_path / "events")), crowd)
-    assert found.visits.tolist() == [crowd.workload(values).sum()]
+    assert found.visits.tolist() == [crowd.matcher.workload(crowd.schema.read(values)).sum()]
 
 
 @pytest.mark.long
@@ -280,12 +284,16 @@ def test_matches_are_counted_until_there_are_enough():
     route = SimpleNamespace(
         leases=[SimpleNamespace(open=lambda: filter)],
         schema=filter.schema,
-        find=lambda events: (None, None, filter.workload(events)),
+        find=lambda events: (None, None, filter.matcher.workload(filter.schema.read(events))),
     )
     values = np.zeros(200)
     values[100:] = 1  # which is no longer looked at
     found = seen(route, route.schema.read(pa.table({"x": values})))
-    assert found.tolist() == [200, filter.workload(values[:, None]).sum(), 200 * 5001]
+    assert found.tolist() == [
+        200,
+        filter.matcher.workload(filter.schema.read(values[:, None])).sum(),
+        200 * 5001,
+    ]
     assert ENOUGH < 64 * 5000
     assert seen(route, route.schema.read(pa.table({"x": values[:0]}))).tolist() == [0, 0, 0]
 
@@ -342,7 +350,7 @@ def test_tasks_report_what_they_saw(spark, crowd, tmp_path, dealt):
     stage._reports = Reports(spark.sparkContext)
     stage(events, 0)
     told = stage._reports._total.value
-    visits, hits = crowd.workload(values), crowd.match_batch(values).counts
+    visits, hits = crowd.matcher.workload(crowd.schema.read(values)), crowd.match_batch(values).counts
     assert told == {
         0: (40, visits[:40].sum(), hits[:40].sum()),
         1: (30, visits[40:].sum(), hits[40:].sum()),

@@ -140,7 +140,7 @@ def test_an_event_only_visits_shards_with_a_leaf_in_its_way(spark, built):
     _, table = points(spark)
     rows, shards, work = index.route().find(index.schema.read(table))
     for number, lease in enumerate(index.route().leases):
-        visits = lease.open().workload(table)
+        visits = lease.open().matcher.workload(index.schema.read(table))
         own = shards == number
         assert sorted(rows[own]) == np.flatnonzero(visits).tolist()
         assert work[own].tolist() == visits[rows[own]].tolist()
@@ -215,7 +215,7 @@ def test_versions_share_untouched_shards_and_old_ones_stay(spark, built, tmp_pat
     assert len(longer) == 3020
     assert len({shard.name for shard in longer.shards} - {shard.name for shard in index.shards}) == 1
     after = EventFilter(SCHEMA, matcher="rtree")
-    after.tree.extend(*before.tree.content()[:3])
+    after.matcher.tree.extend(*before.matcher.tree.content()[:3])
     after.subscribe_boxes(low, high, ids=ids)
     assert matched_in(ShardedIndex.open(tmp_path / "index"), table) == matched(after, table)
     gone = np.concatenate([before.ids()[:40], ids[:5], [77_777]])
@@ -271,7 +271,7 @@ def test_old_versions_can_be_removed(spark, built, tmp_path):
         ShardedIndex.open(tmp_path / "index", 1)
     _, table = points(spark)
     before_less = EventFilter(SCHEMA, matcher="rtree")
-    before_less.tree.extend(*before.tree.content()[:3])
+    before_less.matcher.tree.extend(*before.matcher.tree.content()[:3])
     before_less.unsubscribe_many(before.ids()[:1])
     assert matched_in(second, table) == matched(before_less, table)
 

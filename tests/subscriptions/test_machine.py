@@ -14,6 +14,7 @@ from examples import SCHEMA, random_events, random_predicate
 from kinds import KINDS, id_of, require_sound
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter, UnknownSubscriptionError
+from rtfilter.filter import part_of
 from rtfilter.matching import updates
 from rtfilter.predicates.model import parse
 
@@ -135,7 +136,7 @@ class LabelMachine(RuleBasedStateMachine):
             self.filter = pickle.loads(pickle.dumps(self.filter))
             self.filter._subscriptions.clock = self.clock
         elif way == "part":
-            made = self.filter.part([*self.filter.ids().tolist(), id_of(self.kind, 99)])
+            made = part_of(self.filter, [*self.filter.ids().tolist(), id_of(self.kind, 99)])
             assert set(made.ids().tolist()) == self.alive().keys()
             require_sound(made)
         elif self.filter._subscriptions.adopting is not None:

@@ -7,6 +7,7 @@ import pytest
 from cases import cases
 from kinds import EACH, KINDS, id_of
 from rtfilter import EventFilter, Schema, UnknownSubscriptionError
+from rtfilter.filter import part_of
 from rtfilter.subscriptions.metadata import LIMIT
 
 SCHEMA = Schema({"x": float})
@@ -28,7 +29,7 @@ def test_metadata_is_kept_and_saved(kind, matcher, tmp_path):
         filter,
         EventFilter.load(tmp_path / "filter"),
         pickle.loads(pickle.dumps(filter)),
-        filter.part(ids),
+        part_of(filter, ids),
         EventFilter.load(tmp_path / "filter", matcher="hashes"),
     ):
         assert [own[id].metadata for id in ids] == expected
@@ -82,7 +83,7 @@ def test_what_cannot_be_kept_is_refused(note, error, message):
             call()
     with pytest.raises(error, match=r"^row 1, "):
         filter.subscribe_many(["x > 0"] * 2, metadata=[None, note])
-    assert (len(filter), filter.version, filter[0].metadata) == (1, 1, {"a": 1})
+    assert (len(filter), filter.stats()["version"], filter[0].metadata) == (1, 1, {"a": 1})
 
 
 def test_there_is_one_for_each():
