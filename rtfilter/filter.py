@@ -309,10 +309,11 @@ class EventFilter:
         ----------
         where : sequence of str, mapping or Predicate
             n predicates. Predicates that differ only in constants are parsed together.
-        where : DataFrame, Arrow table, stream of record batches, or cursor
-            A table with the column ``where``, and optionally ``id``, ``ttl`` (seconds) or ``expires`` (a
-            moment), and ``metadata`` (an object, or JSON text); other columns are ignored. From a cursor of a
-            database, all remaining rows are fetched.
+        where : DataFrame, Arrow table, stream of record batches, mapping of names to columns, or cursor
+            A table with the column ``where``, or with closed bounds in the columns ``low.<attribute>`` and
+            ``high.<attribute>``; and optionally ``id``, ``ttl`` (seconds) or ``expires`` (a moment), and
+            ``metadata`` (an object, or JSON text). Other columns are ignored. From a cursor of a database,
+            all remaining rows are fetched.
         ids : array_like of int, str or uuid.UUID (n,), optional
         ttl : float, timedelta or list of them (n,), optional
             As for `subscribe`: one for all, or one for each, where None means no expiry.
@@ -334,17 +335,15 @@ class EventFilter:
         PredicateError, ValueError
             A predicate or the ids cannot be used; nothing is changed. `row` is that of the predicate.
         """
-        if isinstance(where, Mapping):
-            raise no_list(where)
-        if isinstance(where, str | Predicate):
-            raise TypeError("subscribe_many takes a list of predicates; use subscribe for a single one")
         require_on_error(on_error)
-        rules = read_rules(where)
+        rules = read_rules(where, self.schema)
         if rules is not None:
             refuse_twice(rules, ids=ids, ttl=ttl, metadata=metadata)
             beside: dict[str, Any] = {"ids": ids, "ttl": ttl, "metadata": metadata}
             told = {name: given for name, given in beside.items() if given is not None}
             return self._load(rules._replace(**told), on_error)
+        if isinstance(where, str | Mapping | Predicate):
+            raise TypeError("subscribe_many takes a list of predicates; use subscribe for a single one")
         if not hasattr(where, "__len__"):
             raise no_list(where)
         refuse_rows(where, self.schema.attributes)

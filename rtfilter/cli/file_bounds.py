@@ -130,10 +130,10 @@ def read_arrow_bounds(path: str, table: Any, columns: list[BoundColumn], schema:
         A column has another type than its attribute.
     """
     from rtfilter.errors import PredicateError
-    from rtfilter.predicates.bound_columns import bounds_of_arrow
+    from rtfilter.predicates.bound_columns import read_bounds
 
     try:
-        low, high = bounds_of_arrow(table, columns, schema)
+        low, high = read_bounds(table.column, table.column_names, columns, schema)
     except PredicateError as error:
         raise CommandError(f"{path}: {error}") from None
     ids = table.column("id").to_pylist() if "id" in table.column_names else [None] * len(table)

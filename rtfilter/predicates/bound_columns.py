@@ -6,15 +6,16 @@ if both are empty, the attribute may be missing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rtfilter.dtypes import AnyArray
 from rtfilter.errors import PredicateError
-from rtfilter.events.foreign import ColumnValues, arrow_values
-from rtfilter.events.schema import Schema
+from rtfilter.events.foreign import families
+from rtfilter.events.schema import Attribute, Schema
+from rtfilter.predicates.sides import bound_values
 from rtfilter.text import composed, listed
 
 SIDES = ("low", "high")
@@ -65,35 +66,44 @@ def bounded_columns(header: Sequence[str], schema: Schema) -> list[BoundColumn]:
     if bool(columns) == ("where" in header):
         both = ", not both" if columns else ""
         raise PredicateError(
-            "subscriptions need a column where (SQL conditions), or columns "
-            f"low.<attribute> and high.<attribute>{both}; it has {listed(header)}"
+            f"subscriptions need a column where, or columns low.<attribute> and high.<attribute>{both}; "
+            f"they may have id, ttl or expires, and metadata; the table has {listed(header)}"
         )
     return columns
 
 
-def bounds_of_arrow(table: Any, columns: list[BoundColumn], schema: Schema) -> tuple[Columns, Columns]:
-    """Return low and high bounds from n rows of an Arrow table or batch, as `compile_bounds` takes them.
+def read_bounds(
+    read: Callable[[int], Any], header: Sequence[str], columns: list[BoundColumn], schema: Schema
+) -> tuple[Columns, Columns]:
+    """Return low and high bounds (n,) from the columns of a table, as `compile_bounds` takes them.
 
-    Columns hold numbers, booleans or times; null is no bound.
+    `read` returns a column by its number: of pandas, Arrow, NumPy, or a list. Missing cells are masked.
 
     Raises
     ------
     PredicateError
-        A column has another type than its attribute.
+        A column of Arrow has another type than its attribute, or columns have different numbers of rows.
     """
     sides: dict[str, Columns] = {side: {} for side in SIDES}
     for column in columns:
-        values, missing = _values(table, column, schema)
+        given = read(column.at)
+        if any(package == "pyarrow" for package, _ in families(given)):
+            given = _fitting(given, header[column.at], column.attribute, schema.attributes[column.attribute])
+        values, missing = bound_values(given, column.attribute, column.side)
         sides[column.side][column.attribute] = np.ma.MaskedArray(values, missing)
+    lengths = {len(values) for side in sides.values() for values in side.values()}
+    if len(lengths) > 1:
+        raise PredicateError(
+            f"the columns of bounds have {listed([str(length) for length in sorted(lengths)])} rows"
+        )
     return sides["low"], sides["high"]
 
 
-def _values(table: Any, column: BoundColumn, schema: Schema) -> ColumnValues:
-    """Return the values of a column, which must have the attribute's type."""
+def _fitting(values: Any, column: str, name: str, attribute: Attribute) -> Any:
+    """Return a column of Arrow, decimals as float64; it must have the attribute's type."""
     import pyarrow
 
-    values, family = table.column(column.at), schema.attributes[column.attribute].family
-    types, kind = pyarrow.types, values.type
+    types, kind, family = pyarrow.types, values.type, attribute.family
     fits = {
         "number": types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind),
         "bool": types.is_boolean(kind),
@@ -101,7 +111,6 @@ def _values(table: Any, column: BoundColumn, schema: Schema) -> ColumnValues:
     }
     if not (fits[family] or types.is_null(kind)):
         raise PredicateError(
-            f"column {table.column_names[column.at]!r} holds {kind}, but the attribute is a {family}",
-            attribute=column.attribute,
+            f"column {column!r} holds {kind}, but the attribute is a {family}", attribute=name
         )
-    return arrow_values(values.cast(pyarrow.float64(), safe=False) if types.is_decimal(kind) else values)
+    return values.cast(pyarrow.float64(), safe=False) if types.is_decimal(kind) else values

@@ -70,7 +70,7 @@ def read_side(given: Any, schema: Schema, name: Name) -> Side:
         attribute = schema.attribute(column)
         if attribute.kind == "str":
             raise PredicateError.about(column, NO_STRING)
-    read = {column: _values(values, column, name) for column, values in columns.items()}
+    read = {column: bound_values(values, column, name) for column, values in columns.items()}
     lengths = {len(values.array) for values in read.values()}
     if len(lengths) > 1:
         raise PredicateError(f"the columns of {name} have {listed([str(n) for n in sorted(lengths)])} rows")
@@ -126,8 +126,8 @@ def _named(columns: Mapping[Any, Any], name: Name) -> dict[Any, Any]:
     return found
 
 
-def _values(column: Any, attribute: str, name: Name) -> ColumnValues:
-    """Return a column of a table in NumPy."""
+def bound_values(column: Any, attribute: str, name: str) -> ColumnValues:
+    """Return a column of a table in NumPy: of pandas, Arrow, NumPy, or a list."""
     kinds = families(column)
     if ("pandas", "Series") in kinds:
         return pandas_values(column)
@@ -141,7 +141,7 @@ def _values(column: Any, attribute: str, name: Name) -> ColumnValues:
     return ColumnValues(np.ma.getdata(array), np.ma.getmaskarray(array))
 
 
-def _converted(given: Any, name: Name) -> tuple[AnyArray, AnyArray | None]:
+def _converted(given: Any, name: str) -> tuple[AnyArray, AnyArray | None]:
     """Return a value as an array, and also as objects if float64 may have lost integers of a list."""
     try:
         array = np.asarray(given)
@@ -161,7 +161,7 @@ def _large(values: FloatArray) -> BoolArray:
     return found
 
 
-def _no_array(given: Any, name: Name, error: Exception) -> PredicateError:
+def _no_array(given: Any, name: str, error: Exception) -> PredicateError:
     """Return the error for ends that NumPy cannot convert to an array."""
     if not isinstance(given, Sequence):
         return PredicateError(f"{name} is no array: {error}")

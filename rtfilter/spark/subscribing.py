@@ -21,7 +21,7 @@ from rtfilter import EventError, EventFilter, PredicateError, Schema
 from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.filter import part_of
 from rtfilter.matchers.rtree import shown, tree_of
-from rtfilter.predicates.bound_columns import SIDES, BoundColumn, Columns, bounded_columns, bounds_of_arrow
+from rtfilter.predicates.bound_columns import SIDES, BoundColumn, Columns, bounded_columns, read_bounds
 from rtfilter.predicates.bounds import EncodedBounds, compile_bounds
 from rtfilter.predicates.boxes import compile_predicate
 from rtfilter.predicates.many import compile_many
@@ -210,7 +210,7 @@ class SubscriptionReader:
         return found
 
     def _bounds(self, batch: Any) -> tuple[Columns, Columns]:
-        return bounds_of_arrow(batch, self.columns, self.schema)
+        return read_bounds(batch.column, batch.schema.names, self.columns, self.schema)
 
 
 def _label(name: str, cell: Any) -> Any:
@@ -283,7 +283,7 @@ class SubscriptionFrame:
         columns = [column._replace(at=place + 1) for place, column in enumerate(bounds)]
         kinds = [(name, to_arrow_type(flat.schema[name].dataType, timezone="UTC")) for name in names]
         if bounds:
-            bounds_of_arrow(pa.schema(kinds).empty_table(), columns, schema)  # raises the error
+            read_bounds(pa.schema(kinds).empty_table().column, names, columns, schema)  # raises the error
         elif not pa.types.is_string(kinds[1][1]):
             raise PredicateError(f"the column where holds SQL conditions as strings, not {kinds[1][1]}")
         reader = SubscriptionReader(schema, columns, labels)

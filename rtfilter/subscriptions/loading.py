@@ -6,13 +6,15 @@ import json
 from collections.abc import Callable, Sequence
 from math import inf
 from numbers import Integral, Real
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
 
 import numpy as np
 
+from rtfilter.dtypes import AnyArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import microseconds
+from rtfilter.predicates.bound_columns import SIDES, Columns
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.drafts import Draft
 from rtfilter.subscriptions.given import seconds
@@ -57,6 +59,7 @@ class BadSubscription(NamedTuple):
         return place + (text if self.id is None else f"id {shown(self.id)}: {text}")
 
 
+_WORDS: Final[dict[type, str]] = {int: "an integer", str: "text", UUID: "a UUID"}
 OnError = Literal["raise", "skip"] | Callable[[BadSubscription], object]
 
 
@@ -90,25 +93,42 @@ class Load:
     """
 
     def __init__(self, held: Subscriptions, given: Rules, on_error: OnError) -> None:
-        self._held, self._on_error = held, on_error
-        self._rules = list(given.rules)
-        self._ids = None if given.ids is None else _column("ids", given.ids, len(self._rules))
+        self._held, self._on_error, self._place = held, on_error, given.place
+        self._bounds = given.bounds
+        self._where = None if given.where is None else _column("where", given.where)
+        self._count = len(_ends(given.bounds)[0][1] if self._where is None else self._where)
+        self._ids = None if given.ids is None else _column("ids", given.ids, self._count)
         self.bad: dict[int, BadSubscription] = {}
         self._told: set[int] = set()
         self._deadlines = self._read_deadlines(given)
         self._metadata = self._read("metadata", given.metadata, _noted if given.is_table else encoded)
-        if self._ids is not None:
+        self._sound_ids = self._ids is None or self._are_sound(self._ids)
+        if self._ids is not None and not self._sound_ids:
             self._check_ids(self._ids)
 
     def _note(self, row: int, error: Exception) -> None:
-        self.bad.setdefault(row, BadSubscription(row, self._ids and self._ids[row], self._rules[row], error))
+        if isinstance(error, PredicateError):
+            error.row = row
+            error.show_row()
+        id = None if self._ids is None else self._ids[row]
+        self.bad.setdefault(row, BadSubscription(row, id, self._source(row), error))
+
+    def _source(self, row: int) -> Any:
+        if self._where is not None:
+            return self._where[row]
+        ends = {name: column[row : row + 1].tolist()[0] for name, column in _ends(self._bounds)}
+        return {name: end for name, end in ends.items() if end is not None}
+
+    def _left(self) -> list[int]:
+        """Return the rows that are not known to be bad."""
+        return [row for row in range(self._count) if row not in self.bad]
 
     # -- columns beside `where` ----------------------------------------------------------------------------
 
     def _read(self, name: str, column: Any, read: Callable[[Any], Any]) -> list[Any] | None:
         if column is None:
             return None
-        cells, values = _column(name, column, len(self._rules)), []
+        cells, values = _column(name, column, self._count), []
         for row in range(len(cells)):
             try:
                 values.append(read(cell(cells[row])))
@@ -123,11 +143,19 @@ class Load:
             return self._read("expires", given.expires, _moment)
         if given.ttl is None or (hasattr(given.ttl, "__len__") and not isinstance(given.ttl, str)):
             return self._read("ttl", given.ttl, lambda ttl: now + seconds(ttl))
-        return [now + seconds(given.ttl)] * len(self._rules)
+        return [now + seconds(given.ttl)] * self._count
+
+    def _are_sound(self, ids: Sequence[Any]) -> bool:
+        """Return whether all ids are usable and distinct; this check is much faster than those of each."""
+        try:
+            kind = int if isinstance(new_ids(ids, len(ids)), np.ndarray) else type(ids[0])
+        except (TypeError, ValueError):
+            return False
+        return self._held.kind in (None, kind)
 
     def _check_ids(self, ids: Sequence[Any]) -> None:
         """Note ids that are unusable, or of another type than the others."""
-        kind = self._held.kind
+        kind, first = self._held.kind, -1
         for row, id in enumerate(ids):
             try:
                 if cell(id) is None:
@@ -143,11 +171,15 @@ class Load:
                     remedy = "; int(id) makes one" if isinstance(id, float) and id.is_integer() else ""
                     raise TypeError(f"an id is an integer, text or a UUID, not {shown(id)}{remedy}")
                 if kind is None and row not in self.bad:
-                    kind = own
+                    kind, first = own, row
                 if kind is not None and own is not kind:
-                    raise refuse_kind(kind, id)
+                    raise refuse_kind(kind, id) if first < 0 else self._other_kind(row, own, first, kind)
             except (TypeError, ValueError) as error:
                 self._note(row, error)
+
+    def _other_kind(self, row: int, own: type, first: int, kind: type) -> TypeError:
+        id, there = shown(self._ids and self._ids[row]), self._place(first)
+        return TypeError(f"the id {id} is {_WORDS[own]}, that of {there} is {_WORDS[kind]}; use one type")
 
     # -- drafts --------------------------------------------------------------------------------------------
 
@@ -157,24 +189,43 @@ class Load:
         New bad ones are reported. Raises the first error if `on_error` is ``"raise"``.
         """
         while True:
-            rows = [row for row in range(len(self._rules)) if row not in self.bad]
-            draft = self._held.draft([self._rules[row] for row in rows], self._taker(rows))
-            left = [row for row in rows if row not in self.bad]
+            draft = self.read()
+            left = self._left()
             twice = self._twice(left)
             if not twice:
                 break
             for row, first in twice.items():
-                self._note(row, ValueError(f"ids must be distinct: row {first} has the same id"))
+                known = f"the id {shown(self._ids and self._ids[row])} is taken already"
+                self._note(row, ValueError(f"{known}, see {self._place(first)}"))
         self._tell()
         return draft._replace(labels=self._labels(left)), self._new_ids(left)
 
-    def _taker(self, rows: list[int]) -> Callable[[int, PredicateError], None]:
-        def refused(place: int, error: PredicateError) -> None:
-            error.row = rows[place]
-            error.show_row()
-            self._note(rows[place], error)
+    def read(self) -> Draft:
+        """Read all subscriptions that are not known to be bad; new bad ones are noted in `bad`."""
+        rows = self._left()
+        if self._where is not None:
+            where = self._where if len(rows) == self._count else [self._where[row] for row in rows]
+            return self._held.draft(where, lambda place, error: self._note(rows[place], error))
+        return self._read_bounds(rows) or self._held.draft_bounds(*self._bounds_of(self._left()))
 
-        return refused
+    def _bounds_of(self, rows: Sequence[int]) -> list[Columns]:
+        places = np.asarray(rows, np.int64)
+        return [{name: column[places] for name, column in side.items()} for side in self._bounds or ()]
+
+    def _read_bounds(self, rows: Sequence[int]) -> Draft | None:
+        """Read bounds; if some are bad, note them, which halving the rows finds, and return None."""
+        try:
+            return self._held.draft_bounds(*self._bounds_of(rows))
+        except PredicateError as error:
+            if error.row is None:
+                raise
+            if len(rows) == 1:
+                self._note(rows[0], error)
+                return None
+        half = len(rows) // 2
+        self._read_bounds(rows[:half])
+        self._read_bounds(rows[half:])
+        return None
 
     def note_known(self) -> bool:
         """Note ids that exist already, and return whether there are any. Batches may run meanwhile."""
@@ -187,7 +238,7 @@ class Load:
 
     def _twice(self, rows: list[int]) -> dict[int, int]:
         """Return rows whose id occurred in an earlier row, with that row."""
-        if self._ids is None:
+        if self._ids is None or self._sound_ids:
             return {}
         first: dict[Any, int] = {}
         found = {row: first.setdefault(self._ids[row], row) for row in rows}
@@ -212,7 +263,7 @@ class Load:
 
     def refuse_unbounded(self, draft: Draft, error: PredicateError) -> bool:
         """Note the unbounded subscriptions over the limit; return whether there are any."""
-        rows = [row for row in range(len(self._rules)) if row not in self.bad]
+        rows = self._left()
         many = [place for place in draft.filters.unbounded().tolist() if place >= (error.row or 0)]
         for place in many:
             self._note(rows[place], PredicateError(error.message, row=rows[place]))
@@ -238,7 +289,7 @@ class Load:
             logging.getLogger("rtfilter").warning(
                 "%s of %s left out; on_error=errors.append collects all errors. The first: %s",
                 f"{len(new):,}",
-                numbered(len(self._rules), "subscription"),
+                numbered(self._count, "subscription"),
                 first,
             )
         else:
@@ -246,12 +297,19 @@ class Load:
                 self._on_error(self.bad[row])
 
 
-def _column(name: str, given: Any, count: int) -> list[Any]:
+def _ends(bounds: tuple[Columns, Columns] | None) -> list[tuple[str, AnyArray]]:
+    """Return the columns of bounds, with their names."""
+    assert bounds is not None
+    sides = zip(SIDES, bounds, strict=True)
+    return [(f"{side}.{name}", column) for side, columns in sides for name, column in columns.items()]
+
+
+def _column(name: str, given: Any, count: int | None = None) -> list[Any]:
     """Return a column as a list with a cell for each subscription."""
     if isinstance(given, str | bytes) or not hasattr(given, "__len__"):
         raise TypeError(f"{name} must be a list with a value for each subscription, not {shown(given)}")
     cells = given if isinstance(given, list) else given.tolist() if hasattr(given, "tolist") else list(given)
-    if len(cells) != count:
+    if count is not None and len(cells) != count:
         raise ValueError(f"{name} has {len(cells)} rows for {count} subscriptions")
     return cells
 

@@ -1,73 +1,99 @@
-"""Subscriptions in tables: data frames, Arrow tables and streams of batches, cursors of databases.
+"""Subscriptions in tables: data frames, Arrow tables and streams of batches, columns by name, cursors.
 
-The column ``where`` is required; ``id``, ``ttl`` or ``expires``, and ``metadata`` are optional. Other columns
-are ignored. `rtfilter.events.foreign` reads events and bounds from the same frames.
+A table has the column ``where``, or closed bounds in columns ``low.<attribute>``, ``high.<attribute>``.
+``id``, ``ttl`` or ``expires``, and ``metadata`` are optional. Other columns are ignored. The files of the
+command line and the frames of Spark are read as such tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import is_missing
 from rtfilter.events.foreign import families, streamed
+from rtfilter.events.schema import Schema
+from rtfilter.predicates.bound_columns import SIDES, Columns, bounded_columns, read_bounds
 from rtfilter.text import listed, shown
 
 FETCHED: Final = 10_000
 """Rows that one call fetches from a cursor."""
 COLUMNS: Final = ("where", "id", "ttl", "expires", "metadata")
-_TEXTS: Final = ("where", "rule", "pattern")
-"""Names of a column of predicates in files."""
-_MAY_HAVE: Final = ", and may have 'id', 'ttl' or 'expires', and 'metadata'"
+_BOUNDS: Final = tuple(f"{side}." for side in SIDES)
 
 
 class Rules(NamedTuple):
     """n subscriptions as they were passed. A column that is None sets nothing."""
 
-    rules: Sequence[Any]
+    where: Sequence[Any] | None
+    """None: they have `bounds`."""
     ids: Any = None
     ttl: Any = None
     """A value for all, or a column with a value for each."""
     expires: Sequence[Any] | None = None
     metadata: Sequence[Any] | None = None
+    bounds: tuple[Columns, Columns] | None = None
+    """Closed low and high ends, masked if there is no bound."""
     is_table: bool = False
     """Metadata of a table may be text: databases without a type for JSON store it so."""
+    place: Callable[[int], str] = "row {}".format
+    """The name of a row in messages about another row."""
+
+    def part(self, rows: slice) -> Rules:
+        """Return some rows of a table."""
+        lists = {
+            name: column[rows] for name, column in zip(self._fields[:5], self[:5], strict=True) if column
+        }
+        if self.bounds is not None:
+            low, high = ({name: side[name][rows] for name in side} for side in self.bounds)
+            lists["bounds"] = low, high
+        return self._replace(**lists)
 
 
-def read_rules(given: object) -> Rules | None:
+def read_rules(given: object, schema: Schema) -> Rules | None:
     """Return the subscriptions of a table or a cursor; None for other values, such as lists.
 
     Raises
     ------
     PredicateError
-        There is no column ``where``, two columns have the same name, or there are both ``ttl`` and
-        ``expires``.
+        There is neither a column ``where`` nor bounds of attributes, or both; two columns have the same name,
+        or there are both ``ttl`` and ``expires``.
     """
-    columns = _columns(given)
-    if columns is None:
+    if isinstance(given, Rules):
+        return given
+    opened = _opened(given)
+    if opened is None:
         return None
-    if "where" not in columns:
-        names = listed([str(name) for name in columns])
-        raise PredicateError(f"a table of subscriptions needs a column 'where'{_MAY_HAVE}; it has {names}")
-    if "ttl" in columns and "expires" in columns:
+    names, read = opened
+    for name in COLUMNS:
+        if names.count(name) > 1:
+            raise PredicateError(f"a table has two columns {name!r}; rename one, or leave it out")
+    if "ttl" in names and "expires" in names:
         raise PredicateError("a table of subscriptions has a column 'ttl' or a column 'expires'; keep one")
-    ids, ttl, expires, metadata = (columns.get(name) for name in COLUMNS[1:])
-    return Rules(columns["where"], ids, ttl, expires, metadata, is_table=True)
+    bounds = bounded_columns(names, schema)
+    wanted = [at for at, name in enumerate(names) if name in COLUMNS or name.startswith(_BOUNDS)]
+    columns = dict(zip(wanted, read(wanted), strict=True))
+    where, ids, ttl, expires, metadata = (
+        _cells(columns[names.index(name)]) if name in names else None for name in COLUMNS
+    )
+    ends = read_bounds(columns.__getitem__, names, bounds, schema) if bounds else None
+    return Rules(where, ids, ttl, expires, metadata, ends, is_table=True)
 
 
-def _columns(given: Any) -> dict[str, list[Any]] | None:
-    """Return the columns of a table by name, as lists with None for missing cells; None for no table."""
+def _opened(given: Any) -> tuple[list[str], Callable[[list[int]], Sequence[Any]]] | None:
+    """Return the names of the columns of a table, and a function that reads some; None for no table."""
     if isinstance(given, list | tuple | str):
         return None
+    if isinstance(given, Mapping):
+        columns, names = list(given.values()), [str(name) for name in given]
+        is_table = "where" in names or any(name.startswith(_BOUNDS) for name in names)
+        return (names, lambda places: [columns[at] for at in places]) if is_table else None
     if hasattr(given, "fetchmany"):
         return _of_cursor(given)
     kinds = families(given)
     if ("pandas", "DataFrame") in kinds:
-        _refuse_same(list(given.columns))
-        if "where" not in given.columns:
-            return {str(name): [] for name in given.columns}
-        return {name: _without_missing(given[name]) for name in COLUMNS if name in given.columns}
+        return [str(name) for name in given.columns], lambda places: [given.iloc[:, at] for at in places]
     if ("pyarrow", "RecordBatchReader") in kinds:
         given = given.read_all()
     elif not {("pyarrow", "Table"), ("pyarrow", "RecordBatch")} & kinds:
@@ -76,51 +102,40 @@ def _columns(given: Any) -> dict[str, list[Any]] | None:
         if not hasattr(type(given), "columns"):  # a single column, as Polars and pyarrow have them
             return None
         given = streamed(given, PredicateError)
-    names = list(given.schema.names)
-    _refuse_same(names)
-    return {name: given.column(at).to_pylist() for at, name in enumerate(names)}
+    return list(given.schema.names), lambda places: [given.column(at) for at in places]
 
 
-def _without_missing(series: Any) -> list[Any]:
-    missing = series.isna()
-    return [None if lost else cell for cell, lost in zip(series.tolist(), missing.tolist(), strict=True)]
+def _cells(column: Any) -> Any:
+    """Return a column of Arrow or pandas as a list, with None for missing cells, and any other as it is."""
+    if hasattr(column, "to_pylist"):
+        return column.to_pylist()
+    if not hasattr(column, "isna"):
+        return column
+    return [
+        None if lost else cell for cell, lost in zip(column.tolist(), column.isna().tolist(), strict=True)
+    ]
 
 
-def _of_cursor(cursor: Any) -> dict[str, list[Any]]:
-    """Fetch all rows that a cursor still has, slice by slice."""
+def _of_cursor(cursor: Any) -> tuple[list[str], Callable[[list[int]], Sequence[Any]]]:
     if not getattr(cursor, "description", None):
         raise PredicateError("this cursor has no rows: execute a SELECT first")
-    names = [str(column[0]) for column in cursor.description]
-    lower = [name.lower() for name in names]  # some databases return names in capitals
-    _refuse_same(lower)
-    places = {name: lower.index(name) for name in COLUMNS if name in lower}
-    if "where" not in places:
-        return {name: [] for name in names}
-    columns: dict[str, list[Any]] = {name: [] for name in places}
-    while rows := cursor.fetchmany(FETCHED):
-        by_name = isinstance(rows[0], Mapping)
-        for name, at in places.items():
-            columns[name] += [row[names[at] if by_name else at] for row in rows]
-    return columns
+    given = [str(column[0]) for column in cursor.description]
 
+    def read(places: list[int]) -> Sequence[Any]:
+        """Fetch all rows that the cursor still has, slice by slice."""
+        columns: list[list[Any]] = [[] for _ in places]
+        while rows := cursor.fetchmany(FETCHED):
+            by_name = isinstance(rows[0], Mapping)
+            for column, at in zip(columns, places, strict=True):
+                column += [row[given[at] if by_name else at] for row in rows]
+        return columns
 
-def _refuse_same(names: list[Any]) -> None:
-    for name in COLUMNS:
-        if names.count(name) > 1:
-            raise PredicateError(f"a table has two columns {name!r}; rename one, or leave it out")
+    # Some databases return names in capitals.
+    return [name if name.startswith(_BOUNDS) else name.lower() for name in given], read
 
 
 def no_list(given: object) -> TypeError:
     """Return the error for a value that is neither a list of predicates nor a table, with a hint."""
-    if isinstance(given, Mapping):
-        text = _text_of(given)
-        if text is None:
-            return TypeError("subscribe_many takes a list of predicates; use subscribe for a single one")
-        ids = ', ids=columns["id"]' if "id" in given else ""
-        return TypeError(
-            f"subscribe_many takes a list of predicates or a table, not a dict of columns "
-            f'({_listed(given)}); pass subscribe_many(columns["{text}"]{ids})'
-        )
     if isinstance(getattr(given, "fieldnames", None), Sequence):  # csv.DictReader
         names = dict.fromkeys(given.fieldnames)  # type: ignore[attr-defined]
         return TypeError(
@@ -142,7 +157,7 @@ def refuse_rows(given: object, attributes: Container[str]) -> None:
     first = given[0] if isinstance(given, list | tuple) and given else None
     if not isinstance(first, Mapping):
         return
-    named = [name for name in dict.fromkeys((*_TEXTS, *COLUMNS)) if name in first and name not in attributes]
+    named = [name for name in COLUMNS if name in first and name not in attributes]
     if all(isinstance(first[name], list | tuple | Mapping) for name in named):
         return
     raise TypeError(
@@ -152,16 +167,10 @@ def refuse_rows(given: object, attributes: Container[str]) -> None:
 
 
 def _comprehension(columns: Mapping[str, Any], rows: str) -> str:
-    text = _text_of(columns)
-    column = "..." if text is None else f'"{text}"'
+    column = '"where"' if "where" in columns else "..."
     ids = ', ids=[row["id"] for row in rows]' if "id" in columns else ""
     made = "with rows = list(...), " if rows != "rows" else ""
     return f"{made}pass subscribe_many([row[{column}] for row in rows]{ids})"
-
-
-def _text_of(columns: Mapping[str, Any]) -> str | None:
-    """Return the name of the column of predicates, None if there is none."""
-    return next((name for name in _TEXTS if name in columns), None)
 
 
 def _listed(columns: Mapping[str, Any]) -> str:

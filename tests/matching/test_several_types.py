@@ -264,8 +264,8 @@ def test_a_null_cell_is_null_and_a_column_that_is_not_there_is_missing():
 def test_bounds_are_those_of_the_first_type():
     filter = EventFilter(Schema({"a": ["float", "str", "null"], "s": ["str", "null"], "b": "float"}))
     low, high = np.array([[1, -np.inf, 2]]), np.array([[5, np.inf, 2]])
-    filter.subscribe_many(low=low, high=high)
-    filter.subscribe_many(low={"a": [2**53 + 1]}, high={"a": [2**53 + 1]})
+    filter.subscribe_boxes(low=low, high=high)
+    filter.subscribe_boxes(low={"a": [2**53 + 1]}, high={"a": [2**53 + 1]})
     batch = [{"a": 3, "b": 2}, {"a": "x", "b": 2}, {"a": 2**53 + 1}, {"a": 2**53}, {"a": 3, "b": 3}]
     assert as_sets(filter.match_batch(batch)) == [{0}, set(), {1}, set(), set()]
     assert str(filter[0].predicate) == "a >= 1.0 AND a <= 5.0 AND b = 2.0"

@@ -176,6 +176,7 @@ TABLES = {
     "reader": lambda rows: pa.table(rows).to_reader(max_chunksize=2),
     "sqlite": database,
     "named": Named,
+    "columns": dict,
 }
 
 
@@ -228,8 +229,14 @@ def test_patterns_may_be_in_a_column_of_json(rules):
 @cases(
     ("table", "says"),
     [
-        (pd.DataFrame({"id": [1], "rule": [""]}), "a column 'where', and may have .*; it has id, rule"),
-        (sqlite3.connect(":memory:").execute("SELECT 1 id, '' name"), "it has id, name$"),
+        (
+            pd.DataFrame({"id": [1], "rule": [""]}),
+            "need a column where, or .*; they may have .* has id, rule",
+        ),
+        (sqlite3.connect(":memory:").execute("SELECT 1 id, '' name"), "the table has id, name$"),
+        (pd.DataFrame({"where": ["TRUE"], "low.price": [1]}), "not both; .* has where, low.price$"),
+        ({"low.prise": [1]}, "column 'low.prise': unknown attribute 'prise'; did you mean 'price'"),
+        (pa.table({"low.price": ["1"]}), "column 'low.price' holds string, but the attribute is a number"),
         (pa.table({"where": ["TRUE"], "ttl": [1], "expires": [1]}), "keep one"),
         (sqlite3.connect(":memory:").cursor(), "execute a SELECT"),
         (sqlite3.connect(":memory:").execute("SELECT 'TRUE' rule, 1 id, 2 ID"), "two columns 'id'"),
@@ -250,6 +257,79 @@ def test_what_a_table_tells_is_not_told_twice(rules):
 
 def test_arrays_of_text_are_lists_of_rules(rules):
     assert rules.subscribe_many(np.array(["price > 1", "price > 2"])).tolist() == [0, 1]
+
+
+BOUNDS = {
+    "id": ["a", "b", "c", "d", "e"],
+    "low.price": [1.0, 5.0, None, float("-inf"), 3.0],
+    "high.price": [2.0, 4.0, 3.0, None, 3.0],
+    "metadata": [None, None, '{"to": 1}', "[", None],
+}
+
+
+@pytest.mark.parametrize("kind", TABLES.keys() - {"sqlite"})
+def test_bounds_come_from_tables(kind, rules):
+    bad = []
+    assert rules.subscribe_many(TABLES[kind](BOUNDS), on_error=bad.append).tolist() == ["a", "c", "e"]
+    assert [(one.row, one.id) for one in bad] == [(1, "b"), (3, "d")]
+    assert str(bad[0]) == "row 1, id 'b': attribute 'price': low above high in [5.0, 4.0]"
+    assert bad[0].where == {"low.price": 5.0, "high.price": 4.0}
+    assert sorted(rules.match({"price": 2})) == ["a", "c"]
+    assert rules["c"].metadata == {"to": 1}
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(*[st.sampled_from([0.0, 1.0, 2.0, np.nan, np.inf, -np.inf])] * 2), max_size=40))
+def test_each_bad_row_of_bounds_is_found(ends):
+    rules, bad, alone = EventFilter(Schema({"price": float})), [], []
+    for row, (low, high) in enumerate(ends):
+        try:
+            rules.subscribe_many([[low]], [[high]])
+        except PredicateError:
+            alone.append(row)
+    low, high = np.array(ends).reshape(-1, 2).T
+    table = {"low.price": low, "high.price": high, "id": range(100, 100 + len(ends))}
+    rules.subscribe_many(table, on_error=bad.append)
+    assert [one.row for one in bad] == alone
+    assert len(rules) == 2 * (len(ends) - len(alone))
+
+
+def test_bounds_of_another_type_than_the_attribute_are_found_by_row(rules):
+    bad = []
+    rows = Named({"high.price": [1, "soon", None, 2], "id": [1, 2, 3, 4]})
+    assert rules.subscribe_many(rows, on_error=bad.append).tolist() == [1, 3, 4]
+    assert bad[0].reason == "attribute 'price' is a number, but has the bound str 'soon'"
+
+
+@cases(
+    ("ids", "says"),
+    [
+        (["a", "b", "a"], "row 2, id 'a': the id 'a' is taken already, see row 0"),
+        ([1, 2, "a"], "row 2, id 'a': the id 'a' is text, that of row 0 is an integer; use one type"),
+        ([1, 2, 2**63], "row 2, id 9223372036854775808: an id is an integer from 0 to 2"),
+        ([UUID(int=1), UUID(int=2), None], "row 2, this subscription has no id; give each one"),
+    ],
+)
+@cases("column", [{"where": ["price > 1"] * 3}, {"low.price": [1, 2, 3]}])
+def test_ids_that_cannot_be_used_are_named(ids, says, column):
+    bad = []
+    EventFilter(SCHEMA).subscribe_many({**column, "id": ids}, on_error=bad.append)
+    with pytest.raises((ValueError, TypeError)) as error:
+        EventFilter(SCHEMA).subscribe_many({**column, "id": ids})
+    assert [str(one).startswith(says) for one in (*bad, error.value)] == [True, True]
+
+
+@cases(
+    ("columns", "says"),
+    [
+        ({"where": "price > 1"}, "where must be a list with a value for each subscription, not 'price > 1'"),
+        ({"where": ["TRUE"], "id": [1, 2]}, "ids has 2 rows for 1 subscriptions"),
+        ({"low.price": [1], "high.price": [1, 2]}, "the columns of bounds have 1, 2 rows"),
+    ],
+)
+def test_columns_have_a_value_for_each(columns, says, rules):
+    with pytest.raises((TypeError, ValueError), match=says):
+        rules.subscribe_many(columns)
 
 
 def test_metadata_that_is_no_json_is_named():
@@ -312,10 +392,8 @@ RECORDS = [{"id": "a", "where": "price > 1"}, {"id": "b", "where": "price > 2"}]
     [
         (RECORDS, r'the columns id, where; .*\[row\["where"\] for row in rows\], ids=\[row\["id"\]'),
         ([{"where": "TRUE"}], r'\(\[row\["where"\] for row in rows\]\)'),
-        ([{"id": 8, "pattern": {"symbol": ["A"]}}], r'\[row\["pattern"\] for row in rows\], ids='),
         ([{"id": 8, "condition": "TRUE"}], r"\[row\[\.\.\.\] for row in rows\], ids="),
         (csv.DictReader(io.StringIO("id,where\na,TRUE\n")), r'rows = list\(\.\.\.\), pass .*"where"'),
-        ({"id": ["a"], "where": ["TRUE"]}, r'a dict of columns .*\["where"\], ids=columns\["id"\]'),
         ({"price": [5]}, "use subscribe for a single one"),
         ((text for text in ["TRUE"]), r"not <generator .*list\(\.\.\.\) makes a list"),
     ],
