@@ -77,7 +77,8 @@ def layers() -> str:
         ],
         [("store", ["what survives a process: SQLite or PostgreSQL"], BLUE)],
         [
-            ("asynchronous", ["AsyncFilter: the same for coroutines"], GREEN),
+            ("asynchronous", ["AsyncFilter, for coroutines"], GREEN),
+            ("tracking", ["Tracker: enter, leave"], GREEN),
             ("stage.py", ["the match step of other pipelines"], GREEN),
         ],
         [("filter.py", ["EventFilter: what a program talks to"], GREEN)],

@@ -110,7 +110,7 @@ def parts(rules: list[str]) -> dict[str, float]:
     compiled = compile_many(rules, SCHEMA)
     read = perf_counter()
     target = EventFilter(SCHEMA, matcher="rtree")
-    target._updates.add(Draft(Filters.of_compiled(SCHEMA, compiled), compiled.kept))
+    target._parts.updates.add(Draft(Filters.of_compiled(SCHEMA, compiled), compiled.kept))
     found = {**alone, "read and boxes": read - begun, "index": perf_counter() - read}
     del compiled, target
     gc.collect()

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from rtfilter.adaptive import WHOLE, Plan, Report, Shape, Ticket
-from rtfilter.dtypes import AnyArray, IntArray
+from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.events.elements import ranges
 from rtfilter.events.table import EventTable
 from rtfilter.index.kernels import counts
@@ -158,6 +158,20 @@ class Road:
         if self.metrics is not None:
             self.metrics.record_whole(1, perf_counter() - arrival, len(ids))
         return ids
+
+    def any_match(self, events: EventTable, moment: float) -> BoolArray:
+        """Return whether each event has a match, bool (n,); search for the first match only if that is sure.
+
+        The first match might be hidden or expired, or belong to a choice of elements that is none.
+        """
+        with self.gate.reading(), self.turn:
+            held, now = self.subscriptions, self.subscriptions.now(moment)
+            events = held.whole(events)
+            unsure = events.choices is not None and (events.choices.partial is not None or held.listed)
+            first_only = not unsure and not held.hides(moment)
+            hits = held.matcher.match(held.searched(events, now), first_only=first_only)
+            offsets, _ = verify(hits, events, held, None, moment, now)
+        return offsets[1:] > offsets[:-1]
 
     @property
     def _verified_much(self) -> bool:

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from rtfilter import EventFilter, Schema, SnapshotError
-from rtfilter.filter import KIND
 from rtfilter.index import ready
 from rtfilter.matchers.registry import MATCHERS
+from rtfilter.matching.filter_parts import KIND
 from rtfilter.matching.growing import LARGE, MOVED, SMALL
 from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places

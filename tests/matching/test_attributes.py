@@ -115,7 +115,7 @@ def test_a_subscription_that_was_read_before_is_taken(matcher):
     filter = EventFilter(SMALL, matcher=matcher)
     draft = filter._subscriptions.draft(["x > 0", "x > 2 OR n = 1"])
     filter.add_attributes(MORE)
-    filter._updates.add(draft)
+    filter._parts.updates.add(draft)
     assert filter.match({"x": 1, "n": 1, "s": "a"}).tolist() == [0, 1]
 
 

@@ -12,7 +12,8 @@ from kinds import EACH_BOXED, KINDS, id_of, require_sound
 from rtfilter import EventFilter, PredicateError, Schema
 from rtfilter.cli.subscription_files import build_filter
 from rtfilter.definition import Definition
-from rtfilter.filter import KIND, part_of
+from rtfilter.filter import part_of
+from rtfilter.matching.filter_parts import KIND
 from rtfilter.matching.updates import Updates
 from rtfilter.snapshots import arrays as snapshot
 from rtfilter.subscriptions.content import Subscriptions

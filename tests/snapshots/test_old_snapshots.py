@@ -7,7 +7,7 @@ import pytest
 
 from oracle import as_sets
 from rtfilter import EventFilter, RStarTree, Schema, SnapshotError
-from rtfilter.filter import KIND
+from rtfilter.matching.filter_parts import KIND
 from rtfilter.snapshots import arrays as snapshot
 
 DATA = Path(__file__).parent / "data"
