@@ -17,8 +17,9 @@ from rtfilter.replay.workloads import file_workload, workload
 def from_files(subscriptions, events):
     schema = infer_schema(events)
     rows = [json.loads(line) for line in Path(subscriptions).read_text("utf-8").splitlines()]
-    conditions = [row.get("where") or row["pattern"] for row in rows]
-    return file_workload(subscriptions, schema, conditions, list(read_events(events, schema)))
+    return file_workload(
+        subscriptions, schema, [row["where"] for row in rows], list(read_events(events, schema))
+    )
 
 
 def main(picture, *files):

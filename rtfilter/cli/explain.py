@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rtfilter.cli import inputs
 from rtfilter.cli.arguments import positive, row
-from rtfilter.cli.subscription_rows import asked_id
+from rtfilter.cli.subscription_files import asked_id
 from rtfilter.cli.terminal import CommandError, progress_bar, say, show
 from rtfilter.reading import files
 from rtfilter.text import numbered

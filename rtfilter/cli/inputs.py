@@ -23,12 +23,13 @@ subscriptions:
   .jsonl    each line a JSON string, an SQL condition, or an object:
               "symbol = 'ACME' AND price < 10"
               {"id": 7, "where": "price BETWEEN 5 AND 10 OR symbol LIKE 'AC%'"}
-              {"id": 8, "pattern": {"symbol": ["ACME"], "price": [{"numeric": ["<", 10]}]}}
+              {"id": 8, "where": {"symbol": ["ACME"], "price": [{"numeric": ["<", 10]}]}}
   .csv, .parquet
             a column where (SQL conditions), or columns low.<attribute> and high.<attribute>
-            (closed bounds, empty is open), and optionally a column id
-  Optional: ttl (seconds from now on) and metadata (a JSON object), in JSON lines and as columns.
-  Ids are integers or text, in a file of one type; UUIDs are text. In CSV they are integers if all are.
+            (closed bounds, empty is open)
+  Optional, as keys and as columns: id, ttl (seconds from now on) or expires (ISO 8601, or seconds since
+  1970), and metadata (a JSON object). Ids are integers or text, in a file of one type. In CSV they are
+  integers if all are. UUIDs are text, or of that type in Parquet.
   Without ids, subscriptions are numbered by their rows, from 0.
 """
 SCHEMA_FILE = """\
@@ -72,8 +73,8 @@ def add_on_error(parser: argparse.ArgumentParser) -> None:
         "--on-error",
         choices=("stop", "skip"),
         default="stop",
-        help="what to do with a condition that cannot be used: end with exit code 2 (default), or leave it "
-        "out and say so on standard error, with its row and the reason",
+        help="what to do with a subscription that cannot be used: end with exit code 2 (default), or leave "
+        "it out and say so on standard error, with its row and the reason",
     )
 
 
@@ -108,7 +109,7 @@ def open_inputs(
     progress : bool
         Show progress even if standard error is no terminal.
     skip : bool
-        Leave out conditions that cannot be used, and report each on standard error.
+        Leave out subscriptions that cannot be used, and report each on standard error.
     strict : bool
         Refuse events with other attributes than the schema's, or with values of another type.
 

@@ -1,36 +1,27 @@
 """Reading a file of subscriptions into a filter.
 
-JSON lines hold conditions: a JSON string is SQL, an object has "where" (SQL) or "pattern" (an event pattern)
-and optionally "id". Tables hold conditions in the column ``where``, or closed bounds in the columns
-``low.<attribute>`` and ``high.<attribute>``, where an empty cell is no bound; and optionally ids in ``id``.
-Without ids, the id of a subscription is its row, from 0. See `rtfilter.cli.subscription_rows` for ids, times
-to live and metadata.
+A file is a table with the columns of `rtfilter.subscriptions.subscription_tables`. In JSON lines, a string is
+SQL, and an object has the names of columns as keys. In CSV, an empty cell is a missing one; ids are integers
+if all are written as integers without leading zeros, and otherwise text. Without ids, the id is the row.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import re
+from argparse import ArgumentTypeError
+from array import array
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
-from rtfilter.cli.file_bounds import FileBounds, find_columns, read_arrow_bounds, read_csv_bounds
-from rtfilter.cli.subscription_rows import (
-    LABELS,
-    NO_LABELS,
-    Cells,
-    FileLabels,
-    FileRows,
-    Id,
-    Ids,
-    arrow_labels,
-    asked_id,
-    csv_labels,
-    id_column,
-)
+from rtfilter.cli.arguments import subscription_id
 from rtfilter.cli.terminal import CommandError, counted, say
+from rtfilter.dtypes import AnyArray
 from rtfilter.errors import FileError
 from rtfilter.reading import files
-from rtfilter.text import numbered
+from rtfilter.reading.csv_cells import BOUNDS, LARGE
+from rtfilter.text import numbered, shown
 
 if TYPE_CHECKING:
     from rtfilter.definition import Definition
@@ -38,16 +29,43 @@ if TYPE_CHECKING:
     from rtfilter.filter import EventFilter
     from rtfilter.subscriptions.loading import BadSubscription
 
+_INTEGER = re.compile(r"\s*-?(0|[1-9][0-9]{0,29})\s*")
 
-class FileSubscription(NamedTuple):
-    """A condition in a file of subscriptions."""
+_NO_SUBSCRIPTION = (
+    'a subscription is a JSON string, an SQL condition, or an object with "where" (SQL, or an event pattern '
+    'as an object), and optionally "id", "ttl" or "expires", and "metadata"'
+)
 
-    at: int
-    """Its line, or row of a Parquet file."""
-    source: Any = None
-    """SQL or an event pattern; None if the row cannot be used, which was reported."""
-    id: object = None
-    labels: Cells = NO_LABELS
+
+class _FileTable(NamedTuple):
+    """A table of n subscriptions, without the rows of the file that cannot be read."""
+
+    columns: Any
+    """A dict of columns, or an Arrow table."""
+    at: Sequence[int]
+    """Lines of the rows; for Parquet, their numbers from 0."""
+    rows: Sequence[int]
+    """Numbers of the rows, from 0."""
+
+
+class _Refusals:
+    """Rows that cannot be used: the first one ends the command, or, with `skip`, each is left out."""
+
+    def __init__(self, path: str, skip: bool) -> None:
+        self._path, self._skip = path, skip
+        self.count = 0
+
+    def place(self, at: int) -> str:
+        """Return the name of a row in messages."""
+        parquet = self._path.endswith(".parquet")
+        return files.row_place(self._path, at) if parquet else files.place(self._path, at)
+
+    def add(self, message: str) -> None:
+        """Report a row that is left out. Raises `CommandError` without `skip`."""
+        if not self._skip:
+            raise CommandError(message)
+        self.count += 1
+        say(f"left out: {message}")
 
 
 def is_index(path: str) -> bool:
@@ -92,166 +110,187 @@ def build_filter(
     only : str, optional
         Read only the subscription with this id.
     skip : bool
-        Leave out conditions that cannot be used, and report each on standard error.
+        Leave out subscriptions that cannot be used, and report each on standard error.
 
     Raises
     ------
     OSError, CommandError
         The file cannot be read, or a subscription in it is unusable; the message has the place.
     """
-    target = definition.filter()
-    rows = FileRows(path, skip)
-    found = _read_file(path, definition.schema, rows)
-    if isinstance(found, FileBounds):
-        if skip:
-            raise CommandError(
-                f"{files.place(path)}: --on-error skip is for conditions; of bounds all are added, or none"
-            )
-        _subscribe_bounds(path, target, found, only)
-    else:
-        _subscribe_conditions(target, list(counted(found, "subscriptions", progress)), rows, only)
-    if rows.refused:
-        say(f"{files.place(path)}: {numbered(rows.refused, 'subscription')} left out")
+    from rtfilter.errors import PredicateError
+    from rtfilter.subscriptions.subscription_tables import read_rules
+
+    target, refusals = definition.filter(), _Refusals(path, skip)
+
+    def refuse(bad: BadSubscription) -> None:
+        refusals.add(f"{refusals.place(at[bad.row])}: {str(bad.error).removeprefix(f'row {bad.row}, ')}")
+
+    try:
+        columns, at, rows = _read_file(path, definition.schema, refusals, progress)
+        table = read_rules(columns, definition.schema)
+        assert table is not None
+        ids = table.ids if any(id is not None for id in table.ids or ()) else list(rows)
+        table = table._replace(ids=ids, place=lambda row: refusals.place(at[row]))
+        if only is not None:
+            wanted = asked_id(only, type(ids[0]) if ids else None)
+            row = ids.index(wanted) if wanted in ids else len(ids)
+            table, at = table.part(slice(row, row + 1)), at[row : row + 1]
+        target.subscribe_many(table, on_error=refuse)
+    except PredicateError as error:
+        raise CommandError(f"{files.place(path)}: {error}") from None
+    if refusals.count:
+        say(f"{files.place(path)}: {numbered(refusals.count, 'subscription')} left out")
     if only is not None and not len(target):
         raise CommandError(f"{files.place(path)}: there is no subscription with the id {only}")
     return target
 
 
-def _read_file(path: str, schema: Schema, rows: FileRows) -> FileBounds | Iterator[FileSubscription]:
+def asked_id(text: str, kind: type | None) -> int | str | UUID:
+    """Return the id in the argument --id, if the ids of the index have this type; None for an empty index.
+
+    Raises
+    ------
+    CommandError
+        The text is no id of this type.
+    """
+    if kind is str:
+        return text
+    if kind is UUID:
+        try:
+            return UUID(text)
+        except ValueError:
+            raise CommandError(f"argument --id: the ids of this index are UUIDs; got {shown(text)}") from None
+    try:
+        return subscription_id(text)
+    except ArgumentTypeError as error:
+        raise CommandError(f"argument --id: {error}") from None
+
+
+def _read_file(path: str, schema: Schema, refusals: _Refusals, progress: bool) -> _FileTable:
     kind = files.check(path)
     if path == files.STDIN:
         raise CommandError("subscriptions cannot be read from standard input; only events can")
     if kind == "jsonl":
-        return _json_conditions(path, rows)
+        return _read_json(path, refusals, progress)
     if kind == "csv":
-        header, lines = files.read_csv(path)
-        columns = find_columns(path, header, schema)
-        if columns:
-            return read_csv_bounds(path, header, lines, columns, schema)
-        return _csv_conditions(header, lines)
-    file = files.open_parquet(path)
-    arrow = files.pyarrow(path)
+        return _read_csv(path, schema, refusals, progress)
+    file, arrow = files.open_parquet(path), files.pyarrow(path)
     try:
         table = file.read()
     except (arrow.ArrowException, OSError) as error:
         raise files.damaged(path, error) from None
-    columns = find_columns(path, table.column_names, schema)
-    if columns:
-        return read_arrow_bounds(path, table, columns, schema)
-    return _arrow_conditions(table, rows)
+    return _FileTable(table, range(len(table)), range(len(table)))
 
 
-def _json_conditions(path: str, rows: FileRows) -> Iterator[FileSubscription]:
-    for line, text in files.lines(path):
-        if text.isspace():
-            continue
+def _read_json(path: str, refusals: _Refusals, progress: bool) -> _FileTable:
+    from rtfilter.subscriptions.subscription_tables import COLUMNS
+
+    found: list[dict[str, Any]] = []
+    at, rows = array("q"), array("q")
+    lines = ((line, text) for line, text in files.lines(path) if not text.isspace())
+    for row, (line, text) in enumerate(counted(lines, "subscriptions", progress)):
         try:
-            yield _json_condition(line, files.parse_json(text, files.place(path, line)))
+            value = files.parse_json(text, files.place(path, line))
         except FileError as error:
-            rows.tell(str(error))
-            yield FileSubscription(line)
-        except ValueError as error:
-            rows.refuse(line, error)
-            yield FileSubscription(line)
+            refusals.add(str(error))
+            continue
+        if isinstance(value, str):
+            value = {"where": value}
+        if not isinstance(value, dict) or "where" not in value or not value.keys() <= set(COLUMNS):
+            refusals.add(f"{refusals.place(line)}: {_NO_SUBSCRIPTION}")
+            continue
+        found.append(value)
+        at.append(line)
+        rows.append(row)
+    names = ["where", *(name for name in COLUMNS[1:] if any(name in value for value in found))]
+    return _FileTable({name: [value.get(name) for value in found] for name in names}, at, rows)
 
 
-def _json_condition(line: int, value: Any) -> FileSubscription:
-    if isinstance(value, str):
-        return FileSubscription(line, value)
-    keys = set(value) if isinstance(value, dict) else set()
-    if keys - {"id", *LABELS} not in ({"where"}, {"pattern"}):
-        raise ValueError(
-            "a subscription is a JSON string (an SQL condition) or an object with "
-            '"where" (SQL) or "pattern" (an event pattern), and optionally "id", "ttl" and "metadata"'
-        )
-    if not isinstance(value.get("where", ""), str):
-        raise ValueError('"where" must be a string, an SQL condition')
-    if not isinstance(value.get("pattern", {}), dict):
-        raise ValueError('"pattern" must be an object, an event pattern')
-    if isinstance(value.get("metadata"), str):
-        raise ValueError('"metadata" must be an object')
-    labels = (value.get("ttl"), value.get("metadata")) if keys & set(LABELS) else NO_LABELS
-    return FileSubscription(line, value.get("where", value.get("pattern")), value.get("id"), labels)
+class _CsvColumn(NamedTuple):
+    place: int
+    read: Callable[[str], Any]
+    """Raises `ValueError` for text of another type."""
+    family: str
+    """Type of the cells, for messages."""
+    cells: Any
+    """A list, or a `_Cells`."""
 
 
-def _csv_conditions(header: list[str], lines: Any) -> Iterator[FileSubscription]:
-    where, id = header.index("where"), header.index("id") if "id" in header else None
-    labels_of = csv_labels(header)
-    found = list(lines)
-    cells = [""] * len(found) if id is None else [row[id] for _, row in found]
-    for (line, row), given in zip(found, id_column(cells), strict=True):
-        yield FileSubscription(line, row[where], given, labels_of(row))
+def _read_csv(path: str, schema: Schema, refusals: _Refusals, progress: bool) -> _FileTable:
+    from rtfilter.predicates.bound_columns import bounded_columns
 
-
-def _arrow_conditions(table: Any, rows: FileRows) -> Iterator[FileSubscription]:
-    sources = table.column("where").to_pylist()
-    ids = table.column("id").to_pylist() if "id" in table.column_names else [None] * len(sources)
-    for row, (source, id, labels) in enumerate(zip(sources, ids, arrow_labels(table), strict=True)):
-        if not isinstance(source, str):
-            rows.refuse(row, "the column where must hold SQL conditions")
-            yield FileSubscription(row)
-        else:
-            yield FileSubscription(row, source, id, labels)
-
-
-def _subscribe_conditions(
-    target: EventFilter, conditions: Sequence[FileSubscription], rows: FileRows, only: str | None
-) -> None:
-    ids, labels = Ids(rows), FileLabels()
-    taken: list[tuple[Id, FileSubscription]] = []
-    for row, condition in enumerate(conditions):
-        if condition.source is not None:
-            id = ids.take(row, condition.at, condition.id)
-            if id is not None:
-                taken.append((id, condition))
-    if only is not None:
-        wanted = _wanted(only, [id for id, _ in taken])
-        taken = [(id, condition) for id, condition in taken if id == wanted]
-    usable = []
-    for id, condition in taken:
-        try:
-            labels.take(condition.labels)
-        except (TypeError, ValueError) as error:
-            rows.refuse(condition.at, error)
-        else:
-            usable.append((id, condition))
-
-    def refuse(bad: BadSubscription) -> None:
-        rows.refuse(usable[bad.row][1].at, str(bad.error).removeprefix(f"row {bad.row}, "))
-
-    sources = [condition.source for _, condition in usable]
-    target.subscribe_many(sources, ids=[id for id, _ in usable], on_error=refuse, **labels.options())
-
-
-def _wanted(only: str, ids: Sequence[Id]) -> object:
-    return asked_id(only, type(ids[0]) if ids else None)
-
-
-def _subscribe_bounds(path: str, target: EventFilter, bounds: FileBounds, only: str | None) -> None:
-    import numpy as np
-
-    from rtfilter.errors import PredicateError
-
-    rows, labels = FileRows(path), FileLabels()
-    ids = Ids(rows)
-    taken = [ids.take(row, *pair) for row, pair in enumerate(zip(bounds.at, bounds.ids, strict=True))]
-    names = [id for id in taken if id is not None]
-    keep = np.arange(len(names))
-    if only is not None:
-        wanted = _wanted(only, names)
-        keep = np.array([row for row, id in enumerate(names) if id == wanted], np.int64)
-    low, high = ({name: column[keep] for name, column in side.items()} for side in (bounds.low, bounds.high))
-    if bounds.labels is not None:
-        for row in keep.tolist():
+    header, lines = files.read_csv(path)
+    columns = []
+    for bound in bounded_columns(header, schema):
+        family = schema.attributes[bound.attribute].family
+        columns.append(_CsvColumn(bound.at, BOUNDS[family], family, _Cells()))
+    readers: dict[str, Callable[[str], Any]] = {
+        "where": str,
+        "id": str,
+        "ttl": _number,
+        "expires": _number,
+        "metadata": _text,
+    }
+    columns += [_CsvColumn(header.index(name), readers[name], "", []) for name in readers if name in header]
+    at, rows = array("q"), array("q")
+    for number, (line, row) in enumerate(counted(lines, "subscriptions", progress)):
+        values = []
+        for column in columns:
+            cell = row[column.place]
             try:
-                labels.take(bounds.labels[row])
-            except (TypeError, ValueError) as error:
-                rows.refuse(bounds.at[row], error)
-    chosen: Any = [names[row] for row in keep.tolist()]
+                values.append(column.read(cell) if cell or not column.family else None)
+            except ValueError:
+                reason = f"column {header[column.place]!r}: {shown(cell)} is not a {column.family}"
+                refusals.add(f"{refusals.place(line)}: {reason}")
+                break
+        else:
+            for column, value in zip(columns, values, strict=True):
+                column.cells.append(value)
+            at.append(line)
+            rows.append(number)
+    found = {header[one.place]: one.cells.column() if one.family else one.cells for one in columns}
+    if "id" in found:
+        found["id"] = _csv_ids(found["id"])
+    return _FileTable(found, at, rows)
+
+
+def _csv_ids(cells: list[str]) -> list[int | str | None]:
+    kind = int if all(_INTEGER.fullmatch(cell) for cell in cells if cell) else str
+    return [kind(cell) if cell else None for cell in cells]
+
+
+def _text(cell: str) -> str | None:
+    return cell or None
+
+
+def _number(cell: str) -> float | str | None:
     try:
-        target.subscribe_boxes(low, high, ids=chosen, **labels.options())
-    except PredicateError as error:
-        if error.row is None:
-            raise CommandError(f"{files.place(path)}: {error}") from None
-        at = np.asarray(bounds.at)[keep][error.row]
-        raise CommandError(f"{rows.place(int(at))}: {error.message}") from None
+        return float(cell)
+    except ValueError:
+        return cell or None
+
+
+class _Cells:
+    """The cells of a column, most of them as float64, because objects would take four times the memory."""
+
+    def __init__(self) -> None:
+        self._values, self._empty = array("d"), bytearray()
+        self._large: dict[int, int] = {}  # by place: integers that float64 cannot represent exactly
+
+    def append(self, value: float | None) -> None:
+        """Add a bound, or None."""
+        if isinstance(value, int) and abs(value) >= LARGE:
+            self._large[len(self._empty)] = value
+            value = 0.0
+        self._values.append(0.0 if value is None else value)
+        self._empty.append(value is None)
+
+    def column(self) -> AnyArray:
+        """Return all cells, (n,), with empty ones masked."""
+        import numpy as np
+
+        values: AnyArray = np.frombuffer(self._values, np.float64)
+        if self._large:
+            values = values.astype(object)
+            values[list(self._large)] = list(self._large.values())
+        return np.ma.MaskedArray(values, np.frombuffer(self._empty, np.bool_))

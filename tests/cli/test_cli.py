@@ -211,7 +211,7 @@ def test_no_events_give_only_the_header(files, capsys):
 
 def test_subscriptions_as_objects_with_ids(files, capsys):
     pattern = {"symbol": ["ACME"], "price": [{"numeric": ["<", 10]}]}
-    write_lines("objects.jsonl", [{"id": 9, "where": CONDITIONS[2]}, {"pattern": pattern, "id": 4}])
+    write_lines("objects.jsonl", [{"id": 9, "where": CONDITIONS[2]}, {"where": pattern, "id": 4}])
     found = run_match(capsys, "objects.jsonl", "events.jsonl", "--schema", "schema.json")
     assert found == expected(files, [CONDITIONS[2], CONDITIONS[0]], [9, 4])
 
@@ -449,7 +449,7 @@ def test_inference_from_parquet(capsys):
 
 def test_lists_in_json_lines(capsys):
     rules = [{"tags": ["a"]}, {"staff": {"name": ["Ann"], "pay": [{"numeric": [">", 5]}]}}]
-    write_lines("subs.jsonl", [{"pattern": rule} for rule in rules])
+    write_lines("subs.jsonl", [{"where": rule} for rule in rules])
     staff = [{"name": "Ann", "pay": 1}, {"name": "Bob", "pay": 9}]
     events = [{"tags": ["b", "a"], "staff": staff}, {"staff": [{"name": "Ann", "pay": 9}]}]
     write_lines("events.jsonl", events)
@@ -599,9 +599,10 @@ def test_times_to_live_and_metadata_are_in_the_index(files, capsys, form):
         ({"ttl": "1 h"}, "a time to live is a number of seconds"),
         ({"ttl": True}, "a time to live is a number of seconds"),
         ({"metadata": [1]}, "metadata is a dict"),
-        ({"metadata": "a"}, '"metadata" must be an object'),
+        ({"metadata": "a"}, "metadata as text must be JSON, but 'a' is not"),
+        ({"expires": "soon"}, "expires must be a time or seconds since 1970, not 'soon'"),
         ({"metadata": {"a": "x" * 5000}}, "at most 4,096 are allowed"),
-        ({"note": 1}, 'and optionally "id", "ttl" and "metadata"'),
+        ({"note": 1}, 'and optionally "id", "ttl" or "expires", and "metadata"'),
     ],
 )
 def test_bad_labels_are_named_by_their_line(files, capsys, label, message):
@@ -616,7 +617,7 @@ def test_bad_labels_are_named_by_their_line(files, capsys, label, message):
     [
         ("soon,", "a time to live is a number of seconds or a timedelta, not 'soon'"),
         ("nan,", "a time to live is finite and above 0, not nan"),
-        (",x", "metadata is a JSON object, not 'x'"),
+        (",x", "metadata as text must be JSON, but 'x' is not"),
         (",7", "metadata is a dict"),
     ],
 )
@@ -651,11 +652,10 @@ def test_bad_parquet_events_name_the_row(files, capsys):
         ("price < 10", "2: not JSON: Expecting value at column 1"),
         ("7", "2: a subscription is a JSON string"),
         ('{"were": "TRUE"}', "2: a subscription is a JSON string"),
-        ('{"where": "TRUE", "pattern": {}}', "2: a subscription is a JSON string"),
-        ('{"where": 1}', '2: "where" must be a string'),
-        ('{"pattern": "TRUE"}', '2: "pattern" must be an object'),
-        ('{"pattern": {"prise": [1]}}', "2: "),
-        ('{"where": "TRUE", "id": 5}', "2: an id, but others have none"),
+        ('{"pattern": {}}', "2: a subscription is a JSON string"),
+        ('{"where": 1}', "2: a predicate is an SQL condition (str), an event pattern (mapping)"),
+        ('{"where": {"prise": [1]}}', "2: unknown attribute 'prise'"),
+        ('{"where": "TRUE", "id": 5}', "1: this subscription has no id; give each one"),
         (json.dumps(" OR ".join(f"(price IN ({','.join(map(str, range(0, 20 * k, k)))}) AND symbol <> '{k}')"
                                 for k in range(1, 250))), "2: "),
     ],
@@ -670,11 +670,11 @@ def test_bad_conditions(files, capsys, line, message):
     ("ids", "message"),
     [
         ("7,7", "s.csv:3: the id 7 is taken already, see s.csv:2"),
-        ("7,", "s.csv:3: no id, but others have one"),
-        ("-1,2", "s.csv:2: an id is an integer from 0 to 2**63 - 2; got -1"),
+        ("7,", "s.csv:3: this subscription has no id; give each one"),
+        ("-1,2", "s.csv:2: an id is an integer from 0 to 2**63 - 2, not -1"),
         ("x,x", "s.csv:3: the id 'x' is taken already, see s.csv:2"),
-        (f"1,{2**63 - 1}", f"s.csv:3: an id is an integer from 0 to 2**63 - 2; got {2**63 - 1}"),
-        (f"1,{2**63}", f"s.csv:3: an id is an integer from 0 to 2**63 - 2; got {2**63}"),
+        (f"1,{2**63 - 1}", f"s.csv:3: an id is an integer from 0 to 2**63 - 2, not {2**63 - 1}"),
+        (f"1,{2**63}", f"s.csv:3: an id is an integer from 0 to 2**63 - 2, not {2**63}"),
     ],
 )
 @pytest.mark.parametrize("columns", ["id,where", "id,low.price"])
@@ -718,7 +718,7 @@ def test_bad_tables_of_subscriptions(files, capsys, table, message):
 def test_bad_parquet_subscriptions_name_the_row(files, capsys):
     given = ["match", "s.parquet", "events.jsonl", "--schema", "schema.json"]
     pq.write_table(pa.table({"where": ["TRUE", None]}), "s.parquet")
-    assert fails(capsys, *given).startswith("s.parquet: row 1: the column where must hold SQL")
+    assert fails(capsys, *given).startswith("s.parquet: row 1: a predicate is an SQL condition (str)")
     pq.write_table(pa.table({"where": ["TRUE", "prise < 1"]}), "s.parquet")
     assert fails(capsys, *given).startswith("s.parquet: row 1: unknown attribute 'prise'")
     pq.write_table(pa.table({"low.price": ["1"]}), "s.parquet")

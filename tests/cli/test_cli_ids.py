@@ -5,6 +5,7 @@ import io
 import json
 import random
 import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -136,13 +137,15 @@ def test_uuids_of_an_index_are_written_and_asked_for_as_text(events, capsys):
     assert fails(capsys, *given, "7") == "argument --id: the ids of this index are UUIDs; got '7'\n"
 
 
-def test_uuids_of_arrow_are_text(events, capsys):
+def test_uuids_of_arrow_are_ids(events, capsys):
     ids = [uuid.UUID(int=5), uuid.UUID(int=4)]
     column = pa.array([id.bytes for id in ids], pa.binary(16)).cast(pa.uuid())
     pq.write_table(pa.table({"id": column, "where": ["price < 99"] * 2}), "s.parquet")
     assert main(["match", "s.parquet", "events.jsonl", *GIVEN]) == 0
     found = csv_pairs(capsys.readouterr().out)
     assert found == [(row, str(uuid.UUID(int=i))) for row in range(len(events)) for i in (4, 5)]
+    assert main(["explain", "s.parquet", "events.jsonl", *GIVEN, "--event", "0", "--id", str(ids[1])]) == 0
+    assert f"and subscription {ids[1]}: price < 99" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("form", ["jsonl", "bounds csv", "index"])
@@ -170,10 +173,10 @@ def test_explain_finds_a_text_id(events, capsys, form, id):
     [
         ('{"id": 3, "where": "TRUE"}', "the id 3 is an integer, that of s.jsonl:1 is text; use one type"),
         ('{"id": "a", "where": "TRUE"}', "the id 'a' is taken already, see s.jsonl:1"),
-        ('{"id": 1.5, "where": "TRUE"}', "an id is an integer or text; got 1.5"),
-        ('{"id": true, "where": "TRUE"}', "an id is an integer or text; got True"),
-        ('{"id": "\\ud800", "where": "TRUE"}', "the id '\\ud800' has a character that UTF-8 cannot hold"),
-        ('{"where": "TRUE"}', "no id, but others have one"),
+        ('{"id": 1.5, "where": "TRUE"}', "an id is an integer, text or a UUID, not 1.5"),
+        ('{"id": true, "where": "TRUE"}', "an id is an integer, text or a UUID, not True"),
+        ('{"id": "\\ud800", "where": "TRUE"}', "an id has the character '\\ud800', which UTF-8 cannot hold"),
+        ('{"where": "TRUE"}', "this subscription has no id; give each one"),
     ],
 )
 def test_ids_that_cannot_be_used(capsys, line, message):
@@ -190,7 +193,7 @@ BAD = {
     6: ('{"id": "d", "where": "TRUE", "ttl": -1}', ""),
     7: ('{"id": "e", "where": "price < 1", "to": 1}', "a subscription is a JSON string"),
     8: ('{"id": "f", "where": "price <"}', "not an SQL condition"),
-    9: ('{"id": "g", "pattern": {"prise": [1]}}', "unknown attribute 'prise'"),
+    9: ('{"id": "g", "where": {"prise": [1]}}', "unknown attribute 'prise'"),
 }
 
 
@@ -231,11 +234,51 @@ def test_rows_keep_their_numbers_where_others_are_left_out(events, capsys, endin
     assert f"left out: {place}not an SQL condition" in captured.err
 
 
-def test_of_bounds_none_are_left_out(capsys):
-    said = fails(
-        capsys, "match", write_subscriptions("bounds csv"), "events.jsonl", *GIVEN, "--on-error", "skip"
-    )
-    assert said == "s.csv: --on-error skip is for conditions; of bounds all are added, or none\n"
+BAD_BOUNDS = {
+    "csv": "low.price,high.price,ttl\n,3.5,\n5,4,\nx,4,\n,8,-1\n,5.5,99\n",
+    "parquet": {
+        "high.price": [3.5, 4, 5, 8, 5.5],
+        "low.price": [None, 5, 6, None, None],
+        "ttl": [None, 99, 99, -1, 99],
+    },
+}
+
+
+@pytest.mark.parametrize("ending", BAD_BOUNDS)
+def test_bad_bounds_are_left_out(events, capsys, ending):
+    if ending == "csv":
+        Path("s.csv").write_text(BAD_BOUNDS["csv"])
+    else:
+        pq.write_table(pa.table(BAD_BOUNDS["parquet"]), "s.parquet")
+    assert main(["match", f"s.{ending}", "events.jsonl", *GIVEN, "--on-error", "skip"]) == 0
+    captured = capsys.readouterr()
+    limits = {"0": 4, "4": 6}
+    assert csv_pairs(captured.out) == [
+        (row, id) for row, price in enumerate(events) for id in limits if price < limits[id]
+    ]
+    places = [f"s.csv:{row + 2}" if ending == "csv" else f"s.parquet: row {row}" for row in range(5)]
+    assert f"left out: {places[1]}: attribute 'price': low above high in [5.0, 4.0]\n" in captured.err
+    if ending == "csv":
+        assert f"left out: {places[2]}: column 'low.price': 'x' is not a number\n" in captured.err
+    assert f"left out: {places[3]}: a time to live is finite and above 0, not -1" in captured.err
+    assert f"rtfilter: s.{ending}: 3 subscriptions left out\n" in captured.err
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+def test_subscriptions_expire_at_a_moment(form):
+    moments = ["2500-01-01T00:00:00Z", 16725225600, None]
+    rows = [{"where": f"price < {n}", "expires": moment} for n, moment in enumerate(moments)]
+    if form == "jsonl":
+        Path("s.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    elif form == "csv":
+        write_csv("s.csv", [["where", "expires"], *(row.values() for row in rows)])
+    else:
+        at = datetime(2500, 1, 1, tzinfo=UTC)
+        columns = {"where": [row["where"] for row in rows], "expires": [at, at, None]}
+        pq.write_table(pa.table(columns), "s.parquet")
+    assert main(["index", "build", f"s.{form}", *GIVEN, "--out", "index"]) == 0
+    index = EventFilter.load("index")
+    assert [index[id].expires for id in range(3)] == [16725225600, 16725225600, None]
 
 
 def test_ids_of_csv_with_leading_zeros_are_text(tmp_path, capsys):

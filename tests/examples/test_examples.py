@@ -43,7 +43,7 @@ def test_it_runs(name, tmp_path):
 
 def test_the_replay_takes_files(tmp_path):
     (tmp_path / "subscriptions.jsonl").write_text(
-        '{"id": 3, "where": "price < 10"}\n{"pattern": {"price": [5]}}\n'
+        '{"id": 3, "where": "price < 10"}\n{"where": {"price": [5]}}\n'
     )
     (tmp_path / "events.jsonl").write_text('{"price": 9.5}\n{"price": 50}\n')
     said = run("replay_with_plot.py", ["replay.png", "subscriptions.jsonl", "events.jsonl"], tmp_path)

@@ -160,7 +160,7 @@ def test_an_adaptive_level_with_a_fixed_group(tmp_path):
 
 def test_replaying_files(tmp_path, capsys):
     subscriptions, events = tmp_path / "s.jsonl", tmp_path / "e.jsonl"
-    subscriptions.write_text('"price > 10"\n{"pattern": {"symbol": ["A"]}}\n')
+    subscriptions.write_text('"price > 10"\n{"where": {"symbol": ["A"]}}\n')
     events.write_text('{"price": 11, "symbol": "A"}\n{"price": 1, "symbol": "B"}\n{"price": 12}\n')
     assert main(["replay", str(subscriptions), str(events), "--bursts", "3", "--sizes", "3"]) == 0
     # "price > 10" matches two of the three events, the pattern one
