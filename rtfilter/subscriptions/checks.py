@@ -23,7 +23,7 @@ from rtfilter.events.elements import is_of_choices
 from rtfilter.events.encoding import EXACT, HIGHEST, LOWEST, MISSING, utf8
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
-from rtfilter.index.kernels.array_types import Byte1, Float1, Int1, Int2
+from rtfilter.index.kernels.array_types import Byte1, Int1, Int2
 from rtfilter.index.kernels.borrow import ByAddress
 from rtfilter.index.kernels.hash_tables import hash_id
 from rtfilter.index.kernels.interrupts import unwrapped
@@ -495,31 +495,27 @@ def _fits(
 
 @part
 def _verdict(
-    conditions: NDArray[np.void],
-    at: int,
-    point: Float1,
-    ends: Int2,
-    texts: Byte1,
-    block: Byte1,
+    written: Written, at: int, points: FloatArray, row: int, ends: IntArray, owner: int, texts: Byte1
 ) -> int:
-    """Return the verdict of the conditions from `at` on.
+    """Return the verdict of the conditions from `at` on for the event ``points[row]``.
 
-    `ends` has the first byte and the size of each text of the event in `texts`, by column; a size of -1 for
-    none.
+    ``ends[owner]`` has the first byte and the size of each of its texts in `texts`, by column; a size of -1
+    for none. There are no views of arrays: numba would count references to each.
     """
+    conditions, block = written.conditions, written.block
     every = one = True  # of the conjunction: all held so far; of the constraint: none held yet
     while True:
         condition = conditions[at]
         if every and one:
             present = holds = False
             if condition.kind == INSIDE:
-                value = point[condition.place]
+                value = points[row, condition.place]
                 holds = condition.low <= value <= condition.high
                 present = LOWEST <= value <= HIGHEST
             elif condition.kind == PYTHON:
                 return ASK
             else:
-                begin, size = ends[condition.place, 0], ends[condition.place, 1]
+                begin, size = ends[owner, condition.place, 0], ends[owner, condition.place, 1]
                 own, length = np.int64(condition.low), np.int64(condition.high)
                 present = size >= 0
                 if present and condition.kind == PATTERN:
@@ -567,7 +563,6 @@ def _verdicts(
     this order.
     """
     written = opened_written(where)
-    conditions, block = written.conditions, written.block
     ends = np.empty((sizes.shape[1], sizes.shape[0], 2), np.int64)
     total = 0
     for column in range(sizes.shape[0]):
@@ -579,8 +574,7 @@ def _verdicts(
         verdicts[hit] = UNKNOWN
         if firsts[hit] >= 0:
             owner = owners[hit]
-            point = points[places[owner]]
-            verdicts[hit] = _verdict(conditions, firsts[hit], point, ends[owner], texts, block)
+            verdicts[hit] = _verdict(written, firsts[hit], points, places[owner], ends, owner, texts)
     return verdicts
 
 
@@ -595,12 +589,12 @@ def _decide_one(where: Int1, handles: IntArray, verdicts: Flags, points: FloatAr
     count = 1
     for byte in texts:
         count += byte == SEPARATOR
-    ends = np.empty((count, 2), np.int64)
+    ends = np.empty((1, count, 2), np.int64)
     column = begin = 0
     for at in range(len(texts) + 1):
         if at == len(texts) or texts[at] == SEPARATOR:
             missing = at > begin and texts[begin] == NO_TEXT
-            ends[column, 0], ends[column, 1] = begin, -1 if missing else at - begin
+            ends[0, column, 0], ends[0, column, 1] = begin, -1 if missing else at - begin
             column, begin = column + 1, at + 1
     for hit in range(len(handles)):
         if verdicts[hit] == 0:
@@ -608,4 +602,4 @@ def _decide_one(where: Int1, handles: IntArray, verdicts: Flags, points: FloatAr
             verdicts[hit] = UNKNOWN
             if place >= 0:
                 first = written.table[place, _FIRST]
-                verdicts[hit] = _verdict(written.conditions, first, points[0], ends, texts, written.block)
+                verdicts[hit] = _verdict(written, first, points, 0, ends, 0, texts)
