@@ -424,7 +424,7 @@ def test_a_fixed_filter_says_what_it_uses():
     filter = EventFilter(Schema({"x": float}), matcher="masks", metrics=True)
     assert filter.stats()["matcher"] == {"name": "masks"}
     assert filter.metrics.registry.get_sample_value("rtfilter_matcher", {"matcher": "masks"}) == 1
-    with pytest.raises(TypeError, match="this filter has the matcher 'masks', and no R"):
+    with pytest.raises(TypeError, match="this filter has a MasksMatcher, and no R"):
         filter.repack()
 
 

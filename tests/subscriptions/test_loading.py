@@ -284,7 +284,7 @@ def test_each_bad_row_of_bounds_is_found(ends):
     rules, bad, alone = EventFilter(Schema({"price": float})), [], []
     for row, (low, high) in enumerate(ends):
         try:
-            rules.subscribe_many([[low]], [[high]])
+            rules.subscribe_boxes([[low]], [[high]])
         except PredicateError:
             alone.append(row)
     low, high = np.array(ends).reshape(-1, 2).T
