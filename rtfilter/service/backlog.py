@@ -10,6 +10,7 @@ still in a row, or above the settled position of the log, and would be sent agai
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
 from math import inf
@@ -99,24 +100,33 @@ class Backlog:
     bounds : BacklogLimits
     mark : Acknowledged
         The acknowledged positions before a restart.
+    counts : Counter of str
+        Also counts the sendings: delivered, redelivered.
 
     Attributes
     ----------
     pending : dict of int to UserDelivery
         By position; for reading only. They may have removed subscriptions; see `forget`.
+    bytes : int
+        Of the pending deliveries, about.
     dropped : int
         Deliveries that were dropped since the start: there was no room, or they were too old.
     """
 
-    def __init__(self, bounds: BacklogLimits = BacklogLimits(), mark: Acknowledged = Acknowledged()) -> None:  # noqa: B008  # immutable
-        self._bounds = bounds
+    def __init__(
+        self,
+        bounds: BacklogLimits = BacklogLimits(),  # noqa: B008  # immutable
+        mark: Acknowledged = Acknowledged(),  # noqa: B008
+        counts: Counter[str] | None = None,
+    ) -> None:
+        self._bounds, self._counts = bounds, Counter[str]() if counts is None else counts
         self._low, self._beyond = mark.low, set(mark.beyond)
         self._before = self._low, tuple(self._beyond)  # the mark before the last `written`
         self.pending: dict[int, UserDelivery] = {}
         self._sent: dict[int, int] = {}  # how often each position was sent
         self.dropped, self._untold = 0, mark.dropped
         self._told: dict[int, int] = {}  # number of dropped deliveries, by the delivery that reports it
-        self._bytes = 0
+        self.bytes = 0
         self._ids: tuple[int, ...] = ()  # of the last delivery
         self._removed: set[int] = set()  # subscriptions that deliveries may still have
         self._unwritten: set[int] = set()
@@ -127,11 +137,6 @@ class Backlog:
         self._gone: list[int] = []
 
     @property
-    def bytes(self) -> int:
-        """Bytes of the pending deliveries, about."""
-        return self._bytes
-
-    @property
     def oldest(self) -> float:
         """Arrival of the first pending delivery, in seconds since 1970; infinite if nothing is pending."""
         return next((one.at for one in self.pending.values()), inf)
@@ -139,7 +144,7 @@ class Backlog:
     @property
     def full(self) -> bool:
         """True if there is no room for another delivery."""
-        return len(self.pending) >= self._bounds.most or self._bytes >= self._bounds.bytes
+        return len(self.pending) >= self._bounds.most or self.bytes >= self._bounds.bytes
 
     @property
     def unwritten(self) -> int:
@@ -165,7 +170,7 @@ class Backlog:
         if not left:
             self._take(position)
             return None
-        self._bytes -= OF_ID * (len(found.subscriptions) - len(left))
+        self.bytes -= OF_ID * (len(found.subscriptions) - len(left))
         found = self.pending[position] = replace(found, subscriptions=left)
         return found
 
@@ -182,7 +187,7 @@ class Backlog:
         self._put(delivery)
         self._unwritten.add(delivery.position)
         if policy == Policy.DROP_OLDEST:
-            while len(self.pending) > self._bounds.most or self._bytes > self._bounds.bytes:
+            while len(self.pending) > self._bounds.most or self.bytes > self._bounds.bytes:
                 oldest = next(iter(self.pending))
                 if self.get(oldest) is not None:
                     self._take(oldest)
@@ -206,9 +211,19 @@ class Backlog:
         """
         before = self._sent.get(position, 0)
         self._sent[position] = before + 1
+        self._counts["redelivered" if before else "delivered"] += 1
         if self._untold and position not in self._told:
             self._told[position], self._untold = self._untold, 0
         return Sending(before, self._told.get(position, 0))
+
+    def following(self, again: Iterable[int], sent: Iterable[int]) -> set[int]:
+        """Return the sent positions that must follow redelivered ones: later events of the same keys."""
+        pending, first = self.pending, dict[int, int]()
+        for position in again:
+            if position in pending and (key := pending[position].key) is not None:
+                first[key] = min(position, first.get(key, position))
+        keys = ((at, pending[at].key) for at in sent if at in pending) if first else ()
+        return {at for at, key in keys if key is not None and at > first.get(key, at)}
 
     def restore(self, row: int, deliveries: Sequence[UserDelivery], size: int) -> None:
         """Restore a row that was written before a restart with `size` deliveries; some may be missing."""
@@ -233,14 +248,14 @@ class Backlog:
 
     def _put(self, delivery: UserDelivery) -> None:
         self.pending[delivery.position] = delivery
-        self._bytes += _size(delivery)
+        self.bytes += _size(delivery)
 
     def _take(self, position: int, arrived: bool = False) -> Taken | None:
         """Remove a pending delivery, which then counts as acknowledged, arrived or not."""
         delivery = self.pending.pop(position, None)
         if delivery is None:
             return None
-        self._bytes -= _size(delivery)
+        self.bytes -= _size(delivery)
         self._beyond.add(position)
         sent = self._sent.pop(position, 0)
         told = self._told.pop(position, 0)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Iterable, Sequence, Set
 from contextlib import ExitStack
 from math import inf
 from time import perf_counter
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 import msgspec
@@ -22,40 +22,19 @@ from msgspec import UNSET
 
 from rtfilter.errors import EventError, PredicateError, RTFilterError
 from rtfilter.service import messages
-from rtfilter.service.authenticate import no_longer
+from rtfilter.service.access.user_checks import no_longer
+from rtfilter.service.backlog import Backlog
 from rtfilter.service.json_depth import require_shallow
 from rtfilter.service.measures import Door
-from rtfilter.service.messages import (
-    Ack,
-    Connect,
-    Credit,
-    Disconnect,
-    Explain,
-    Get,
-    List,
-    Match,
-    Message,
-    Misread,
-    Publish,
-    Ready,
-    Replace,
-    Stop,
-    Subscribe,
-    Unsubscribe,
-    without_mark,
-)
-from rtfilter.service.parse import MANY, has_list, hints_of, report, with_hints
-from rtfilter.service.pipeline import Pipeline, stopping
+from rtfilter.service.parse import MANY, Parse, Parsed, report, with_hints
+from rtfilter.service.pipeline import Pipeline
+from rtfilter.service.publishing import stopping
 from rtfilter.service.records import BESIDE, BYTES_OF_ID, Sending, UserDelivery, fitting, shown
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.rounds import LARGE, Turn
-from rtfilter.service.service_errors import (
-    DirectiveError,
-    NotJSONError,
-    ServiceError,
-    TooLargeError,
-)
+from rtfilter.service.service_errors import DirectiveError, NotJSONError, ServiceError, TooLargeError
 from rtfilter.session_states import TABLE, Directive, State
+from rtfilter.sockets import network
 
 MOST_UNSENT: Final = 100
 """Most messages that wait to be sent; above it, deliveries stay in the backlog until some are sent."""
@@ -73,9 +52,6 @@ LATER: Final = 2**53
 
 _encode: Final = msgspec.json.Encoder().encode
 _log = logging.getLogger(__name__)
-
-
-_T = TypeVar("_T")
 _Due = int | Sequence[int]
 """The position of a delivery to send, or the positions of a digest."""
 
@@ -159,11 +135,6 @@ class Conversation:
     who : Identity or None
     id : str
         Id of the connection.
-    address : str
-        Address of the peer; the door sets it.
-    straight : callable, optional
-        A function of the door that sends messages at once, past the outbox, and returns True; or it sends
-        none, and returns False. The door sets it, if it has one.
     turn : Turn
         The turn of the door's work on all that the peer sends.
     """
@@ -174,9 +145,9 @@ class Conversation:
         self._measures.connections[door] += 1
         self.who: Identity | None = None
         self.id = str(uuid4())
-        self.address = ""
+        self._address = ""
         self.outbox = Outbox()
-        self.straight: Callable[[Sequence[bytes]], bool] | None = None
+        self._straight: Callable[[Sequence[bytes]], bool] | None = None
         self.turn = Turn(pipeline.rounds)
         self._due: deque[_Due] = deque()
         self._rest: _Rest | None = None  # comes before all that is due
@@ -191,7 +162,17 @@ class Conversation:
         self._earliest = inf  # time of the next redelivery
         self._clock = pipeline.deliver.clock
 
+    def meet(self, address: str, straight: Callable[[Sequence[bytes]], bool] | None = None) -> None:
+        """Note the address of the peer, and a function of the door, if it has one, that sends messages at
+        once, past the outbox, and returns True; or it sends none, and returns False."""
+        self._address, self._straight, self.turn.address = address, straight, network(address)
+
     # -- deliveries ------------------------------------------------------------------------------------------
+
+    @property
+    def _backlog(self) -> Backlog:
+        assert self.who is not None
+        return self._pipeline.deliver.backlog(self.who.user)
 
     def send(self, positions: Sequence[int], digest: bool = False) -> None:
         """Send deliveries, now or when there is room and credit."""
@@ -203,9 +184,8 @@ class Conversation:
 
     def take_over(self, positions: Sequence[int]) -> None:
         """Send deliveries again, before all that wait: those of another receiver, or late ones."""
-        assert self.who is not None
         sent = (at for at, sent in self._sent.items() if sent.again < inf)  # others wait to be sent again
-        again = sorted({*positions} | self._pipeline.deliver.following(self.who.user, positions, sent))
+        again = sorted({*positions} | self._backlog.following(positions, sent))
         self._wait(again, inf)  # until they are sent
         self._due.extendleft(reversed(again))
         self._go_on(len(again))
@@ -218,8 +198,7 @@ class Conversation:
 
     def _prune(self) -> None:
         """Remove deliveries that were dropped, or acknowledged on another connection."""
-        assert self.who is not None
-        needed = {one.position for one in self._pipeline.deliver.pending(self.who.user)}
+        needed = self._backlog.pending
         self._due = deque(left for one in self._due if (left := _those_of(one, needed)))
         self._sent = {at: sent for at, sent in self._sent.items() if at in needed}
         self._added, self._room = 0, max(FEW, len(needed))
@@ -241,8 +220,7 @@ class Conversation:
     def _flush(self) -> None:
         if not self._waits:
             return
-        assert self.who is not None
-        user, deliver, now = self.who.user, self._pipeline.deliver, self._clock()
+        get, now = self._backlog.get, self._clock()
         room, made = MOST_UNSENT - self.outbox.qsize(), list[bytes]()
         left = UNSENT_BYTES - self.outbox.bytes
         while self._waits and len(made) < room and left > 0:
@@ -251,7 +229,7 @@ class Conversation:
                 left -= len(made[-1])
                 continue
             due = self._due.popleft()
-            found = (deliver.get(user, position) for position in _positions(due))
+            found = map(get, _positions(due))
             there = [one for one in found if one is not None]  # others were dropped or acknowledged
             if not there:
                 continue
@@ -327,8 +305,7 @@ class Conversation:
 
     def _note(self, position: int, now: float) -> Sending:
         """Count a sending, and plan the redelivery; return the data to send beside the delivery."""
-        assert self.who is not None
-        sending = self._pipeline.deliver.note_sent(self.who.user, position)
+        sending = self._backlog.note_sent(position)
         again = now + self._pipeline.keeping.redeliver * 2 ** min(sending.before, MOST_AGAIN)
         known = self._sent.get(position)
         self._sent[position] = _Sent(self._number if known is None else known.number, again)
@@ -369,12 +346,12 @@ class Conversation:
         try:
             read = self._message_of
             if self._large and self.who is not None:
-                message = await self._pipeline.read(self.who, read, text)
+                message = await self._pipeline.asides.reads.run_for(self.who.user, read, text)
             else:
                 message = read(text)
             tag = message.tag
             following = self.state if message.directive is None else after(self.state, message.directive)
-            if isinstance(message, Misread):
+            if isinstance(message, messages.Misread):
                 raise message.error
             told = await self._act(message)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -385,18 +362,18 @@ class Conversation:
             if self.state is State.DISCONNECTED:
                 return  # it was lost meanwhile
             self.state = following
-            self._put("CONNECTED" if isinstance(message, Connect) else "ACK", tag, **told)
+            self._put("CONNECTED" if isinstance(message, messages.Connect) else "ACK", tag, **told)
             self._follow(message)
 
-    def _message_of(self, text: str | bytes) -> Message | Misread:
-        text = without_mark(text)
+    def _message_of(self, text: str | bytes) -> messages.Message | messages.Misread:
+        text = messages.without_mark(text)
         require_shallow(text.encode() if isinstance(text, str) else text, self._nesting)
         return messages.read(text)
 
-    async def _act(self, message: Message) -> dict[str, Any]:
+    async def _act(self, message: messages.Message) -> dict[str, Any]:
         """Carry out a message; return the fields of its answer."""
         pipeline = self._pipeline
-        if isinstance(message, Connect):
+        if isinstance(message, messages.Connect):
             self.who = await self._come_in(message)
             return {
                 "connection": self.id,
@@ -406,32 +383,32 @@ class Conversation:
         who = self.who
         assert who is not None
         match message:
-            case Subscribe():
-                id = await pipeline.subscribe(who, message.filter, message.wish, message.key)
+            case messages.Subscribe():
+                id = await pipeline.subscriptions.subscribe(who, message.filter, message.wish, message.key)
                 return {"subscription": id}
-            case Unsubscribe():
-                await pipeline.unsubscribe(who, message.subscription)
-            case Replace():
-                expires = await pipeline.replace(who, message.subscription, message.wish)
+            case messages.Unsubscribe():
+                await pipeline.subscriptions.unsubscribe(who, message.subscription)
+            case messages.Replace():
+                expires = await pipeline.subscriptions.replace(who, message.subscription, message.wish)
                 return {"subscription": message.subscription, "expires": expires}
-            case List():
+            case messages.List():
                 return await self._list(who, message)
-            case Match():
+            case messages.Match():
                 return await self._match(who, message)
-            case Explain():
-                filter = pipeline.filter_of(who, message.subscription)
-                events = await self._read_by(who, pipeline.parse(filter).object, message.event)
-                reasons = await pipeline.explain(who, filter, events.bodies[0], message.subscription)
-                return {"matched": reasons.matched, "report": report(reasons, events.odd)}
-            case Ack():
+            case messages.Explain():
+                filter = pipeline.subscriptions.filter_of(who, message.subscription)
+                event = await self._events(who, filter, [bytes(message.event)], lone=True)
+                reasons = await pipeline.asking.explain(who, filter, event.bodies[0], message.subscription)
+                return {"matched": reasons.matched, "report": report(reasons, event)}
+            case messages.Ack():
                 await self._acknowledge(who, message.upto, set(message.numbers))
-            case Credit():
+            case messages.Credit():
                 self._credit = min((self._credit or 0) + message.more, 2**53)
-            case Publish():
+            case messages.Publish():
                 return await self._publish(who, message)
-            case Ready():
+            case messages.Ready():
                 who.require(Role.SUBSCRIBER)
-            case Stop():
+            case messages.Stop():
                 pipeline.deliver.stop(who.user, self)
                 for one in self._due:
                     self._wait(_positions(one), self._clock())
@@ -440,23 +417,23 @@ class Conversation:
                     self._sent.pop(self._rest.delivery.position, None)
                     self._rest = None
                 self._earliest = 0.0
-            case Get():
+            case messages.Get():
                 self._caught_up = True
                 return {"pending": self._get(who)}
         return {}
 
-    async def _come_in(self, message: Connect) -> Identity:
+    async def _come_in(self, message: messages.Connect) -> Identity:
         users = self._pipeline.users
         if self._pipeline.stopping:
             raise stopping()
         if message.token is not None:
             who = await users.token(message.token)
         elif message.user is not None:
-            who = await users.password(message.user, message.password, self.address)
+            who = await users.password(message.user, message.password, self._address)
         else:
             raise DirectiveError('CONNECT needs "token", or "user" and "password"')
         self._connection.enter_context(users.connect(who))
-        self._pipeline.sessions.add(self)
+        self._pipeline.presence.sessions.add(self)
         _log.info("a session begins", extra={"connection": self.id, "user": who.user})
         return who
 
@@ -475,18 +452,20 @@ class Conversation:
         for position in taken:
             del self._sent[position]
         try:
-            await self._pipeline.acknowledge(who, taken)
+            await self._pipeline.deliveries.acknowledge(who, taken)
         except ServiceError:
             self._sent = dict(sorted((taken | self._sent).items(), key=lambda one: one[1].number))
             self._earliest = 0.0
             raise
 
-    async def _list(self, who: Identity, message: List) -> dict[str, Any]:
+    async def _list(self, who: Identity, message: messages.List) -> dict[str, Any]:
         """Return the subscriptions that fit into one message, and the id to continue after."""
         if message.subscription is not None:
-            one = await self._pipeline.subscription(who, message.subscription)
+            one = await self._pipeline.subscriptions.show(who, message.subscription)
             return {"subscriptions": [shown(one)], "next": None}
-        found, more = await self._pipeline.subscriptions(who, message.filter, message.after, message.limit)
+        found, more = await self._pipeline.subscriptions.list(
+            who, message.filter, message.after, message.limit
+        )
         page = [_encode(shown(one)) for one in found]
         count = fitting(map(len, page), self._pipeline.message // 2)
         return {
@@ -494,16 +473,13 @@ class Conversation:
             "next": found[count - 1].id if more or count < len(found) else None,
         }
 
-    async def _match(self, who: Identity, message: Match) -> dict[str, Any]:
+    async def _match(self, who: Identity, message: messages.Match) -> dict[str, Any]:
         """Return the ids that each event matches."""
-        _require_events(message)
-        parse = self._pipeline.parse(message.filter)
-        if message.events is UNSET:
-            table = await self._read_by(who, parse.row, message.event)
-        else:
-            table = await self._read_by(who, parse.rows, message.events)
+        events = await self._events(
+            who, message.filter, message.texts, lone=message.events is UNSET, stored=False
+        )
         found, left = list[bytes](), self._pipeline.message // 2
-        async for part in await self._pipeline.match(who, message.filter, table):
+        async for part in await self._pipeline.asking.match(who, message.filter, events.table):
             if 2 * len(part.ids) <= left:  # else they take more bytes
                 found.append(_encode(part.lists())[1:-1])
                 left -= len(found[-1])
@@ -512,43 +488,43 @@ class Conversation:
             if left < 0:
                 raise TooLargeError("the matches do not fit into one message; send fewer events")
         matches = msgspec.Raw(b"[" + b",".join(found) + b"]")
-        return with_hints({"matches": matches}, hints_of(table.odd, len(table)))
+        return with_hints({"matches": matches}, events.hints)
 
-    async def _read_by(self, who: Identity, read: Callable[[Any], _T], given: Any) -> _T:
-        """Read one event or several; in a thread if they are many or long, or some have lists."""
-        events = given if isinstance(given, list) else [given]
-        quick = not self._large and len(events) < MANY and not any(map(has_list, events))
-        return read(given) if quick else await self._pipeline.read(who, read, given)
+    async def _events(
+        self, who: Identity, filter: str, texts: list[bytes], lone: bool, stored: bool = True
+    ) -> Parsed:
+        """Read events; in a thread if they are many or long, or some may have lists."""
+        given = self._pipeline.filters.parse(filter), texts, lone, stored
+        if self._large or len(texts) >= MANY or any(b"[" in text for text in texts):
+            return await self._pipeline.asides.reads.run_for(who.user, _parsed, *given)
+        return _parsed(*given)
 
-    async def _publish(self, who: Identity, message: Publish) -> dict[str, Any]:
-        _require_events(message)
-        most = self._pipeline.message // BYTES_OF_ID
-        if message.events is not UNSET and len(message.events) > most:
+    async def _publish(self, who: Identity, message: messages.Publish) -> dict[str, Any]:
+        texts, most = message.texts, self._pipeline.message // BYTES_OF_ID
+        if len(texts) > most:
             raise TooLargeError(f"a message has at most {most:,} events; send several")
-        parse = self._pipeline.parse(message.filter)
-        if message.events is UNSET:
-            events = await self._read_by(who, parse.object, message.event)
-        else:
-            events = await self._read_by(who, parse.objects, message.events)
-        self._measures.parse.add(perf_counter() - self._heard, len(events.bodies))
-        positions = await self._pipeline.publish(who, message.filter, events.bodies, message.key, self._heard)
+        events = await self._events(who, message.filter, texts, lone=message.events is UNSET)
+        self._measures.parse.add(perf_counter() - self._heard, len(texts))
+        positions = await self._pipeline.publishing.publish(
+            who, message.filter, events.bodies, message.key, self._heard
+        )
         return with_hints({"positions": positions}, events.hints)
 
     def _get(self, who: Identity) -> int:
         """Queue all pending deliveries that were not sent on this connection; return their number."""
         sent = set(self.unacknowledged())
-        unsent = [one.position for one in self._pipeline.pending(who) if one.position not in sent]
+        unsent = [one.position for one in self._pipeline.deliveries.pending(who) if one.position not in sent]
         self._due.extend(unsent)
         return len(unsent)
 
-    def _follow(self, message: Message) -> None:
+    def _follow(self, message: messages.Message) -> None:
         """Begin deliveries, or end the connection, after the answer to a message."""
-        if isinstance(message, Ready):
+        if isinstance(message, messages.Ready):
             assert self.who is not None
             self._pipeline.deliver.begin(self.who.user, self)
             if self._caught_up:
                 self._get(self.who)
-        elif isinstance(message, Disconnect):
+        elif isinstance(message, messages.Disconnect):
             self.outbox.put_nowait(None)
         if self.who is not None:
             self._flush()
@@ -573,7 +549,7 @@ class Conversation:
 
     def _say(self, messages: Sequence[bytes], straight: bool = True) -> None:
         """Send messages after the waiting ones; past the outbox if none waits and the door can."""
-        way = self.straight if straight and not self.outbox.qsize() and not self._sending else None
+        way = self._straight if straight and not self.outbox.qsize() and not self._sending else None
         if messages and (way is None or not way(messages)):
             for message in messages:
                 self.outbox.put_nowait(message)
@@ -584,8 +560,9 @@ class Conversation:
             self._pipeline.deliver.stop(self.who.user, self)
             if self.state is not State.DISCONNECTED:
                 _log.info("a session ends", extra={"connection": self.id, "user": self.who.user})
-        self._pipeline.sessions.discard(self)
+        self._pipeline.presence.sessions.discard(self)
         self._connection.close()
+        self._straight = None  # breaks a cycle with the door, which would wait for garbage collection
         self._measures.connections[self._door] -= self._open  # `lost` may be called twice
         self._open = False
         self.state = State.DISCONNECTED
@@ -618,9 +595,8 @@ def after(state: State, directive: Directive) -> State:
         raise DirectiveError(f"{directive} is not allowed in {state}; allowed: {allowed}") from None
 
 
-def _require_events(message: Publish | Match) -> None:
-    if (message.event is UNSET) == (message.events is UNSET):
-        raise DirectiveError('give "event", an object, or "events", a list of them')
+def _parsed(parse: Parse, texts: list[bytes], lone: bool, stored: bool) -> Parsed:
+    return parse.objects(list(map(msgspec.json.decode, texts)), texts, stored, lone)
 
 
 def kind_of(error: RTFilterError) -> str:

@@ -15,8 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rtfilter.dtypes import IntArray
-from rtfilter.service.backlog import Backlog, BacklogLimits
-from rtfilter.service.records import Sending, UserDelivery
+from rtfilter.service.backlog import Backlog, BacklogLimits, Policy
+from rtfilter.service.records import UserDelivery
 from rtfilter.store.log_tables import Acknowledged, Entry, Logged, Progress, Row
 
 _log = logging.getLogger(__name__)
@@ -56,25 +56,6 @@ class Owned(Struct, frozen=True, gc=False):
     expires: float | None = None
     digest: float | None = None
     ordered: bool = False
-
-
-class PendingDeliveries(NamedTuple):
-    """The pending deliveries of all users.
-
-    Attributes
-    ----------
-    deliveries : int
-    most : int
-        Of one user.
-    bytes : int
-    oldest : float
-        When the first of them arrived, in seconds since 1970; infinite where there is none.
-    """
-
-    deliveries: int
-    most: int
-    bytes: int
-    oldest: float
 
 
 class Recipients(Enum):
@@ -160,10 +141,14 @@ class Deliver:
 
     Attributes
     ----------
+    backlogs : dict of str to Backlog
+        By user; for reading only.
     counts : Counter of str
         Deliveries since the start: delivered, redelivered, acknowledged, dropped, expired.
     full : set of str
-        Users whose backlog has no room.
+        Users whose backlog has no room, where publishers are refused then.
+    written : int
+        The settled position in the last progress; -1 where it was not written.
     """
 
     def __init__(
@@ -174,8 +159,7 @@ class Deliver:
         marks: Mapping[str, Acknowledged] = {},
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._owners, self._expired, self._bounds, self._clock = owners, expired, bounds, clock
-        self._backlogs = {user: Backlog(bounds, mark) for user, mark in marks.items()}
+        self._owners, self._expired, self._bounds, self.clock = owners, expired, bounds, clock
         self._receivers: dict[str, list[Receiver]] = {}
         self._digests: dict[tuple[str, str], _Digest] = {}
         self._swept = -inf
@@ -189,9 +173,11 @@ class Deliver:
         self._given: int | None = None  # the settled position in the last progress
         self._durable = 0  # a lower bound of the settled position in the log
         self.full: set[str] = set()
+        self.written = 0
         self._warned = set[str]()  # users whose dropped deliveries are logged
         self._unwritten = Progress(None)  # what a failed transaction did not write
         self.counts: Counter[str] = Counter(delivered=0, redelivered=0, acknowledged=0, dropped=0, expired=0)
+        self.backlogs = {user: Backlog(bounds, mark, self.counts) for user, mark in marks.items()}
 
     # -- from the log ----------------------------------------------------------------------------------------
 
@@ -276,9 +262,9 @@ class Deliver:
         return self._owners.get(id) or self._expired.get(id)
 
     def _of(self, user: str) -> Backlog:
-        found = self._backlogs.get(user)
+        found = self.backlogs.get(user)
         if found is None:
-            found = self._backlogs[user] = Backlog(self._bounds)
+            found = self.backlogs[user] = Backlog(self._bounds, counts=self.counts)
         return found
 
     def _note(self, user: str, backlog: Backlog) -> None:
@@ -286,7 +272,7 @@ class Deliver:
         self._changed[user] = None
         if not backlog.pending:
             self._warned.discard(user)
-        if backlog.full:
+        if backlog.full and self._bounds.policy == Policy.REFUSE:
             self.full.add(user)
         else:
             self.full.discard(user)
@@ -329,10 +315,10 @@ class Deliver:
 
     def _put_off(self, user: str, delivery: UserDelivery, period: float) -> None:
         """Add a delivery to the next digest."""
-        name, due = (user, delivery.filter), self._clock() + period
+        name, due = (user, delivery.filter), self.clock() + period
         digest = self._digests.setdefault(name, _Digest(due))
         digest.due = min(digest.due, due)
-        digest.add(delivery.position, self._backlogs[user].pending)
+        digest.add(delivery.position, self.backlogs[user].pending)
 
     def _period(self, user: str, delivery: UserDelivery) -> float | None:
         """Return the seconds that a delivery may wait for others, or None if it is sent at once."""
@@ -350,42 +336,13 @@ class Deliver:
 
     # -- what users ask for ----------------------------------------------------------------------------------
 
-    def pending(self, user: str) -> Sequence[UserDelivery]:
-        """Return the unacknowledged deliveries of a user, in the order in which they became known.
-
-        They may have removed subscriptions; see `forget`.
-        """
-        return list(self._backlogs[user].pending.values()) if user in self._backlogs else []
-
-    def get(self, user: str, position: int) -> UserDelivery | None:
-        """Return a pending delivery of a user, without subscriptions that were removed, or None."""
-        return self._backlogs[user].get(position) if user in self._backlogs else None
-
-    def has(self, user: str, position: int) -> bool:
-        """Return whether a delivery of a user is pending; one of removed subscriptions may still be."""
-        return user in self._backlogs and position in self._backlogs[user].pending
-
-    def following(self, user: str, again: Iterable[int], sent: Iterable[int]) -> set[int]:
-        """Return the sent positions that must follow redelivered ones: later events of the same keys."""
-        pending = self._backlogs[user].pending if user in self._backlogs else {}
-        first: dict[int, int] = {}
-        for position in again:
-            if position in pending and (key := pending[position].key) is not None:
-                first[key] = min(position, first.get(key, position))
-        if not first:
-            return set()
-        keys = ((at, pending[at].key) for at in sent if at in pending)
-        return {at for at, key in keys if key is not None and at > first.get(key, at)}
-
-    def note_sent(self, user: str, position: int) -> Sending:
-        """Count a sending of a pending delivery; return the data to send beside it."""
-        sending = self._backlogs[user].note_sent(position)
-        self.counts["redelivered" if sending.before else "delivered"] += 1
-        return sending
+    def backlog(self, user: str) -> Backlog:
+        """Return the backlog of a user; an empty one, which is not kept, where there is none."""
+        return self.backlogs.get(user) or Backlog(self._bounds)
 
     def acknowledge(self, user: str, positions: Iterable[int]) -> Callable[[], None]:
         """Remove acknowledged deliveries; the next `progress` stores it. Return a function that undoes it."""
-        backlog = self._backlogs.get(user)
+        backlog = self.backlogs.get(user)
         if backlog is None:
             return lambda: None
         taken = backlog.acknowledge(positions)
@@ -401,24 +358,20 @@ class Deliver:
 
     def leave(self, user: str) -> None:
         """Remove the deliveries of a removed user, whose name may be given to another one."""
-        backlog = self._backlogs.get(user)
+        backlog = self.backlogs.get(user)
         if backlog is not None:
             self.counts["acknowledged"] += len(backlog.pending)
             backlog.leave()
             self._note(user, backlog)
 
-    def dropped(self, user: str) -> int:
-        """Return the number of a user's deliveries that were dropped since the start."""
-        return self._backlogs[user].dropped if user in self._backlogs else 0
-
     def forget(self, user: str, subscriptions: Collection[int]) -> None:
         """Drop the pending deliveries of removed subscriptions: of a few now, the others by `forget_some`.
 
-        `get` returns none of them.
+        `Backlog.get` returns none of them.
         """
         if self._removed is not None:
             self._removed.setdefault(user, set()).update(subscriptions)
-        backlog = self._backlogs.get(user)
+        backlog = self.backlogs.get(user)
         if backlog is not None:
             backlog.forget(subscriptions)
             if user not in self._forgetting:
@@ -438,12 +391,7 @@ class Deliver:
         done = next(self._forgetting[user], True)
         if done:
             del self._forgetting[user]
-        self._note(user, self._backlogs[user])
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        """The clock of digests and redeliveries."""
-        return self._clock
+        self._note(user, self.backlogs[user])
 
     def receives(self, user: str) -> bool:
         """Return whether a user has a receiver."""
@@ -465,15 +413,15 @@ class Deliver:
             return
         self._receivers[user] = left
         if len(left) < len(before):
-            known = set(left[-1].unacknowledged())
+            known, pending = set(left[-1].unacknowledged()), self.backlog(user).pending
             theirs = (at for at in receiver.unacknowledged() if at not in known)
-            left[-1].take_over([at for at in theirs if self.has(user, at)])
+            left[-1].take_over([at for at in theirs if at in pending])
 
     # -- as time goes by -------------------------------------------------------------------------------------
 
     def tick(self, moment: float) -> None:
         """Send due digests and redeliveries, drop expired deliveries; `moment` is in seconds since 1970."""
-        now = self._clock()
+        now = self.clock()
         for name in [name for name, digest in self._digests.items() if digest.due <= now]:
             user, positions = name[0], self._digests.pop(name).positions
             if user in self._receivers:
@@ -481,31 +429,17 @@ class Deliver:
         for receivers in list(self._receivers.values()):
             receivers[-1].tick(now)
         if not self._unswept and now - self._swept >= min(self._bounds.age / 100, SWEEP):
-            self._swept, self._unswept = now, list(self._backlogs)
+            self._swept, self._unswept = now, list(self.backlogs)
         end = time.perf_counter() + SEARCH
         while self._unswept:
             user = self._unswept.pop()
-            backlog = self._backlogs.get(user)
+            backlog = self.backlogs.get(user)
             expired = 0 if backlog is None else backlog.expire(moment)
             if backlog is not None and expired:
                 self._drop(user, backlog, "expired", expired)
                 self._note(user, backlog)
             if time.perf_counter() >= end:
                 return
-
-    @property
-    def backlogs(self) -> Mapping[str, Backlog]:
-        """The backlogs by user; for reading only."""
-        return self._backlogs
-
-    @property
-    def waiting(self) -> PendingDeliveries:
-        """The number, size and age of all pending deliveries."""
-        backlogs = [backlog for backlog in self._backlogs.values() if backlog.pending]
-        sizes = [len(backlog.pending) for backlog in backlogs]
-        oldest = min((backlog.oldest for backlog in backlogs), default=inf)
-        size = sum(backlog.bytes for backlog in backlogs)
-        return PendingDeliveries(sum(sizes), max(sizes, default=0), size, oldest)
 
     def progress(self, settled: int, anew: bool) -> Progress:
         """Return the progress to write now.
@@ -533,12 +467,14 @@ class Deliver:
         for user in users:
             del self._round[user]
             self._changed.pop(user, None)
-            marks[user], new, emptied = self._backlogs[user].written(self._of_round, self._durable)
+            marks[user], new, emptied = self.backlogs[user].written(self._of_round, self._durable)
             rows |= {(user, number): Row(user, number, held) for number, held in new.items()}
             gone += ((user, number) for number in emptied)
         for row in gone:
             rows.pop(row, None)
-        self._given = None if self._round else self._of_round
+        self._given = None
+        if not self._round:
+            self._given = self.written = self._of_round
         return Progress(self._given, marks, list(rows.values()), gone)
 
     def _next_users(self) -> Iterator[str]:
@@ -546,7 +482,7 @@ class Deliver:
         count = 0
         for user in islice(self._round, self._part):
             yield user
-            count += self._backlogs[user].unwritten
+            count += self.backlogs[user].unwritten
             if count >= MOST_WRITTEN:
                 return
 
@@ -556,9 +492,9 @@ class Deliver:
 
     def not_written(self, progress: Progress) -> None:
         """Take back a progress that was not written; the next one contains it."""
-        self._given = None
+        self._given, self.written = None, -1
         for user in progress.marks:
-            self._backlogs[user].not_written()
+            self.backlogs[user].not_written()
         self._round = dict.fromkeys(progress.marks) | self._round
         self._unwritten = Progress(None, {}, progress.rows, progress.gone)
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from rtfilter.definition import Definition
 from rtfilter.dtypes import IntArray
 from rtfilter.errors import EventError
 from rtfilter.events.nesting import flatten, with_composed_names
@@ -34,7 +35,9 @@ from rtfilter.service.order import Turns
 from rtfilter.service.parse import as_published, parts, readable
 from rtfilter.service.records import FilterInfo
 from rtfilter.service.rounds import Rounds, Turn
-from rtfilter.store.log_tables import Kind, Logged
+from rtfilter.service.service_errors import BusyError
+from rtfilter.service.threads import LIMIT
+from rtfilter.store.log_tables import Entry, Kind, Logged
 
 Tell = Callable[[Sequence[MatchedEvent]], Iterator[None]]
 """Takes the matches of some events, on the event loop, in steps."""
@@ -68,6 +71,10 @@ class Index:
         self.info, self.filter = info, filter
         self.pace = 0.0
         self.entrance = asyncio.Lock()
+
+    def define(self, definition: Definition) -> None:
+        """Note that the filter is matched in another way, or has more attributes."""
+        self.info = self.info._replace(definition=definition)
 
     def look_up(self, events: EventTable) -> Matches:
         """Return the subscriptions that each event matches."""
@@ -107,7 +114,7 @@ class Index:
             count += 1
             if entry.kind == Kind.SUBSCRIBE:
                 if position not in self.filter:  # or it was applied already, and its replacement comes later
-                    new[position] = msgspec.json.decode(entry.body)["where"]
+                    new[position] = _predicate(entry)
                 continue
             self._add(new)
             id = position if entry.subscription is None else entry.subscription
@@ -115,7 +122,7 @@ class Index:
                 if entry.kind == Kind.UNSUBSCRIBE:
                     self.filter.unsubscribe(id)
                 else:
-                    self._put(id, msgspec.json.decode(entry.body)["where"])
+                    self._put(id, _predicate(entry))
         self._add(new)
         return count
 
@@ -140,6 +147,11 @@ class Index:
         new.clear()
 
 
+def _predicate(entry: Entry) -> Any:
+    """Return the predicate of a new or changed subscription; an entry of an earlier run has only its JSON."""
+    return msgspec.json.decode(entry.body)["where"] if entry.predicate is None else entry.predicate
+
+
 @contextmanager
 def _left_out(what: str) -> Iterator[None]:
     """Log and skip an entry that fails, although it was checked: else the server would fail at each start."""
@@ -161,8 +173,6 @@ class LogMatcher:
     ordered : mapping of str to int
         Number of subscriptions with `order`, by filter; the caller changes it.
     rounds : Rounds
-    size : int
-        Entries of a batch at most.
 
     Attributes
     ----------
@@ -170,8 +180,10 @@ class LogMatcher:
         The matches of all entries up to this position are known, and in the backlogs.
     taken : int
         The last position of the batch that is being matched, or was last.
+    begun, last : int
+        The last position when the server began, and of all entries so far.
     changes : int
-        Changes up to `settled` that no stored index has; the caller lowers it.
+        Changes up to `settled` that no stored index has.
     works : bool
         True if the thread matches a batch, and may change indexes.
     """
@@ -183,11 +195,10 @@ class LogMatcher:
         measures: Measures,
         ordered: Mapping[str, int],
         rounds: Rounds,
-        size: int = SIZE,
     ) -> None:
-        self._indexes, self._tell, self._measures, self._size = indexes, tell, measures, size
+        self._indexes, self._tell, self._measures = indexes, tell, measures
         self._ordered, self._rounds = ordered, rounds
-        self.settled = self.taken = self.changes = 0
+        self.settled = self.taken = self.changes = self.begun = self.last = 0
         self._waiting: deque[Logged] = deque()
         self._since: deque[tuple[int, float]] = deque()  # up to which position entries wait since when
         self._news = asyncio.Event()
@@ -201,11 +212,19 @@ class LogMatcher:
         self._moved = asyncio.Event()
         self.works = False
 
+    def begin(self, settled: int, changes: int, logged: Sequence[Logged]) -> None:
+        """Begin with the entries that an earlier run has not settled; `changes` is the attribute at first."""
+        self.settled = self.taken = settled
+        self.changes = changes
+        self.put(logged)
+        self.begun = self.last
+
     def put(self, logged: Sequence[Logged]) -> None:
         """Add the next entries of the log, to be matched."""
         if logged:
+            self.last = logged[-1].position
             self._waiting.extend(logged)
-            self._since.append((logged[-1].position, perf_counter()))
+            self._since.append((self.last, perf_counter()))
             self._news.set()
 
     @property
@@ -219,6 +238,18 @@ class LogMatcher:
             self._moved.clear()
             await self._moved.wait()
 
+    async def reached_soon(self, position: int) -> None:
+        """Wait as `reached` does, for a door. Raises `BusyError` after `LIMIT` seconds."""
+        try:
+            async with asyncio.timeout(LIMIT):
+                await self.reached(position)
+        except TimeoutError:
+            raise BusyError("earlier entries of the log are still being matched; try again", 1.0) from None
+
+    def kept(self, changes: int) -> None:
+        """Note that stored indexes have so many more changes."""
+        self.changes -= changes
+
     async def run(self) -> None:
         """Match entries, until cancelled."""
         while True:
@@ -229,7 +260,7 @@ class LogMatcher:
 
     async def _match_some(self) -> None:
         """Match a batch. Nothing of it is kept while the next one has not come."""
-        count = min(self._size, len(self._waiting))
+        count = min(SIZE, len(self._waiting))
         batch = [self._waiting.popleft() for _ in range(count)]
         self.taken = batch[-1].position
         taken = perf_counter()
@@ -271,7 +302,7 @@ class LogMatcher:
             upto, since = self._since[0]
             if upto <= last:
                 self._since.popleft()
-            after = bisect_right(batch, min(upto, last), lo=first, key=_position)
+            after = bisect_right(batch, min(upto, last), lo=first, key=lambda one: one.position)
             self._measures.queue.add(taken - since, after - first)
             first = after
 
@@ -372,10 +403,6 @@ class LogMatcher:
     def close(self) -> None:
         """Wait for the batch that is being matched."""
         self._thread.shutdown()
-
-
-def _position(logged: Logged) -> int:
-    return logged.position
 
 
 def _found(

@@ -10,7 +10,7 @@ from codecs import BOM_UTF8
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from rtfilter.service.records import MOST_OF_A_PAGE, Wish
 from rtfilter.service.service_errors import DirectiveError
@@ -106,11 +106,20 @@ class Credit(Message, kw_only=True):
 
 
 class _Events(Message):
-    """An event, or a list of events."""
+    """An event, or a list of events, as JSON."""
 
-    event: Any = UNSET
-    events: list[Any] | UnsetType = UNSET
+    event: Raw | UnsetType = UNSET
+    events: list[Raw] | UnsetType = UNSET
     filter: str = DEFAULT
+
+    @property
+    def texts(self) -> list[bytes]:
+        """The JSON of each event. Raises `DirectiveError` if both fields are given, or none."""
+        if self.events is UNSET and self.event is not UNSET:
+            return [bytes(self.event)]
+        if self.event is UNSET and self.events is not UNSET:
+            return list(map(bytes, self.events))
+        raise DirectiveError('give "event", an object, or "events", a list of them')
 
 
 class Publish(_Events):
@@ -127,7 +136,7 @@ class Explain(Message, kw_only=True):
     """A question why a subscription of the user matches an event or not."""
 
     subscription: _Whole
-    event: Any
+    event: Raw
 
 
 class List(Message):

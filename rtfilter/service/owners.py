@@ -5,19 +5,24 @@ from __future__ import annotations
 import heapq
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from sys import intern
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from rtfilter.errors import PredicateError, RTFilterError
+from rtfilter.events.schema import Schema
 from rtfilter.predicates.boxes import unbounded
+from rtfilter.predicates.many import FEW as TOGETHER
 from rtfilter.predicates.many import compile_many
+from rtfilter.predicates.model import Source, parse
 from rtfilter.service.deliver import Owned
 from rtfilter.service.log_matcher import Index
 from rtfilter.service.records import FilterInfo, StoredSubscription, Wish
-from rtfilter.service.service_errors import RequestError, TooManyError
+from rtfilter.service.roles import Identity, Role
+from rtfilter.service.service_errors import RequestError, TooManyError, UnknownError
 from rtfilter.store.log_tables import Entry, Kind, Logged
 
 MOST_METADATA: Final = 4096
@@ -40,21 +45,51 @@ class Owners(dict[int, Owned]):
         """By user and filter."""
         self.ordered: Counter[str] = Counter()
         """Subscriptions that ask for order, by filter; with those in `expired`."""
+        self.changed = 0
+        """Position of the last change."""
         self.expired: dict[int, Owned] = {}
         """Expired subscriptions: events before their end may still be matched."""
         self._expiries: deque[tuple[int, int]] = deque()
         self._ends: list[tuple[float, int]] = []
         self._room = FEW
 
-    def put(self, id: int, owned: Owned) -> None:
+    def owns(self, who: Identity, id: int) -> bool:
+        """Return whether a user, or an admin, may see and change a subscription."""
+        owned = self.get(id)
+        return owned is not None and (owned.user == who.user or Role.ADMIN in who.roles)
+
+    def of(self, who: Identity, id: int) -> Owned:
+        """Return a subscription that the user owns. Raises `UnknownError`."""
+        if not self.owns(who, id):
+            raise UnknownError(f"there is no subscription {id}")
+        return self[id]
+
+    def note(self, position: int, entry: Entry) -> None:
+        """Note the position of an entry, if it is a change."""
+        if entry.kind is not Kind.EVENT:
+            self.changed = position
+
+    def change(self, position: int, entry: Entry) -> bool:
+        """Apply a change of the log; return whether a subscription was removed before its end by time."""
+        self.note(position, entry)
+        id = position if entry.subscription is None else entry.subscription
+        if entry.kind is not Kind.UNSUBSCRIBE:
+            self.put(owned_of(id, entry.filter, entry.user, entry.expires, entry.manner))
+        elif entry.expires is None:
+            self.drop(id)
+        else:
+            self.expire(id, position)
+        return entry.kind is Kind.UNSUBSCRIBE and entry.expires is None
+
+    def put(self, owned: Owned) -> None:
         """Add a subscription, or replace the one with this id."""
-        self.drop(id)
-        self[id] = owned
+        self.drop(owned.id)
+        self[owned.id] = owned
         self.ordered[owned.filter] += owned.ordered
         self.of_user[owned.user] += 1
         self.of_both[owned.user, owned.filter] += 1
         if owned.expires is not None:
-            self._push(owned.expires, id)
+            self._push(owned.expires, owned.id)
 
     def _push(self, expires: float, id: int) -> None:
         """Plan the end of a subscription; above a bound, remove outdated ends."""
@@ -91,13 +126,13 @@ class Owners(dict[int, Owned]):
             owned = self.expired.pop(self._expiries.popleft()[1])
             self.ordered[owned.filter] -= owned.ordered
 
-    def ended(self, moment: float) -> Iterator[tuple[int, Owned]]:
+    def ended(self, moment: float) -> Iterator[Owned]:
         """Yield the subscriptions that have expired, each once."""
         while self._ends and self._ends[0][0] <= moment:
             expires, id = heapq.heappop(self._ends)
             owned = self.get(id)
             if owned is not None and owned.expires == expires:
-                yield id, owned
+                yield owned
 
     def ends_again(self, id: int) -> None:
         """Plan the end of a subscription again: it could not be written."""
@@ -116,9 +151,16 @@ def owned_of(id: int, filter: str, user: str, expires: float | None, manner: str
 
 
 def entry_of(
-    kind: Kind, filter: str, user: str, wish: Wish, at: float, arrived: float, id: int | None = None
+    kind: Kind,
+    filter: str,
+    user: str,
+    wish: Wish,
+    at: float,
+    arrived: float,
+    id: int | None = None,
+    predicate: Source | None = None,
 ) -> Entry:
-    """Return the entry of the log for a new subscription, or for a replacement."""
+    """Return the entry of the log for a new subscription, or for a replacement; `predicate` is as read."""
     body = {name: value for name, value in wish._asdict().items() if value is not None}
     return Entry(
         kind,
@@ -130,6 +172,7 @@ def entry_of(
         None if wish.ttl is None else at + wish.ttl,
         _manner(wish.digest, wish.order),
         arrived,
+        predicate,
     )
 
 
@@ -138,15 +181,15 @@ def _manner(digest: float | None, order: str | None) -> str | None:
     return msgspec.json.encode(manner).decode() if manner else None
 
 
-def removal_of(id: int, filter: str, user: str, reason: str, at: float, arrived: float) -> Entry:
+def removal_of(owned: Owned, reason: str, at: float, arrived: float) -> Entry:
     """Return the entry of the log for the end of a subscription."""
     body = msgspec.json.encode({"reason": reason})
-    return Entry(Kind.UNSUBSCRIBE, filter, user, body, id, at, arrived=arrived)
+    return Entry(Kind.UNSUBSCRIBE, owned.filter, owned.user, body, owned.id, at, arrived=arrived)
 
 
-def expiry_of(id: int, owned: Owned, at: float, arrived: float) -> Entry:
+def expiry_of(owned: Owned, at: float, arrived: float) -> Entry:
     """Return the entry of the log for an expired subscription, with the data that deliveries need."""
-    ended = removal_of(id, owned.filter, owned.user, "expired", at, arrived)
+    ended = removal_of(owned, "expired", at, arrived)
     manner = _manner(owned.digest, "key" if owned.ordered else None)
     return replace(ended, expires=owned.expires, manner=manner)
 
@@ -159,11 +202,18 @@ def subscription_of(logged: Logged) -> StoredSubscription:
     return StoredSubscription(id, entry.filter, entry.user, wish, entry.at, entry.expires)
 
 
-def check(wishes: Sequence[Wish], index: Index) -> tuple[dict[int, RTFilterError], list[int]]:
-    """Check wishes: return errors by row, and the rows that no box bounds, if the filter counts these.
+class Checked(NamedTuple):
+    """The result of a check of wishes, by row."""
 
-    May take long: not for the event loop.
-    """
+    wrong: dict[int, RTFilterError]
+    unbounded: list[int]
+    """The rows that no box bounds, if the filter counts these."""
+    predicates: dict[int, Source]
+    """Of the rows that are not wrong: read, if they are few; the reader of many is faster with text."""
+
+
+def check(wishes: Sequence[Wish], index: Index) -> Checked:
+    """Check wishes. May take long: not for the event loop."""
     wrong: dict[int, RTFilterError] = {}
     for row, wish in enumerate(wishes):
         try:
@@ -172,15 +222,26 @@ def check(wishes: Sequence[Wish], index: Index) -> tuple[dict[int, RTFilterError
             wrong[row] = error
     rows = [row for row in range(len(wishes)) if row not in wrong]
     refused: dict[int, PredicateError] = {}
-    compiled = compile_many([wishes[row].where for row in rows], index.info.schema, refused.__setitem__)
+    sources: list[Source] = [wishes[row].where for row in rows]
+    if len(rows) < TOGETHER:
+        sources = [_read(source, index.info.schema) for source in sources]
+    compiled = compile_many(sources, index.info.schema, refused.__setitem__)
     for place, why in refused.items():
         wrong[rows[place]] = why
+    predicates = dict(zip(rows, sources, strict=True))
     if index.info.definition.max_unbounded is None or not index.filter.matcher.takes.boxes:
-        return wrong, []
+        return Checked(wrong, [], predicates)
     owners = compiled.owners
     free = unbounded(compiled.boxes, index.info.schema).nonzero()[0]
     taken = {int(compiled.rows[at if owners is None else owners[at]]) for at in free}
-    return wrong, [rows[place] for place in sorted(taken)]
+    return Checked(wrong, [rows[place] for place in sorted(taken)], predicates)
+
+
+def _read(source: Source, schema: Schema) -> Source:
+    """Read a predicate; return a wrong one as it is, for `compile_many` to refuse with its row."""
+    with suppress(PredicateError):
+        return parse(source, schema)
+    return source
 
 
 def too_many(index: Index, rows: Sequence[int]) -> dict[int, RTFilterError]:

@@ -19,16 +19,10 @@ if TYPE_CHECKING:
 
 MOST_BYTES: Final = 2**19
 """Most bytes of an event, by default."""
-Hook = Callable[[dict[str, Any]], None]
-"""Adds to an event, such as the time of its arrival."""
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
-
-
 MOST_HINTS: Final = 20
 """Most hints about the events of one request."""
-
-
 MANY: Final = 1000
 """Events from which on they are read in a thread, however short they are."""
 LISTED: Final = 16
@@ -79,20 +73,15 @@ def has_list(value: object) -> bool:
 class Parsed(NamedTuple):
     """Events that the filter can use."""
 
-    bodies: list[bytes]
-    """JSON, as they are to be stored."""
-    odd: Sequence[Oddity]
-    """Misspelt attributes and values of another type: the events are taken, but may not be meant so."""
+    table: EventTable | Listed
+    bodies: Sequence[bytes]
+    """JSON, as they are to be stored; empty where they are to be matched only."""
 
     @property
     def hints(self) -> list[str]:
-        """The oddities as hints of an answer."""
-        return hints_of(self.odd, len(self.bodies))
-
-
-def hints_of(odd: Sequence[Oddity], events: int) -> list[str]:
-    """Return the hints of an answer about the odd ones of `events` events."""
-    return [f"event {one.row}: {one}" if events > 1 else str(one) for one in odd[:MOST_HINTS]]
+        """Misspelt attributes and values of another type: the events are taken, but may not be meant so."""
+        several = len(self.table) > 1
+        return [f"event {one.row}: {one}" if several else str(one) for one in self.table.odd[:MOST_HINTS]]
 
 
 def with_hints(answer: dict[str, Any], hints: list[str]) -> dict[str, Any]:
@@ -100,9 +89,9 @@ def with_hints(answer: dict[str, Any], hints: list[str]) -> dict[str, Any]:
     return answer | {"hints": hints} if hints else answer
 
 
-def report(reasons: Explanation, odd: Sequence[Oddity]) -> list[str]:
+def report(reasons: Explanation, event: Parsed) -> list[str]:
     """Return lines that explain why a subscription matches an event or not, then hints on misspelt names."""
-    hints = (f"hint: {one}" for one in odd[:MOST_HINTS] if one.misspelt)
+    hints = (f"hint: {one}" for one in event.table.odd[:MOST_HINTS] if one.misspelt)
     return [*str(reasons).splitlines(), *hints]
 
 
@@ -134,85 +123,75 @@ class Listed:
 class Parse:
     """Reads events, and refuses those that could not be matched.
 
+    Each method returns the events to be stored, or with `stored=False` to be matched only.
+
     Parameters
     ----------
     schema : Schema
-    hook : callable, optional
-        Called with each event before it is checked; its additions are stored.
     most : int
         Most bytes of a stored event.
     """
 
-    def __init__(self, schema: Schema, hook: Hook | None = None, most: int = MOST_BYTES) -> None:
-        self._schema, self._hook, self._most = schema, hook, most
+    def __init__(self, schema: Schema, most: int = MOST_BYTES) -> None:
+        self._schema, self._most = schema, most
 
-    # -- to be stored ----------------------------------------------------------------------------------------
-
-    def one(self, body: bytes) -> Parsed:
+    def one(self, body: bytes, stored: bool = True) -> Parsed:
         """Return the event of a JSON text. Raises `EventError`."""
-        event = _event(body)
-        return self._parsed(self._read([event], lone=True), [event], [body], lone=True)
+        return self._parsed([_event(body)], [body], stored, lone=True)
 
-    def lines(self, body: bytes) -> Parsed:
+    def lines(self, body: bytes, stored: bool = True) -> Parsed:
         """Return the events of JSON lines, without empty ones. Raises `EventError` with the row."""
-        lines = _lines(body)
-        events = _events(lines)
-        return self._parsed(self._read(events), events, lines)
+        lines = [line for line in body.split(b"\n") if line.strip()]
+        return self._parsed(_events(lines), lines, stored)
 
-    def objects(self, events: Sequence[Any]) -> Parsed:
-        """Return events that are decoded already. Raises `EventError` with the row."""
-        return self._parsed(self.rows(events), events)
+    def objects(
+        self,
+        events: Sequence[Any],
+        bodies: list[bytes] | None = None,
+        stored: bool = True,
+        lone: bool = False,
+    ) -> Parsed:
+        """Return events that are decoded already. Raises `EventError` with the row, unless it is a lone one.
 
-    def object(self, event: Any) -> Parsed:
-        """Return an event that is decoded already. Raises `EventError`."""
-        return self._parsed(self.row(event), [event], lone=True)
-
-    # -- to be matched only ----------------------------------------------------------------------------------
-
-    def table_of_one(self, body: bytes) -> EventTable | Listed:
-        """Return the event of a JSON text as a table. Raises as `one` does."""
-        return self._read([_event(body)], lone=True)
-
-    def table_of_lines(self, body: bytes) -> EventTable | Listed:
-        """Return the events of JSON lines as a table. Raises as `lines` does."""
-        return self._read(_events(_lines(body)))
-
-    def rows(self, events: Sequence[Any]) -> EventTable | Listed:
-        """Return events that are decoded already as a table. Raises as `objects` does."""
+        Without `bodies`, their JSON is made.
+        """
         for row, event in enumerate(events):
-            _require_object(event, row)
-        return self._read(events)
+            _require_object(event, None if lone else row)
+        return self._parsed(events, bodies, stored, lone)
 
-    def row(self, event: Any) -> EventTable | Listed:
-        """Return an event that is decoded already as a table. Raises as `object` does."""
-        _require_object(event, None)
-        return self._read([event], lone=True)
-
-    def columns(self, table: Any) -> EventTable | None:
-        """Return the events of a `pyarrow.Table` without objects in between, or None if `rows` is needed."""
+    def columns(self, table: Any) -> Parsed | None:
+        """Return the events of a `pyarrow.Table`, to be matched only, or None if `objects` is needed."""
         known = self._schema.fields.known
         flat = self._schema.fields.paths is None and len(set(table.column_names)) == table.num_columns
-        if self._hook is not None or not flat or known.isdisjoint(table.column_names):
+        if not flat or known.isdisjoint(table.column_names):
             return None
         if not all(
             name not in known or _is_plain(table.schema.field(name).type) for name in table.column_names
         ):
             return None
-        return self._schema.read(table)
+        return Parsed(self._schema.read(table), ())
 
-    # --------------------------------------------------------------------------------------------------------
-
-    def _read(self, events: Sequence[dict[str, Any]], lone: bool = False) -> EventTable | Listed:
-        if self._hook is not None:
-            for event in events:
-                self._hook(event)
+    def _parsed(
+        self, events: Sequence[dict[str, Any]], bodies: list[bytes] | None, stored: bool, lone: bool = False
+    ) -> Parsed:
         try:
-            return self._listed(events) if any(map(has_list, events)) else self._schema.read(events)
+            table = self._listed(events) if any(map(has_list, events)) else self._schema.read(events)
         except EventError as error:
             if lone:
                 error.row = None
                 error.show_row()
             raise
+        if not stored:
+            return Parsed(table, ())
+        bodies = list(map(_encode, events)) if bodies is None else bodies
+        for row, size in enumerate(map(len, bodies)):
+            if size > self._most:
+                raise EventError(
+                    f"an event has at most {self._most} bytes as JSON, and this one has {size}; "
+                    "keep elsewhere what is large, and put its address into the event",
+                    row=None if lone else row,
+                )
+        return Parsed(table, bodies)
 
     def _listed(self, events: Sequence[dict[str, Any]]) -> Listed:
         odd: dict[str, Oddity] = {}
@@ -229,35 +208,12 @@ class Parse:
                 odd[one.name] = known._replace(events=known.events + one.events)
         return Listed(self._schema.read, events, tuple(odd.values()))
 
-    def _parsed(
-        self,
-        table: EventTable | Listed,
-        events: Sequence[Any],
-        bodies: list[bytes] | None = None,
-        lone: bool = False,
-    ) -> Parsed:
-        if bodies is None or self._hook is not None:
-            bodies = list(map(_encode, events))
-        sizes = list(map(len, bodies))
-        if max(sizes, default=0) > self._most:
-            row = next(row for row, size in enumerate(sizes) if size > self._most)
-            raise EventError(
-                f"an event has at most {self._most} bytes as JSON, and this one has {sizes[row]}; "
-                "keep elsewhere what is large, and put its address into the event",
-                row=None if lone else row,
-            )
-        return Parsed(bodies, table.odd)
-
 
 def _is_plain(kind: Any) -> bool:
     """Return whether a column of an Arrow type is read as its objects would be, and faster."""
     types = sys.modules["pyarrow"].types  # its caller has imported it
     plain = types.is_boolean, types.is_integer, types.is_floating, types.is_string, types.is_large_string
     return any(is_one(kind) for is_one in plain)
-
-
-def _lines(body: bytes) -> list[bytes]:
-    return [line for line in body.split(b"\n") if line.strip()]
 
 
 def _events(lines: Sequence[bytes]) -> list[dict[str, Any]]:

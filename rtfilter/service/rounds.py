@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from time import perf_counter
-from typing import Any, Final, TypeVar
-from weakref import WeakValueDictionary
+from typing import Final
 
 TURN: Final = 0.004
 """Seconds of the event loop that work takes before it waits for its next turn."""
@@ -17,7 +14,6 @@ SHORT: Final = 2 * 2**10
 """Bytes of JSON that are read without a turn of their own."""
 LARGE: Final = 64 * 2**10
 """Bytes of JSON from which on they take longer than a turn, and are read in a thread."""
-_T = TypeVar("_T")
 
 
 class Rounds:
@@ -81,50 +77,3 @@ class Turn:
         if size > SHORT or self.over:
             await self._rounds.wait(self.address)
             self.begin()
-
-
-class OneEach:
-    """Work that takes long, of which each user has one piece at a time; the next ones wait in order."""
-
-    def __init__(self) -> None:
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
-    def one(self, user: str) -> asyncio.Lock:
-        """Return the lock that a piece of a user's work holds while it is done."""
-        return self._locks.setdefault(user, asyncio.Lock())
-
-
-class Threads:
-    """Threads for work that takes long, of which each user has one piece at a time.
-
-    Parameters
-    ----------
-    count : int
-    name : str
-    """
-
-    def __init__(self, count: int, name: str) -> None:
-        self._pool, self._pieces = ThreadPoolExecutor(count, name), OneEach()
-
-    async def run(self, work: Callable[..., _T], *given: Any) -> _T:
-        """Run work of the server itself."""
-        return await self._begun(work, *given)
-
-    async def run_for(self, user: str, work: Callable[..., _T], *given: Any) -> _T:
-        """Run a piece of a user's work after the earlier ones; those whose caller has left count, too."""
-        place = self._pieces.one(user)
-        await place.acquire()
-        done = self._begun(work, *given)
-        done.add_done_callback(lambda _: place.release())
-        try:
-            return await asyncio.shield(done)
-        finally:
-            del done  # an error that it has would keep this frame, and all that is given
-
-    def _begun(self, work: Callable[..., _T], *given: Any) -> asyncio.Future[_T]:
-        run = copy_context().run  # errors name their request
-        return asyncio.get_running_loop().run_in_executor(self._pool, run, work, *given)
-
-    def shutdown(self) -> None:
-        """Wait for the work, and end the threads."""
-        self._pool.shutdown()

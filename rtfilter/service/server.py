@@ -318,13 +318,13 @@ async def _add_default(pipeline: Pipeline, definition: Definition | None) -> Non
     if definition is None:
         return
     key = None
-    there = next((one for one in pipeline.filters(everyone) if one.name == DEFAULT), None)
+    there = next((one.info for one in pipeline.filters.all() if one.info.name == DEFAULT), None)
     if there is not None and definition == Definition(definition.schema):  # it says nothing of the matching
         if there.schema.added_to(definition.schema) is not None:
             return  # attributes may have been added since the schema was written
         definition, key = replace(there.definition, schema=definition.schema), there.key
     try:
-        await pipeline.add_filter(everyone, DEFAULT, definition, key)
+        await pipeline.filters.add(everyone, DEFAULT, definition, key)
     except ConflictError as error:
         raise DataError(f"{error}; leave out --schema, or use another folder") from None
 
@@ -496,7 +496,7 @@ def _greet(opened: RunningServer) -> None:
     lines = [f"serving {data} at {scheme}://{host}:{opened.port}"]
     if opened.tcp_port is not None:
         lines.append(f"sessions over TCP at {host}:{opened.tcp_port}")
-    if not opened.pipeline.filters(Identity("", ALL)):
+    if not opened.pipeline.filters.all():
         lines.append("there is no filter yet: give --schema, or PUT /filters/NAME")
     if opened.pipeline.users.open:
         lines.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from rtfilter.errors import RTFilterError
+from rtfilter.errors import PredicateError, RTFilterError
 
 
 class ServiceError(RTFilterError):
@@ -102,3 +102,17 @@ class BusyError(TooManyError):
 
     kind = "busy"
     status = 503
+
+
+def lone(error: RTFilterError) -> RTFilterError:
+    """Return an error without its row, which was the only one."""
+    if isinstance(error, PredicateError):
+        error.row = None
+        error.show_row()
+    return error
+
+
+def require_text(name: str | None) -> None:
+    """Raise `RequestError` where PostgreSQL would not take a name."""
+    if name is not None and "\0" in name:
+        raise RequestError("a name has no NUL characters")

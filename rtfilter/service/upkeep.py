@@ -5,22 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from itertools import islice
+from collections.abc import Coroutine
 from math import inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from rtfilter.errors import RTFilterError
 from rtfilter.service import snapshots
-from rtfilter.service.deliver import Deliver, Owned
-from rtfilter.service.log_matcher import Index, LogMatcher
-from rtfilter.service.measures import Measures
+from rtfilter.service.ending import RETRY, Ending
 from rtfilter.service.memory import Memory
-from rtfilter.service.owners import Owners, expiry_of
 from rtfilter.service.service_errors import BusyError, ConflictError
-from rtfilter.service.writing import Store
-from rtfilter.store.log import Log
+from rtfilter.service.stages import Stages
 
 TICK: Final = 0.1
 """Seconds between two rounds."""
@@ -30,10 +25,6 @@ TRIM: Final = 60.0
 """Seconds after which the log is trimmed again."""
 CHECKPOINT: Final = 1.0
 """Seconds between two checkpoints of the database's write-ahead log."""
-RETRY: Final = 1.0
-"""Seconds after which the end of a subscription that could not be written is tried again."""
-ENDED: Final = 250
-"""Subscriptions that end together."""
 FEW: Final = 1000
 """Changes up to which no index is written when the server ends."""
 _log = logging.getLogger(__name__)
@@ -59,37 +50,17 @@ class Keeping(NamedTuple):
 
 
 class Upkeep:
-    """The upkeep of the stages: regular work until the server ends.
+    """The upkeep of the stages: regular work until the server ends."""
 
-    Attributes
-    ----------
-    written : int
-        The settled position that was written last; the caller sets it.
-    begun : int
-        The last position of the log at the start; the caller sets it.
-    """
-
-    def __init__(
-        self,
-        log: Log,
-        store: Store,
-        match: LogMatcher,
-        deliver: Deliver,
-        owners: Owners,
-        indexes: Mapping[str, Index],
-        folder: Path,
-        keeping: Keeping,
-        clock: Callable[[], float],
-        measures: Measures,
-    ) -> None:
-        self._log, self._store, self._match, self._deliver = log, store, match, deliver
-        self._owners, self._indexes, self._folder = owners, indexes, folder
-        self._keeping, self._clock, self._measures = keeping, clock, measures
-        self.written = self.begun = 0
+    def __init__(self, stages: Stages, ending: Ending, folder: Path, keeping: Keeping) -> None:
+        self._log, self._store, self._match = stages.log, stages.store, stages.match
+        self._deliver, self._owners, self._clock = stages.deliver, stages.owners, stages.clock
+        self._measures, self._indexes = stages.measures, stages.indexes
+        self._ending, self._folder, self._keeping = ending, folder, keeping
         self._background: set[asyncio.Task[None]] = set()
         self._ends: asyncio.Task[None] | None = None  # that are being written
         self._writing = asyncio.Lock()
-        self._ending = False
+        self._ends_soon = False
         self._pause, self._write_after = RETRY, 0.0
 
     async def run(self) -> None:
@@ -99,14 +70,14 @@ class Upkeep:
         head = self._log.head
         while True:
             await asyncio.sleep(TICK)
-            if self._ending:
+            if self._ends_soon:
                 return
             moment = self._clock()
             self._deliver.tick(moment)
             if self._ends is None or self._ends.done():
-                self._ends = self._soon(self._expire_all(moment))
+                self._ends = self._soon(self._ending.expire_all(moment))
             self._owners.settle(self._match.settled)
-            if self._match.settled > self.written:
+            if self._match.settled > self._deliver.written:
                 self._store.nudge()
             if self._match.changes >= self._keeping.changes and self._may_write():
                 self._soon(self._write_in_time())
@@ -121,24 +92,8 @@ class Upkeep:
                 self._soon(self._trim(moment))
 
     def _may_write(self) -> bool:
-        caught_up = self._match.settled >= self.begun  # which writing would take time from
+        caught_up = self._match.settled >= self._match.begun  # which writing would take time from
         return caught_up and not self._writing.locked() and time.monotonic() >= self._write_after
-
-    async def _expire_all(self, moment: float) -> None:
-        """End expired subscriptions in parts, so that others come in between."""
-        while some := list(islice(self._owners.ended(moment), ENDED)):
-            ends = (self._expire(id, owned) for id, owned in some)
-            for ended in await asyncio.gather(*ends, return_exceptions=True):
-                if isinstance(ended, BaseException) and not isinstance(ended, ConflictError):
-                    raise ended
-
-    async def _expire(self, id: int, owned: Owned) -> None:
-        try:
-            await self._store.put([expiry_of(id, owned, self._clock(), time.perf_counter())])
-        except BusyError:
-            await asyncio.sleep(RETRY)
-            self._owners.ends_again(id)
-            raise
 
     def _soon(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
         """Run work as a task; failed work is tried again in a later round, or after the next start."""
@@ -178,12 +133,12 @@ class Upkeep:
                 await self._match.reached(upto)
                 await self._store.flush()
                 snapshots.keep(aside, position, upto)
-            self._match.changes -= before
+            self._match.kept(before)
 
     async def _trim(self, moment: float) -> None:
         known = {snapshots.name_of(index.info) for index in self._indexes.values()}
         held = [one.position for name in known for one in snapshots.kept(self._folder / name)]
-        changes = min([self.written, *held])
+        changes = min([self._deliver.written, *held])
         count = 0
         with self._measures.trims.around():
             last = await self._store.change(self._log.before, moment - self._keeping.retention)
@@ -197,7 +152,7 @@ class Upkeep:
 
     async def end(self) -> None:
         """End `run`, and write what the next start would otherwise compute."""
-        self._ending = True
+        self._ends_soon = True
         for task in list(self._background):
             await asyncio.wait([task])
         try:

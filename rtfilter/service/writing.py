@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
+from rtfilter.service.deliver import Deliver
 from rtfilter.service.measures import Measures
 from rtfilter.service.rounds import Rounds, Turn
-from rtfilter.service.service_errors import BusyError, ConflictError
+from rtfilter.service.service_errors import BusyError, ConflictError, RequestError
+from rtfilter.service.threads import LIMIT
 from rtfilter.store.log import Log, Placed, TakenError
 from rtfilter.store.log_tables import Entry, Logged, Progress, Request, RequestKey
 
@@ -27,8 +30,8 @@ PACE: Final = 3e-4
 """Seconds of pause after a progress, for each of its rows: several times its duration."""
 MOST_PACE: Final = 0.25
 """Most seconds of such a pause."""
-LIMIT: Final = 10.0
-"""Seconds after which callers wait for a transaction no more; it continues."""
+MOST_KEY: Final = 200
+"""Characters of an idempotency key."""
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
@@ -57,12 +60,10 @@ class Store:
     log : Log
     stored : callable
         Called with the new entries, in order of their positions, before any caller gets an answer.
-    progress : callable
-        Returns the progress of some users, to write with the entries; see `Deliver.progress`.
-    owes : callable
-        Returns whether a later progress must contain changes of a user.
-    not_written : callable
-        Takes back a progress that was not written.
+    deliver : Deliver
+        Has the progress of users, to write with the entries.
+    settled : callable
+        Returns the settled position.
     measures : Measures
     rounds : Rounds
 
@@ -70,22 +71,23 @@ class Store:
     ----------
     stuck : bool
         True if a transaction takes longer than `LIMIT`.
+    waiting : int
+        Bytes that wait to be written.
     """
 
     def __init__(
         self,
         log: Log,
         stored: Callable[[list[Logged]], None],
-        progress: Callable[[bool], Progress],
-        owes: Callable[[str], bool],
-        not_written: Callable[[Progress], None],
+        deliver: Deliver,
+        settled: Callable[[], int],
         measures: Measures,
         rounds: Rounds,
     ) -> None:
         self._log, self._stored, self._measures, self._rounds = log, stored, measures, rounds
-        self._progress, self._owes, self._not_written = progress, owes, not_written
-        self._waiting: list[_Asked] = []
-        self._bytes = 0
+        self._deliver, self._settled = deliver, settled
+        self._asked: list[_Asked] = []
+        self.waiting = 0
         self._news = asyncio.Event()
         self._flushes: list[_Flush] = []
         self._next = 0.0  # when the progress may be written again, by the clock of the loop
@@ -110,11 +112,11 @@ class Store:
         """
         self._require_free()
         size = sum(len(entry.body) + 100 for entry in entries)
-        if self._waiting and self._bytes + size > MOST_WAITING:
+        if self._asked and self.waiting + size > MOST_WAITING:
             raise BusyError("too much waits to be written; try again", 1.0)
         answer: asyncio.Future[range] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Asked(Request(entries, key), size, answer, perf_counter()))
-        self._bytes += size
+        self._asked.append(_Asked(Request(entries, key), size, answer, perf_counter()))
+        self.waiting += size
         self._news.set()
         return await answer
 
@@ -191,11 +193,6 @@ class Store:
         """Write the progress soon."""
         self._news.set()
 
-    @property
-    def waiting(self) -> int:
-        """Bytes that wait to be written."""
-        return self._bytes
-
     async def run(self) -> None:
         """Write entries and progress, until cancelled."""
         loop = asyncio.get_running_loop()
@@ -208,7 +205,7 @@ class Store:
             asked = self._take()
             progress, flushes = None, list[_Flush]()
             if loop.time() >= self._next or self._hurries:
-                progress, self._anew = self._progress(self._anew), False
+                progress, self._anew = self._deliver.progress(self._settled(), self._anew), False
                 self._more = progress.settled is None
                 flushes = self._written()
                 self._next = loop.time() + min(PACE * _rows(progress), MOST_PACE)
@@ -229,7 +226,7 @@ class Store:
             except Exception as error:
                 self._fails(error)
                 if progress is not None:
-                    self._not_written(progress)
+                    self._deliver.not_written(progress)
                     self._next = loop.time() + MOST_PACE
                 self._fail(asked, flushes + self._flushes, error)  # also those whose turn may never come
                 self._flushes.clear()
@@ -254,7 +251,7 @@ class Store:
         """Remove and return the flushes that the last progress completes."""
         done, left = list[_Flush](), list[_Flush]()
         for one in self._flushes:
-            owed = self._more if one.user is None else self._owes(one.user)
+            owed = self._more if one.user is None else self._deliver.owes(one.user)
             (left if owed else done).append(one)
         self._flushes = left
         return done
@@ -282,12 +279,12 @@ class Store:
 
     def _take(self) -> list[_Asked]:
         count = entries = 0
-        while count < len(self._waiting) and (entries < TOGETHER):
-            entries += len(self._waiting[count].request.entries)
+        while count < len(self._asked) and (entries < TOGETHER):
+            entries += len(self._asked[count].request.entries)
             count += 1
-        asked, self._waiting = self._waiting[:count], self._waiting[count:]
-        self._bytes -= sum(one.size for one in asked)
-        if self._waiting:
+        asked, self._asked = self._asked[:count], self._asked[count:]
+        self.waiting -= sum(one.size for one in asked)
+        if self._asked:
             self._news.set()
         return asked
 
@@ -329,6 +326,18 @@ class Store:
     def close(self) -> None:
         """Wait for the transaction that is being written, unless it is stuck."""
         self._thread.shutdown(wait=not self.stuck)
+
+
+def key_of_request(user: str, key: str | None, parts: Iterable[bytes]) -> RequestKey | None:
+    """Return the key by which a repeated request is known, or None."""
+    if key is None:
+        return None
+    if not key or len(key) > MOST_KEY or not key.isprintable():
+        raise RequestError(f"a key has 1 to {MOST_KEY} printable characters")
+    hashed = hashlib.sha256()
+    for part in parts:
+        hashed.update(len(part).to_bytes(8, "big") + part)
+    return RequestKey(user, key, hashed.digest())
 
 
 def _rows(progress: Progress) -> int:

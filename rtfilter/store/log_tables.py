@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sql
 from msgspec import Struct
@@ -123,6 +123,8 @@ class Entry(Struct, frozen=True, gc=False):
         How its deliveries are sent, as JSON; None for one by one.
     arrived : float or None
         When it arrived by `time.perf_counter` of this process.
+    predicate : str, dict, Predicate or None
+        What `body` says of a subscription, where this process has read it already.
     """
 
     kind: Kind
@@ -134,6 +136,7 @@ class Entry(Struct, frozen=True, gc=False):
     expires: float | None = None
     manner: str | None = None
     arrived: float | None = None
+    predicate: Any = None
 
 
 class Logged(NamedTuple):

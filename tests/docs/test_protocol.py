@@ -14,6 +14,7 @@ from test_pages import run
 from rtfilter import Schema
 from rtfilter.definition import Definition
 from rtfilter.service import service_errors
+from rtfilter.service.access import Access
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.admission import Strangers
 from rtfilter.service.doors.frames import ClientDirective, FrameError, Reader, ServerDirective, write
@@ -26,6 +27,7 @@ from rtfilter.service.upkeep import Keeping
 from rtfilter.session_states import TABLE
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
+from rtfilter.store.user_store import Users
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
 VARYING = {"connection", "at", "response", "since"}
@@ -38,9 +40,11 @@ def server(path):
     begun = threading.Event()
 
     async def serve():
-        pipeline = Pipeline(Log(engine(f"sqlite:///{path}/log.sqlite")), path, keeping=Keeping(redeliver=1.0))
+        database = engine(f"sqlite:///{path}/log.sqlite")
+        log, users = Log(database), Access(Users(database))
+        pipeline = Pipeline(log, path, users, keeping=Keeping(redeliver=1.0))
         await pipeline.start()
-        await pipeline.add_filter(
+        await pipeline.filters.add(
             Identity("root"), "default", Definition(Schema({"price": float, "symbol": str}))
         )
         end = asyncio.Event()

@@ -15,9 +15,10 @@ import pytest
 import forks
 import postgresql
 from rtfilter.predicates.boxes import MAX_UNBOUNDED
-from rtfilter.service import authenticate, owners, pipeline
+from rtfilter.service import hosted, owners, writing
 from rtfilter.service.doors import admission, bodies, handshakes, shared, streamed, timeouts, websocket
 from rtfilter.service.settings import Settings
+from rtfilter.store import user_store
 from service.doors.test_rights import TABLE
 
 HOME = Path(__file__).parents[2]
@@ -236,9 +237,9 @@ def test_the_limits_that_are_fixed_are_those_of_the_code():
         "headers of a request, with trailers": timeouts.MOST_HEADERS // 1024,
         "headers of a request, by count": timeouts.MOST_LINES,
         "`metadata` of a subscription, as JSON": owners.MOST_METADATA,
-        "an idempotency key": pipeline.MOST_KEY,
-        "a user's name": authenticate.MOST,
-        "filters": pipeline.MOST_FILTERS,
+        "an idempotency key": writing.MOST_KEY,
+        "a user's name": user_store.MOST_NAME,
+        "filters": hosted.MOST_FILTERS,
         "unbounded subscriptions of a filter, unless `max_unbounded` says another number": MAX_UNBOUNDED,
         "seconds of a TLS handshake": handshakes.HANDSHAKE,
         "seconds to send CONNECT, without the server's check of the user": websocket.CONNECT_WITHIN,

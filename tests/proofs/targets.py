@@ -8,7 +8,7 @@ import json
 import tempfile
 from collections.abc import Callable
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from proofs import arrow_bodies, frames
 from rtfilter import EventFilter, Schema
 from rtfilter.definition import Definition
 from rtfilter.errors import EventError, PredicateError
+from rtfilter.service.access import Access
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.frames import ClientDirective, Frame, write
 from rtfilter.service.json_depth import require_shallow, require_shallow_lines
@@ -31,6 +32,7 @@ from rtfilter.service.service_errors import DirectiveError, NotJSONError
 from rtfilter.session_states import TABLE, Directive
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
+from rtfilter.store.user_store import Users
 
 SCHEMA = Schema({"price": float, "symbol": str, "size": int, "open": bool, "at": datetime, "to.city": str})
 NESTING = 64
@@ -89,9 +91,10 @@ def _pipeline() -> tuple[asyncio.AbstractEventLoop, Pipeline]:
     loop = asyncio.new_event_loop()
 
     async def start() -> Pipeline:
-        pipeline = Pipeline(Log(engine(f"sqlite:///{folder}/log.sqlite")), folder)
+        database = engine(f"sqlite:///{folder}/log.sqlite")
+        pipeline = Pipeline(Log(database), folder, Access(Users(database)))
         await pipeline.start()
-        await pipeline.add_filter(Identity("root"), "default", Definition(SCHEMA), "symbol")
+        await pipeline.filters.add(Identity("root"), "default", Definition(SCHEMA), "symbol")
         return pipeline
 
     return loop, loop.run_until_complete(start())
@@ -161,16 +164,16 @@ def events(data: bytes) -> str:
         require_shallow_lines(data, NESTING)
     except NotJSONError:
         return "too deep"
-    lines, table = _of(PARSE.lines, data), _of(PARSE.table_of_lines, data)
-    one, table_of_one = _of(PARSE.one, data), _of(PARSE.table_of_one, data)
+    lines, table = _of(PARSE.lines, data), _of(partial(PARSE.lines, stored=False), data)
+    one, table_of_one = _of(PARSE.one, data), _of(partial(PARSE.one, stored=False), data)
     for stored, matched in ((lines, table), (one, table_of_one)):
         assert isinstance(stored, str) == isinstance(matched, str), (stored, matched)
         assert stored == matched or not isinstance(stored, str), (stored, matched)
     if isinstance(one, str):
         return "refused" if isinstance(lines, str) else "lines"
-    assert PARSE.object(msgspec.json.decode(data)), "no event when it is decoded"
+    assert PARSE.objects([msgspec.json.decode(data)], lone=True), "no event when it is decoded"
     assert not isinstance(table_of_one, str)
-    assert len(table_of_one) == 1
+    assert len(table_of_one.table) == 1
     return "event"
 
 

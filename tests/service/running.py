@@ -56,7 +56,7 @@ class Running:
 
     def settle(self):
         """Wait until it is known what all events match."""
-        self.run(self.pipeline.settled(self.pipeline.counts["head"]))
+        self.run(self.pipeline.settled(self.pipeline.status.counts["head"]))
 
 
 @contextmanager

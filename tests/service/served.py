@@ -5,11 +5,13 @@ import json
 
 from rtfilter import Schema
 from rtfilter.definition import Definition
+from rtfilter.service.access import Access
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Wish
 from rtfilter.service.roles import Identity, Role
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
+from rtfilter.store.user_store import Users
 
 SCHEMA = Schema({"price": float, "symbol": str})
 DEFINED = Definition(SCHEMA)
@@ -25,12 +27,13 @@ def served(path, *scripts, key="symbol", url=None, definition=DEFINED, **more):
     """
 
     async def run(script):
-        log = Log(engine(url or f"sqlite:///{path}/log.sqlite"))
-        pipeline = Pipeline(log, path, **more)
+        path.mkdir(exist_ok=True)
+        log, nobody = Log(engine(url or f"sqlite:///{path}/log.sqlite")), engine(f"sqlite:///{path}/nobody")
+        pipeline = Pipeline(log, path, **{"users": Access(Users(nobody))} | more)
         await pipeline.start()
         try:
             if definition is not None:
-                await pipeline.add_filter(ADMIN, "default", definition, key)
+                await pipeline.filters.add(ADMIN, "default", definition, key)
             return await unless_died(pipeline, script)
         finally:
             assert pipeline.healthy
@@ -55,20 +58,22 @@ async def unless_died(pipeline, script):
 def events(pipeline, *prices, symbol=None):
     """Events as they are published."""
     rows = [{"price": price} if symbol is None else {"price": price, "symbol": symbol} for price in prices]
-    return pipeline.parse("default").lines(b"\n".join(json.dumps(row).encode() for row in rows)).bodies
+    return (
+        pipeline.filters.parse("default").lines(b"\n".join(json.dumps(row).encode() for row in rows)).bodies
+    )
 
 
 async def publish(pipeline, *prices, symbol=None, who=CARL, key=None):
     """Publish, and wait until it is known what matches."""
-    places = await pipeline.publish(who, "default", events(pipeline, *prices, symbol=symbol), key)
+    places = await pipeline.publishing.publish(who, "default", events(pipeline, *prices, symbol=symbol), key)
     await pipeline.settled(places[-1])
     return places
 
 
 async def subscribe(pipeline, where, who=ANN, **more):
-    return await pipeline.subscribe(who, "default", Wish(where, **more))
+    return await pipeline.subscriptions.subscribe(who, "default", Wish(where, **more))
 
 
 def pairs(pipeline, who):
     """What waits for a user: (position, subscription)."""
-    return {(one.position, id) for one in pipeline.pending(who) for id in one.subscriptions}
+    return {(one.position, id) for one in pipeline.deliveries.pending(who) for id in one.subscriptions}

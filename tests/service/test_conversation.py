@@ -15,8 +15,8 @@ from rtfilter.service.access import Access, UserLimits
 from rtfilter.service.backlog import BacklogLimits
 from rtfilter.service.conversation import MOST_UNSENT, UNSENT_BYTES, Conversation
 from rtfilter.service.messages import MOST_TAG
-from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import Wish
+from rtfilter.service.threads import Threads
 from rtfilter.service.upkeep import Keeping
 from rtfilter.session_states import TABLE, Directive, State
 from rtfilter.store.database import engine
@@ -88,7 +88,7 @@ def test_only_who_receives_gets_events_and_the_backlog_comes_until_it_is_acknowl
         _, old = await say(again, "GET")
         assert (old["position"], old["redelivered"]) == (away, 1)
         await say(again, "ACK", upto=1)
-        assert pipeline.pending(ANN) == []
+        assert pipeline.deliveries.pending(ANN) == []
 
     served(tmp_path, script)
 
@@ -119,7 +119,7 @@ def test_all_comes_in_order_where_a_door_has_a_way_past_the_outbox(tmp_path, tak
                 while session.owed:
                     await asyncio.sleep(0)
 
-        session.straight = straight if takes else None
+        session.meet("", straight if takes else None)
         writing = asyncio.create_task(door())
         await publish(pipeline, *range(1, count + 1))
         await session.hear('{"directive": "GET"}')
@@ -196,7 +196,7 @@ def test_what_another_sent_is_not_sent_twice_to_who_asked_for_all(tmp_path):
         assert positions(found) == []
         first.lost()
         assert said(second) == []
-        assert [one.position for one in pipeline.pending(ANN)] == places
+        assert [one.position for one in pipeline.deliveries.pending(ANN)] == places
 
     served(tmp_path, script)
 
@@ -248,8 +248,8 @@ def test_what_is_not_acknowledged_comes_again_later_and_later(tmp_path):
         assert [count for _, count in numbers] == [1, 2, 3]
         assert [step for step, _ in numbers] == pytest.approx([9, 29, 69], abs=1)
         await say(session, "ACK", upto=1)
-        assert pipeline.pending(ANN) == []
-        assert pipeline.counts["redelivered"] == 3
+        assert pipeline.deliveries.pending(ANN) == []
+        assert pipeline.status.counts["redelivered"] == 3
 
     served(tmp_path, script, keeping=Keeping(redeliver=10))
 
@@ -341,7 +341,7 @@ def test_a_digest_comes_as_one_message(tmp_path):
         assert positions(digest["events"]) == late
         assert digest["subscriptions"] == [answer["subscription"]]
         await say(session, "ACK", upto=2)
-        assert pipeline.pending(ANN) == []
+        assert pipeline.deliveries.pending(ANN) == []
 
     served(tmp_path, script)
 
@@ -377,9 +377,9 @@ def test_a_refused_acknowledgement_can_be_said_again(tmp_path, monkeypatch):
             patch.setattr(Log, "commit", fail)
             (refused,) = await say(session, "ACK", upto=1)
         assert (refused["directive"], refused["kind"]) == ("ERROR", "busy")
-        assert len(pipeline.pending(ANN)) == 2
+        assert len(pipeline.deliveries.pending(ANN)) == 2
         await say(session, "ACK", upto=2)
-        assert pipeline.pending(ANN) == []
+        assert pipeline.deliveries.pending(ANN) == []
 
     served(tmp_path, script)
 
@@ -394,9 +394,9 @@ def test_single_deliveries_are_acknowledged_beyond_one_that_is_not(tmp_path):
             (error,) = await say(session, "ACK", upto=0, numbers=numbers)
             assert error["error"] == '"numbers" must be numbers of deliveries of this connection'
         assert await say(session, "ACK", upto=0, numbers=[3]) == [{"directive": "ACK"}]
-        assert [one.position for one in pipeline.pending(ANN)] == places[:2]
+        assert [one.position for one in pipeline.deliveries.pending(ANN)] == places[:2]
         await say(session, "ACK", upto=2)
-        assert pipeline.pending(ANN) == []
+        assert pipeline.deliveries.pending(ANN) == []
 
     served(tmp_path, script)
 
@@ -414,7 +414,7 @@ def test_a_long_digest_comes_in_parts(tmp_path):
         assert [place for part in parts for place in positions(part["events"])] == places
         assert all(len(json.dumps(part)) <= 1000 for part in parts)
         await say(session, "ACK", upto=1)
-        assert len(pipeline.pending(ANN)) == 5
+        assert len(pipeline.deliveries.pending(ANN)) == 5
 
     served(tmp_path, script, message=1000)
 
@@ -424,7 +424,7 @@ def test_a_delivery_with_many_ids_is_encoded_as_its_peer_reads(tmp_path, monkeyp
 
     async def script(pipeline):
         session = await connected(pipeline, "ann", "READY")
-        ids = await pipeline.subscribe_many(ANN, "default", [Wish("price > 0")] * 400)
+        ids = await pipeline.subscriptions.subscribe_many(ANN, "default", [Wish("price > 0")] * 400)
         (place,) = await publish(pipeline, 1)
         assert session.outbox.bytes < 3000
         assert session.owed > session.outbox.qsize()
@@ -437,9 +437,9 @@ def test_a_delivery_with_many_ids_is_encoded_as_its_peer_reads(tmp_path, monkeyp
         first = [begun, *(one for one in came if one["position"] == place)]
         assert [id for one in first for id in one["subscriptions"]] == ids
         assert [one["number"] for one in (begun, *came)] == [*range(1, len(came) + 2)]
-        assert [one.position for one in pipeline.pending(ANN)] == [place, after]
+        assert [one.position for one in pipeline.deliveries.pending(ANN)] == [place, after]
         await session.hear(json.dumps({"directive": "ACK", "upto": len(first)}))
-        assert [one.position for one in pipeline.pending(ANN)] == [after]
+        assert [one.position for one in pipeline.deliveries.pending(ANN)] == [after]
 
     served(tmp_path, script, message=1000)
 
@@ -450,12 +450,12 @@ def test_a_delivery_that_is_stopped_within_its_ids_comes_again(tmp_path, monkeyp
 
     async def script(pipeline):
         session = await connected(pipeline, "ann", "READY")
-        ids = await pipeline.subscribe_many(ANN, "default", [Wish("price > 0")] * 60)
+        ids = await pipeline.subscriptions.subscribe_many(ANN, "default", [Wish("price > 0")] * 60)
         (place,) = await publish(pipeline, 1)
         await session.hear('{"directive": "STOP"}')
         assert [one["directive"] for one in taken(session)] == ["EVENT", "ACK"]
         for id in ids[left:]:
-            await pipeline.unsubscribe(ANN, id)
+            await pipeline.subscriptions.unsubscribe(ANN, id)
         await session.hear('{"directive": "GET"}')
         await session.hear('{"directive": "READY"}')
         await publish(pipeline, 2)
@@ -463,7 +463,7 @@ def test_a_delivery_that_is_stopped_within_its_ids_comes_again(tmp_path, monkeyp
         there = [id for one in came if one["position"] == place for id in one["subscriptions"]]
         assert there == ids[:left]
         await session.hear(json.dumps({"directive": "ACK", "upto": came[-1]["number"]}))
-        assert not pipeline.pending(ANN)
+        assert not pipeline.deliveries.pending(ANN)
 
     served(tmp_path, script, message=1000)
 
@@ -473,7 +473,7 @@ def test_a_delivery_with_many_ids_comes_in_messages_that_are_short_enough(tmp_pa
         session = await connected(pipeline, "ann", "READY")
         await say(session, "CREDIT", more=1)
         wishes = [Wish("price > 0", digest=digest) for digest in [None] * 100 + [60] * 100]
-        ids = await pipeline.subscribe_many(ANN, "default", wishes)
+        ids = await pipeline.subscriptions.subscribe_many(ANN, "default", wishes)
         (place,) = await publish(pipeline, 1)
         parts = said(session)
         assert all(len(json.dumps(part)) <= 1000 for part in parts)
@@ -484,9 +484,9 @@ def test_a_delivery_with_many_ids_comes_in_messages_that_are_short_enough(tmp_pa
         await publish(pipeline, 2)
         assert said(session) == []  # more credit was used than there was
         await say(session, "ACK", upto=len(parts) - 1)
-        assert pipeline.pending(ANN)[0].position == place
+        assert pipeline.deliveries.pending(ANN)[0].position == place
         await say(session, "ACK", upto=len(parts))
-        assert place not in [one.position for one in pipeline.pending(ANN)]
+        assert place not in [one.position for one in pipeline.deliveries.pending(ANN)]
         assert len(await say(session, "CREDIT", more=len(parts))) == 1 + len(parts)
 
     served(tmp_path, script, message=1000)
@@ -529,7 +529,7 @@ def test_large_deliveries_wait_in_the_backlog(tmp_path):
         session = await connected(pipeline, "ann", "READY")
         await subscribe(pipeline, "price > 0")
         large = [b'{"price":1,"more":"%s"}' % (b"x" * (UNSENT_BYTES // 2))] * 4
-        (*_, last) = await pipeline.publish(CARL, "default", large)
+        (*_, last) = await pipeline.publishing.publish(CARL, "default", large)
         await pipeline.settled(last)
         assert session.outbox.qsize() == 2
         assert len(taken(session)) == 4
@@ -540,7 +540,9 @@ def test_large_deliveries_wait_in_the_backlog(tmp_path):
 def test_an_event_of_a_digest_with_too_many_ids_comes_alone(tmp_path):
     async def script(pipeline):
         session = await connected(pipeline, "ann", "READY")
-        ids = await pipeline.subscribe_many(ANN, "default", [Wish("price > 5", digest=60)] * 100)
+        ids = await pipeline.subscriptions.subscribe_many(
+            ANN, "default", [Wish("price > 5", digest=60)] * 100
+        )
         await subscribe(pipeline, "price > 0", digest=60)
         await publish(pipeline, 1, 6, 2)
         due(pipeline)
@@ -553,13 +555,14 @@ def test_an_event_of_a_digest_with_too_many_ids_comes_alone(tmp_path):
 
 
 def test_events_with_lists_are_read_beside_the_event_loop(tmp_path, monkeypatch):
-    beside, plain = [], Pipeline.read
+    beside, plain = [], Threads.run_for
 
-    def noted(self, who, work, *given):
-        beside.append((who.user, work.__name__))
-        return plain(self, who, work, *given)
+    def noted(self, user, work, *given):
+        if getattr(work, "__name__", "") == "_parsed":
+            beside.append(user)
+        return plain(self, user, work, *given)
 
-    monkeypatch.setattr(Pipeline, "read", noted)
+    monkeypatch.setattr(Threads, "run_for", noted)
 
     async def script(pipeline):
         session = await connected(pipeline, "carl")
@@ -573,7 +576,22 @@ def test_events_with_lists_are_read_beside_the_event_loop(tmp_path, monkeypatch)
             await say(session, "EXPLAIN", event={"price": price}, subscription=made["subscription"])
 
     served(tmp_path, script)
-    assert beside == [("carl", name) for name in ("object", "objects", "row", "rows", "object")]
+    assert beside == ["carl"] * 5
+
+
+def test_events_are_stored_and_delivered_as_they_were_sent(tmp_path):
+    one, two = b'{ "price": 1.50, "more": 123456789012345678901234567890 }', b'{"price":2e0}'
+
+    async def script(pipeline):
+        session = await connected(pipeline, "carl")
+        await say(session, "SUBSCRIBE", where="price > 0")
+        await session.hear(b'{"directive": "PUBLISH", "event": %s}' % one)
+        await session.hear(b'{"directive": "PUBLISH", "events": [%s, %s]}' % (two, one))
+        *_, last = said(session)
+        await pipeline.settled(last["positions"][-1])
+        return [one.body for one in pipeline.deliveries.pending(session.who)]
+
+    assert served(tmp_path, script) == [[one, two, one]]
 
 
 def test_as_many_events_are_published_at_once_as_their_positions_have_room(tmp_path):
@@ -617,7 +635,7 @@ def test_a_peer_that_falls_behind_takes_little_memory(tmp_path, monkeypatch, how
             assert len(session._due) < 40
         if how == "digest":
             due(pipeline)
-        assert set(session.unacknowledged()) >= {one.position for one in pipeline.pending(ANN)}
+        assert set(session.unacknowledged()) >= {one.position for one in pipeline.deliveries.pending(ANN)}
 
     served(tmp_path, script, bounds=BacklogLimits(most=5))
 
@@ -675,7 +693,7 @@ def test_what_is_sent_again_and_again_takes_little_memory(tmp_path):
         assert session._number > 10
         assert len(session._sent) == 2
         await say(session, "ACK", upto=2)  # an answer that is late
-        assert pipeline.pending(ANN) == []
+        assert pipeline.deliveries.pending(ANN) == []
 
     served(tmp_path, script)
 
@@ -690,7 +708,7 @@ def test_the_end_of_a_subscription_is_told(tmp_path):
         (ended,) = said(session)
         assert (ended["directive"], ended["subscription"], ended["reason"]) == ("ENDED", id, "expired")
         await say(session, "ACK", upto=1)
-        assert pipeline.pending(ANN) == []
+        assert pipeline.deliveries.pending(ANN) == []
 
     served(tmp_path, script)
 
@@ -721,7 +739,7 @@ def test_matches_that_fit_into_no_message_are_not_encoded(tmp_path, monkeypatch)
     encoded = []
 
     async def script(pipeline):
-        await pipeline.subscribe_many(ANN, "default", [Wish("price > 0")] * 300)
+        await pipeline.subscriptions.subscribe_many(ANN, "default", [Wish("price > 0")] * 300)
         session = await connected(pipeline)
         plain = Matches.lists
         monkeypatch.setattr(Matches, "lists", lambda found: encoded.append(len(found.ids)) or plain(found))
@@ -875,20 +893,20 @@ def test_a_wrong_user_is_refused_and_may_try_again(tmp_path):
 
 
 def test_who_may_not_stay_is_told_and_gone(tmp_path, monkeypatch):
-    monkeypatch.setattr("rtfilter.service.pipeline.EXPEL", 0.02)
+    monkeypatch.setattr("rtfilter.service.presence.EXPEL", 0.02)
 
     async def script(pipeline):
         session = await connected(pipeline, "ann", "READY")
         other = await connected(pipeline, "bob", "READY")
         pipeline.users.still = lambda who: who.user != "ann"
-        while session in pipeline.sessions:
+        while session in pipeline.presence.sessions:
             await asyncio.sleep(0.01)
         message, end = [session.outbox.get_nowait() for _ in range(session.outbox.qsize())]
         assert (json.loads(message)["kind"], end) == ("unauthenticated", None)
         assert list(pipeline.deliver._receivers) == ["bob"]
-        assert pipeline.sessions == {other}
+        assert pipeline.presence.sessions == {other}
         other.lost()
-        assert pipeline.sessions == set()
+        assert pipeline.presence.sessions == set()
 
     served(tmp_path, script)
 
@@ -910,14 +928,14 @@ def test_connections_are_counted_while_they_are_open(tmp_path):
 
 
 def test_who_comes_with_the_name_of_a_removed_user_finds_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("rtfilter.service.pipeline.EXPEL", 0.02)
+    monkeypatch.setattr("rtfilter.service.presence.EXPEL", 0.02)
     monkeypatch.setattr("rtfilter.service.access.user_checks.LOOK", 0.01)
 
+    users = Users(engine(f"sqlite:///{tmp_path}/users.sqlite"))
+
     async def script(pipeline):
-        users = Users(engine(f"sqlite:///{tmp_path}/log.sqlite"))
         users.add("root", "h", ["admin"])
         users.add("ann", "h", ["subscriber"])
-        pipeline.users = Access(users)
         pipeline.users.still = lambda who: True  # also those who gave no password here
         await subscribe(pipeline, "price > 0")
         kept = await subscribe(pipeline, "price > 0", BOB)
@@ -928,12 +946,11 @@ def test_who_comes_with_the_name_of_a_removed_user_finds_nothing(tmp_path, monke
         assert list(pipeline._owners) == [kept]
         await publish(pipeline, 2)
         users.add("ann", "h", ["subscriber"])
-        assert pipeline.pending(ANN) == []
-        assert len(pipeline.pending(BOB)) == 2
-        pipeline.users.close()
+        assert pipeline.deliveries.pending(ANN) == []
+        assert len(pipeline.deliveries.pending(BOB)) == 2
 
     async def again(pipeline):
         await publish(pipeline, 3)
-        return len(pipeline.pending(ANN)), len(pipeline.pending(BOB))
+        return len(pipeline.deliveries.pending(ANN)), len(pipeline.deliveries.pending(BOB))
 
-    assert served(tmp_path, script, again)[1] == (0, 3)
+    assert served(tmp_path, script, again, users=Access(users))[1] == (0, 3)

@@ -20,7 +20,7 @@ NODES = {"name": "filter-nodes", "bit_lists": 0.5}
 
 
 def index(pipeline):
-    return pipeline._indexes["default"]
+    return pipeline.filters._indexes["default"]
 
 
 def runs(pipeline):
@@ -31,13 +31,13 @@ def runs(pipeline):
 
 
 async def publish(pipeline, price):
-    (place,) = await pipeline.publish(CARL, "default", [b'{"price": %d, "symbol": "A"}' % price])
+    (place,) = await pipeline.publishing.publish(CARL, "default", [b'{"price": %d, "symbol": "A"}' % price])
     await pipeline.settled(place)
     return place
 
 
 async def define(pipeline, *given, schema=SCHEMA, **more):
-    return await pipeline.add_filter(ADMIN, "default", Definition(schema, *given, **more), "symbol")
+    return await pipeline.filters.add(ADMIN, "default", Definition(schema, *given, **more), "symbol")
 
 
 LARGER = SCHEMA.extended({"volume": {"type": "int", "low": 0, "high": 100}})
@@ -46,18 +46,20 @@ ODD = b'{"price": 5, "symbol": "A", "volume": -1}'
 
 
 async def put(pipeline, event):
-    (place,) = await pipeline.publish(CARL, "default", [pipeline.parse("default").one(event).bodies[0]])
+    (place,) = await pipeline.publishing.publish(
+        CARL, "default", [pipeline.filters.parse("default").one(event).bodies[0]]
+    )
     await pipeline.settled(place)
     return place
 
 
 def matched(pipeline):
-    return {(one.position, id) for one in pipeline.pending(ANN) for id in one.subscriptions}
+    return {(one.position, id) for one in pipeline.deliveries.pending(ANN) for id in one.subscriptions}
 
 
 def test_a_filter_is_changed_while_it_is_used_and_a_restart_has_it(tmp_path):
     async def first(pipeline):
-        id = await pipeline.subscribe(ANN, "default", Wish("price > 3"))
+        id = await pipeline.subscriptions.subscribe(ANN, "default", Wish("price > 3"))
         places = [await publish(pipeline, 5)]
         for matcher in ("counting", NODES):  # of boxes, and of predicates
             await define(pipeline, matcher, WANG, "fifo")
@@ -67,7 +69,7 @@ def test_a_filter_is_changed_while_it_is_used_and_a_restart_has_it(tmp_path):
         return id
 
     async def again(pipeline):
-        assert pipeline.filters(ANN)[0].definition == Definition(SCHEMA, NODES, WANG, "fifo")
+        assert pipeline.filters.all()[0].info.definition == Definition(SCHEMA, NODES, WANG, "fifo")
         assert runs(pipeline) == ("filter-nodes", {"bit_lists": 0.5}, WangController, fifo)
         assert index(pipeline).filter.controller.snapshot()["threshold"] == 5
         return [id for _, id in matched(pipeline)]
@@ -78,7 +80,7 @@ def test_a_filter_is_changed_while_it_is_used_and_a_restart_has_it(tmp_path):
 
 def test_an_index_beside_the_log_gets_what_was_changed_after_it_was_written(tmp_path):
     async def first(pipeline):
-        await pipeline.subscribe(ANN, "default", Wish("price > 3"))
+        await pipeline.subscriptions.subscribe(ANN, "default", Wish("price > 3"))
         await publish(pipeline, 5)
         await pipeline._upkeep.write_indexes()
         await define(pipeline, {**NODES, "bit_lists": 0.25})
@@ -108,7 +110,7 @@ def test_what_cannot_be_changed_is_refused_and_nothing_is_changed(tmp_path):
 @pytest.mark.parametrize(("matcher", "most", "refused"), [("scan", 1, 1), ("scan", None, 0), (NODES, 1, 0)])
 def test_what_no_box_bounds_is_limited_as_defined(tmp_path, matcher, most, refused):
     async def script(pipeline):
-        found = await pipeline.subscribe_many(ANN, "default", [Wish("price * 2 > price")] * 2)
+        found = await pipeline.subscriptions.subscribe_many(ANN, "default", [Wish("price * 2 > price")] * 2)
         return sum(isinstance(one, TooManyError) for one in found)
 
     defined = Definition(SCHEMA, matcher, max_unbounded=most)
@@ -139,27 +141,29 @@ def test_attributes_are_added_while_a_filter_is_used_and_a_restart_has_them(tmp_
     """Events of before may have values that the added attribute cannot have."""
 
     async def first(pipeline):
-        low = await pipeline.subscribe(ANN, "default", Wish("price > 3"))
+        low = await pipeline.subscriptions.subscribe(ANN, "default", Wish("price > 3"))
         pairs = {(await put(pipeline, ODD), low)}
         if indexed:
             await pipeline._upkeep.write_indexes()
         await define(pipeline, schema=LARGER)
-        high = await pipeline.subscribe(ANN, "default", Wish("volume > 10"))
+        high = await pipeline.subscriptions.subscribe(ANN, "default", Wish("volume > 10"))
         place = await put(pipeline, b'{"price": 5, "symbol": "A", "volume": 20}')
         with pytest.raises(EventError, match="volume"):
             await put(pipeline, ODD)
-        await pipeline.replace(ANN, low, Wish("price > 3 AND volume < 50"))
+        await pipeline.subscriptions.replace(ANN, low, Wish("price > 3 AND volume < 50"))
         pairs |= {(place, low), (place, high)}
         assert matched(pipeline) == pairs
         return pairs
 
     async def again(pipeline):
         place = await put(pipeline, b'{"price": 5, "symbol": "A", "volume": 30}')
-        found = await pipeline.query(CARL, "default", "price > 3")
+        found = await pipeline.asking.query(CARL, "default", "price > 3")
         assert [one.position for one in found.events] == sorted({at for at, _ in pairs} | {place})
-        large = await pipeline.query(CARL, "default", "volume >= 20")
+        large = await pipeline.asking.query(CARL, "default", "volume >= 20")
         assert len(large.events) == 2
-        return pipeline.filters(ANN)[0].schema, {(at, id) for at, id in matched(pipeline) if at != place}
+        return pipeline.filters.all()[0].info.schema, {
+            (at, id) for at, id in matched(pipeline) if at != place
+        }
 
     (pairs,) = served(tmp_path, first)
     assert served(tmp_path, again, definition=None) == [(LARGER, pairs)]
@@ -169,14 +173,17 @@ def test_events_that_were_stored_before_attributes_are_matched_after_them(tmp_pa
     """As after a kill, or where a publisher's events are stored while attributes are added."""
 
     async def script(pipeline):
-        id = await pipeline.subscribe(ANN, "default", Wish("price > 3"))
-        body = pipeline.parse("default").one(ODD).bodies[0]
-        read = pipeline.parse("default").table_of_one(ODD)
+        id = await pipeline.subscriptions.subscribe(ANN, "default", Wish("price > 3"))
+        read, (body,) = pipeline.filters.parse("default").one(ODD)
         await define(pipeline, schema=LARGER)
-        places = await pipeline.publish(CARL, "default", [body, b'{"price": 9, "symbol": "A"}', body])
+        places = await pipeline.publishing.publish(
+            CARL, "default", [body, b'{"price": 9, "symbol": "A"}', body]
+        )
         await pipeline.settled(places[-1])
         assert matched(pipeline) == {(place, id) for place in places}
-        return [part.ids.tolist() async for part in await pipeline.match(ANN, "default", read)] == [[id]]
+        return [part.ids.tolist() async for part in await pipeline.asking.match(ANN, "default", read)] == [
+            [id]
+        ]
 
     assert served(tmp_path, script) == [True]
 
@@ -194,7 +201,7 @@ def test_a_schema_that_is_no_extension_is_refused(tmp_path, schema):
     async def script(pipeline):
         key = "symbol" if "symbol" in schema.attributes else None
         with pytest.raises(ConflictError, match="another schema or key already"):
-            await pipeline.add_filter(ADMIN, "default", Definition(schema), key)
+            await pipeline.filters.add(ADMIN, "default", Definition(schema), key)
         return index(pipeline).filter.schema
 
     assert served(tmp_path, script) == [SCHEMA]
@@ -207,7 +214,7 @@ def test_an_addition_of_attributes_that_failed_is_made_by_the_next_request(tmp_p
             with pytest.raises(ZeroDivisionError):
                 await define(pipeline, schema=LARGER)
         await define(pipeline, schema=LARGER)
-        await pipeline.settled(await pipeline.subscribe(ANN, "default", Wish("volume = 1")))
+        await pipeline.settled(await pipeline.subscriptions.subscribe(ANN, "default", Wish("volume = 1")))
         return index(pipeline).filter.schema
 
     async def again(pipeline):

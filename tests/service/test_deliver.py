@@ -28,12 +28,12 @@ def tell(made, position, ids):
 def test_an_event_from_before_the_end_of_a_subscription_is_told_after_it():
     owners = Owners()
     made = Deliver(owners, owners.expired)
-    owners.put(1, Owned(1, "ann", "default", 5.0, digest=60.0, ordered=True))
+    owners.put(Owned(1, "ann", "default", 5.0, digest=60.0, ordered=True))
     owners.expire(1, 3)
     assert owners.ordered["default"] == 1
     made.begin("ann", None)  # it is not called before the digest is due
     tell(made, 2, [1])
-    assert [one.position for one in made.pending("ann")] == [2]
+    assert [one.position for one in made.backlog("ann").pending.values()] == [2]
     owners.settle(3)
     assert (owners.ordered["default"], owners.expired) == (0, {})
 
@@ -44,7 +44,7 @@ def test_expired_deliveries_are_searched_for_in_steps(monkeypatch):
     made = deliver_to(3)
     for left in (2, 1, 0):
         made.tick(2e9)
-        assert sum(bool(made.pending(f"u{id}")) for id in range(3)) == left
+        assert sum(bool(made.backlog(f"u{id}").pending.values()) for id in range(3)) == left
 
 
 def rounds(made, settled):
@@ -159,9 +159,9 @@ def told_between(change):
 def test_an_event_with_many_matches_is_told_in_steps():
     made, count = told_between(lambda owners, made: None)
     assert count >= 3
-    assert [len(one.subscriptions) for user in ("u0", "u1") for one in made.pending(user)] == [
-        3 * STEP / 2
-    ] * 2
+    assert [
+        len(one.subscriptions) for user in ("u0", "u1") for one in made.backlog(user).pending.values()
+    ] == [3 * STEP / 2] * 2
 
 
 def test_what_is_removed_between_two_steps_is_not_told():
@@ -173,8 +173,8 @@ def test_what_is_removed_between_two_steps_is_not_told():
         made.forget("u1", [1])
 
     made, _ = told_between(remove)
-    assert not made.pending("u0")
-    assert made.pending("u1")[0].subscriptions == tuple(range(3, 3 * STEP, 2))
+    assert not made.backlog("u0").pending.values()
+    assert next(iter(made.backlog("u1").pending.values())).subscriptions == tuple(range(3, 3 * STEP, 2))
 
 
 def test_an_id_is_kept_once_for_all_deliveries():
@@ -182,7 +182,7 @@ def test_an_id_is_kept_once_for_all_deliveries():
     made = Deliver({id: Owned(id, "ann", "default")})
     for position in (1, 2):
         tell(made, position, [int("1000")])
-    assert all(one.subscriptions[0] is id for one in made.pending("ann"))
+    assert all(one.subscriptions[0] is id for one in made.backlog("ann").pending.values())
 
 
 def test_events_that_match_alike_share_their_ids():
@@ -190,7 +190,7 @@ def test_events_that_match_alike_share_their_ids():
     tell(made, 1, [1000, 1001])
     tell(made, 2, [1001, 1000])
     tell(made, 3, [1000, 1002])
-    first, second, third = made.pending("ann")
+    first, second, third = made.backlog("ann").pending.values()
     assert first.subscriptions is second.subscriptions
     assert third.subscriptions == (1000, 1002)
 
@@ -223,12 +223,12 @@ def test_a_removed_subscription_leaves_a_large_backlog_in_steps():
     Hashed.times = 0
     made.forget("ann", ids[:1])
     assert Hashed.times < 20_000 < 100 * len(ids)
-    assert all(made.get("ann", position).subscriptions == tuple(ids[1:]) for position in (1, 100))
+    assert all(made.backlog("ann").get(position).subscriptions == tuple(ids[1:]) for position in (1, 100))
     while made.forgetting:
         Hashed.times = 0
         made.forget_some()
         assert Hashed.times < 20_000
-    assert {one.subscriptions for one in made.pending("ann")} == {tuple(ids[1:])}
+    assert {one.subscriptions for one in made.backlog("ann").pending.values()} == {tuple(ids[1:])}
 
 
 class Compared(int):
@@ -262,7 +262,7 @@ def test_an_event_with_many_matches_of_one_user_is_told_in_steps():
         owners.times = Compared.times = 0
     assert sum(work) >= len(ids)
     assert max([*work, owners.times + Compared.times]) <= STEP
-    assert made.get("ann", 1).subscriptions == tuple(ids)
+    assert made.backlog("ann").get(1).subscriptions == tuple(ids)
 
 
 def test_many_ids_of_an_event_are_sorted_in_the_thread_that_finds_them():

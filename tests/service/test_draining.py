@@ -94,7 +94,7 @@ def test_while_it_stops_events_are_refused_and_nobody_is_sent_here(tmp_path):
     with running(tmp_path) as server, closing(OverWebSocket(server.opened)) as peer:
         peer.say(directive="CONNECT", user="ann")
         assert peer.hear()["directive"] == "CONNECTED"
-        server.pipeline.stopping = True
+        server.pipeline.publishing.stop()
         ready = server.ask("GET", "/readyz")
         assert (ready.status, ready.body) == (503, {"status": "stopping"})
         assert server.ask("GET", "/healthz").status == 200
@@ -124,10 +124,10 @@ class Stuck:
 
 
 def test_a_peer_that_takes_nothing_is_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "STUCK", 0.05)
+    monkeypatch.setattr("rtfilter.service.presence.STUCK", 0.05)
     with running(tmp_path, drain=600) as server:
         stuck = Stuck()
-        server.pipeline.sessions.add(stuck)
+        server.pipeline.presence.sessions.add(stuck)
     assert stuck.told == ["busy"]
 
 

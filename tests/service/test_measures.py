@@ -41,7 +41,7 @@ def test_an_event_of_a_batch_that_is_tried_again_counts_once(tmp_path, monkeypat
             yield found
 
     async def script(pipeline):
-        pipeline._indexes["default"].filter.controller = FixedPlan(0, 1)
+        pipeline.filters._indexes["default"].filter.controller = FixedPlan(0, 1)
         await subscribe(pipeline, "price > 2", order=order)
         monkeypatch.setattr(Stream, "groups", fails)
         await publish(pipeline, 1, 2, 3, 4, 5)
@@ -71,8 +71,8 @@ def test_the_stages_of_events_add_up_to_their_response(tmp_path):
             begun = time.perf_counter()
             found = events(pipeline, *range(price + 1))
             pipeline.measures.parse.add(time.perf_counter() - begun, price + 1)
-            await pipeline.publish(CARL, "default", found, arrived=begun)
-        await pipeline.settled(pipeline.counts["head"])
+            await pipeline.publishing.publish(CARL, "default", found, arrived=begun)
+        await pipeline.settled(pipeline.status.counts["head"])
         return pipeline.measures
 
     (measures,) = served(tmp_path, script)
@@ -110,10 +110,10 @@ def test_transactions_and_batches_are_measured(tmp_path):
 
 def test_a_removed_filter_has_no_response_any_more(tmp_path):
     async def script(pipeline):
-        await pipeline.add_filter(ADMIN, "other", Definition(SCHEMA))
+        await pipeline.filters.add(ADMIN, "other", Definition(SCHEMA))
         await publish(pipeline, 1)
         before = set(pipeline.measures.response)
-        await pipeline.remove_filter(ADMIN, "default")
+        await pipeline.filters.remove(ADMIN, "default")
         pipeline.measures.matched("default", 0.0, [0.0], [1.0])  # what comes late
         return before, set(pipeline.measures.response)
 

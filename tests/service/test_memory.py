@@ -80,7 +80,7 @@ def test_stages_keep_nothing_of_an_event_that_is_settled(tmp_path):
     async def script(pipeline):
         (body,) = bodies = events(pipeline, 1)
         before = sys.getrefcount(body)
-        (last,) = await pipeline.publish(CARL, "default", bodies)
+        (last,) = await pipeline.publishing.publish(CARL, "default", bodies)
         await pipeline.settled(last)
         async with asyncio.timeout(60):
             while sys.getrefcount(body) > before:  # what is being written then has it, too

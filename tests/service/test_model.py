@@ -16,6 +16,7 @@ from served import ADMIN, ANN, BOB, CARL, SCHEMA
 from lengths import long_but
 from rtfilter.definition import Definition
 from rtfilter.errors import RTFilterError
+from rtfilter.service.access import Access
 from rtfilter.service.backlog import BacklogLimits
 from rtfilter.service.conversation import Conversation, Outbox
 from rtfilter.service.pipeline import Pipeline
@@ -25,6 +26,7 @@ from rtfilter.service.upkeep import Keeping
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
 from rtfilter.store.log_tables import Kind
+from rtfilter.store.user_store import Users
 
 pytestmark = pytest.mark.slow
 
@@ -151,15 +153,21 @@ class World:
         self.caught_up, self.keys = set(), 0
 
     async def start(self):
-        self.log = FailingLog(engine(f"sqlite:///{self.path}/log.sqlite"))
+        database = engine(f"sqlite:///{self.path}/log.sqlite")
+        self.log = FailingLog(database)
         self.log.failures = []
         self.pipeline = Pipeline(
-            self.log, self.path, bounds=self.bounds, keeping=Keeping(changes=10**9), message=1000
+            self.log,
+            self.path,
+            Access(Users(database)),
+            bounds=self.bounds,
+            keeping=Keeping(changes=10**9),
+            message=1000,
         )
-        self.pipeline.deliver._clock = lambda: self.now
+        self.pipeline.deliver.clock = lambda: self.now
         await self.pipeline.start()
         for name in FILTERS:
-            await self.pipeline.add_filter(ADMIN, name, Definition(SCHEMA), "symbol")
+            await self.pipeline.filters.add(ADMIN, name, Definition(SCHEMA), "symbol")
 
     async def crash(self):
         """End without a last progress; what is being written may be written or not."""
@@ -171,8 +179,7 @@ class World:
         await asyncio.gather(*pipeline._tasks, return_exceptions=True)
         pipeline._store.close()
         pipeline._match.close()
-        pipeline._beside.shutdown()
-        pipeline._queries.shutdown()
+        pipeline.asides.shutdown(stuck=False)
         self.truth.read(self.log)
         pipeline._log.close()
 
@@ -197,7 +204,9 @@ class World:
             for _ in range(self.random.choice([1, 1, 3, 30]))
         ]
         events = [json.dumps(row).encode() for row in rows]
-        for place, row in zip(await self.pipeline.publish(CARL, filter, events), rows, strict=True):
+        for place, row in zip(
+            await self.pipeline.publishing.publish(CARL, filter, events), rows, strict=True
+        ):
             self.published[place] = row["price"]
 
     async def publish_and_more(self):
@@ -214,29 +223,31 @@ class World:
     async def subscribe(self):
         who, wishes = self.random.choice([ANN, BOB]), [self.wish() for _ in range(self.random.choice([1, 3]))]
         self.keys += 1
-        await self.pipeline.subscribe_many(who, self.random.choice(FILTERS), wishes, f"k{self.keys}")
+        await self.pipeline.subscriptions.subscribe_many(
+            who, self.random.choice(FILTERS), wishes, f"k{self.keys}"
+        )
 
     def one(self):
         return self.random.choice(list(self.pipeline._owners) or [0])
 
     async def replace(self):
-        await self.pipeline.replace(ADMIN, self.one(), self.wish())
+        await self.pipeline.subscriptions.replace(ADMIN, self.one(), self.wish())
 
     async def unsubscribe(self):
         id = self.one()
         if id:
             owner = USERS[self.pipeline._owners[id].user]
-            await self.pipeline.unsubscribe(self.random.choice([owner, ADMIN]), id)
+            await self.pipeline.subscriptions.unsubscribe(self.random.choice([owner, ADMIN]), id)
 
     async def remove_filter(self):
-        await self.pipeline.remove_filter(ADMIN, "other")
-        await self.pipeline.add_filter(ADMIN, "other", Definition(SCHEMA), "symbol")
+        await self.pipeline.filters.remove(ADMIN, "other")
+        await self.pipeline.filters.add(ADMIN, "other", Definition(SCHEMA), "symbol")
 
     async def acknowledge(self):
         user = self.random.choice(list(USERS))
-        there = [one.position for one in self.pipeline.deliver.pending(user)]
+        there = [one.position for one in self.pipeline.deliver.backlog(user).pending.values()]
         some = self.random.sample(there, self.random.randint(0, len(there)))
-        await self.acknowledged(user, some, self.pipeline.acknowledge(USERS[user], some))
+        await self.acknowledged(user, some, self.pipeline.deliveries.acknowledge(USERS[user], some))
 
     async def acknowledged(self, user, positions, work):
         self.truth.perhaps[user] |= set(positions)
@@ -311,7 +322,9 @@ class World:
             assert truth.prices[place] == price
         assert set(self.pipeline._owners) == set(truth.subscriptions)
         for user in USERS:
-            pending = {one.position: list(one.subscriptions) for one in deliver.pending(user)}
+            pending = {
+                one.position: list(one.subscriptions) for one in deliver.backlog(user).pending.values()
+            }
             required = truth.required(user)
             for at, ids in pending.items():
                 assert ids == truth.allowed(user, at), at
@@ -326,7 +339,7 @@ class World:
                 due = (digest.positions for (whose, _), digest in deliver._digests.items() if whose == user)
                 mine = (peer.session for peer in self.peers if peer.user == user)
                 assert pending.keys() <= set().union(*due, *(one.unacknowledged() for one in mine))
-            backlog = deliver._backlogs.get(user)
+            backlog = deliver.backlogs.get(user)
             if backlog is not None:
                 assert len(backlog._beyond) <= 16 * (len(pending) + 1) + 70
                 assert {*backlog._sent, *backlog._told} <= pending.keys()
@@ -390,7 +403,9 @@ def test_whatever_happens_nothing_is_lost_and_nothing_comes_again(tmp_path, monk
             await peer.say("GET")
             peer.read(10_000)
             got = sorted(at for ones in peer.numbers.values() for at in ones)
-            assert got == sorted(one.position for one in world.pipeline.deliver.pending(user))
+            assert got == sorted(
+                one.position for one in world.pipeline.deliver.backlog(user).pending.values()
+            )
         await world.crash()
 
     asyncio.run(script())

@@ -1,6 +1,7 @@
 """Bytes, objects and columns become the same events."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -56,7 +57,7 @@ def filter():
 def found(filter, read):
     """What the events match; or the row that is wrong, and with which attribute."""
     try:
-        return [sorted(ids.tolist()) for ids in filter.match_batch(read())]
+        return [sorted(ids.tolist()) for ids in filter.match_batch(read().table)]
     except EventError as error:
         return error.row, error.attribute
 
@@ -66,23 +67,22 @@ def found(filter, read):
 def test_columns_are_read_as_their_rows(filter, table):
     parse = Parse(SCHEMA)
     if len(set(table.column_names)) == table.num_columns:
-        rows = found(filter, lambda: parse.rows(table.to_pylist()))
-        assert found(filter, lambda: parse.columns(table) or parse.rows(table.to_pylist())) == rows
+        rows = found(filter, lambda: parse.objects(table.to_pylist(), stored=False))
+        assert found(filter, lambda: parse.columns(table) or parse.objects(table.to_pylist())) == rows
     else:
         assert parse.columns(table) is None
 
 
 def test_columns_are_read_where_they_are_plain():
     plain = pa.table({"price": [1.5, None], "symbol": ["a", "b"], "else": [[1], None]})
-    assert len(Parse(SCHEMA).columns(plain)) == 2
-    assert Parse(SCHEMA, lambda event: None).columns(plain) is None  # the hook takes objects
+    assert len(Parse(SCHEMA).columns(plain).table) == 2
 
 
 def test_lines_are_read_alike_to_be_stored_and_to_be_matched(filter):
     parse = Parse(SCHEMA)
     lines = b'{"price": 3, "symbol": "a"}\n\n{"count": 9007199254740993}\n{}\n'
     assert parse.lines(lines).bodies == [line for line in lines.split(b"\n") if line]
-    matched = [sorted(ids.tolist()) for ids in filter.match_batch(parse.table_of_lines(lines))]
+    matched = [sorted(ids.tolist()) for ids in filter.match_batch(parse.lines(lines, stored=False).table)]
     decoded = [json.loads(line) for line in lines.split(b"\n") if line]
     assert matched == [sorted(ids.tolist()) for ids in filter.match_batch(decoded)]
 
@@ -92,31 +92,23 @@ def test_lines_are_read_alike_to_be_stored_and_to_be_matched(filter):
 )
 def test_the_row_that_is_wrong_is_told(bad):
     parse = Parse(SCHEMA)
-    for read in (parse.lines, parse.table_of_lines):
+    for read in (parse.lines, partial(parse.lines, stored=False)):
         with pytest.raises(EventError) as told:
             read(b"{}\n" + bad + b"\n{}")
         assert told.value.row == 1
-    for read in (parse.one, parse.table_of_one):
+    for read in (parse.one, partial(parse.one, stored=False)):
         with pytest.raises(EventError) as told:
             read(bad)
         assert told.value.row is None
 
 
-def test_a_hook_adds_to_what_is_matched_as_to_what_is_stored(filter):
-    parse = Parse(SCHEMA, lambda event: event.update(price=3))
-    assert parse.one(b"{}").bodies == [b'{"price":3}']
-    for table in (parse.table_of_one(b"{}"), parse.table_of_lines(b"{}"), parse.rows([{}])):
-        assert CONDITIONS.index("price = 3") in filter.match(table).tolist()
-
-
-@pytest.mark.parametrize("hook", [None, lambda event: event.update(more="x" * 20)])
-def test_no_event_is_longer_than_its_delivery_may_be(hook):
-    parse = Parse(SCHEMA, hook, most=40)
-    short, long = {"symbol": "abc"}, {"symbol": "x" * (40 if hook is None else 10)}
+def test_no_event_is_longer_than_its_delivery_may_be():
+    parse = Parse(SCHEMA, most=40)
+    short, long = {"symbol": "abc"}, {"symbol": "x" * 40}
     for read, row in [
         (lambda: parse.one(json.dumps(long).encode()), None),
-        (lambda: parse.object(long), None),
-        (lambda: parse.objects([short, long] if hook is None else [long]), 1 if hook is None else 0),
+        (lambda: parse.objects([long], lone=True), None),
+        (lambda: parse.objects([short, long]), 1),
         (lambda: parse.lines(b"\n".join(json.dumps(one).encode() for one in [long, short])), 0),
     ]:
         with pytest.raises(
@@ -124,7 +116,7 @@ def test_no_event_is_longer_than_its_delivery_may_be(hook):
         ) as error:
             read()
         assert error.value.row == row
-    assert parse.rows([long])  # what is matched only is not delivered
+    assert parse.objects([long], stored=False)  # what is matched only is not delivered
 
 
 def test_events_with_lists_are_read_in_parts(monkeypatch):
@@ -134,7 +126,7 @@ def test_events_with_lists_are_read_in_parts(monkeypatch):
     filter.subscribe("price = 3", 7)
     rows = [{"price": [row, 9], "symbl": "a"} if row % 2 else {"price": row} for row in range(7)]
     lines = b"\n".join(json.dumps(row).encode() for row in rows)
-    table = parse.table_of_lines(lines)
+    table = parse.lines(lines, stored=False).table
     assert isinstance(table, Listed)
     found = [filter.match_batch(table.rows(range(first, min(first + 2, 7)))) for first in range(0, 7, 2)]
     assert [ids.tolist() for part in found for ids in part] == [[7] if row == 3 else [] for row in range(7)]
@@ -145,7 +137,7 @@ def test_events_with_lists_are_read_in_parts(monkeypatch):
     assert parse.lines(lines).bodies == lines.split(b"\n")
     rows[5]["price"] = [1e400]
     with pytest.raises(EventError) as refused:
-        parse.rows(rows)
+        parse.objects(rows)
     assert (refused.value.row, str(refused.value)[:8]) == (5, "event 5:")
 
 

@@ -1,7 +1,6 @@
 """Publish, store, match, deliver; and the same again after a restart."""
 
 import asyncio
-import functools
 import json
 import logging
 import threading
@@ -15,15 +14,15 @@ import pytest
 import sqlalchemy
 from served import ADMIN, ANN, BOB, CARL, SCHEMA, events, pairs, publish, served, subscribe
 
-from rtfilter import EventFilter, Schema
+from rtfilter import EventFilter, Predicate, Schema
 from rtfilter.adaptive import FixedPlan
 from rtfilter.definition import Definition
 from rtfilter.errors import EventError, PredicateError
-from rtfilter.service import log_matcher, queries, snapshots, upkeep, writing
-from rtfilter.service import pipeline as pipeline_module
+from rtfilter.service import asking, ending, log_matcher, snapshots, subscribed, upkeep, writing
+from rtfilter.service.access import Access
 from rtfilter.service.backlog import BacklogLimits, Policy
 from rtfilter.service.deliver import FEWEST, Deliver, MatchedEvent, Owned, Recipients
-from rtfilter.service.log_matcher import Index, LogMatcher
+from rtfilter.service.log_matcher import Index
 from rtfilter.service.owners import Owners, entry_of, expiry_of, removal_of
 from rtfilter.service.parse import LISTED
 from rtfilter.service.pipeline import Pipeline
@@ -43,6 +42,7 @@ from rtfilter.service.upkeep import Keeping
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log, TakenError
 from rtfilter.store.log_tables import Entry, Kind, Logged, Request
+from rtfilter.store.user_store import Users
 
 
 async def change(pipeline, rng, steps, rules, wanted):
@@ -57,14 +57,14 @@ async def change(pipeline, rng, steps, rules, wanted):
         if step % 5 == 4:
             gone = ids.pop(0)
             owner = rules.pop(gone)[0]
-            await pipeline.unsubscribe(owner, gone)
+            await pipeline.subscriptions.unsubscribe(owner, gone)
             wanted[owner] -= {pair for pair in wanted[owner] if pair[1] == gone}
         if step % 7 == 3:
             other = ids[len(ids) // 2]
             rules[other] = rules[other][0], int(rng.integers(100))
-            await pipeline.replace(rules[other][0], other, Wish(f"price >= {rules[other][1]}"))
+            await pipeline.subscriptions.replace(rules[other][0], other, Wish(f"price >= {rules[other][1]}"))
         prices = rng.integers(100, size=3).tolist()
-        places = await pipeline.publish(CARL, "default", events(pipeline, *prices))
+        places = await pipeline.publishing.publish(CARL, "default", events(pipeline, *prices))
         for place, price in zip(places, prices, strict=True):
             for id, (owner, low) in rules.items():
                 if price >= low:
@@ -99,13 +99,13 @@ def test_what_is_acknowledged_is_not_delivered_again(tmp_path):
     async def first(pipeline):
         await subscribe(pipeline, "price > 0")
         places = await publish(pipeline, 1, 2, 3)
-        await pipeline.acknowledge(BOB, places)
-        await pipeline.acknowledge(ANN, [places[0], places[2], 99])
+        await pipeline.deliveries.acknowledge(BOB, places)
+        await pipeline.deliveries.acknowledge(ANN, [places[0], places[2], 99])
         return [places[1]]
 
     async def second(pipeline):
         await publish(pipeline, -1)
-        return [one.position for one in pipeline.pending(ANN)]
+        return [one.position for one in pipeline.deliveries.pending(ANN)]
 
     left, *again = served(tmp_path, first, second, second)
     assert again == [left, left]
@@ -119,7 +119,7 @@ def test_a_repeated_publish_is_one_event(tmp_path):
         with pytest.raises(ConflictError, match="'k' stands for another request"):
             await publish(pipeline, 1, 3, key="k")
         assert await publish(pipeline, 1, 2, key="k", who=ADMIN) != once
-        return once, [one.position for one in pipeline.pending(ANN)][:2]
+        return once, [one.position for one in pipeline.deliveries.pending(ANN)][:2]
 
     (once, found), (once_more, _) = served(tmp_path, script, script)
     assert once == once_more == found
@@ -127,9 +127,11 @@ def test_a_repeated_publish_is_one_event(tmp_path):
 
 def test_a_repeated_subscribe_is_one_subscription(tmp_path):
     async def script(pipeline):
-        ids = {await pipeline.subscribe(ANN, "default", Wish("price > 0"), "k") for _ in range(3)}
+        ids = {
+            await pipeline.subscriptions.subscribe(ANN, "default", Wish("price > 0"), "k") for _ in range(3)
+        }
         with pytest.raises(ConflictError):
-            await pipeline.subscribe(ANN, "default", Wish("price > 1"), "k")
+            await pipeline.subscriptions.subscribe(ANN, "default", Wish("price > 1"), "k")
         return ids
 
     first, second = served(tmp_path, script, script)
@@ -142,16 +144,16 @@ def test_a_repeated_subscribe_is_never_one_that_has_ended(tmp_path):
 
     async def script(pipeline):
         async def ask(wish, key="k"):
-            return await pipeline.subscribe(ANN, "default", wish, key)
+            return await pipeline.subscriptions.subscribe(ANN, "default", wish, key)
 
         first = await ask(Wish("price > 0"))
-        await pipeline.replace(ANN, first, Wish("price > 9"))
+        await pipeline.subscriptions.replace(ANN, first, Wish("price > 9"))
         assert await ask(Wish("price > 0")) == first
-        await pipeline.unsubscribe(ANN, first)
+        await pipeline.subscriptions.unsubscribe(ANN, first)
         second = await ask(Wish("price > 0"))
         assert second > first
         assert await ask(Wish("price > 0")) == second
-        await pipeline.unsubscribe(ANN, second)
+        await pipeline.subscriptions.unsubscribe(ANN, second)
         third = await ask(Wish("price > 1", ttl=5))  # the key is free for another request
         now[0] += 6
         assert await ask(Wish("price > 1", ttl=5)) > third
@@ -162,9 +164,9 @@ def test_a_repeated_subscribe_is_never_one_that_has_ended(tmp_path):
 def test_of_several_that_are_asked_for_again_those_that_have_ended_are_told(tmp_path):
     async def script(pipeline):
         wishes = [Wish(f"price > {i}") for i in range(3)]
-        ids = await pipeline.subscribe_many(ANN, "default", wishes, "k")
-        await pipeline.unsubscribe(ANN, ids[1])
-        again = await pipeline.subscribe_many(ANN, "default", wishes, "k")
+        ids = await pipeline.subscriptions.subscribe_many(ANN, "default", wishes, "k")
+        await pipeline.subscriptions.unsubscribe(ANN, ids[1])
+        again = await pipeline.subscriptions.subscribe_many(ANN, "default", wishes, "k")
         assert (again[0], again[2]) == (ids[0], ids[2])
         assert str(again[1]) == f"the subscription {ids[1]} has ended; ask for it with another key"
 
@@ -178,7 +180,9 @@ def test_many_publishers_are_few_transactions(tmp_path, monkeypatch):
 
     async def script(pipeline):
         commits.clear()
-        await asyncio.gather(*(pipeline.publish(CARL, "default", events(pipeline, i)) for i in range(50)))
+        await asyncio.gather(
+            *(pipeline.publishing.publish(CARL, "default", events(pipeline, i)) for i in range(50))
+        )
         return len(commits)
 
     (count,) = served(tmp_path, script)
@@ -198,7 +202,7 @@ def test_a_failed_transaction_is_told_and_loses_no_progress(tmp_path, monkeypatc
             with pytest.raises(BusyError, match="the log cannot be written"):
                 await publish(pipeline, 1)
             with pytest.raises(BusyError):
-                await pipeline.acknowledge(ANN, places[:1])
+                await pipeline.deliveries.acknowledge(ANN, places[:1])
         await publish(pipeline, 4)
         return pairs(pipeline, ANN)
 
@@ -223,7 +227,7 @@ def test_each_user_is_told_that_acknowledgements_cannot_be_written(tmp_path, mon
             patch.setattr(Log, "commit", fail)
             for who in (ANN, BOB):
                 with pytest.raises(BusyError, match="the log cannot be written"):
-                    await asyncio.wait_for(pipeline.acknowledge(who, places), 20)
+                    await asyncio.wait_for(pipeline.deliveries.acknowledge(who, places), 20)
 
     served(tmp_path, script)
 
@@ -241,7 +245,7 @@ def test_a_database_that_is_away_is_logged_once_and_once_when_it_is_back(tmp_pat
                 for name in ("commit", "before", "put_filter"):
                     patch.setattr(Log, name, fail)
                 with pytest.raises(BusyError):
-                    await pipeline.add_filter(ADMIN, "more", Definition(SCHEMA))
+                    await pipeline.filters.add(ADMIN, "more", Definition(SCHEMA))
                 for _ in range(3):
                     with pytest.raises(BusyError):
                         await publish(pipeline, 1)
@@ -256,8 +260,8 @@ def test_a_database_that_is_away_is_logged_once_and_once_when_it_is_back(tmp_pat
 
 def test_nothing_wrong_is_stored(tmp_path):
     async def script(pipeline):
-        head = pipeline.counts["head"]
-        parse = pipeline.parse("default")
+        head = pipeline.status.counts["head"]
+        parse = pipeline.filters.parse("default")
         for line, said in [
             (b"{", "event 1: this is not JSON"),
             (b"[]", "event 1: an event is a JSON object"),
@@ -275,22 +279,22 @@ def test_nothing_wrong_is_stored(tmp_path):
             (Wish("price > 1", metadata={"a": "b" * 5000}), RequestError),
         ]:
             with pytest.raises(error):
-                await pipeline.subscribe(ANN, "default", wish)
+                await pipeline.subscriptions.subscribe(ANN, "default", wish)
         for key in ["", "x" * 201, "\n"]:
             with pytest.raises(RequestError, match="a key has"):
                 await publish(pipeline, 1, key=key)
         with pytest.raises(UnknownError):
-            await pipeline.subscribe(ANN, "other", Wish("price > 1"))
+            await pipeline.subscriptions.subscribe(ANN, "other", Wish("price > 1"))
         with pytest.raises(UnknownError):
-            pipeline.parse("other")
-        assert pipeline.counts["head"] == head
+            pipeline.filters.parse("other")
+        assert pipeline.status.counts["head"] == head
         id = await subscribe(pipeline, {"price": [5]})
         for who, asked in [(BOB, id), (ANN, id + 1)]:
             for deed in (
-                pipeline.unsubscribe(who, asked),
-                pipeline.subscription(who, asked),
-                pipeline.replace(who, asked, Wish("price > 1")),
-                pipeline.explain(who, "default", b"{}", asked),
+                pipeline.subscriptions.unsubscribe(who, asked),
+                pipeline.subscriptions.show(who, asked),
+                pipeline.subscriptions.replace(who, asked, Wish("price > 1")),
+                pipeline.asking.explain(who, "default", b"{}", asked),
             ):
                 with pytest.raises(UnknownError, match=f"^there is no subscription {asked}$"):
                     await deed
@@ -302,9 +306,9 @@ def test_a_name_with_nul_is_refused_by_every_database(tmp_path):
     async def script(pipeline):
         schema = Schema({"a\0b": float})
         for deed in (
-            pipeline.subscriptions(ANN, filter="\0"),
-            pipeline.subscriptions(ADMIN, user="a\0"),
-            pipeline.add_filter(ADMIN, "more", Definition(schema), "a\0b"),
+            pipeline.subscriptions.list(ANN, filter="\0"),
+            pipeline.subscriptions.list(ADMIN, user="a\0"),
+            pipeline.filters.add(ADMIN, "more", Definition(schema), "a\0b"),
         ):
             with pytest.raises(RequestError, match="no NUL"):
                 await deed
@@ -314,7 +318,7 @@ def test_a_name_with_nul_is_refused_by_every_database(tmp_path):
 
 def test_a_report_tells_of_each_row(tmp_path):
     async def script(pipeline):
-        found = await pipeline.subscribe_many(
+        found = await pipeline.subscriptions.subscribe_many(
             ANN, "default", [Wish("price > 1"), Wish("price >"), Wish("price > 2", ttl=-1), Wish("price > 3")]
         )
         assert [type(one) for one in found] == [int, PredicateError, RequestError, int]
@@ -326,13 +330,15 @@ def test_a_report_tells_of_each_row(tmp_path):
 
 def test_too_many_unbounded_and_too_many_subscriptions_are_refused(tmp_path):
     async def script(pipeline):
-        await pipeline.add_filter(ADMIN, "default", Definition(SCHEMA, max_unbounded=2), "symbol")
+        await pipeline.filters.add(ADMIN, "default", Definition(SCHEMA, max_unbounded=2), "symbol")
         free = Wish("price * 2 > price")
-        found = await pipeline.subscribe_many(ANN, "default", [free, Wish("price > 1"), free, free])
+        found = await pipeline.subscriptions.subscribe_many(
+            ANN, "default", [free, Wish("price > 1"), free, free]
+        )
         assert [type(one) for one in found] == [int, int, int, TooManyError]
         await publish(pipeline, 1)
         with pytest.raises(TooManyError, match="nothing bounds"):
-            await pipeline.subscribe(ANN, "default", free)
+            await pipeline.subscriptions.subscribe(ANN, "default", free)
         pipeline.users.most_subscriptions = 4
         await subscribe(pipeline, "price > 1")
         with pytest.raises(TooManyError, match="4 subscriptions"):
@@ -343,9 +349,9 @@ def test_too_many_unbounded_and_too_many_subscriptions_are_refused(tmp_path):
 
 def test_requests_at_once_put_in_no_more_unbounded_subscriptions_than_one_may(tmp_path):
     async def script(pipeline):
-        await pipeline.add_filter(ADMIN, "default", Definition(SCHEMA, max_unbounded=3), "symbol")
+        await pipeline.filters.add(ADMIN, "default", Definition(SCHEMA, max_unbounded=3), "symbol")
         free = [Wish("price * 2 > price")] * 2
-        asked = (pipeline.subscribe_many(who, "default", free) for who in [ANN, BOB] * 4)
+        asked = (pipeline.subscriptions.subscribe_many(who, "default", free) for who in [ANN, BOB] * 4)
         found = [one for made in await asyncio.gather(*asked) for one in made]
         return sum(isinstance(one, int) for one in found)
 
@@ -356,31 +362,31 @@ def test_requests_at_once_put_in_no_more_subscriptions_than_a_user_may_have(tmp_
     async def script(pipeline):
         pipeline.users.most_subscriptions = 3
         wishes = [Wish("price > 1")] * 2
-        asked = (pipeline.subscribe_many(ANN, "default", wishes) for _ in range(4))
+        asked = (pipeline.subscriptions.subscribe_many(ANN, "default", wishes) for _ in range(4))
         found = await asyncio.gather(*asked, return_exceptions=True)
         assert [type(one) for one in found].count(TooManyError) == 3
-        return len(await pipeline.subscriptions(ANN))
+        return len(await pipeline.subscriptions.list(ANN))
 
     assert served(tmp_path, script) == [2]
 
 
 def test_a_repeated_request_puts_in_no_more_unbounded_subscriptions_than_one_may(tmp_path, monkeypatch):
-    monkeypatch.setattr("rtfilter.service.pipeline.PART", 2)
+    monkeypatch.setattr("rtfilter.service.subscribed.PART", 2)
 
     async def script(pipeline):
-        await pipeline.add_filter(ADMIN, "default", Definition(SCHEMA, max_unbounded=1), "symbol")
+        await pipeline.filters.add(ADMIN, "default", Definition(SCHEMA, max_unbounded=1), "symbol")
         wishes = [Wish("price > 1")] * 2 + [Wish("price * 2 > price")] * 8
-        first = await pipeline.subscribe_many(ANN, "default", wishes, "k")
-        again = await pipeline.subscribe_many(ANN, "default", wishes, "k")
+        first = await pipeline.subscriptions.subscribe_many(ANN, "default", wishes, "k")
+        again = await pipeline.subscriptions.subscribe_many(ANN, "default", wishes, "k")
         assert again[:2] == first[:2]
         assert sum(isinstance(one, int) for one in first) == 3
-        return len((await pipeline.subscriptions(ANN))[0])
+        return len((await pipeline.subscriptions.list(ANN))[0])
 
     assert served(tmp_path, script) == [3]
 
 
 def test_a_repeated_request_puts_in_no_more_subscriptions_than_a_user_may_have(tmp_path, monkeypatch):
-    monkeypatch.setattr("rtfilter.service.pipeline.PART", 2)
+    monkeypatch.setattr("rtfilter.service.subscribed.PART", 2)
     full = BusyError("full")
 
     async def script(pipeline):
@@ -393,40 +399,44 @@ def test_a_repeated_request_puts_in_no_more_subscriptions_than_a_user_may_have(t
 
         with monkeypatch.context() as patch:
             patch.setattr(pipeline._store, "put", put)
-            first = await pipeline.subscribe_many(ANN, "default", wishes, "k")
+            first = await pipeline.subscriptions.subscribe_many(ANN, "default", wishes, "k")
         assert first[2:] == [full] * 4
         pipeline.users.most_subscriptions = 4
-        again = await pipeline.subscribe_many(ANN, "default", wishes, "k")
+        again = await pipeline.subscriptions.subscribe_many(ANN, "default", wishes, "k")
         assert again[:2] == first[:2]
         assert [type(one) for one in again] == [int] * 4 + [TooManyError] * 2
-        return await pipeline.subscribe_many(ANN, "default", wishes, "k") == again[:4] + [ANY] * 2
+        return (
+            await pipeline.subscriptions.subscribe_many(ANN, "default", wishes, "k") == again[:4] + [ANY] * 2
+        )
 
     assert served(tmp_path, script) == [True]
 
 
 def test_a_request_whose_subscription_ends_while_it_is_repeated_takes_nobodys_room(tmp_path, monkeypatch):
     async def script(pipeline):
-        await pipeline.add_filter(ADMIN, "default", Definition(SCHEMA, max_unbounded=1), "symbol")
+        await pipeline.filters.add(ADMIN, "default", Definition(SCHEMA, max_unbounded=1), "symbol")
         free = Wish("price * 2 > price")
-        id, plain = await pipeline.subscribe(ANN, "default", free, "k"), pipeline_module.check
+        id, plain = await pipeline.subscriptions.subscribe(ANN, "default", free, "k"), subscribed.check
 
         def checked(wishes, index):
-            asyncio.run_coroutine_threadsafe(pipeline.unsubscribe(ANN, id), loop).result(60)
-            monkeypatch.setattr(pipeline_module, "check", plain)
-            asyncio.run_coroutine_threadsafe(pipeline.subscribe(BOB, "default", free), loop).result(60)
+            asyncio.run_coroutine_threadsafe(pipeline.subscriptions.unsubscribe(ANN, id), loop).result(60)
+            monkeypatch.setattr(subscribed, "check", plain)
+            asyncio.run_coroutine_threadsafe(
+                pipeline.subscriptions.subscribe(BOB, "default", free), loop
+            ).result(60)
             return plain(wishes, index)
 
         loop = asyncio.get_running_loop()
-        monkeypatch.setattr(pipeline_module, "check", checked)
+        monkeypatch.setattr(subscribed, "check", checked)
         with pytest.raises(UnknownError, match="has ended"):
-            await pipeline.subscribe(ANN, "default", free, "k")
-        return [len((await pipeline.subscriptions(who))[0]) for who in (ANN, BOB)]
+            await pipeline.subscriptions.subscribe(ANN, "default", free, "k")
+        return [len((await pipeline.subscriptions.list(who))[0]) for who in (ANN, BOB)]
 
     assert served(tmp_path, script) == [[0, 1]]
 
 
 def test_nothing_is_stored_for_a_user_who_may_not_stay_any_longer(tmp_path, monkeypatch):
-    monkeypatch.setattr("rtfilter.service.pipeline.PART", 2)
+    monkeypatch.setattr("rtfilter.service.subscribed.PART", 2)
 
     async def script(pipeline):
         plain = pipeline._store.put
@@ -436,12 +446,12 @@ def test_nothing_is_stored_for_a_user_who_may_not_stay_any_longer(tmp_path, monk
             return await plain(*given)
 
         pipeline._store.put = put
-        found = await pipeline.subscribe_many(ANN, "default", [Wish("price > 1")] * 4)
+        found = await pipeline.subscriptions.subscribe_many(ANN, "default", [Wish("price > 1")] * 4)
         assert [type(one) for one in found] == [int, int] + [NotAuthenticatedError] * 2
-        head = pipeline.counts["head"]
+        head = pipeline.status.counts["head"]
         with pytest.raises(NotAuthenticatedError, match="no longer valid"):
             await publish(pipeline, 1)
-        return pipeline.counts["head"] - head
+        return pipeline.status.counts["head"] - head
 
     assert served(tmp_path, script) == [0]
 
@@ -461,7 +471,7 @@ def test_what_is_being_stored_of_a_removed_user_is_removed_too(tmp_path, monkeyp
             asked = asyncio.create_task(subscribe(pipeline, "price > 0"))
             while not begun.is_set():
                 await asyncio.sleep(0.001)
-            forgets = asyncio.create_task(pipeline._forget("ann"))
+            forgets = asyncio.create_task(pipeline.presence.forget("ann"))
             for _ in range(100):
                 await asyncio.sleep(0)
             go.set()
@@ -473,15 +483,21 @@ def test_what_is_being_stored_of_a_removed_user_is_removed_too(tmp_path, monkeyp
 
 async def matched_by(pipeline):
     pipeline._match.works = True  # so that it is searched in a thread
-    return [one async for one in await pipeline.match(ANN, "default", SCHEMA.read([{"price": 5.0}]))]
+    return [one async for one in await pipeline.asking.match(ANN, "default", SCHEMA.read([{"price": 5.0}]))]
 
 
 @pytest.mark.parametrize(
     ("turns", "ask"),
     [
-        (lambda pipeline: pipeline._queries_of, lambda pipeline: pipeline.query(ANN, "default")),
-        (lambda pipeline: pipeline._lists_of, lambda pipeline: pipeline.subscriptions(ANN)),
-        (lambda pipeline: pipeline._beside._pieces, matched_by),
+        (
+            lambda pipeline: pipeline.asking._queries_of,
+            lambda pipeline: pipeline.asking.query(ANN, "default"),
+        ),
+        (
+            lambda pipeline: pipeline.subscriptions._lists_of,
+            lambda pipeline: pipeline.subscriptions.list(ANN),
+        ),
+        (lambda pipeline: pipeline.asides.beside._pieces, matched_by),
     ],
 )
 def test_who_waits_for_a_turn_and_may_not_stay_reads_nothing(tmp_path, turns, ask):
@@ -503,24 +519,24 @@ def test_a_subscription_ends_at_its_time_and_says_so(tmp_path):
 
     async def first(pipeline):
         id = await subscribe(pipeline, "price > 0", ttl=10)
-        assert (await pipeline.subscription(ANN, id)).expires == 1010
+        assert (await pipeline.subscriptions.show(ANN, id)).expires == 1010
         (place,) = await publish(pipeline, 1)
         now[0] = 1010.0
         await publish(pipeline, 2)
         while id in pipeline._owners:
             await asyncio.sleep(0.01)
         await publish(pipeline, 3)
-        before, one = pipeline.pending(ANN)
+        before, one = pipeline.deliveries.pending(ANN)
         assert (before.position, before.subscriptions) == (place, (id,))
         assert (one.ended, one.subscriptions) == ("expired", (id,))
-        assert await pipeline.subscriptions(ANN) == ([], False)
+        assert await pipeline.subscriptions.list(ANN) == ([], False)
         return told(pipeline)
 
     async def second(pipeline):
         return told(pipeline)
 
     def told(pipeline):
-        return [(one.position, one.subscriptions, one.ended) for one in pipeline.pending(ANN)]
+        return [(one.position, one.subscriptions, one.ended) for one in pipeline.deliveries.pending(ANN)]
 
     before, after = served(tmp_path, first, second, clock=lambda: now[0])
     assert before == after
@@ -535,14 +551,14 @@ def test_what_an_expired_subscription_matched_is_told_also_where_a_crash_came_be
     )
     made = entry_of(Kind.SUBSCRIBE, "default", "ann", wish, 1000.0, 0.0)
     event = Entry(Kind.EVENT, "default", "carl", b'{"price": 1, "symbol": "a"}', at=1001.0)
-    end = expiry_of(since + 1, owned, 1010.0, 0.0)
+    end = expiry_of(owned, 1010.0, 0.0)
     for entry in (made, event, end, event):
         log.commit([Request([entry])])
     log.close()
 
     async def script(pipeline):
         await pipeline.settled(log.head)
-        return [(one.position - since, one.ended) for one in pipeline.pending(ANN)]
+        return [(one.position - since, one.ended) for one in pipeline.deliveries.pending(ANN)]
 
     assert served(tmp_path, script, clock=lambda: 1011.0) == [[(2, None), (3, "expired")]]
 
@@ -559,27 +575,29 @@ def unsettled(folder):
 
 @pytest.mark.parametrize("asked", ["match", "explain"])
 def test_what_is_asked_right_after_a_crash_is_answered_whole(tmp_path, monkeypatch, asked):
-    monkeypatch.setattr(LogMatcher, "__init__", functools.partialmethod(LogMatcher.__init__, size=1))
+    monkeypatch.setattr("rtfilter.service.log_matcher.SIZE", 1)
     ids = unsettled(tmp_path)
 
     async def script(pipeline):
         if asked == "match":
-            event = pipeline.parse("default").row({"price": 1})
-            return [found.lists() async for found in await pipeline.match(ANN, "default", event)] == [[ids]]
-        return (await pipeline.explain(ANN, "default", b'{"price": 1}', ids[-1])).matched
+            event = pipeline.filters.parse("default").objects([{"price": 1}]).table
+            return [found.lists() async for found in await pipeline.asking.match(ANN, "default", event)] == [
+                [ids]
+            ]
+        return (await pipeline.asking.explain(ANN, "default", b'{"price": 1}', ids[-1])).matched
 
     assert served(tmp_path, script, definition=None) == [True]
 
 
 def test_who_asks_while_subscriptions_are_loaded_for_long_is_told_to_come_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("rtfilter.service.pipeline.LIMIT", 0.01)
+    monkeypatch.setattr(log_matcher, "LIMIT", 0.01)
     ids = unsettled(tmp_path)
 
     async def script(pipeline):
         with monkeypatch.context() as patch:
-            patch.setattr(pipeline, "settled", lambda position: asyncio.Event().wait())
+            patch.setattr(pipeline._match, "reached", lambda position: asyncio.Event().wait())
             with pytest.raises(BusyError, match="try again") as told:
-                await asyncio.wait_for(pipeline.explain(ANN, "default", b"{}", ids[0]), 10)
+                await asyncio.wait_for(pipeline.asking.explain(ANN, "default", b"{}", ids[0]), 10)
         return told.value.retry_after
 
     assert served(tmp_path, script, definition=None) == [1.0]
@@ -590,18 +608,18 @@ def test_a_backlog_has_bounds(tmp_path, policy):
     async def script(pipeline):
         await subscribe(pipeline, "price > 0")
         places = await publish(pipeline, 1, 2, 3, 4)
-        left = [one.position for one in pipeline.pending(ANN)]
+        left = [one.position for one in pipeline.deliveries.pending(ANN)]
         if policy == Policy.REFUSE:
             with pytest.raises(BusyError, match="backlog is full"):
                 await publish(pipeline, 5)
-            await pipeline.acknowledge(ANN, left[:2])
+            await pipeline.deliveries.acknowledge(ANN, left[:2])
             await publish(pipeline, 5)
         return {Policy.DROP_OLDEST: places[1:], Policy.DROP_NEWEST: places[:3], Policy.REFUSE: places}[
             policy
-        ] == left, pipeline.counts["dropped"]
+        ] == left, pipeline.status.counts["dropped"]
 
     async def again(pipeline):
-        return len(pipeline.pending(ANN))
+        return len(pipeline.deliveries.pending(ANN))
 
     found, left = served(tmp_path, script, again, bounds=BacklogLimits(most=3, policy=policy))
     assert found == (True, int(policy != Policy.REFUSE))
@@ -617,9 +635,9 @@ def test_what_is_too_old_expires(tmp_path):
         now[0] += 5
         (place,) = await publish(pipeline, 2)
         now[0] += 6
-        while pipeline.counts["expired"] < 1:
+        while pipeline.status.counts["expired"] < 1:
             await asyncio.sleep(0.01)
-        return [one.position for one in pipeline.pending(ANN)] == [place]
+        return [one.position for one in pipeline.deliveries.pending(ANN)] == [place]
 
     assert served(tmp_path, script, bounds=BacklogLimits(age=10), clock=lambda: now[0]) == [True]
 
@@ -630,7 +648,7 @@ def test_events_of_one_key_are_told_in_order(tmp_path):
     told = []
 
     async def script(pipeline):
-        index = pipeline._indexes["default"].filter
+        index = pipeline.filters._indexes["default"].filter
         index.controller = FixedPlan(0, 16)
         index.policy = lambda workload: np.random.default_rng(3).permutation(len(workload))
         plain = pipeline.deliver._take
@@ -641,7 +659,9 @@ def test_events_of_one_key_are_told_in_order(tmp_path):
         for low in range(300):
             await subscribe(pipeline, f"price >= {low}", BOB)
         rows = [{"price": float(i * 37 % 300), "symbol": "ab"[i % 2]} for i in range(500)]
-        places = await pipeline.publish(CARL, "default", pipeline.parse("default").objects(rows).bodies)
+        places = await pipeline.publishing.publish(
+            CARL, "default", pipeline.filters.parse("default").objects(rows).bodies
+        )
         await pipeline.settled(places[-1])
         return places
 
@@ -656,34 +676,34 @@ def test_events_of_one_key_are_told_in_order(tmp_path):
 def test_filters_are_apart(tmp_path):
     async def script(pipeline):
         other = Schema({"level": int})
-        info = await pipeline.add_filter(ADMIN, "other", Definition(other))
-        assert await pipeline.add_filter(ADMIN, "other", Definition(other)) == info
+        info = await pipeline.filters.add(ADMIN, "other", Definition(other))
+        assert await pipeline.filters.add(ADMIN, "other", Definition(other)) == info
         with pytest.raises(ConflictError):
-            await pipeline.add_filter(ADMIN, "other", Definition(Schema({"level": float})))
+            await pipeline.filters.add(ADMIN, "other", Definition(Schema({"level": float})))
         for name in ["", "..", "a/b", "x" * 65]:
             with pytest.raises(RequestError):
-                await pipeline.add_filter(ADMIN, name, Definition(other))
-        id = await pipeline.subscribe(ANN, "other", Wish("level > 3"))
+                await pipeline.filters.add(ADMIN, name, Definition(other))
+        id = await pipeline.subscriptions.subscribe(ANN, "other", Wish("level > 3"))
         await subscribe(pipeline, "price > 3")
-        (place,) = await pipeline.publish(CARL, "other", [b'{"level": 5}'])
+        (place,) = await pipeline.publishing.publish(CARL, "other", [b'{"level": 5}'])
         await publish(pipeline, 1)
         assert pairs(pipeline, ANN) == {(place, id)}
-        assert [one.name for one in pipeline.filters(ANN)] == ["default", "other"]
+        assert [one.info.name for one in pipeline.filters.all()] == ["default", "other"]
 
     async def again(pipeline):
-        (one,) = pipeline.pending(ANN)
+        (one,) = pipeline.deliveries.pending(ANN)
         assert one.filter == "other"
-        await pipeline.remove_filter(ADMIN, "other")
-        (ended,) = pipeline.pending(ANN)
+        await pipeline.filters.remove(ADMIN, "other")
+        (ended,) = pipeline.deliveries.pending(ANN)
         assert ended.ended == "its filter was removed"
-        await pipeline.acknowledge(ANN, [ended.position])
-        info = await pipeline.add_filter(ADMIN, "other", Definition(Schema({"price": float})))
-        assert (await pipeline.query(ADMIN, "other")).events == []
-        assert await pipeline.subscriptions(ANN, "other") == ([], False)
+        await pipeline.deliveries.acknowledge(ANN, [ended.position])
+        info = await pipeline.filters.add(ADMIN, "other", Definition(Schema({"price": float})))
+        assert (await pipeline.asking.query(ADMIN, "other")).events == []
+        assert await pipeline.subscriptions.list(ANN, "other") == ([], False)
         return info
 
     async def at_last(pipeline):
-        return pipeline.filters(ANN)[1]
+        return pipeline.filters.all()[1].info
 
     _, before, after = served(tmp_path, script, again, at_last)
     assert before == after
@@ -693,7 +713,10 @@ def test_only_a_quick_search_of_an_index_at_rest_is_done_on_the_event_loop(tmp_p
     async def script(pipeline):
         mine = await subscribe(pipeline, "price > 3")
         await pipeline.settled(mine)
-        index, table = pipeline._indexes["default"], pipeline.parse("default").table_of_one(b'{"price": 5}')
+        index, table = (
+            pipeline.filters._indexes["default"],
+            pipeline.filters.parse("default").one(b'{"price": 5}').table,
+        )
         places, look_up = [], index.look_up
 
         def noted(events):
@@ -709,9 +732,30 @@ def test_only_a_quick_search_of_an_index_at_rest_is_done_on_the_event_loop(tmp_p
     served(tmp_path, script)
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_index_gets_few_predicates_as_they_were_read_for_the_check(tmp_path, monkeypatch, count):
+    plain, given = EventFilter.subscribe_many, []
+
+    def subscribe_many(self, low, *more, **named):
+        given.extend(map(type, low))
+        return plain(self, low, *more, **named)
+
+    monkeypatch.setattr(EventFilter, "subscribe_many", subscribe_many)
+
+    async def script(pipeline):
+        wishes = [Wish("price > 3"), Wish({"price": [4]}), Wish("price > 5")][:count]
+        made = await pipeline.subscriptions.subscribe_many(ANN, "default", wishes)
+        await pipeline.settled(made[-1])
+        (place,) = await publish(pipeline, 4)
+        return {(place, id) for id in made[:2]} == pairs(pipeline, ANN)
+
+    assert served(tmp_path, script) == [True]
+    assert given == [Predicate] * count
+
+
 async def matched(pipeline, who, table):
     """The ids of each event."""
-    parts = await pipeline.match(who, "default", table)
+    parts = await pipeline.asking.match(who, "default", table)
     return [ids async for part in parts for ids in part.lists()]
 
 
@@ -720,12 +764,12 @@ def test_match_and_explain_tell_of_ones_own(tmp_path):
         mine, others = await subscribe(pipeline, "price > 3"), await subscribe(pipeline, "price > 4", BOB)
         await publish(pipeline, 0)
         five = events(pipeline, 5, 1)
-        read = pipeline.parse("default").table_of_lines(b"\n".join(five))
+        read = pipeline.filters.parse("default").lines(b"\n".join(five)).table
         assert (await matched(pipeline, ANN, read)) == [[mine], ()]
         both = await matched(pipeline, ADMIN, read)
         assert [sorted(ids) for ids in both] == [[mine, others], []]
-        assert (await pipeline.explain(ANN, "default", five[0], mine)).matched
-        assert pipeline.pending(ANN) == []
+        assert (await pipeline.asking.explain(ANN, "default", five[0], mine)).matched
+        assert pipeline.deliveries.pending(ANN) == []
 
     served(tmp_path, script)
 
@@ -737,13 +781,13 @@ def test_stored_events_are_queried_by_predicate_and_time(tmp_path):
         for step in range(20):
             now[0] = 1000.0 + step
             await publish(pipeline, step, who=CARL if step % 2 else ADMIN)
-        page = await pipeline.query(ANN, "default", "price > 4", limit=5)
+        page = await pipeline.asking.query(ANN, "default", "price > 4", limit=5)
         assert [one.at for one in page.events] == [1005, 1006, 1007, 1008, 1009]
-        page = await pipeline.query(ANN, "default", "price > 4", after=page.next, limit=100)
+        page = await pipeline.asking.query(ANN, "default", "price > 4", after=page.next, limit=100)
         assert ([one.at for one in page.events], page.next) == ([*range(1010, 1020)], None)
-        page = await pipeline.query(ANN, "default", since=1003.0, until=1006.0)
+        page = await pipeline.asking.query(ANN, "default", since=1003.0, until=1006.0)
         assert [one.at for one in page.events] == [1003, 1004, 1005]
-        page = await pipeline.query(CARL, "default", {"price": [{"numeric": ["<", 5]}]})
+        page = await pipeline.asking.query(CARL, "default", {"price": [{"numeric": ["<", 5]}]})
         assert [one.at for one in page.events] == [1001, 1003]
 
     served(tmp_path, script, clock=lambda: now[0])
@@ -756,13 +800,13 @@ def test_old_events_are_removed_and_nothing_else(tmp_path):
         id = await subscribe(pipeline, "price > 0")
         gone = await subscribe(pipeline, "price > 0")
         await publish(pipeline, 1, key="k")
-        await pipeline.unsubscribe(ANN, gone)
+        await pipeline.subscriptions.unsubscribe(ANN, gone)
         now[0] = 2000.0
         (place,) = await publish(pipeline, 2)
-        await pipeline.acknowledge(ANN, [])
+        await pipeline.deliveries.acknowledge(ANN, [])
         await pipeline._upkeep._trim(now[0])
-        assert [one.position for one in (await pipeline.query(ADMIN, "default")).events] == [place]
-        assert [one.id for one in (await pipeline.subscriptions(ANN))[0]] == [id]
+        assert [one.position for one in (await pipeline.asking.query(ADMIN, "default")).events] == [place]
+        assert [one.id for one in (await pipeline.subscriptions.list(ANN))[0]] == [id]
         assert len(list(pipeline._log.entries(0))) == 2
         return id
 
@@ -779,17 +823,17 @@ def test_roles_are_needed(tmp_path):
 
     async def script(pipeline):
         for role, deeds in {
-            Role.PUBLISHER: [lambda who: pipeline.publish(who, "default", [])],
+            Role.PUBLISHER: [lambda who: pipeline.publishing.publish(who, "default", [])],
             Role.SUBSCRIBER: [
                 lambda who: subscribe(pipeline, "price > 1", who),
-                lambda who: pipeline.match(who, "default", []),
-                lambda who: pipeline.acknowledge(who, []),
+                lambda who: pipeline.asking.match(who, "default", []),
+                lambda who: pipeline.deliveries.acknowledge(who, []),
             ],
             Role.ADMIN: [
-                lambda who: pipeline.subscriptions(who, user="ann"),
-                lambda who: pipeline.subscriptions(who, everyone=True),
-                lambda who: pipeline.add_filter(who, "x", Definition(Schema({"a": int}))),
-                lambda who: pipeline.remove_filter(who, "x"),
+                lambda who: pipeline.subscriptions.list(who, user="ann"),
+                lambda who: pipeline.subscriptions.list(who, everyone=True),
+                lambda who: pipeline.filters.add(who, "x", Definition(Schema({"a": int}))),
+                lambda who: pipeline.filters.remove(who, "x"),
             ],
         }.items():
             for deed in deeds:
@@ -825,12 +869,12 @@ def test_a_stage_that_fails_is_seen_and_nothing_is_settled(tmp_path):
     async def script(pipeline):
         await subscribe(pipeline, "price > 0")
         await publish(pipeline, 0)
-        before = pipeline.counts["settled"]
+        before = pipeline.status.counts["settled"]
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
         pipeline.deliver._take = lambda *_: 1 / 0
-        await pipeline.publish(CARL, "default", events(pipeline, 1))
+        await pipeline.publishing.publish(CARL, "default", events(pipeline, 1))
         assert isinstance(await pipeline.died(), ZeroDivisionError)
-        assert pipeline.counts["settled"] == before
+        assert pipeline.status.counts["settled"] == before
         return before
 
     async def again(pipeline):
@@ -873,10 +917,10 @@ def test_the_end_of_a_subscription_is_told_also_where_the_server_was_killed(tmp_
         return await subscribe(pipeline, "price > 1", ttl=1000.0)
 
     async def told(pipeline):
-        return [(one.position, one.subscriptions, one.ended) for one in pipeline.pending(ANN)]
+        return [(one.position, one.subscriptions, one.ended) for one in pipeline.deliveries.pending(ANN)]
 
     (id,) = served(tmp_path, subscribed)
-    (place,) = without_progress(tmp_path, removal_of(id, "default", "ann", "expired", 2e9, 0.0))
+    (place,) = without_progress(tmp_path, removal_of(Owned(id, "ann", "default"), "expired", 2e9, 0.0))
     assert served(tmp_path, told, told) == [[(place, (id,), "expired")]] * 2
 
 
@@ -885,7 +929,7 @@ def test_what_an_earlier_run_delivered_is_acknowledged_before_it_is_known_again(
         await subscribe(pipeline, "price > 1")
 
     async def acknowledged(pipeline):
-        await pipeline.acknowledge(ANN, [place])
+        await pipeline.deliveries.acknowledge(ANN, [place])
         await pipeline.settled(place)
         return pairs(pipeline, ANN)
 
@@ -912,11 +956,11 @@ def test_what_fails_alone_is_left_out_and_the_rest_goes_on(tmp_path, monkeypatch
 
     async def script(pipeline):
         wishes = [Wish("price > 0"), Wish("price < 1313"), Wish("price > 1")]
-        one, bad, two = await pipeline.subscribe_many(ANN, "default", wishes)
+        one, bad, two = await pipeline.subscriptions.subscribe_many(ANN, "default", wishes)
         places = await publish(pipeline, 1, 2, 1313, 3)
-        await pipeline.replace(ANN, two, Wish("price > 1313"))
+        await pipeline.subscriptions.replace(ANN, two, Wish("price > 1313"))
         later = await publish(pipeline, 5)
-        await pipeline.unsubscribe(ANN, bad)
+        await pipeline.subscriptions.unsubscribe(ANN, bad)
         found = {(places[0], one), *((at, id) for at in (places[1], places[3]) for id in (one, two))}
         return pairs(pipeline, ANN) == {*found, (later[0], one)}
 
@@ -937,7 +981,7 @@ def test_it_ends_where_another_server_has_opened_its_database(tmp_path):
         other = Log(engine(f"sqlite:///{tmp_path}/log.sqlite"))
         other.close()
         with pytest.raises(BusyError):
-            await pipeline.publish(CARL, "default", events(pipeline, 1))
+            await pipeline.publishing.publish(CARL, "default", events(pipeline, 1))
         assert isinstance(await pipeline.died(), TakenError)
 
     with pytest.raises(AssertionError):  # it is not healthy
@@ -981,11 +1025,11 @@ def test_nobody_waits_for_a_transaction_that_hangs_and_what_it_stored_is_matched
     async def script(pipeline):
         id = await subscribe(pipeline, "price > 0")
         with a_commit_that_hangs(monkeypatch) as ended:
-            first = asyncio.create_task(pipeline.publish(CARL, "default", events(pipeline, 1)))
+            first = asyncio.create_task(pipeline.publishing.publish(CARL, "default", events(pipeline, 1)))
             while not ended.begun.is_set():
                 await asyncio.sleep(0.001)
             behind = [
-                asyncio.create_task(pipeline.publish(CARL, "default", events(pipeline, 2))),
+                asyncio.create_task(pipeline.publishing.publish(CARL, "default", events(pipeline, 2))),
                 asyncio.create_task(pipeline._store.change(print)),
             ]
             with pytest.raises(BusyError, match="not known whether this will be stored"):
@@ -996,7 +1040,7 @@ def test_nobody_waits_for_a_transaction_that_hangs_and_what_it_stored_is_matched
             assert pipeline.stuck
             assert not pipeline.ready
             with pytest.raises(BusyError, match="does not answer; try again"):
-                await pipeline.publish(CARL, "default", events(pipeline, 3))
+                await pipeline.publishing.publish(CARL, "default", events(pipeline, 3))
             with pytest.raises(BusyError):
                 await pipeline._store.change(print)
             assert await matched(pipeline, ANN, SCHEMA.read([{"price": 5.0}])) == [[id]]
@@ -1004,8 +1048,10 @@ def test_nobody_waits_for_a_transaction_that_hangs_and_what_it_stored_is_matched
             while pipeline.stuck:
                 await asyncio.sleep(0.01)
         (last,) = await publish(pipeline, 4)
-        found = sorted((one.position, json.loads(one.body)["price"]) for one in pipeline.pending(ANN))
-        assert {one.subscriptions for one in pipeline.pending(ANN)} == {(id,)}
+        found = sorted(
+            (one.position, json.loads(one.body)["price"]) for one in pipeline.deliveries.pending(ANN)
+        )
+        assert {one.subscriptions for one in pipeline.deliveries.pending(ANN)} == {(id,)}
         return [price for _, price in found], found[-1][0] == last
 
     assert served(tmp_path, script) == [([1, 4], True)]
@@ -1018,12 +1064,12 @@ def test_a_transaction_that_hangs_and_fails_is_no_more_than_one_that_fails(tmp_p
         await subscribe(pipeline, "price > 0")
         with a_commit_that_hangs(monkeypatch, lost) as ended:
             with pytest.raises(BusyError):
-                await pipeline.publish(CARL, "default", events(pipeline, 1))
+                await pipeline.publishing.publish(CARL, "default", events(pipeline, 1))
             ended.set()
             while pipeline.stuck:
                 await asyncio.sleep(0.01)
         await publish(pipeline, 2)
-        return [json.loads(one.body)["price"] for one in pipeline.pending(ANN)]
+        return [json.loads(one.body)["price"] for one in pipeline.deliveries.pending(ANN)]
 
     assert served(tmp_path, script) == [[2]]
 
@@ -1032,7 +1078,7 @@ def test_a_server_ends_without_a_transaction_that_hangs(tmp_path, monkeypatch):
     async def script(pipeline):
         with a_commit_that_hangs(monkeypatch) as ended:
             with pytest.raises(BusyError):
-                await pipeline.publish(CARL, "default", events(pipeline, 1))
+                await pipeline.publishing.publish(CARL, "default", events(pipeline, 1))
             async with asyncio.timeout(60):
                 await pipeline.drain()
                 await pipeline.stop()
@@ -1045,7 +1091,7 @@ def test_a_server_ends_without_a_transaction_that_hangs(tmp_path, monkeypatch):
 
 
 def test_a_read_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr("rtfilter.service.pipeline.LIMIT", 0.1)
+    monkeypatch.setattr("rtfilter.service.threads.LIMIT", 0.1)
     hangs = threading.Event()
 
     async def script(pipeline):
@@ -1053,9 +1099,9 @@ def test_a_read_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(Log, "subscriptions", lambda *_, **__: hangs.wait(60))
             with pytest.raises(BusyError, match="does not answer"):
-                await pipeline.subscription(ANN, id)
+                await pipeline.subscriptions.show(ANN, id)
         hangs.set()
-        return (await pipeline.subscription(ANN, id)).id == id
+        return (await pipeline.subscriptions.show(ANN, id)).id == id
 
     assert served(tmp_path, script) == [True]
 
@@ -1077,7 +1123,7 @@ def test_it_ends_where_other_work_finds_that_another_server_has_its_database(tmp
 
 
 def test_many_are_put_in_by_parts_and_what_fails_is_made_when_it_is_asked_for_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("rtfilter.service.pipeline.PART", 2)
+    monkeypatch.setattr("rtfilter.service.subscribed.PART", 2)
     plain, commits = Log.commit, []
 
     def commit(log, requests, progress=None):
@@ -1091,11 +1137,11 @@ def test_many_are_put_in_by_parts_and_what_fails_is_made_when_it_is_asked_for_ag
         wishes = [Wish(f"price > {i}") for i in range(5)]
         wishes.insert(1, Wish("price >"))
         monkeypatch.setattr(Log, "commit", commit)
-        first = await pipeline.subscribe_many(ANN, "default", wishes, "k")
-        again = await pipeline.subscribe_many(ANN, "default", wishes, "k")
+        first = await pipeline.subscriptions.subscribe_many(ANN, "default", wishes, "k")
+        again = await pipeline.subscriptions.subscribe_many(ANN, "default", wishes, "k")
         with pytest.raises(ConflictError):
-            await pipeline.subscribe_many(ANN, "default", [*wishes[:5], Wish("price > 9")], "k")
-        return [type(one) for one in first], first, again, len((await pipeline.subscriptions(ANN))[0])
+            await pipeline.subscriptions.subscribe_many(ANN, "default", [*wishes[:5], Wish("price > 9")], "k")
+        return [type(one) for one in first], first, again, len((await pipeline.subscriptions.list(ANN))[0])
 
     ((kinds, first, again, count),) = served(tmp_path, script)
     assert kinds == [int, PredicateError, int, BusyError, BusyError, int]
@@ -1119,7 +1165,7 @@ def test_an_event_is_held_against_the_same_ends_after_a_crash_though_the_clock_i
         return pairs(pipeline, ANN)
 
     async def again(pipeline):
-        await pipeline.settled(pipeline.counts["head"])
+        await pipeline.settled(pipeline.status.counts["head"])
         return pairs(pipeline, ANN)
 
     with monkeypatch.context() as patch:  # as where it is killed before it has written any progress
@@ -1201,9 +1247,10 @@ def test_work_beside_has_ended_with_the_server(tmp_path, monkeypatch):
     left = []
 
     async def script(fails):
-        pipeline = Pipeline(Log(engine(f"sqlite:///{tmp_path}/log.sqlite")), tmp_path)
+        database = engine(f"sqlite:///{tmp_path}/log.sqlite")
+        pipeline = Pipeline(Log(database), tmp_path, Access(Users(database)))
         await pipeline.start()
-        await pipeline.add_filter(ADMIN, "default", Definition(SCHEMA), "symbol")
+        await pipeline.filters.add(ADMIN, "default", Definition(SCHEMA), "symbol")
         if fails:
             while not pipeline._upkeep._background:
                 await asyncio.sleep(0)
@@ -1222,7 +1269,7 @@ def test_work_beside_has_ended_with_the_server(tmp_path, monkeypatch):
 def test_the_predicate_of_a_query_is_of_no_row(tmp_path):
     async def script(pipeline):
         with pytest.raises(PredicateError) as refused:
-            await pipeline.query(ADMIN, "default", "price >")
+            await pipeline.asking.query(ADMIN, "default", "price >")
         return refused.value.row
 
     assert served(tmp_path, script) == [None]
@@ -1234,15 +1281,15 @@ def test_a_long_query_keeps_nobody_waiting(tmp_path, monkeypatch):
     def query(*_):
         yield going.wait(60)
 
-    monkeypatch.setattr(queries, "query", query)
+    monkeypatch.setattr(asking, "pages", query)
 
     async def script(pipeline):
-        asked = [asyncio.create_task(pipeline.query(ADMIN, "default")) for _ in range(5)]
+        asked = [asyncio.create_task(pipeline.asking.query(ADMIN, "default")) for _ in range(5)]
         await asyncio.sleep(0)
         id = await subscribe(pipeline, "price > 0")
         assert not any(one.done() for one in asked)
         going.set()
-        return (await pipeline.subscription(ANN, id)).id == id, await asyncio.gather(*asked)
+        return (await pipeline.subscriptions.show(ANN, id)).id == id, await asyncio.gather(*asked)
 
     assert served(tmp_path, script) == [(True, [True] * 5)]
 
@@ -1258,14 +1305,14 @@ def test_a_query_comes_between_the_parts_of_another_users(tmp_path, monkeypatch)
         under_way.remove(where)
         yield where
 
-    monkeypatch.setattr(queries, "asked", lambda schema, where: where)
-    monkeypatch.setattr(queries, "query", query)
+    monkeypatch.setattr(asking, "asked", lambda schema, where: where)
+    monkeypatch.setattr(asking, "pages", query)
 
     async def script(pipeline):
-        long = [asyncio.create_task(pipeline.query(ANN, "default", "long")) for _ in range(5)]
+        long = [asyncio.create_task(pipeline.asking.query(ANN, "default", "long")) for _ in range(5)]
         while not under_way:
             await asyncio.sleep(0)
-        assert await pipeline.query(BOB, "default", "short") == "short"
+        assert await pipeline.asking.query(BOB, "default", "short") == "short"
         assert not any(one.done() for one in long)
         may_end.set()
         assert await asyncio.gather(*long) == ["long"] * 5
@@ -1275,7 +1322,7 @@ def test_a_query_comes_between_the_parts_of_another_users(tmp_path, monkeypatch)
 
 
 def test_the_work_of_one_user_takes_one_thread_however_much_it_is(tmp_path, monkeypatch):
-    plain, under_way, most = pipeline_module.check, [], []
+    plain, under_way, most = subscribed.check, [], []
     may_end = threading.Event()
 
     def check(wishes, index):
@@ -1288,7 +1335,7 @@ def test_the_work_of_one_user_takes_one_thread_however_much_it_is(tmp_path, monk
             under_way.pop()
         return plain(wishes, index)
 
-    monkeypatch.setattr(pipeline_module, "check", check)
+    monkeypatch.setattr(subscribed, "check", check)
 
     async def script(pipeline):
         long = [asyncio.create_task(subscribe(pipeline, "price > 1")) for _ in range(5)]
@@ -1305,16 +1352,16 @@ def test_the_work_of_one_user_takes_one_thread_however_much_it_is(tmp_path, monk
 
 
 def test_large_events_are_queried_part_by_part(tmp_path, monkeypatch):
-    monkeypatch.setattr(queries, "_BYTES", 100)
+    monkeypatch.setattr(asking, "_BYTES", 100)
     rows = [Logged(at, Entry(Kind.EVENT, "default", "carl", b'{"price":%d}' % at)) for at in range(1, 41)]
-    (*parts, page) = queries.query(queries.asked(SCHEMA, "price > 38"), iter(rows), 100, 2**20)
+    (*parts, page) = asking.pages(asking.asked(SCHEMA, "price > 38"), iter(rows), 100, 2**20)
     assert parts == [None] * 5
     assert [one.position for one in page.events] == [39, 40]
 
 
 def test_a_query_goes_step_by_step_through_events_that_are_not_of_it():
     event = Logged(7, Entry(Kind.EVENT, "default", "carl", b'{"price":1}'))
-    *parts, page = queries.query(None, iter([None, None, event, None]), 100, 2**20)
+    *parts, page = asking.pages(None, iter([None, None, event, None]), 100, 2**20)
     assert len(parts) >= 3
     assert [one.position for one in page.events] == [7]
 
@@ -1328,7 +1375,7 @@ def test_few_events_with_lists_are_searched_in_a_step_of_a_query(monkeypatch):
 
     monkeypatch.setattr(EventFilter, "any_match", any_match)
     rows = [Logged(at, Entry(Kind.EVENT, "default", "carl", b'{"price":[0,%d]}' % at)) for at in range(1, 41)]
-    found = queries.query(queries.asked(SCHEMA, "price > 38"), iter(rows), 100, 2**20)
+    found = asking.pages(asking.asked(SCHEMA, "price > 38"), iter(rows), 100, 2**20)
     while (page := next(found)) is None:
         steps.append(0)
     assert [one.position for one in page.events] == [39, 40]
@@ -1346,7 +1393,7 @@ def test_the_predicate_of_a_query_is_compiled_in_the_place_of_its_user(tmp_path,
 
     async def script(pipeline):
         await publish(pipeline, 1)
-        return len((await pipeline.query(ADMIN, "default", "price = 1")).events)
+        return len((await pipeline.asking.query(ADMIN, "default", "price = 1")).events)
 
     assert served(tmp_path, script) == [1]
     assert threads == ["rtfilter-beside"]
@@ -1354,14 +1401,14 @@ def test_the_predicate_of_a_query_is_compiled_in_the_place_of_its_user(tmp_path,
 
 def test_a_repeated_subscribe_has_its_answer_also_at_a_limit(tmp_path):
     async def script(pipeline):
-        await pipeline.add_filter(ADMIN, "default", Definition(SCHEMA, max_unbounded=1), "symbol")
+        await pipeline.filters.add(ADMIN, "default", Definition(SCHEMA, max_unbounded=1), "symbol")
         pipeline.users.most_subscriptions = 2
         wishes = [Wish("price IS NOT NULL"), Wish("price > 1")]
-        made = await pipeline.subscribe_many(ANN, "default", wishes, "k")
+        made = await pipeline.subscriptions.subscribe_many(ANN, "default", wishes, "k")
         await pipeline.settled(made[-1])
         with pytest.raises(TooManyError):
-            await pipeline.subscribe_many(ANN, "default", wishes, "l")
-        return made, await pipeline.subscribe_many(ANN, "default", wishes, "k")
+            await pipeline.subscriptions.subscribe_many(ANN, "default", wishes, "l")
+        return made, await pipeline.subscriptions.subscribe_many(ANN, "default", wishes, "k")
 
     ((made, again),) = served(tmp_path, script)
     assert made == again
@@ -1371,18 +1418,18 @@ def test_a_ttl_that_is_renewed_often_takes_little_memory(monkeypatch):
     monkeypatch.setattr("rtfilter.service.owners.FEW", 10)
     owners = Owners()
     for moment in range(1000):
-        owners.put(1, Owned(1, "ann", "default", 1000.0 + moment))
-        owners.put(2, Owned(2, "ann", "default", 5.0))
+        owners.put(Owned(1, "ann", "default", 1000.0 + moment))
+        owners.put(Owned(2, "ann", "default", 5.0))
     assert len(owners._ends) < 30
-    assert [id for id, _ in owners.ended(5.0)] == [2]
-    assert [id for id, _ in owners.ended(3000.0)] == [1]
+    assert [one.id for one in owners.ended(5.0)] == [2]
+    assert [one.id for one in owners.ended(3000.0)] == [1]
 
 
 def test_a_key_stands_for_one_kind_of_request(tmp_path):
     async def script(pipeline):
-        await pipeline.subscribe(ADMIN, "default", Wish("price > 1"), "k")
+        await pipeline.subscriptions.subscribe(ADMIN, "default", Wish("price > 1"), "k")
         with pytest.raises(ConflictError, match="another request"):
-            await pipeline.publish(ADMIN, "default", [b'{"where":"price > 1"}'], "k")
+            await pipeline.publishing.publish(ADMIN, "default", [b'{"where":"price > 1"}'], "k")
 
     served(tmp_path, script)
 
@@ -1392,15 +1439,17 @@ def test_events_of_a_nested_key_are_told_in_order(tmp_path):
 
     async def script(pipeline):
         schema = Schema({"truck.id": str, "price": float})
-        await pipeline.add_filter(ADMIN, "trucks", Definition(schema), "truck.id")
-        index = pipeline._indexes["trucks"].filter
+        await pipeline.filters.add(ADMIN, "trucks", Definition(schema), "truck.id")
+        index = pipeline.filters._indexes["trucks"].filter
         index.controller = FixedPlan(0, 1)
         index.policy = lambda workload: np.arange(len(workload))[::-1]
         plain = pipeline.deliver._take
         pipeline.deliver._take = lambda user, one: seen.extend(at.position for at in one) or plain(user, one)
-        await pipeline.subscribe(ANN, "trucks", Wish("price > 0", order="key"))
+        await pipeline.subscriptions.subscribe(ANN, "trucks", Wish("price > 0", order="key"))
         rows = [{"truck": {"id": "ab"[i % 2]}, "price": 1 + i} for i in range(100)]
-        places = await pipeline.publish(CARL, "trucks", pipeline.parse("trucks").objects(rows).bodies)
+        places = await pipeline.publishing.publish(
+            CARL, "trucks", pipeline.filters.parse("trucks").objects(rows).bodies
+        )
         await pipeline.settled(places[-1])
         return places
 
@@ -1412,10 +1461,10 @@ def test_events_of_a_nested_key_are_told_in_order(tmp_path):
 def test_an_event_with_a_list_as_its_key_is_of_no_one_key(tmp_path):
     async def script(pipeline):
         await subscribe(pipeline, "price > 0", order="key")
-        (event,) = pipeline.parse("default").one(b'{"price": 1, "symbol": ["A", "B"]}').bodies
-        place, after = await pipeline.publish(CARL, "default", [event, *events(pipeline, 2)])
+        (event,) = pipeline.filters.parse("default").one(b'{"price": 1, "symbol": ["A", "B"]}').bodies
+        place, after = await pipeline.publishing.publish(CARL, "default", [event, *events(pipeline, 2)])
         await asyncio.wait_for(pipeline.settled(after), 60)
-        return [one.position for one in pipeline.pending(ANN)] == [place, after]
+        return [one.position for one in pipeline.deliveries.pending(ANN)] == [place, after]
 
     assert served(tmp_path, script) == [True]
 
@@ -1433,10 +1482,12 @@ def test_who_no_longer_asks_for_order_between_two_parts_loses_nothing():
     tell(deliver, MatchedEvent(event, np.array([1, 2]), None, Recipients.AT_ONCE))
     del owners[1]
     tell(deliver, MatchedEvent(event, np.array([1, 2]), None, Recipients.IN_TURN))
-    assert [(one.position, one.subscriptions) for one in deliver.pending("ann")] == [(7, (2,))]
+    assert [(one.position, one.subscriptions) for one in deliver.backlog("ann").pending.values()] == [
+        (7, (2,))
+    ]
     deliver.acknowledge("ann", [7])
     tell(deliver, MatchedEvent(event, np.array([1, 2]), None, Recipients.IN_TURN))
-    assert not deliver.pending("ann")
+    assert not deliver.backlog("ann").pending.values()
 
 
 def test_an_event_that_is_told_at_once_and_in_turn_is_kept_once():
@@ -1451,15 +1502,16 @@ def test_an_event_that_is_told_at_once_and_in_turn_is_kept_once():
         ),
     )
     assert sent == [7]
-    bytes = deliver.waiting.bytes
+    backlog = deliver.backlog("ann")
+    bytes = backlog.bytes
     deliver.acknowledge("ann", [7])
-    assert (bytes > 0, deliver.waiting.bytes) == (True, 0)
+    assert (bytes > 0, backlog.bytes) == (True, 0)
 
 
 def test_what_was_written_waits_no_more(tmp_path):
     async def script(pipeline):
         await publish(pipeline, 1, 2, 3)
-        return pipeline.counts["waiting_bytes"]
+        return pipeline.status.counts["waiting_bytes"]
 
     assert served(tmp_path, script) == [0]
 
@@ -1469,15 +1521,15 @@ def test_a_subscription_on_its_way_goes_with_its_filter(tmp_path):
         asked = asyncio.create_task(subscribe(pipeline, "price > 0"))
         while not pipeline._store.waiting:  # until it waits to be written
             await asyncio.sleep(0)
-        await pipeline.remove_filter(ADMIN, "default")
+        await pipeline.filters.remove(ADMIN, "default")
         id = await asked
-        return id in pipeline._owners, await pipeline.subscriptions(ANN)
+        return id in pipeline._owners, await pipeline.subscriptions.list(ANN)
 
     assert served(tmp_path, script) == [(False, ([], False))]
 
 
 def test_an_end_that_could_not_be_written_is_tried_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(upkeep, "RETRY", 0.01)
+    monkeypatch.setattr(ending, "RETRY", 0.01)
     plain, failures = Log.commit, []
 
     def commit(log, requests, progress=None):
@@ -1491,9 +1543,9 @@ def test_an_end_that_could_not_be_written_is_tried_again(tmp_path, monkeypatch):
     async def script(pipeline):
         await subscribe(pipeline, "price > 0", ttl=0.01)
         async with asyncio.timeout(60):
-            while not pipeline.pending(ANN):
+            while not pipeline.deliveries.pending(ANN):
                 await asyncio.sleep(0.02)
-        return pipeline.pending(ANN)[0].ended
+        return pipeline.deliveries.pending(ANN)[0].ended
 
     assert served(tmp_path, script) == ["expired"]
     assert failures
@@ -1521,10 +1573,10 @@ def test_what_was_put_in_is_matched_though_its_answer_is_lost_and_the_next_trans
         one = events(pipeline, 1)
         for _ in range(2):
             with pytest.raises(BusyError):
-                await pipeline.publish(CARL, "default", one, "k")
-        places = await pipeline.publish(CARL, "default", one, "k")
+                await pipeline.publishing.publish(CARL, "default", one, "k")
+        places = await pipeline.publishing.publish(CARL, "default", one, "k")
         await publish(pipeline, -1)
-        return places, [one.position for one in pipeline.pending(ANN)]
+        return places, [one.position for one in pipeline.deliveries.pending(ANN)]
 
     ((places, pending),) = served(tmp_path, script)
     assert pending == places
@@ -1534,10 +1586,10 @@ def test_a_user_is_removed_though_the_last_position_is_that_of_a_filter(tmp_path
     async def script(pipeline):
         await subscribe(pipeline, "price > 0")
         await publish(pipeline, 1)
-        await pipeline.unsubscribe(ANN, pipeline.pending(ANN)[0].subscriptions[0])
-        await pipeline.add_filter(ADMIN, "other", Definition(SCHEMA))
+        await pipeline.subscriptions.unsubscribe(ANN, pipeline.deliveries.pending(ANN)[0].subscriptions[0])
+        await pipeline.filters.add(ADMIN, "other", Definition(SCHEMA))
         async with asyncio.timeout(60):
-            await pipeline._forget("ann")
+            await pipeline.presence.forget("ann")
 
     served(tmp_path, script)
 
@@ -1555,12 +1607,12 @@ def test_a_filter_that_could_not_be_removed_has_lost_nothing(tmp_path, monkeypat
 
     async def script(pipeline):
         await subscribe(pipeline, "price > 0")
-        pipeline._match._size = 1  # so that most are not matched yet
-        places = await pipeline.publish(CARL, "default", events(pipeline, *range(1, 51)))
+        monkeypatch.setattr("rtfilter.service.log_matcher.SIZE", 1)  # so that most are not matched yet
+        places = await pipeline.publishing.publish(CARL, "default", events(pipeline, *range(1, 51)))
         with pytest.raises(BusyError):
-            await pipeline.remove_filter(ADMIN, "default")
+            await pipeline.filters.remove(ADMIN, "default")
         await pipeline.settled(places[-1])
-        return places, [one.position for one in pipeline.pending(ANN)]
+        return places, [one.position for one in pipeline.deliveries.pending(ANN)]
 
     ((places, pending),) = served(tmp_path, script)
     assert pending == places
@@ -1575,9 +1627,9 @@ def test_who_subscribes_is_told_that_the_database_does_not_answer(tmp_path, monk
         monkeypatch.setattr(Log, "known", fail)
         monkeypatch.setattr(Log, "subscriptions", fail)
         asked = (
-            pipeline.subscribe(ANN, "default", Wish("price > 0"), "key"),
-            pipeline.subscription(ANN, id),
-            pipeline.subscriptions(ANN),
+            pipeline.subscriptions.subscribe(ANN, "default", Wish("price > 0"), "key"),
+            pipeline.subscriptions.show(ANN, id),
+            pipeline.subscriptions.list(ANN),
         )
         for one in asked:
             with pytest.raises(BusyError, match="the database does not answer"):
@@ -1592,10 +1644,10 @@ def test_pages_of_long_events_are_short(tmp_path):
         places = await publish(pipeline, *range(1, 6), symbol="x" * 400)
         pages, after = [], 0
         while after is not None:
-            found, after = pipeline.pull(ANN, 10, after)
+            found, after = pipeline.deliveries.pull(ANN, 10, after)
             pages.append([one.position for one, _ in found])
         assert pages == [[place] for place in places]
-        page = await pipeline.query(ANN, "default")
+        page = await pipeline.asking.query(ANN, "default")
         assert [one.position for one in page.events] == places[:3]
         assert page.next == places[2]
 
@@ -1612,14 +1664,14 @@ def test_what_was_dropped_is_logged_once_and_told_after_a_restart(tmp_path, capl
         ]
 
     async def second(pipeline):
-        (one, sending), _ = pipeline.pull(ANN, 9)[0]
+        (one, sending), _ = pipeline.deliveries.pull(ANN, 9)[0]
         assert sending == (0, 3)
-        await pipeline.acknowledge(ANN, [one.position])
+        await pipeline.deliveries.acknowledge(ANN, [one.position])
 
     async def third(pipeline):
-        ((_, sending),), _ = pipeline.pull(ANN, 9)
+        ((_, sending),), _ = pipeline.deliveries.pull(ANN, 9)
         assert sending == (0, 0)
-        assert (await pipeline.statistics(ANN))["dropped"] == 0
+        assert (await pipeline.status.of_user(ANN))["dropped"] == 0
 
     served(tmp_path, first, second, third, bounds=BacklogLimits(most=2))
 
@@ -1630,7 +1682,7 @@ def test_who_gets_the_name_of_a_user_is_not_told_what_was_dropped(tmp_path):
         await publish(pipeline, 1, 2, 3)
         pipeline.deliver.leave("ann")
         await publish(pipeline, 4)
-        ((_, sending),), _ = pipeline.pull(ANN, 9)
+        ((_, sending),), _ = pipeline.deliveries.pull(ANN, 9)
         assert sending == (0, 0)
 
     served(tmp_path, script, bounds=BacklogLimits(most=2))
@@ -1639,13 +1691,12 @@ def test_who_gets_the_name_of_a_user_is_not_told_what_was_dropped(tmp_path):
 @pytest.mark.parametrize("how", ["filter", "user", "time"])
 def test_what_ends_together_ends_in_parts(tmp_path, monkeypatch, how):
     """So that others come in between."""
-    for module in ("pipeline", "upkeep"):
-        monkeypatch.setattr(f"rtfilter.service.{module}.ENDED", 2)
+    monkeypatch.setattr(ending, "ENDED", 2)
     at_once = []
 
     async def script(pipeline):
         ttl = 0.01 if how == "time" else None
-        made = await pipeline.subscribe_many(ANN, "default", [Wish("price > 0", ttl=ttl)] * 7)
+        made = await pipeline.subscriptions.subscribe_many(ANN, "default", [Wish("price > 0", ttl=ttl)] * 7)
         plain, waiting = pipeline._store.put, []
 
         async def put(entries, key=None):
@@ -1658,9 +1709,9 @@ def test_what_ends_together_ends_in_parts(tmp_path, monkeypatch, how):
 
         pipeline._store.put = put
         if how == "filter":
-            await pipeline.remove_filter(ADMIN, "default")
+            await pipeline.filters.remove(ADMIN, "default")
         elif how == "user":
-            await pipeline._forget("ann")
+            await pipeline.presence.forget("ann")
         while any(id in pipeline._owners for id in made):
             await asyncio.sleep(0.01)
 
@@ -1670,11 +1721,11 @@ def test_what_ends_together_ends_in_parts(tmp_path, monkeypatch, how):
 
 def test_all_subscriptions_are_looked_through_in_turns(tmp_path, monkeypatch):
     """So that others come in between, however many subscriptions other users have."""
-    monkeypatch.setattr("rtfilter.service.pipeline.LOOKED_AT", 2)
+    monkeypatch.setattr("rtfilter.service.ending.LOOKED_AT", 2)
     monkeypatch.setattr("rtfilter.service.rounds.TURN", 0.0)
 
     async def script(pipeline):
-        await pipeline.subscribe_many(BOB, "default", [Wish("price > 0")] * 7)
+        await pipeline.subscriptions.subscribe_many(BOB, "default", [Wish("price > 0")] * 7)
         waited, plain = [], pipeline.rounds.wait
 
         async def wait(address=""):
@@ -1682,7 +1733,7 @@ def test_all_subscriptions_are_looked_through_in_turns(tmp_path, monkeypatch):
             await plain(address)
 
         pipeline.rounds.wait = wait
-        await pipeline._forget("ann")
+        await pipeline.presence.forget("ann")
         assert len(waited) >= 4
 
     served(tmp_path, script)
@@ -1697,14 +1748,14 @@ def test_a_removed_subscription_is_dropped_from_a_backlog_in_turns(tmp_path, mon
         places = await publish(pipeline, *range(1, 51))
         turns, plain = [], pipeline.deliver.forget_some
         pipeline.deliver.forget_some = lambda: turns.append(len(pairs(pipeline, ANN))) or plain()
-        await pipeline.unsubscribe(ANN, gone)
-        sent, _ = pipeline.pull(ANN, 100)
+        await pipeline.subscriptions.unsubscribe(ANN, gone)
+        sent, _ = pipeline.deliveries.pull(ANN, 100)
         assert {one.subscriptions for one, _ in sent} == {(left,)}
-        await pipeline.unsubscribe(ANN, left)
-        assert pipeline.pull(ANN, 100) == ([], None)
+        await pipeline.subscriptions.unsubscribe(ANN, left)
+        assert pipeline.deliveries.pull(ANN, 100) == ([], None)
         while pipeline.deliver.forgetting:
             await pipeline.rounds.wait()
-        assert not pipeline.pending(ANN)
+        assert not pipeline.deliveries.pending(ANN)
         assert len(turns) >= len(places)
 
     served(tmp_path, script)
@@ -1715,22 +1766,22 @@ def test_events_with_lists_are_matched_in_parts(tmp_path, monkeypatch):
 
     async def script(pipeline):
         await subscribe(pipeline, "price > 4")
-        filter, sizes = pipeline._indexes["default"].filter, []
+        filter, sizes = pipeline.filters._indexes["default"].filter, []
         plain = filter.stream
         filter.stream = lambda events: sizes.append(len(events)) or plain(events)
         listed = [b'{"price":[%d,%d]}' % (row, row + 1) for row in range(7)]
-        (*_, last) = await pipeline.publish(CARL, "default", listed)
+        (*_, last) = await pipeline.publishing.publish(CARL, "default", listed)
         await pipeline.settled(last)
         assert sum(sizes) == 7
         assert max(sizes) == 2
-        return len(pipeline.pending(ANN))
+        return len(pipeline.deliveries.pending(ANN))
 
     assert served(tmp_path, script) == [3]
 
 
 def test_many_events_are_taken_note_of_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "TOLD", 10)
-    monkeypatch.setattr("rtfilter.service.pipeline.MANY", 10)
+    monkeypatch.setattr("rtfilter.service.publishing.MANY", 10)
     sizes = []
 
     async def script(pipeline):
@@ -1748,10 +1799,10 @@ def test_many_events_are_taken_note_of_in_parts(tmp_path, monkeypatch):
 def test_a_page_of_large_subscriptions_is_short(tmp_path):
     async def script(pipeline):
         wishes = [Wish("price > 1", {"more": "x" * 900})] * 25
-        made = await pipeline.subscribe_many(ANN, "default", wishes)
+        made = await pipeline.subscriptions.subscribe_many(ANN, "default", wishes)
         sizes, after, more = [], 0, True
         while more:
-            found, more = await pipeline.subscriptions(ANN, after=after)
+            found, more = await pipeline.subscriptions.list(ANN, after=after)
             sizes.append(len(found))
             after = found[-1].id
         return after == made[-1], sizes

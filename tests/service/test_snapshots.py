@@ -146,13 +146,13 @@ def test_indexes_go_where_the_log_was_used_from_another_folder_since(tmp_path):
     url = f"sqlite:///{tmp_path}/log.sqlite"
 
     async def removed(pipeline):
-        await pipeline.unsubscribe(ANN, first)
+        await pipeline.subscriptions.unsubscribe(ANN, first)
         await publish(pipeline, 1)
         await pipeline._store.flush()
         await pipeline._upkeep._trim(9e12)  # also that it was removed
 
     async def back(pipeline):
-        return len(pipeline._indexes["default"].filter)
+        return len(pipeline.filters._indexes["default"].filter)
 
     (first,) = served(tmp_path / "a", write_one_of_ann, url=url)
     served(tmp_path / "b", removed, url=url)

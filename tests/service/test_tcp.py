@@ -209,7 +209,7 @@ def test_only_who_receives_gets_events_and_get_brings_the_backlog_until_it_is_ac
             if times == 1:
                 await client.close()
         await client.say("ACK", upto=event["number"])
-        assert pipeline.pending(ANN) == []
+        assert pipeline.deliveries.pending(ANN) == []
 
     through(tmp_path, script)
 
@@ -334,13 +334,13 @@ def test_who_takes_no_bytes_is_closed_and_holds_up_nobody(tmp_path):
         for client in (slow, quick):
             await client.say("SUBSCRIBE", where="price > 0")
             await client.say("READY")
-        places = await pipeline.publish(
+        places = await pipeline.publishing.publish(
             ANN._replace(roles=frozenset({"admin"})), "default", big(pipeline, 30)
         )
         assert [(await quick.hear())["position"] for _ in places] == places
         while conversations[0].state is not State.DISCONNECTED:
             await asyncio.sleep(0.01)
-        assert [one.position for one in pipeline.pending(ANN)] == places
+        assert [one.position for one in pipeline.deliveries.pending(ANN)] == places
         assert conversations[1].state is State.RECEIVING
 
     through(tmp_path, script, timeouts=QUICK._replace(write=1.0))

@@ -74,7 +74,7 @@ def test_all_that_was_there_is_served(old, tmp_path):
     async def look(pipeline):
         assert pairs(pipeline, ANN) == {(11, 2)}
         assert pairs(pipeline, BOB) == {(at, 3) for at in (5, 6, 10, 11)}
-        assert (await pipeline.subscription(ANN, 2)).wish.where == "price > 15"
+        assert (await pipeline.subscriptions.show(ANN, 2)).wish.where == "price > 15"
         assert await publish(pipeline, 7, 20, 3, symbol="A", key="k1") == [5, 6, 7]  # once
         (at,) = await publish(pipeline, 17)
         assert at == 12

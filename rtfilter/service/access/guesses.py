@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from rtfilter.service.authenticate import MOST
 from rtfilter.service.service_errors import BusyError, TooManyError
 from rtfilter.sockets import network
+from rtfilter.store.user_store import MOST_NAME
 
 MOST_WRONG: Final = 10
 """Wrong passwords of a name at an address after which the name is refused there."""
@@ -32,7 +32,7 @@ class UserAtNetwork(NamedTuple):
     @classmethod
     def of(cls, user: str, address: str) -> UserAtNetwork:
         """Return the place of a user, who may have all addresses of a network."""
-        return cls(user[: MOST + 1], network(address))
+        return cls(user[: MOST_NAME + 1], network(address))
 
 
 class Guesses:

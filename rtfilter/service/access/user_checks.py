@@ -17,10 +17,9 @@ from rtfilter.service.access import tokens
 from rtfilter.service.access.guesses import Guesses, PasswordQueue, UserAtNetwork
 from rtfilter.service.access.passwords import Passwords, Remembered
 from rtfilter.service.access.rates import Bucket
-from rtfilter.service.authenticate import Open
-from rtfilter.service.roles import Identity, Role
+from rtfilter.service.roles import ALL, Identity, Role
 from rtfilter.service.service_errors import BusyError, NotAuthenticatedError, TooManyError
-from rtfilter.store.user_store import Known, User, Users
+from rtfilter.store.user_store import MOST_NAME, Known, User, Users
 
 LOOK: Final = 1.0
 """Seconds between two checks of the database for changed users."""
@@ -40,15 +39,12 @@ class UserLimits(NamedTuple):
     ----------
     subscriptions, connections : int
     rate : float or None
-        Events a second that are published, over time; None for any.
-    burst : float or None
-        Events at once; None for ten seconds of `rate`.
+        Events a second that are published, over time, ten seconds of them at once; None for any.
     """
 
     subscriptions: int = 1_000_000
     connections: int = 100
     rate: float | None = None
-    burst: float | None = None
 
 
 class _Proven(Identity):
@@ -65,6 +61,8 @@ class _Proven(Identity):
 
 class Access:
     """Users, passwords, tokens and limits. For one event loop.
+
+    While there is no user, every name is accepted; ``admin`` has all roles, the others all but that.
 
     Parameters
     ----------
@@ -88,7 +86,6 @@ class Access:
         self._users, self._passwords = users, passwords or Passwords()
         self._clock, self._wall = clock, wall
         self._remembered = Remembered(clock)
-        self._anyone = Open()
         self._known: Known = users.read()
         self._looked = clock()
         self._looking: asyncio.Task[None] | None = None
@@ -109,11 +106,15 @@ class Access:
 
     @property
     def gone(self) -> Collection[str]:
-        """See `Authenticate`. A change in the database shows from about the second read on."""
+        """Users that were removed, whose subscriptions and deliveries are still to be removed.
+
+        A change in the database shows from about the second read on.
+        """
         self._look_soon()
         return self._known.gone - self._known.accounts.keys()  # the read may have met a removal half
 
     async def forgotten(self, user: str) -> None:
+        """Record that nothing is left of a removed user. Raises `BusyError` if that cannot be written."""
         try:
             await asyncio.to_thread(self._users.forgotten, user)
             self._known = await asyncio.to_thread(self._users.read)
@@ -142,7 +143,7 @@ class Access:
         """
         await self._look(LOOK_FOR_NEW if self.open else LOOK)
         if self.open:
-            return await self._anyone.password(user, password)
+            return Identity(_name(user), _roles_of_anyone(user))
         place = UserAtNetwork.of(user, address)
         self._guesses.require_few(place)
         account = self._known.accounts.get(user)
@@ -160,7 +161,7 @@ class Access:
         """Return the identity of a user, by a token; raises as `password`."""
         await self._look(LOOK_FOR_NEW if self.open else LOOK)
         if self.open:
-            return await self._anyone.token(token)
+            raise NotAuthenticatedError("this server has no users, and so no tokens; give a user name")
         digest = tokens.digest(token)
         if digest not in self._known.tokens:
             await self._look(LOOK_FOR_NEW)
@@ -185,11 +186,19 @@ class Access:
                 return False
         return account is not None and account.roles == who.roles
 
+    def require_still(self, who: Identity) -> None:
+        """Raise `NotAuthenticatedError` if a user may not stay: another one may have the name by now."""
+        if not self.still(who):
+            raise no_longer()
+
     def roles(self, user: str) -> frozenset[Role]:
-        """See `Authenticate`; a change in the database counts as in `still`."""
+        """Return the present roles of a user, none if there is no such user.
+
+        A change in the database counts as in `still`.
+        """
         self._look_soon()
         if self.open:
-            return self._anyone.roles(user)
+            return _roles_of_anyone(user)
         account = self._known.accounts.get(user)
         return frozenset() if account is None else frozenset(Role(role) for role in account.roles)
 
@@ -278,8 +287,7 @@ class Access:
         if bucket is None:
             if len(self._buckets) >= MOST_BUCKETS:
                 self._buckets = {user: one for user, one in self._buckets.items() if not one.full(now)}
-            burst = 10 * rate if self._limits.burst is None else self._limits.burst
-            bucket = self._buckets[who.user] = Bucket(rate, max(1.0, burst), now)
+            bucket = self._buckets[who.user] = Bucket(rate, max(1.0, 10 * rate), now)
         wait = bucket.take(events, now)
         if wait:
             raise TooManyError(f"more than {rate:g} events a second; wait and try again", wait)
@@ -296,6 +304,22 @@ class Access:
             self._connections[who.user] -= 1
             if not self._connections[who.user]:
                 del self._connections[who.user]
+
+
+def no_longer() -> NotAuthenticatedError:
+    """Return the error for a user who may not stay."""
+    return NotAuthenticatedError("your password, token or roles are no longer valid; connect again")
+
+
+def _name(user: str) -> str:
+    if not user or len(user) > MOST_NAME or not user.isprintable():
+        raise NotAuthenticatedError(f"give a user name of 1 to {MOST_NAME} printable characters")
+    return user
+
+
+def _roles_of_anyone(user: str) -> frozenset[Role]:
+    """Return the roles by name where there are no users."""
+    return ALL if user == "admin" else ALL - {Role.ADMIN}
 
 
 def _heard(task: asyncio.Task[None]) -> None:

@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from rtfilter.service.authenticate import Authenticate
+from rtfilter.service.access import Access
 from rtfilter.service.doors.problems import HostError, OriginError, describe
 from rtfilter.service.measures import Measures
 from rtfilter.service.roles import Identity
@@ -26,7 +26,7 @@ from rtfilter.sockets import bare, network
 HOW: Final = "say who you are: curl --user NAME:PASSWORD, or the header Authorization: Bearer TOKEN"
 
 
-async def identity(users: Authenticate, request: Request) -> Identity:
+async def identity(users: Access, request: Request) -> Identity:
     """Return the identity of a request, by its header Authorization. Raises `NotAuthenticatedError`."""
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     match scheme.lower():

@@ -13,11 +13,10 @@ from weakref import WeakValueDictionary
 import msgspec
 from fastapi import Request
 
-from rtfilter.events.table import EventTable
 from rtfilter.service.doors import arrow
 from rtfilter.service.doors.problems import MediaTypeError, SilentError
 from rtfilter.service.json_depth import require_shallow, require_shallow_lines
-from rtfilter.service.parse import MANY, Listed, Parse, Parsed
+from rtfilter.service.parse import MANY, Parse, Parsed
 from rtfilter.service.rounds import LARGE
 from rtfilter.service.service_errors import BusyError, NotJSONError, RequestError, TooLargeError
 from rtfilter.sockets import network
@@ -176,25 +175,16 @@ def decoded(body: bytes, kind: Any = Any) -> Any:
         raise NotJSONError(f"this is not JSON: {error}") from None
 
 
-async def events(request: Request, parse: Parse) -> Parsed:
-    """Return the events of the body as they are to be stored.
+async def events(request: Request, parse: Parse, stored: bool = True) -> Parsed:
+    """Return the events of the body, to be stored or to be matched only.
 
     Raises
     ------
     EventError, NotJSONError, MediaTypeError, TooLargeError
     """
-    return await _beside_if_large(_events, request, parse)
-
-
-async def table(request: Request, parse: Parse) -> EventTable | Listed:
-    """Return the events of the body to be matched only. Raises as `events` does."""
-    return await _beside_if_large(_table, request, parse)
-
-
-async def _beside_if_large(read: Callable[..., _T], request: Request, parse: Parse) -> _T:
-    body = request.state.body
-    given = media_type(request), body, parse, request.app.state.limits.nesting
-    return await worked(request, read, *given, long=takes_long(*given[:2]))
+    kind, body = media_type(request), request.state.body
+    given = kind, body, parse, request.app.state.limits.nesting, stored
+    return await worked(request, _events, *given, long=takes_long(kind, body))
 
 
 async def worked(request: Request, work: Callable[..., _T], *given: Any, long: bool = False) -> _T:
@@ -203,7 +193,8 @@ async def worked(request: Request, work: Callable[..., _T], *given: Any, long: b
     The bodies of many requests may end at the same time.
     """
     if long or len(request.state.body) >= LARGE:
-        return await request.app.state.pipeline.read(request.state.who, work, *given)  # type: ignore[no-any-return]
+        reads = request.app.state.pipeline.asides.reads
+        return await reads.run_for(request.state.who.user, work, *given)  # type: ignore[no-any-return]
     await request.app.state.pipeline.rounds.wait(network(request.client.host) if request.client else "")
     return work(*given)
 
@@ -213,21 +204,13 @@ def takes_long(kind: str, body: bytes) -> bool:
     return len(body) >= LARGE or kind == ARROW or b"[" in body or body.count(b"\n") >= MANY
 
 
-def _events(kind: str, body: bytes, parse: Parse, nesting: int) -> Parsed:
-    if kind == ARROW:
-        return parse.objects(arrow.rows(arrow.table(body, MOST_EVENTS)))
-    if _is_lines(kind, body, nesting):
-        return parse.lines(body)
-    return parse.one(body)
-
-
-def _table(kind: str, body: bytes, parse: Parse, nesting: int) -> EventTable | Listed:
+def _events(kind: str, body: bytes, parse: Parse, nesting: int, stored: bool) -> Parsed:
     if kind == ARROW:
         found = arrow.table(body, MOST_EVENTS)
-        return parse.columns(found) or parse.rows(arrow.rows(found))
-    if _is_lines(kind, body, nesting):
-        return parse.table_of_lines(body)
-    return parse.table_of_one(body)
+        columns = None if stored else parse.columns(found)
+        return columns or parse.objects(arrow.rows(found), stored=stored)
+    read = parse.lines if _is_lines(kind, body, nesting) else parse.one
+    return read(body, stored)
 
 
 def _is_lines(kind: str, body: bytes, nesting: int) -> bool:

@@ -19,7 +19,7 @@ from rtfilter.service.doors.streamed import (
     matches_as_arrow,
     matches_as_json,
 )
-from rtfilter.service.parse import hints_of, report, with_hints
+from rtfilter.service.parse import report, with_hints
 from rtfilter.service.records import StoredEvent
 from rtfilter.service.roles import Role
 
@@ -88,11 +88,11 @@ async def publish(
     request: Request, name: Name, who: Who, pipeline: Served, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Publish events. The answer comes once they are durable, with the position of each."""
-    events = await bodies.events(request, pipeline.parse(name))
+    events = await bodies.events(request, pipeline.filters.parse(name))
     arrived, read = request.state.arrived, request.state.read
     pipeline.measures.read.add(read - arrived, len(events.bodies))
     pipeline.measures.parse.add(perf_counter() - read, len(events.bodies))
-    positions = await pipeline.publish(who, name, events.bodies, idempotency_key, arrived)
+    positions = await pipeline.publishing.publish(who, name, events.bodies, idempotency_key, arrived)
     return _answer(with_hints({"positions": positions}, events.hints), 202)
 
 
@@ -109,7 +109,7 @@ async def query(
 ) -> Response:
     """List stored events by predicate and time of arrival; without the role subscriber, the user's own."""
     wanted = bodies.decoded(where.encode(), dict) if where and where.lstrip().startswith("{") else where
-    found, following = await pipeline.query(who, name, wanted, since, until, after, limit)
+    found, following = await pipeline.asking.query(who, name, wanted, since, until, after, limit)
     link = None if following is None else shared.link(request, following)
     return _answer({"events": [_stored(one) for one in found], "next": link})
 
@@ -125,12 +125,11 @@ async def match(request: Request, name: Name, who: Who, pipeline: Served) -> Res
     With `Accept: application/vnd.apache.arrow.stream` the answer is a stream with the column `matches`.
     """
     await shared.enter_answers(request)
-    events = await bodies.table(request, pipeline.parse(name))
-    found = await pipeline.match(who, name, events)
+    events = await bodies.events(request, pipeline.filters.parse(name), stored=False)
+    found = await pipeline.asking.match(who, name, events.table)
     if bodies.wants_arrow(request):
         return PartsResponse(request, matches_as_arrow(found, "matches"), ARROW)
-    hints = with_hints({}, hints_of(events.odd, len(events)))
-    return await answered(request, matches_as_json(found, hints))
+    return await answered(request, matches_as_json(found, with_hints({}, events.hints)))
 
 
 @needs(Role.SUBSCRIBER)
@@ -139,16 +138,18 @@ async def explain(
 ) -> models.ExplainAnswer:
     """Explain why a subscription matches an event or not."""
     await shared.enter_answers(request)
-    events = await pipeline.read(who, pipeline.parse(name).one, _encode(question.event))  # it may have lists
-    found = await pipeline.explain(who, name, events.bodies[0], question.subscription)
-    return models.ExplainAnswer(matched=found.matched, report=report(found, events.odd))
+    event = await pipeline.asides.reads.run_for(
+        who.user, pipeline.filters.parse(name).one, _encode(question.event)
+    )  # it may have lists
+    found = await pipeline.asking.explain(who, name, event.bodies[0], question.subscription)
+    return models.ExplainAnswer(matched=found.matched, report=report(found, event))
 
 
 async def pull(
     request: Request, who: Who, pipeline: Served, after: After = 0, limit: Limit = 100
 ) -> Response:
     """List the user's unacknowledged deliveries, by position."""
-    found, following = pipeline.pull(who, limit, after)
+    found, following = pipeline.deliveries.pull(who, limit, after)
     link = None if following is None else shared.link(request, following)
     return await answered(request, deliveries_as_json(found, link))
 
@@ -160,7 +161,7 @@ async def acknowledge(request: Request, who: Who, pipeline: Served) -> Response:
         raise MediaTypeError(f"the header Content-Type is needed: {JSON}")
     body = request.state.body
     asked = await bodies.worked(request, bodies.decoded, body, Acknowledgement)
-    await pipeline.acknowledge(who, asked.positions)
+    await pipeline.deliveries.acknowledge(who, asked.positions)
     return Response(status_code=204)
 
 

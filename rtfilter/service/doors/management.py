@@ -31,7 +31,7 @@ from rtfilter.service.json_depth import require_shallow
 from rtfilter.service.measures import Measures
 from rtfilter.service.records import StoredSubscription, Wish, shown
 from rtfilter.service.roles import Role
-from rtfilter.service.service_errors import RequestError, TooLargeError, UnknownError
+from rtfilter.service.service_errors import RequestError, TooLargeError
 
 _LINES: Final = '{"where": "price > 100"}\n{"where": "price < 10", "digest": 60}\n'
 _BODY: Final[dict[str, Any]] = {
@@ -50,15 +50,12 @@ _BODY: Final[dict[str, Any]] = {
 
 async def list_filters(who: Who, pipeline: Served) -> models.FiltersShown:
     """List all filters, by name."""
-    return models.FiltersShown(filters=[models.FilterShown.of(one) for one in pipeline.filters(who)])
+    return models.FiltersShown(filters=[models.FilterShown.of(one.info) for one in pipeline.filters.all()])
 
 
 async def show_filter(name: Name, who: Who, pipeline: Served) -> models.FilterShown:
     """Show a filter."""
-    for one in pipeline.filters(who):
-        if one.name == name:
-            return models.FilterShown.of(one)
-    raise UnknownError(f"there is no filter {name!r}")
+    return models.FilterShown.of(pipeline.filters.index(name).info)
 
 
 @needs(Role.ADMIN)
@@ -69,8 +66,8 @@ async def add_filter(
 
     Another schema or key is refused, and so is a matcher that does not take all subscriptions.
     """
-    definition = await pipeline.read(who, _definition, wanted)
-    return models.FilterShown.of(await pipeline.add_filter(who, name, definition, wanted.key))
+    definition = await pipeline.asides.reads.run_for(who.user, _definition, wanted)
+    return models.FilterShown.of(await pipeline.filters.add(who, name, definition, wanted.key))
 
 
 def _definition(wanted: models.FilterWanted) -> Definition:
@@ -87,7 +84,7 @@ def _definition(wanted: models.FilterWanted) -> Definition:
 
 async def remove_filter(name: Name, who: Who, pipeline: Served) -> None:
     """Remove a filter with its subscriptions. For admins."""
-    await pipeline.remove_filter(who, name)
+    await pipeline.filters.remove(who, name)
 
 
 @needs(Role.SUBSCRIBER)
@@ -104,15 +101,18 @@ async def subscribe(
     kind = bodies.media_type(request)
     if kind == JSON:
         wish = await bodies.worked(request, _wish, body, limits)
-        id = await pipeline.subscribe(who, name, wish, idempotency_key)
+        id = await pipeline.subscriptions.subscribe(who, name, wish, idempotency_key)
         response.status_code, response.headers["location"] = 201, f"/subscriptions/{id}"
         return models.Subscribed(subscription=id)
     if kind not in LINES:
         raise MediaTypeError(f"the header Content-Type is needed: {JSON} or {LINES[0]}")
     await shared.enter_answers(request)
-    wishes, wrong = await pipeline.read(who, _wishes, body, limits, pipeline.measures)
-    made = await pipeline.subscribe_many(who, name, wishes, idempotency_key)
-    return Response(await pipeline.read(who, _report, made, wrong, pipeline.measures), media_type=JSON)
+    wishes, wrong = await pipeline.asides.reads.run_for(who.user, _wishes, body, limits, pipeline.measures)
+    made = await pipeline.subscriptions.subscribe_many(who, name, wishes, idempotency_key)
+    return Response(
+        await pipeline.asides.reads.run_for(who.user, _report, made, wrong, pipeline.measures),
+        media_type=JSON,
+    )
 
 
 def _wish(line: bytes, limits: RequestLimits) -> Wish:
@@ -169,9 +169,9 @@ async def list_subscriptions(
     limit: Limit = 100,
 ) -> Response:
     """List the user's own subscriptions, by id."""
-    found, more = await pipeline.subscriptions(who, filter, after, limit, user, everyone)
+    found, more = await pipeline.subscriptions.list(who, filter, after, limit, user, everyone)
     link = shared.link(request, found[-1].id) if more else None
-    return Response(await pipeline.read(who, _page, found, link), media_type=JSON)
+    return Response(await pipeline.asides.reads.run_for(who.user, _page, found, link), media_type=JSON)
 
 
 def _page(found: Sequence[StoredSubscription], link: str | None) -> bytes:
@@ -180,7 +180,7 @@ def _page(found: Sequence[StoredSubscription], link: str | None) -> bytes:
 
 async def show_subscription(id: Id, who: Who, pipeline: Served) -> models.SubscriptionShown:
     """Show a subscription."""
-    return models.SubscriptionShown.of(await pipeline.subscription(who, id))
+    return models.SubscriptionShown(**shown(await pipeline.subscriptions.show(who, id)))
 
 
 @needs(Role.SUBSCRIBER)
@@ -189,17 +189,19 @@ async def replace(id: Id, wanted: models.SubscriptionWanted, who: Who, pipeline:
 
     Its earlier matches are still delivered.
     """
-    return models.Replaced(subscription=id, expires=await pipeline.replace(who, id, wanted.wish()))
+    return models.Replaced(
+        subscription=id, expires=await pipeline.subscriptions.replace(who, id, wanted.wish())
+    )
 
 
 async def unsubscribe(id: Id, who: Who, pipeline: Served) -> None:
     """Remove a subscription, with its deliveries."""
-    await pipeline.unsubscribe(who, id)
+    await pipeline.subscriptions.unsubscribe(who, id)
 
 
 async def statistics(who: Who, pipeline: Served) -> dict[str, Any]:
     """Return statistics of the user; for admins also of the server and its filters."""
-    return dict(await pipeline.statistics(who))
+    return dict(await pipeline.status.of_user(who))
 
 
 def doors() -> APIRouter:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from rtfilter.predicates.boxes import MAX_UNBOUNDED
 from rtfilter.service.doors.problems import Problem
-from rtfilter.service.records import FilterInfo, StoredSubscription, Wish, shown
+from rtfilter.service.records import FilterInfo, Wish
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 Id = Annotated[int, Field(ge=1, lt=2**63)]
@@ -147,11 +147,6 @@ class SubscriptionShown(BaseModel):
     order: str | None
     since: float = Field(description="When it was made or last replaced, in seconds since 1970.")
     expires: float | None = Field(description="When it ends by itself, in seconds since 1970.")
-
-    @classmethod
-    def of(cls, one: StoredSubscription) -> SubscriptionShown:
-        """Return the model of a subscription."""
-        return cls(**shown(one))
 
 
 class SubscriptionsShown(BaseModel):

@@ -71,8 +71,8 @@ async def status(request: Request, response: Response, pipeline: Served) -> mode
     """Return the present numbers, and counts that only rise. For admins, if the server has users."""
     who = await watcher(request, pipeline)
     response.headers["cache-control"] = "no-store"
-    found = await pipeline.status(who)
-    return models.Status(version=__version__, open=pipeline.users.open, **found)
+    found = await pipeline.status.of_server(who)
+    return models.Status(version=__version__, open=pipeline.users.open, ready=pipeline.ready, **found)
 
 
 def doors() -> APIRouter:

@@ -71,7 +71,7 @@ class PipelineCollector(Collector):
 
 
 def _counted(pipeline: Pipeline) -> Iterable[Metric]:
-    for name, value in pipeline.counts.items():
+    for name, value in pipeline.status.counts.items():
         text = TEXTS.get(name, name.replace("_", " ").capitalize())
         if name in RISING:
             yield CounterMetricFamily(f"rtfilter_service_{name}", text, value=value)

@@ -14,7 +14,6 @@ from fastapi.routing import APIRoute
 from fastapi.security.base import SecurityBase
 from starlette.types import Message
 
-from rtfilter.service.authenticate import require_still
 from rtfilter.service.doors import bodies
 from rtfilter.service.doors.admission import identity
 from rtfilter.service.doors.bodies import JSON
@@ -134,7 +133,7 @@ async def _enter(
     state.leave.append(await app.rooms.enter(state.who.user, bodies.size_of(request, most)))
     state.body = body = await bodies.whole(request, most)
     state.read = time.perf_counter()
-    require_still(app.pipeline.users, state.who)
+    app.pipeline.users.require_still(state.who)
     return body
 
 

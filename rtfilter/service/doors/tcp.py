@@ -22,7 +22,7 @@ from rtfilter.service.doors.handshakes import Handshakes
 from rtfilter.service.doors.timeouts import MUCH, STRANGE, STRANGE_FRAMES
 from rtfilter.service.service_errors import DirectiveError, NotAuthenticatedError, ServiceError, TooLargeError
 from rtfilter.session_states import State
-from rtfilter.sockets import keep_alive, network
+from rtfilter.sockets import keep_alive
 
 LITTLE: Final = 2**15
 """Bytes that may wait for a peer before its writer pauses: half of asyncio's own limit."""
@@ -135,9 +135,7 @@ class _Peer:
         self._frames = Reader(most=most_bytes)
         self._left, self._since = timeouts.connect, 0.0  # until CONNECT; by the loop's clock
         self._timer: asyncio.TimerHandle | None = None
-        conversation.straight = self._straight
-        conversation.address = str((writer.get_extra_info("peername") or [""])[0])
-        self._turn.address = network(conversation.address)
+        conversation.meet(str((writer.get_extra_info("peername") or [""])[0]), self._straight)
         keep_alive(writer.get_extra_info("socket"), timeouts.write)
 
     def end(self, why: ServiceError | None = None) -> None:
@@ -162,7 +160,6 @@ class _Peer:
             self._stop_clock()
             reading.cancel()
             self.conversation.lost()
-            self.conversation.straight = None  # breaks a cycle, which would wait for garbage collection
             self._known()
             self._writer.transport.abort()
 

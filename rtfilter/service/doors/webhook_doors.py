@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rtfilter.service.doors import shared
 from rtfilter.service.doors.shared import Who, needs
 from rtfilter.service.roles import Role
-from rtfilter.service.webhooks import Webhooks, WebhookState
+from rtfilter.service.webhooks import Webhooks
 
 
 class WebhookWanted(BaseModel):
@@ -34,11 +34,6 @@ class WebhookShown(BaseModel):
     last_status: int | None = Field(description="Of the last answer.")
     last_error: str | None = Field(description="What was wrong with the last request.")
     next_try: float | None
-
-    @classmethod
-    def of(cls, state: WebhookState) -> WebhookShown:
-        """Return the model of a webhook."""
-        return cls(**state._asdict())
 
 
 class WebhookMade(WebhookShown):
@@ -64,7 +59,7 @@ async def put_webhook(wanted: WebhookWanted, who: Who, webhooks: Served) -> Webh
 
 async def show_webhook(who: Who, webhooks: Served, user: User = None) -> WebhookShown:
     """Show the user's webhook."""
-    return WebhookShown.of(webhooks.show(who, user))
+    return WebhookShown(**webhooks.show(who, user)._asdict())
 
 
 async def remove_webhook(who: Who, webhooks: Served, user: User = None) -> None:
@@ -81,7 +76,7 @@ async def renew_secret(who: Who, webhooks: Served) -> WebhookMade:
 @needs(Role.SUBSCRIBER)
 async def resume_webhook(who: Who, webhooks: Served) -> WebhookShown:
     """Send again to a webhook that is parked; where it waits for the next try, try at once."""
-    return WebhookShown.of(await webhooks.resume(who))
+    return WebhookShown(**(await webhooks.resume(who))._asdict())
 
 
 def doors() -> APIRouter:

@@ -12,7 +12,6 @@ from structlog.contextvars import bind_contextvars
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.timeouts import KNOWN, STRAIGHT
 from rtfilter.session_states import State
-from rtfilter.sockets import network
 
 CONNECT_WITHIN: Final = 10.0
 """Seconds until a peer must have authenticated, without the time that the server takes for the check."""
@@ -35,9 +34,8 @@ async def session(socket: WebSocket) -> None:
     await socket.accept()
     state = socket.app.state
     conversation = Conversation(state.pipeline, state.limits.nesting, "websocket")
-    conversation.straight = socket.scope.get("extensions", {}).get(STRAIGHT)
-    conversation.address = socket.client.host if socket.client else ""
-    conversation.turn.address = network(conversation.address)
+    straight = socket.scope.get("extensions", {}).get(STRAIGHT)
+    conversation.meet(socket.client.host if socket.client else "", straight)
     bind_contextvars(connection=conversation.id)
     works = [asyncio.create_task(work(socket, conversation)) for work in (_hear, _say)]
     try:

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
-from rtfilter.service.authenticate import require_still
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.service_errors import BusyError, ConflictError, RequestError, UnknownError
@@ -29,26 +28,9 @@ _log = logging.getLogger(__name__)
 
 
 class WebhookState(NamedTuple):
-    """A webhook as its user sees it; times in seconds since 1970.
+    """A webhook as its user sees it: see `rtfilter.service.doors.webhook_doors.WebhookShown`.
 
-    Attributes
-    ----------
-    user, url : str
-    state : str
-        ``active``; ``waiting`` for the next try; ``parked``; ``stopped``, while its user may not subscribe.
-    since : float
-        When it was made, or parked.
-    reason : str or None
-        Why it is parked.
-    failures : int
-        Failed requests in a row.
-    last_status : int or None
-        Of the last answer.
-    last_error : str or None
-        The error of the last request.
-    next_try : float or None
-    secret : str or None
-        Only where it was made just now.
+    `secret` is only there where it was made just now.
     """
 
     user: str
@@ -101,14 +83,14 @@ class Webhooks:
 
     async def start(self) -> None:
         """Read all webhooks, and continue to send."""
-        rows = await self._pipeline.beside(self._table.read)
-        key = await self._pipeline.beside(self._key.read)
+        rows = await self._pipeline.asides.beside.run(self._table.read)
+        key = await self._pipeline.asides.beside.run(self._key.read)
         for row in rows:
             if row.parked is None and (key is None or signing.mark(key) != row.key):
                 row = row._replace(parked=time.time(), reason=LOST)
                 await self._note(row)
             self._take(row)
-        self._pipeline.forgets.append(self._forget)
+        self._pipeline.presence.forgets.append(self._forget)
         self._look()
         self._watch = asyncio.create_task(self._run())
 
@@ -154,7 +136,7 @@ class Webhooks:
 
     async def _change(self, row: Webhook) -> None:
         """Store a webhook, and restart its worker."""
-        await self._pipeline.ask(self._table.put, row)
+        await self._pipeline.asides.ask(self._table.put, row)
         worker = self._workers.pop(row.user, None)
         if worker is not None:
             await worker.end()
@@ -182,7 +164,7 @@ class Webhooks:
 
     async def _note(self, row: Webhook) -> None:
         try:
-            await self._pipeline.ask(self._table.note, row)
+            await self._pipeline.asides.ask(self._table.note, row)
         except BusyError:
             _log.warning("the state of a webhook could not be written; a restart loses it")
 
@@ -192,7 +174,7 @@ class Webhooks:
             await self._remove(user)
 
     async def _remove(self, user: str) -> None:
-        await self._pipeline.ask(self._table.remove, user)
+        await self._pipeline.asides.ask(self._table.remove, user)
         self._rows.pop(user, None)
         worker = self._workers.pop(user, None)
         if worker is not None:
@@ -231,7 +213,7 @@ class Webhooks:
         user = who.user
         async with self._change_of(who):
             try:
-                key = await self._pipeline.beside(self._key.made)
+                key = await self._pipeline.asides.beside.run(self._key.made)
             except OSError:
                 _log.exception("the key of webhooks cannot be read or written")
                 raise BusyError("the server cannot make secrets now; try again", 5.0) from None
@@ -248,7 +230,7 @@ class Webhooks:
         who.require(Role.SUBSCRIBER)
         async with self._change_of(who):
             row = self._row(who.user)
-            key = await self._pipeline.beside(self._key.read)
+            key = await self._pipeline.asides.beside.run(self._key.read)
             if key is None or signing.mark(key) != row.key:
                 raise ConflictError("the secret of the webhook is lost; make a new one first")
             await self._change(row._replace(parked=None, reason=None, failures=0))
@@ -265,7 +247,7 @@ class Webhooks:
     async def _change_of(self, who: Identity) -> AsyncIterator[None]:
         """Let a user who may stay change a webhook, when no other one is being changed."""
         async with self._changing:
-            require_still(self._pipeline.users, who)
+            self._pipeline.users.require_still(who)
             yield
 
     def show(self, who: Identity, user: str | None = None) -> WebhookState:

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from rtfilter.service.backlog import Backlog
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import UserDelivery, pulled
 from rtfilter.service.roles import Identity, Role
@@ -115,7 +116,7 @@ class Worker:
         if not self._active:
             self._active = True
             self._pipeline.deliver.begin(self._webhook.user, self, first=True)
-            self.send([one.position for one in self._pipeline.deliver.pending(self._webhook.user)])
+            self.send(list(self._backlog.pending))
 
     async def end(self) -> None:
         """Stop sending. Unacknowledged deliveries stay in the backlog."""
@@ -152,12 +153,13 @@ class Worker:
         """See `Receiver`. Does nothing: the worker has its own timer."""
 
     def _prune(self) -> None:
-        deliver, user = self._pipeline.deliver, self._webhook.user
-        self._due = {at: digest for at, digest in self._due.items() if deliver.has(user, at)}
+        pending = self._backlog.pending
+        self._due = {at: digest for at, digest in self._due.items() if at in pending}
         self._room = max(FEW, 2 * len(self._due))
 
-    def _there(self, position: int) -> UserDelivery | None:
-        return self._pipeline.deliver.get(self._webhook.user, position)
+    @property
+    def _backlog(self) -> Backlog:
+        return self._pipeline.deliver.backlog(self._webhook.user)
 
     # -- sending ---------------------------------------------------------------------------------------------
 
@@ -177,7 +179,7 @@ class Worker:
         found: list[UserDelivery] = []
         digest = size = 0
         for position, of in list(self._due.items()):
-            one = self._there(position)
+            one = self._backlog.get(position)
             if one is None:
                 del self._due[position]
                 continue
@@ -190,7 +192,7 @@ class Worker:
                 break
         if not found:
             return None
-        sent = [self._pipeline.deliver.note_sent(self._webhook.user, one.position) for one in found]
+        sent = [self._backlog.note_sent(one.position) for one in found]
         content: dict[str, Any] = {"deliveries": [pulled(*one) for one in zip(found, sent, strict=True)]}
         if digest:
             content["digest"] = True
@@ -200,7 +202,7 @@ class Worker:
 
     async def _deliver(self, batch: _Batch) -> None:
         """Send a batch until it has arrived, or one of its deliveries is pending no more."""
-        while self._active and all(self._there(at) is not None for at in batch.positions):
+        while self._active and all(map(self._backlog.get, batch.positions)):
             outcome = await self._try(batch)
             if outcome.error is None:
                 self._counts["delivered"] += 1
@@ -234,7 +236,7 @@ class Worker:
     async def _acknowledge(self, positions: Sequence[int]) -> None:
         while True:
             try:
-                await self._pipeline.acknowledge(self._who, positions)
+                await self._pipeline.deliveries.acknowledge(self._who, positions)
                 break
             except BusyError as error:  # else it would be sent again
                 await asyncio.sleep(error.retry_after or 1.0)

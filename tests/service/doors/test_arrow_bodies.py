@@ -67,9 +67,9 @@ def test_many_matches_are_looked_up_and_written_in_parts(server, monkeypatch, ac
     server.settle()
     wanted = [sorted(one["subscription"] for one in made) if row % 2 else [] for row in range(20)]
     lines = b"".join(b'{"symbol": "%s"}\n' % (b"parts" if ids else b"none") for ids in wanted)
-    monkeypatch.setattr("rtfilter.service.pipeline.MOST_MATCHES", 6)
+    monkeypatch.setattr("rtfilter.service.asking.MOST_MATCHES", 6)
     monkeypatch.setattr("rtfilter.service.doors.streamed.PART", 10)
-    index, looked_up = server.pipeline._indexes["default"], []
+    index, looked_up = server.pipeline.filters._indexes["default"], []
     plain = index.look_up
     monkeypatch.setattr(index, "look_up", lambda events: looked_up.append(len(events)) or plain(events))
     answer = server.ask(

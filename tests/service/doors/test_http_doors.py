@@ -168,13 +168,13 @@ def test_a_request_that_is_repeated_with_its_key_is_done_once(server, path, body
 
 def test_matching_asks_without_storing(server):
     id = subscribe(server, "price > 100", user="eight")
-    head = server.pipeline.counts["head"]
+    head = server.pipeline.status.counts["head"]
     found = server.ask(
         "POST", "/filters/default/match", b'{"price": 7}\n{"price": 101}', kind=LINES, user="eight"
     )
     assert id in found.body["matches"][1]
     assert id not in found.body["matches"][0]
-    assert server.pipeline.counts["head"] == head
+    assert server.pipeline.status.counts["head"] == head
 
 
 def test_explaining_says_what_is_missing(server):
@@ -230,7 +230,7 @@ def test_the_server_tells_how_it_is(server):
     counted = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     assert counted["rtfilter_service_ready"] == "1.0"
     assert "rtfilter_service_delivered_total" in counted
-    assert float(counted["rtfilter_service_head"]) == server.pipeline.counts["head"]
+    assert float(counted["rtfilter_service_head"]) == server.pipeline.status.counts["head"]
     assert not any("user=" in name or "ann" in name for name in counted)
 
 
@@ -297,7 +297,8 @@ def test_an_error_of_the_servers_code_is_told_and_logged(server, door, monkeypat
     async def fail(*_, **__):
         raise ZeroDivisionError("of the server's inside")
 
-    monkeypatch.setattr(server.pipeline, "publish" if door == "events" else "match", fail)
+    part = server.pipeline.publishing if door == "events" else server.pipeline.asking
+    monkeypatch.setattr(part, "publish" if door == "events" else "match", fail)
     answer = server.ask("POST", f"/filters/default/{door}", {"price": 1})
     assert (answer.status, answer.body["type"]) == (500, "/problems/internal")
     assert "inside" not in answer.body["detail"]
@@ -398,14 +399,14 @@ def test_few_answers_of_a_user_wait_for_their_peers(tmp_path, monkeypatch):
         publish = server.ask("POST", "/filters/default/events", lines, kind="application/x-ndjson")
         assert publish.status == 202
         id = subscribe(server, "price > 1")
-        query = server.pipeline.query
+        query = server.pipeline.asking.query
 
         async def noted(*given):
             found = await query(*given)
             asked.append(found)
             return found
 
-        monkeypatch.setattr(server.pipeline, "query", noted)
+        monkeypatch.setattr(server.pipeline.asking, "query", noted)
         for _ in range(2):
             link = links.enter_context(socket.socket())
             link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 10_000)

@@ -163,7 +163,7 @@ def test_what_the_server_cannot_do_now_says_when_to_come_again_and_nothing_of_it
     async def fail(*_):
         raise raised
 
-    monkeypatch.setattr(server.pipeline, "publish", fail)
+    monkeypatch.setattr(server.pipeline.publishing, "publish", fail)
     with caplog.at_level(logging.CRITICAL):
         answer = server.ask("POST", EVENTS, {"price": 1})
     assert answer.status == status

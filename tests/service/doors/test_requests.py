@@ -108,7 +108,7 @@ def test_a_session_is_logged_with_its_connection(server, caplog):
 
 
 async def gone(pipeline):
-    while pipeline.sessions:
+    while pipeline.presence.sessions:
         await asyncio.sleep(0.01)
 
 
@@ -119,7 +119,7 @@ def test_what_a_session_logs_has_its_connection(server, monkeypatch):
         bound.append(get_contextvars())
         return [1]
 
-    monkeypatch.setattr(server.pipeline, "publish", publish)
+    monkeypatch.setattr(server.pipeline.publishing, "publish", publish)
     with connect(f"ws://127.0.0.1:{server.port}/session") as session:
         session.send('{"directive": "CONNECT", "user": "ann"}')
         id = json.loads(session.recv(timeout=60))["connection"]

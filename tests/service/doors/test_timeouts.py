@@ -83,13 +83,13 @@ def test_who_sends_byte_by_byte_is_closed(hasty, begun):
 
 
 def test_who_waits_for_an_answer_is_not(hasty, monkeypatch):
-    plain = hasty.pipeline.publish
+    plain = hasty.pipeline.publishing.publish
 
     async def slowly(*given):
         await asyncio.sleep(2.2 * SILENT)
         return await plain(*given)
 
-    monkeypatch.setattr(hasty.pipeline, "publish", slowly)
+    monkeypatch.setattr(hasty.pipeline.publishing, "publish", slowly)
     assert hasty.ask("POST", "/filters/default/events", {"price": 1}).status == 202
 
 
@@ -397,7 +397,7 @@ def test_frames_wait_while_nobody_takes_their_answers(server):
         assert link.recv(10_000).startswith(b"HTTP/1.1 101")
         said = b'{"directive":"CONNECT","user":"ann"}'
         link.sendall(b"\x81" + bytes([128 + len(said)]) + bytes(4) + said)
-        until(lambda: any(one.who and one.who.user == "ann" for one in server.pipeline.sessions))
+        until(lambda: any(one.who and one.who.user == "ann" for one in server.pipeline.presence.sessions))
         link.settimeout(0.5)
         sent = 0
         tracemalloc.start()

@@ -12,7 +12,7 @@ import pytest
 from rtfilter.service import rounds
 from rtfilter.service.doors import bodies
 from rtfilter.service.doors.frames import ClientDirective, write
-from rtfilter.service.pipeline import Pipeline
+from rtfilter.service.threads import Threads
 from service.running import running
 from service.webhooks.asking import until
 
@@ -37,13 +37,13 @@ def frame(text):
 
 def read_beside(monkeypatch):
     """The names of what is read in threads from here on."""
-    works, plain = [], Pipeline.read
+    works, plain = [], Threads.run_for
 
-    def noted(self, who, work, *given):
-        works.append(work.__name__)
-        return plain(self, who, work, *given)
+    def noted(self, user, work, *given):
+        works.append(getattr(work, "__name__", ""))
+        return plain(self, user, work, *given)
 
-    monkeypatch.setattr(Pipeline, "read", noted)
+    monkeypatch.setattr(Threads, "run_for", noted)
     return works
 
 
@@ -141,9 +141,9 @@ def test_long_messages_that_end_together_are_read_one_in_a_round(server, monkeyp
     [
         ({"event": EVENT}, []),
         ({"events": [{}] * 900}, []),
-        ({"events": [{}] * 1_000}, ["objects"]),
-        ({"event": {"more": "x" * 70_000}}, ["_message_of", "object"]),
-        ({"events": [{f"x{number}": {} for number in range(9_000)}]}, ["_message_of", "objects"]),
+        ({"events": [{}] * 1_000}, ["_parsed"]),
+        ({"event": {"more": "x" * 70_000}}, ["_message_of", "_parsed"]),
+        ({"events": [{f"x{number}": {} for number in range(9_000)}]}, ["_message_of", "_parsed"]),
     ],
 )
 def test_long_messages_are_read_beside_the_loop(server, monkeypatch, text, beside):
@@ -151,7 +151,7 @@ def test_long_messages_are_read_beside_the_loop(server, monkeypatch, text, besid
     with socket.create_connection(("127.0.0.1", server.opened.tcp_port), timeout=60) as link:
         connect("tcp", link)
         assert b"positions" in ask(link, write(ClientDirective.PUBLISH, json.dumps(text).encode()))
-    assert [one for one in works if one in ("_message_of", "object", "objects")] == beside
+    assert [one for one in works if one in ("_message_of", "_parsed")] == beside
 
 
 @pytest.mark.parametrize("long", [False, True])

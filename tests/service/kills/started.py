@@ -60,7 +60,7 @@ def points():
         deliver.Deliver,
         "progress",
         "told, and progress not written",
-        when=lambda mine, *_: any(backlog._unwritten for backlog in mine._backlogs.values()),
+        when=lambda mine, *_: any(backlog._unwritten for backlog in mine.backlogs.values()),
     )
     wrap(EventFilter, "save", "before an index is written")
     wrap(os, "fsync", None, "in an index")

@@ -98,6 +98,6 @@ def backlog(*moments):
 def test_the_slowest_are_those_with_the_longest_and_the_oldest_backlogs():
     found = {f"long{n}": backlog(*[50.0] * (n + 10)) for n in range(20)}
     found |= {f"old{n}": backlog(n) for n in range(20)} | {"idle": backlog()}
-    users = [one.user for one in slowest(found)]
+    users = [user for user, _ in slowest(found)]
     assert users[:5] == [f"long{n}" for n in (19, 18, 17, 16, 15)]
     assert users[5:] == [f"old{n}" for n in range(5)]
