@@ -67,7 +67,7 @@ class _Row:
         self.positions, self.pending = positions, pending
 
 
-class Written(NamedTuple):
+class BacklogChanges(NamedTuple):
     """The changes of a user's backlog that are to be written.
 
     Attributes
@@ -333,7 +333,7 @@ class Backlog:
         self._lose(len(left))
         return len(left)
 
-    def written(self, settled: int, durable: int) -> Written:
+    def written(self, settled: int, durable: int) -> BacklogChanges:
         """Return the changes to write now; they count as written from here on.
 
         Parameters
@@ -354,7 +354,7 @@ class Backlog:
             self._unwritten.clear()
             self._next_row += 1
         gone, self._gone = self._gone, []
-        return Written(self._mark(settled, durable), rows, gone)
+        return BacklogChanges(self._mark(settled, durable), rows, gone)
 
     def not_written(self) -> None:
         """Take back the mark of the last `written`: it was not stored, and acknowledgements may fail."""

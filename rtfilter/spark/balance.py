@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from rtfilter.dtypes import FloatArray
 from rtfilter.spark.blocks import Layout
 from rtfilter.spark.looks import look
-from rtfilter.spark.refusals import EventReader
+from rtfilter.spark.refusals import TaskEventReader
 from rtfilter.spark.routes import Route
 from rtfilter.spark.work import Work
 
@@ -82,7 +82,7 @@ def slowest(work: FloatArray, cores: int) -> float:
 
 
 def choose(
-    events: DataFrame, route: Route, layout: Layout, reader: EventReader, balance: Balance
+    events: DataFrame, route: Route, layout: Layout, reader: TaskEventReader, balance: Balance
 ) -> DealDecision:
     """Decide for a frame; with "auto" after a look at some of its events."""
     known = settled(events, route, balance)

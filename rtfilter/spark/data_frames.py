@@ -26,7 +26,7 @@ from rtfilter.spark.column_names import spelled
 from rtfilter.spark.failures import own_errors
 from rtfilter.spark.leases import context_of, lend
 from rtfilter.spark.looks import LOOK
-from rtfilter.spark.refusals import EventReader, LeftOut, OnError
+from rtfilter.spark.refusals import LeftOut, OnError, TaskEventReader
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
 from rtfilter.spark.work import Reports, seen
@@ -143,7 +143,7 @@ def match_frame(
     return matched(events, route, layout, reader, decision, partitions=partitions, details=details)
 
 
-def laid_out(events: DataFrame, route: Route, id: str, on_error: OnError) -> tuple[Layout, EventReader]:
+def laid_out(events: DataFrame, route: Route, id: str, on_error: OnError) -> tuple[Layout, TaskEventReader]:
     """Return the layout and the reader of events; raises as `match_frame` does."""
     if events.columns.count(id) != 1:
         number = "several columns" if id in events.columns else "no column"
@@ -155,14 +155,14 @@ def laid_out(events: DataFrame, route: Route, id: str, on_error: OnError) -> tup
     schema = route.schema
     names = attribute_columns(events, schema, [id])
     layout = Layout.of(events, list(dict.fromkeys([id, *names])), id)
-    return layout, EventReader(schema, names, id, on_error)
+    return layout, TaskEventReader(schema, names, id, on_error)
 
 
 def matched(
     events: DataFrame,
     route: Route,
     layout: Layout,
-    reader: EventReader,
+    reader: TaskEventReader,
     decision: DealDecision,
     *,
     partitions: int | None = None,
@@ -226,7 +226,7 @@ def _route(spark: SparkSession, index: EventFilter | ShardedIndex | str | PathLi
     return index.route() if isinstance(index, ShardedIndex) else Route.whole(lend(spark, index))
 
 
-def _shares(sample: DataFrame, route: Route, layout: Layout, reader: EventReader) -> FloatArray:
+def _shares(sample: DataFrame, route: Route, layout: Layout, reader: TaskEventReader) -> FloatArray:
     """Return the work of each shard for a sample of the events, float64 (shards,), a little at least."""
     shards = len(route.leases)
 
@@ -290,7 +290,7 @@ def _require_fitting(name: str, kind: DataType, schema: Schema) -> None:
 
 
 def _dealer(
-    route: Route, layout: Layout, reader: EventReader, parts: int, reports: Reports | None
+    route: Route, layout: Layout, reader: TaskEventReader, parts: int, reports: Reports | None
 ) -> Callable[[Batches], Batches]:
     """Return work that packs events into blocks, each for one partition, shard and class of workload."""
 
@@ -340,7 +340,9 @@ def dealt(workload: IntArray, loads: IntArray) -> IntArray:
     return part
 
 
-def _matcher(route: Route, reader: EventReader, details: bool, moment: float) -> Callable[[Batches], Batches]:
+def _matcher(
+    route: Route, reader: TaskEventReader, details: bool, moment: float
+) -> Callable[[Batches], Batches]:
     """Return work that matches the events of a partition: shard after shard, ascending in workload."""
 
     def match(batches: Batches) -> Batches:
@@ -355,7 +357,7 @@ def _matcher(route: Route, reader: EventReader, details: bool, moment: float) ->
 def _matcher_in_place(
     route: Route,
     layout: Layout,
-    reader: EventReader,
+    reader: TaskEventReader,
     details: bool,
     reports: Reports | None,
     moment: float,

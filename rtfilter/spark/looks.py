@@ -14,7 +14,7 @@ import numpy as np
 from rtfilter.errors import EventError
 from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout
-from rtfilter.spark.refusals import EventReader
+from rtfilter.spark.refusals import TaskEventReader
 from rtfilter.spark.routes import Route
 from rtfilter.spark.work import Work, counts, partition, seen
 
@@ -38,7 +38,7 @@ FILES = {f"Scan {kind}" for kind in ("avro", "csv", "json", "orc", "parquet", "t
 READABLE = {*CACHED, *FILES, "BatchScan", "LocalTableScan", "Range"}
 
 
-def look(events: DataFrame, route: Route, layout: Layout, reader: EventReader) -> Work | None:
+def look(events: DataFrame, route: Route, layout: Layout, reader: TaskEventReader) -> Work | None:
     """Estimate the work of each partition from some of its events; None if that would compute all of them."""
     if events.isStreaming:
         return None
@@ -57,7 +57,7 @@ class FileRange(NamedTuple):
     length: int
 
 
-def look_in_files(events: DataFrame, route: Route, reader: EventReader) -> Work | None:
+def look_in_files(events: DataFrame, route: Route, reader: TaskEventReader) -> Work | None:
     """Estimate the work of each partition from Parquet files, whose footers have the number of events.
 
     Returns None for other events, and if the driver cannot read them or the index from a path.
@@ -115,7 +115,7 @@ def _only_chooses(project: Any) -> bool:
 
 
 def _looked(
-    own: list[FileRange], route: Route, reader: EventReader, files: dict[str, pq.ParquetFile]
+    own: list[FileRange], route: Route, reader: TaskEventReader, files: dict[str, pq.ParquetFile]
 ) -> list[float]:
     """Return the events of a partition; and of the events looked at, their number, visits and hits."""
     import pyarrow.parquet as pq
@@ -150,7 +150,7 @@ def _row_groups(file: pq.ParquetFile, piece: FileRange) -> Iterator[int]:
 # -- by a job --------------------------------------------------------------------------------------------
 
 
-def look_by_job(events: DataFrame, route: Route, layout: Layout, reader: EventReader) -> Work | None:
+def look_by_job(events: DataFrame, route: Route, layout: Layout, reader: TaskEventReader) -> Work | None:
     """Estimate the work of each partition from its first events; None if that would compute all of them.
 
     Partitions with more events are taken to be of equal size, as Spark cuts files so; a cache is counted.

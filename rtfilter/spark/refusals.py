@@ -98,7 +98,7 @@ class _Latest(AccumulatorParam[dict[int, LeftOut]]):
 
 
 @dataclass(frozen=True)
-class EventReader:
+class TaskEventReader:
     """Reads the events of a task.
 
     Attributes

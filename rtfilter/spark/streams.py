@@ -38,7 +38,7 @@ from rtfilter.spark.column_names import spelled
 from rtfilter.spark.data_frames import OFFSET, SUBSCRIPTION, WORKLOAD, laid_out, matched
 from rtfilter.spark.failures import own_errors
 from rtfilter.spark.leases import Lease, context_of, lease_of, send
-from rtfilter.spark.refusals import EventReader, OnError, Refusals
+from rtfilter.spark.refusals import OnError, Refusals, TaskEventReader
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
 from rtfilter.spark.subscribing import LABELS, NO_ROW, SubscriptionFrame, tell, without
@@ -216,7 +216,7 @@ class MatchStage:
             events.unpersist()
 
     def _decide(
-        self, events: DataFrame, route: Route, layout: Layout, reader: EventReader, numbers: FloatArray
+        self, events: DataFrame, route: Route, layout: Layout, reader: TaskEventReader, numbers: FloatArray
     ) -> DealDecision:
         """Decide for a batch, by the reports of the batch before it."""
         known = settled(events, route, self.balance)

@@ -17,7 +17,7 @@ from rtfilter.spark.blocks import Layout, quoted
 from rtfilter.spark.column_names import spelled
 from rtfilter.spark.data_frames import EVENTS, SUBSCRIPTION, attribute_columns, settled_work
 from rtfilter.spark.leases import context_of, lease_of, lend
-from rtfilter.spark.refusals import EventReader, LeftOut, OnError, checked
+from rtfilter.spark.refusals import LeftOut, OnError, TaskEventReader, checked
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
 from rtfilter.text import listed
@@ -128,7 +128,7 @@ def track_stream(
     # Names may need quoting, or differ in case: between the stages columns have others.
     fields = [StructField(f"c{place}", events.schema[name].dataType) for place, name in enumerate(names)]
     between = StructType([*fields, StructField(MATCHED, BinaryType(), False)])
-    reader = EventReader(lease.schema, attributes, key if id is None else id, on_error)
+    reader = TaskEventReader(lease.schema, attributes, key if id is None else id, on_error)
     match = settled_work(_matcher(look, layout, names, reader), "match for tracking")
     grouped = sent.mapInArrow(match, between).groupBy("c0")
     found = grouped.applyInPandasWithState(
@@ -193,7 +193,7 @@ class _Newest:
 
 
 def _matcher(
-    look: Callable[[], Route], layout: Layout, names: list[str], reader: EventReader
+    look: Callable[[], Route], layout: Layout, names: list[str], reader: TaskEventReader
 ) -> Callable[[Batches], Batches]:
     """Return work that adds to events the ids of their matches."""
 

@@ -72,7 +72,7 @@ Alternative = tuple[int, int, int, float, float, bytes]
 """Kind, accepts, place, low, high, and the bytes of the text or pattern."""
 
 
-class Written(NamedTuple):
+class CompiledConditions(NamedTuple):
     """The conditions of all predicates compiled so far."""
 
     table: Int2  # int64 (n, 3): handle, first condition and number of them; a hash table
@@ -84,10 +84,10 @@ _EMPTY: Final = -1
 _KEY, _FIRST, _COUNT = 0, 1, 2
 
 
-def _nothing() -> Written:
+def _nothing() -> CompiledConditions:
     """Return conditions of no predicate."""
     table = np.full((2, 3), _EMPTY, np.int64)
-    return Written(table, np.empty(0, CONDITION), np.empty(0, np.uint8))
+    return CompiledConditions(table, np.empty(0, CONDITION), np.empty(0, np.uint8))
 
 
 WRITTEN_BY_ADDRESS = ByAddress(_nothing)
@@ -120,7 +120,7 @@ class Checks:
         self._listed: set[int] = set()  # handles whose conditions hold for events without lists only
         self._use(_nothing(), 0)
 
-    def _use(self, written: Written, keys: int) -> None:
+    def _use(self, written: CompiledConditions, keys: int) -> None:
         """Use arrays from now on; the table has `keys` handles."""
         where = WRITTEN_BY_ADDRESS.addresses(written)
         self._written, self._where, self._keys = written, where, keys
@@ -244,7 +244,7 @@ class Checks:
         if 2 * (keys + 1) > len(table):
             table, keys = _larger(table)
         rows, texts = _room(rows, first + len(conditions)), _room(texts, self._bytes + len(block))
-        written = Written(table, rows, texts)
+        written = CompiledConditions(table, rows, texts)
         if any(new is not old for new, old in zip(written, self._written, strict=True)):
             self._use(written, keys)
         rows[first : first + len(conditions)] = conditions
@@ -495,7 +495,13 @@ def _fits(
 
 @part
 def _verdict(
-    written: Written, at: int, points: FloatArray, row: int, ends: IntArray, owner: int, texts: Byte1
+    written: CompiledConditions,
+    at: int,
+    points: FloatArray,
+    row: int,
+    ends: IntArray,
+    owner: int,
+    texts: Byte1,
 ) -> int:
     """Return the verdict of the conditions from `at` on for the event ``points[row]``.
 

@@ -20,7 +20,7 @@ from rtfilter import (
 from rtfilter.predicates.bound_columns import bounded_columns
 from rtfilter.spark import ChangeStage, MatchStage, build_sharded, match_frame, refusals, track_stream
 from rtfilter.spark.failures import own_error
-from rtfilter.spark.refusals import NAMED, EventReader, LeftOut
+from rtfilter.spark.refusals import NAMED, LeftOut, TaskEventReader
 from rtfilter.spark.subscribing import SubscriptionReader
 from rtfilter.spark.watch import StreamMetrics
 
@@ -45,7 +45,7 @@ def told(caplog):
 
 def test_an_event_that_cannot_be_used_is_named_by_its_id():
     with pytest.raises(EventError, match=r"^event 'e1': attribute 'at\.n' is 12, outside") as caught:
-        EventReader(SCHEMA, ["x", "at"], "id").read(table([0.5, 0.5], [1, 12]))
+        TaskEventReader(SCHEMA, ["x", "at"], "id").read(table([0.5, 0.5], [1, 12]))
     assert (caught.value.attribute, caught.value.row) == ("at.n", None)
 
 
@@ -53,7 +53,7 @@ def test_an_event_that_cannot_be_used_is_named_by_its_id():
 def test_events_that_cannot_be_used_are_left_out(kind, told):
     events = table([0.5, np.inf, 0.5, np.nan, 0.5], [1, 1, 12, 12, None])
     events = events if kind == "table" else events.combine_chunks().to_batches()[0]
-    reader, left_out = EventReader(SCHEMA, ["x", "at"], "id", "skip"), LeftOut()
+    reader, left_out = TaskEventReader(SCHEMA, ["x", "at"], "id", "skip"), LeftOut()
     found, read = reader.read(events, left_out)
     assert found.column("id").to_pylist() == ["e0", "e4"]
     assert read.points[:, 0].tolist() == [0.5, 0.5]
@@ -68,7 +68,7 @@ def test_events_that_cannot_be_used_are_left_out(kind, told):
 
 def test_the_log_names_the_first_and_counts_all_others(told):
     left_out = LeftOut()
-    reader = EventReader(SCHEMA, ["x"], "id", "skip")
+    reader = TaskEventReader(SCHEMA, ["x"], "id", "skip")
     for _ in range(2):
         assert len(reader.read(table([np.inf] * 30, [1] * 30), left_out)[0]) == 0
     left_out.tell()
@@ -94,7 +94,7 @@ def test_values_outside_a_domain_are_left_out(kind, values, seen, monkeypatch):
     if not seen:
         monkeypatch.setattr(refusals, "_refused", lambda field, column: np.zeros(len(column), np.bool_))
     left_out = LeftOut()
-    reader = EventReader(Schema({"t": kind}), ["t"], "id", "skip")
+    reader = TaskEventReader(Schema({"t": kind}), ["t"], "id", "skip")
     found, _ = reader.read(pa.table({"id": range(5), "t": values}), left_out)
     assert found.column("id").to_pylist() == [0, 2, 4]
     assert left_out.count == 2
