@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from argparse import ArgumentTypeError
+import os
+from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,17 @@ from rtfilter.text import cut
 
 MOST = 1_000_000_000
 """Largest count."""
+DATA = "RTFILTER_DATA"
+DATABASE = "RTFILTER_DATABASE"
+"""Variable with the address of a server's database, if it is another one than in its folder."""
+
+
+def add_data(parser: ArgumentParser) -> None:
+    """Declare --data, the folder of a server that exists; the variable `DATA` may name it."""
+    folder, told = os.environ.get(DATA) or None, f"folder of the server (default: {DATA})"
+    parser.add_argument(
+        "--data", default=folder, required=folder is None, type=some_path, metavar="DIR", help=told
+    )
 
 
 def natural(text: str) -> int:

@@ -7,19 +7,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rtfilter.cli.arguments import some_path
+from rtfilter.cli.arguments import DATABASE, add_data
 from rtfilter.cli.terminal import CommandError, say
 from rtfilter.text import numbered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DATA = "RTFILTER_DATA"
-DATABASE = "RTFILTER_DATABASE"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
     parser.description = (
         "Copy the data of a server into one file: events, subscriptions, backlogs, users, tokens and keys,\n"
         "as they are at one moment. The server may run, and does not wait. The copy is checked, and nobody\n"
@@ -30,20 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  rtfilter backup --data alerts --out alerts-monday.tar\n"
         "  rtfilter restore alerts-monday.tar --data alerts-again\n"
     )
-    folder = os.environ.get(DATA) or None
-    parser.add_argument(
-        "--data",
-        default=folder,
-        required=folder is None,
-        type=some_path,
-        metavar="DIR",
-        help=f"folder of the server (default: {DATA})",
-    )
+    add_data(parser)
     parser.add_argument("--out", required=True, metavar="FILE", help="the backup, a new file")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; returns 0."""
     from rtfilter.store.backup_file import BackupError, back_up
 
     if os.environ.get(DATABASE):

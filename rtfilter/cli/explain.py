@@ -24,7 +24,6 @@ LIMIT = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
     parser.description = (
         "Say why an event does or does not match a subscription: each constraint, the event's value, and\n"
         "by how much it misses. Without --event, without --id, or without both: a table of the nearest\n"

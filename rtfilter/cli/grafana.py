@@ -13,7 +13,6 @@ from rtfilter.cli.terminal import CommandError, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
     parser.description = (
         "Write a dashboard for Grafana, rules and alerts for Prometheus, and a compose file that starts\n"
         "both. Files that exist already are kept if they are the same; otherwise nothing is written."
@@ -23,7 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; returns 0."""
     if arguments.out.exists() and not arguments.out.is_dir():
         raise CommandError(f"{arguments.out}: is a file; --out is the directory to write to")
     contents = {arguments.out / name: data for name, data in shipped().items()}

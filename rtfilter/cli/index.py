@@ -23,7 +23,6 @@ DAMAGED = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
     parser.description = (
         "A saved index is a directory. It opens at once, however many subscriptions it holds, and all\n"
         "processes on a host share its memory."
@@ -169,13 +168,14 @@ def _facts(path: str, target: EventFilter, stats: dict[str, Any]) -> dict[str, A
 def _check(arguments: argparse.Namespace) -> int:
     from rtfilter.errors import SnapshotError
     from rtfilter.filter import EventFilter
-    from rtfilter.matchers.rtree import tree_of
 
     os.stat(arguments.index)  # a missing path is an error, not damage
     try:
         target = EventFilter.load(arguments.index)
         tree = "capacity" in target.stats()
         if tree:  # any other matcher was built while opening
+            from rtfilter.matchers.rtree import tree_of  # which imports numba
+
             tree_of(target.matcher).check()
     except SnapshotError as error:
         say(f"error: {error}")

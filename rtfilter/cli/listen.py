@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
     parser.description = (
         "Write deliveries to standard output, each event as a JSON object on a line: first what came while\n"
         "nobody listened, then what comes. What was written is acknowledged, and does not come again.\n"

@@ -21,7 +21,6 @@ BATCH = 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
     parser.description = (
         "Match events against subscriptions. The result is pairs of an event's row (from 0) and a\n"
         "subscription's id, ordered by both."
@@ -50,7 +49,6 @@ examples:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; returns 0."""
     if arguments.out is not None:
         check_pairs(arguments.out, [arguments.subscriptions, arguments.events, arguments.schema])
     target, batches, tables = inputs.open_inputs(

@@ -25,7 +25,6 @@ LONGEST = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
     parser.description = (
         "Publish the events of a file. All are durable on the server when this ends with exit code 0.\n"
         f"If the connection is lost, it goes on where it was, and no event is published twice.\n\n{WHO}"
@@ -54,7 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; returns 0."""
     from rtfilter.cli.file_events import open_frames
 
     key = uuid4().hex if arguments.key is None else arguments.key

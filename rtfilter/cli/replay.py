@@ -38,7 +38,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
     parser.description = (
         "Replay bursts of events against subscriptions that come and go, and report mean response times.\n"
         f"Workloads of random subscriptions: {', '.join(RANDOM)},\n{', '.join(OTHERS)};\n"

@@ -11,7 +11,6 @@ from rtfilter.cli.terminal import CommandError, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
     parser.description = (
         "Make a new folder from what rtfilter backup wrote; rtfilter serve goes on from there. What came\n"
         "after the backup is lost, and its positions are given again."
@@ -24,7 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; returns 0."""
     from rtfilter.store.backup_file import BackupError, restore
 
     try:

@@ -34,7 +34,6 @@ _SQLSTATE = re.compile(r" SQLSTATE: \w+$")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
     parser.description = (
         "Match events against a saved index on Spark. The result is Parquet files with a row per match:\n"
         "the event's id, and the subscription. Needs the extra spark and Java 17 or newer."
@@ -78,7 +77,6 @@ examples:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; returns 0."""
     remote = "://" in arguments.index
     if not remote and not is_index(arguments.index):
         raise CommandError(f"{arguments.index}: is no saved index; make one with rtfilter index build")

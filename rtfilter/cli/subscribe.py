@@ -11,7 +11,6 @@ from rtfilter.cli.terminal import show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
     parser.description = (
         "Subscribe to the events that match a condition, and print the id of the subscription. It stays\n"
         "until it is removed, and collects what matches; rtfilter listen shows it. See also\n"
@@ -73,7 +72,6 @@ def wish_of(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; returns 0."""
     with connected(arguments) as client:
         id = client.subscribe(**wish_of(arguments), filter=arguments.filter, key=arguments.key)
     show(str(id))

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
     parser.description = f"Show and change your subscriptions on a server, and try events with them.\n\n{WHO}"
     parser.epilog = (
         "examples:\n"
@@ -54,7 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; returns 0."""
     schema = served_schema(arguments) if arguments.action == "match" else None
     with connected(arguments) as client:
         match arguments.action:

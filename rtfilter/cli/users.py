@@ -11,20 +11,17 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from rtfilter.cli.arguments import natural, positive, some_path
+from rtfilter.cli.arguments import DATABASE, add_data, natural, positive
 from rtfilter.cli.terminal import CommandError, say, show
 
 if TYPE_CHECKING:
     from rtfilter.store.user_store import Users
 
 ROLES = ("publisher", "subscriber", "admin")
-DATA = "RTFILTER_DATA"
-DATABASE = "RTFILTER_DATABASE"
 DAY = 86_400
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
     parser.description = (
         "Say who may use a server. A server that runs takes changes within seconds.\n\n"
         "A publisher publishes events, and reads back their own. A subscriber has subscriptions and their\n"
@@ -41,15 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  rtfilter users --data alerts remove bob\n\n"
         f"Where the server's database is another one, give it in the variable {DATABASE}."
     )
-    folder = os.environ.get(DATA) or None
-    parser.add_argument(
-        "--data",
-        default=folder,
-        required=folder is None,
-        type=some_path,
-        metavar="DIR",
-        help=f"folder of the server (default: {DATA})",
-    )
+    add_data(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
     def action(name: str, summary: str, user: bool = True) -> argparse.ArgumentParser:
@@ -79,7 +68,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; returns 0."""
     from rtfilter.service.databases import AddressError, postgresql
     from rtfilter.store.database import engine
     from rtfilter.store.folder import make

@@ -12,14 +12,13 @@ from time import perf_counter
 from rtfilter.cli.terminal import CommandError, say
 from rtfilter.index.kernels import counts
 
-KERNELS = 50
+KERNELS = 51
 """Kernels that the command loads or compiles."""
 SAY_EVERY = 5.0
 """Seconds between two lines of progress."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
     parser.description = (
         "Compile all kernels into numba's cache, in one or two minutes, so that no later process must.\n"
         "For an image: run it as one step of the build, and set NUMBA_CACHE_DIR to the same folder then and\n"
@@ -29,7 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; returns 0."""
     from rtfilter import RStarTree  # noqa: F401  # imports the kernels
     from rtfilter.index.kernels.cache import cache_of
     from rtfilter.index.kernels.jit import Kernel

@@ -404,7 +404,8 @@ def build_sharded(
         A row each: `id` (integers, distinct, not negative), and either `where`, an SQL condition, or closed
         bounds in columns ``low.<attribute>`` and ``high.<attribute>`` or in structs `low` and `high`; null is
         no bound, and an attribute without both may be missing. Optional columns are `ttl`, seconds or a
-        day-time interval from this call on, and `metadata`, JSON objects as strings; null is none.
+        day-time interval from this call on, or `expires`, timestamps or seconds since 1970, and `metadata`,
+        JSON objects as strings; null is none.
     path : path or URI
         A directory that does not exist or is empty, on a file system that driver and executors share. Of
         URIs, those that Arrow reaches: file, hdfs, s3, gs, abfs.

@@ -9,34 +9,28 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rtfilter import EventError, EventFilter, PredicateError, Schema
-from rtfilter.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter import EventFilter, PredicateError, Schema
+from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.filter import part_of
 from rtfilter.matchers.rtree import shown, tree_of
-from rtfilter.predicates.bound_columns import SIDES, BoundColumn, Columns, bounded_columns, read_bounds
-from rtfilter.predicates.bounds import EncodedBounds, compile_bounds
-from rtfilter.predicates.boxes import compile_predicate
+from rtfilter.predicates.bound_columns import SIDES
+from rtfilter.predicates.bounds import compile_bounds
 from rtfilter.predicates.many import compile_many
-from rtfilter.predicates.model import parse
 from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout, blocks, gathered, quoted
 from rtfilter.spark.column_names import spelled
 from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.leases import Lease
-from rtfilter.spark.refusals import NAMED, LeftOut, sound
-from rtfilter.subscriptions.given import seconds
-from rtfilter.subscriptions.ids import LAST_ID
-from rtfilter.subscriptions.loading import BadSubscription, OnError
-from rtfilter.subscriptions.metadata import encoded
+from rtfilter.spark.refusals import NAMED, LeftOut
+from rtfilter.subscriptions.content import Subscriptions
+from rtfilter.subscriptions.loading import BadSubscription, Load, OnError
+from rtfilter.subscriptions.subscription_tables import COLUMNS, Rules, read_rules
 from rtfilter.text import listed
 
 if TYPE_CHECKING:
@@ -48,10 +42,8 @@ if TYPE_CHECKING:
 #: Subscriptions per shard on which cuts are chosen.
 SAMPLE = 2000
 SHARD = "shard"
-#: Column for the number of a row in its batch.
-ROW = "rtfilter row"
-#: Optional columns: seconds or a day-time interval, and the text of a JSON object.
-LABELS = TTL, METADATA = "ttl", "metadata"
+#: Optional columns: seconds or a day-time interval, or a timestamp; and the text of a JSON object.
+LABELS = COLUMNS[2:]
 NO_CUTS = Cuts([])
 #: The place of a row of a frame, where rows have no order.
 NO_ROW = -1
@@ -85,170 +77,68 @@ BUILT = f"{SHARD} int, part int, name string, subscriptions long, manifest binar
 
 @dataclass(frozen=True)
 class SubscriptionReader:
-    """Reads subscriptions in the form that a DataFrame has.
+    """Reads subscriptions of a DataFrame, as `EventFilter.subscribe_many` reads tables.
 
     Attributes
     ----------
     schema : Schema
-    columns : list of BoundColumn
-        The columns of bounds; none if there are conditions.
-    labels : sequence of str
-        The present ones of `LABELS`.
     moment : float
         Start of all TTLs, in seconds since 1970, the same in all tasks.
     """
 
     schema: Schema
-    columns: list[BoundColumn]
-    labels: Sequence[str] = ()
     moment: float = dataclasses.field(default_factory=time.time)
 
     def clock(self) -> float:
         """Return the time for filters to which subscriptions are added: that of all tasks."""
         return self.moment
 
+    def _table(self, batch: pa.RecordBatch | pa.Table) -> Rules:
+        table = read_rules(batch, self.schema)
+        assert table is not None
+        return table
+
     def hulls(self, batch: pa.RecordBatch) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return the ids, int64 (n,), and low and high ends of the box around each, float64 (n, d).
 
         Raises `PredicateError`, which names the subscription.
         """
-        ids = batch.column("id").to_numpy().astype(np.int64)
-        with _named(ids):
-            if self.columns:
-                bounds = self._compiled(batch)
+        ids, table = batch.column("id").to_numpy().astype(np.int64), self._table(batch)
+        try:
+            if table.bounds is not None:
+                bounds = compile_bounds(*table.bounds, self.schema)
                 return ids, bounds.low, bounds.high
-            return ids, *self._hulls_of_conditions(batch.column("where").to_pylist())
-
-    def _compiled(self, batch: pa.RecordBatch) -> EncodedBounds:
-        return compile_bounds(*self._bounds(batch), self.schema)
+            compiled = compile_many(table.where or [], self.schema)
+        except PredicateError as error:
+            raise error if error.row is None else _refused(ids[error.row], error) from None
+        boxes = compiled.boxes
+        if compiled.owners is None:
+            return ids, boxes.low, boxes.high
+        return ids, *_around(compiled.owners, boxes.low, boxes.high, len(ids))
 
     def bad(self, batch: pa.RecordBatch) -> list[BadSubscription]:
-        """Return the subscriptions that cannot be used."""
-        import pyarrow as pa
-
-        found: list[BadSubscription] = []
-
-        def note(row: int, error: Exception) -> None:
-            rule = batch.slice(row, 1).to_pylist()[0]
-            found.append(BadSubscription(NO_ROW, rule["id"], rule if self.columns else rule["where"], error))
-
-        labels = {name: batch.column(name).to_pylist() for name in self.labels}
-        rows = []
-        for row, id in enumerate(batch.column("id").to_pylist()):
-            try:
-                _require_id(id)
-                for name, column in labels.items():
-                    _label(name, column[row])
-                rows.append(row)
-            except (TypeError, ValueError) as error:
-                note(row, error)
-
-        def refuse(row: int, error: EventError | PredicateError) -> None:
-            error.row = None  # it is the row within the batch
-            error.show_row()
-            note(row, error)
-
-        if self.columns:
-            place = pa.array(np.arange(len(batch)))
-            numbered = batch.append_column(ROW, place).take(place.take(pa.array(rows, pa.int64())))
-            odd = self._odd(numbered)
-            for part in (
-                numbered.filter(pa.array(~odd)),
-                *map(numbered.slice, np.flatnonzero(odd), repeat(1)),
-            ):
-                sound(part, self._compiled, lambda one, error: refuse(one.column(ROW)[0].as_py(), error))
-        else:
-            conditions = batch.column("where").to_pylist()
-            compile_many(
-                [conditions[row] for row in rows], self.schema, lambda at, error: refuse(rows[at], error)
-            )
-        return found
-
-    def _odd(self, batch: pa.RecordBatch) -> BoolArray:
-        """Return a mask of rows with a NaN bound, or low above high, bool (n,). Bad rows may be many."""
-        low, high = self._bounds(batch)
-        odd = np.zeros(len(batch), np.bool_)
-        for column in (*low.values(), *high.values()):
-            if column.dtype.kind == "f":
-                odd |= np.ma.filled(np.isnan(column), False)
-        for name in low.keys() & high.keys():
-            odd |= np.ma.filled(low[name] > high[name], False)
-        return odd
-
-    def _hulls_of_conditions(self, conditions: list[str]) -> tuple[FloatArray, FloatArray]:
-        low = np.zeros((len(conditions), self.schema.dimensions))
-        high = np.zeros_like(low)
-        for row, where in enumerate(conditions):
-            try:
-                boxes = compile_predicate(parse(where, self.schema), self.schema)
-            except PredicateError as error:
-                error.row = row
-                raise
-            if len(boxes.low):
-                low[row], high[row] = boxes.low.min(axis=0), boxes.high.max(axis=0)
-        return low, high
+        """Return the subscriptions that cannot be used. Ids that occur twice are not among them."""
+        load = Load(Subscriptions(self.schema, kind=int, clock=self.clock), self._table(batch), "skip")
+        load.read()
+        for one in load.bad.values():
+            if isinstance(one.error, PredicateError):
+                one.error.row = None  # it is the row within the batch
+                one.error.show_row()
+        return [one._replace(row=NO_ROW) for one in load.bad.values()]
 
     def subscribe(self, filter: EventFilter, batch: pa.Table) -> None:
         """Add subscriptions to a filter. Raises `PredicateError`, which names the subscription."""
-        ids = batch.column("id").to_numpy().astype(np.int64)
-        labels = self._labels(batch, ids)
-        with _named(ids):
-            if self.columns:
-                low, high = self._bounds(batch)
-                filter.subscribe_boxes(low, high, ids=ids, **labels)
-            else:
-                filter.subscribe_many(batch.column("where").to_pylist(), ids=ids, **labels)
 
-    def _labels(self, batch: pa.Table, ids: IntArray) -> dict[str, Any]:
-        found = {name: batch.column(name).to_pylist() for name in self.labels}
-        for name, column in found.items():
-            for row, cell in enumerate(column):
-                try:
-                    column[row] = _label(name, cell)
-                except ValueError as error:
-                    raise PredicateError(f"subscription {ids[row]}: {error}") from None
-        return found
+        def refuse(bad: BadSubscription) -> None:
+            raise _refused(bad.id, bad.error)
 
-    def _bounds(self, batch: Any) -> tuple[Columns, Columns]:
-        return read_bounds(batch.column, batch.schema.names, self.columns, self.schema)
+        filter.subscribe_many(self._table(batch), on_error=refuse)
 
 
-def _label(name: str, cell: Any) -> Any:
-    """Return the cell of a label as filters take it. Raises `ValueError` if it cannot be stored."""
-    try:
-        if name == TTL:
-            seconds(cell)
-        elif cell is not None:
-            cell = json.loads(cell)
-            encoded(cell)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name}: {error}") from None
-    return cell
-
-
-def _require_id(id: int | None) -> None:
-    """Raise `ValueError` unless this is an id."""
-    if id is None:
-        raise ValueError("this subscription has no id; give each one")
-    if not 0 <= id <= LAST_ID:
-        raise ValueError(f"an id is an integer from 0 to 2**63 - 2, not {id}")
-
-
-@contextmanager
-def _named(ids: IntArray) -> Iterator[None]:
-    """Make errors name the subscription by its id, int64 (n,), instead of the row."""
-    try:
-        yield
-    except PredicateError as error:
-        if error.row is None:
-            raise
-        raise PredicateError(
-            f"subscription {ids[error.row]}: {error.message}",
-            error.source,
-            error.position,
-            attribute=error.attribute,
-            reason=error.reason,
-        ) from None
+def _refused(id: object, error: Exception) -> PredicateError:
+    """Return an error that names the subscription by its id instead of its row."""
+    about = {name: getattr(error, name, None) for name in ("source", "position", "attribute", "reason")}
+    return PredicateError(f"subscription {id}: {getattr(error, 'message', error)}", **about)
 
 
 @dataclass(frozen=True)
@@ -269,25 +159,19 @@ class SubscriptionFrame:
         from pyspark.sql.pandas.types import to_arrow_type
         from pyspark.sql.types import IntegralType
 
-        bounds_of = [f"{side}.{name}" for side in SIDES for name in schema.names]
-        flat = _flattened(spelled(frame, ["id", "where", *LABELS, *bounds_of]))
-        labels = [name for name in LABELS if name in flat.columns]
-        flat = _with_labels(flat, labels)
+        bounds = [f"{side}.{name}" for side in SIDES for name in schema.names]
+        flat = _with_labels(_flattened(spelled(frame, [*COLUMNS, *bounds])))
         if flat.columns.count("id") != 1 or not isinstance(flat.schema["id"].dataType, IntegralType):
             raise ValueError(
                 f"subscriptions need one column id of integers; they have {listed(flat.columns)}. "
                 "Text ids and UUIDs are for an EventFilter, which match_frame takes"
             )
-        bounds = bounded_columns(flat.columns, schema)
-        names = ["id", *(flat.columns[column.at] for column in bounds)] if bounds else ["id", "where"]
-        columns = [column._replace(at=place + 1) for place, column in enumerate(bounds)]
-        kinds = [(name, to_arrow_type(flat.schema[name].dataType, timezone="UTC")) for name in names]
-        if bounds:
-            read_bounds(pa.schema(kinds).empty_table().column, names, columns, schema)  # raises the error
-        elif not pa.types.is_string(kinds[1][1]):
-            raise PredicateError(f"the column where holds SQL conditions as strings, not {kinds[1][1]}")
-        reader = SubscriptionReader(schema, columns, labels)
-        return cls(flat, Layout.of(flat, [*names, *labels], "id"), reader)
+        kinds = [(one.name, to_arrow_type(one.dataType, timezone="UTC")) for one in flat.schema.fields]
+        read_rules(pa.schema(kinds).empty_table(), schema)  # raises the error
+        where = dict(kinds).get("where", pa.string())
+        if not pa.types.is_string(where):
+            raise PredicateError(f"the column where holds SQL conditions as strings, not {where}")
+        return cls(flat, Layout.of(flat, flat.columns, "id"), SubscriptionReader(schema))
 
     def usable(self, on_error: OnError) -> tuple[SubscriptionFrame, int]:
         """Return the subscriptions that can be used, and their number; with "raise", all of them.
@@ -442,21 +326,30 @@ def tell(bad: list[BadSubscription], on_error: OnError) -> None:
         LeftOut(len(bad), named[:NAMED]).tell()
 
 
-def _with_labels(frame: DataFrame, labels: list[str]) -> DataFrame:
+def _with_labels(frame: DataFrame) -> DataFrame:
     """Return the frame, with numbers of seconds as double.
 
-    Raises `ValueError` if a column has another type than those of `LABELS`, or occurs twice.
+    Raises `ValueError` if a column of `LABELS` has another type than those, or occurs twice.
     """
-    from pyspark.sql.types import DayTimeIntervalType, NumericType, StringType
+    from pyspark.sql.types import (
+        DayTimeIntervalType,
+        NumericType,
+        StringType,
+        TimestampNTZType,
+        TimestampType,
+    )
 
-    types = {TTL: (NumericType, DayTimeIntervalType), METADATA: (StringType,)}
-    wanted = {TTL: "seconds, as a number, or a day-time interval", METADATA: "JSON objects as strings"}
-    for name in labels:
+    types: dict[str, tuple[str, tuple[type, ...]]] = {
+        "ttl": ("seconds, as a number, or a day-time interval", (NumericType, DayTimeIntervalType)),
+        "expires": ("timestamps, or seconds since 1970", (NumericType, TimestampType, TimestampNTZType)),
+        "metadata": ("JSON objects as strings", (StringType,)),
+    }
+    for name in [name for name in LABELS if name in frame.columns]:
         if frame.columns.count(name) > 1:
             raise ValueError(f"column {name!r} occurs twice; drop one")
-        kind = frame.schema[name].dataType
-        if not isinstance(kind, types[name]):
-            raise ValueError(f"the column {name} holds {wanted[name]}, not {kind.simpleString()}")
+        kind, (wanted, allowed) = frame.schema[name].dataType, types[name]
+        if not isinstance(kind, allowed):
+            raise ValueError(f"the column {name} holds {wanted}, not {kind.simpleString()}")
         if isinstance(kind, NumericType):
             frame = frame.withColumn(name, frame[name].cast("double"))
     return frame
@@ -477,7 +370,7 @@ def _flattened(frame: DataFrame) -> DataFrame:
             columns.append(sf.col(".".join(map(quoted, path))).alias(".".join(path)))
 
     for field in frame.schema.fields:
-        if field.name in ("id", "where", *LABELS, *SIDES) or field.name.partition(".")[0] in SIDES:
+        if field.name in (*COLUMNS, *SIDES) or field.name.partition(".")[0] in SIDES:
             visit([field.name], field.dataType)
     return frame.select(*columns)
 
@@ -496,17 +389,23 @@ def hulls(filter: EventFilter) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return the ids, ascending, int64 (n,), and the box around all boxes of each, float64 (n, d) twice."""
     ids = filter.ids()
     of_box, low, high, _ = tree_of(filter.matcher).content()
-    high = shown(filter.schema, high)
     there = np.isin(of_box, ids)  # leaves out expired subscriptions
-    of_box, low, high = of_box[there], low[there], high[there]
-    order = np.argsort(of_box, kind="stable")
-    boxed, starts = np.unique(of_box[order], return_index=True)
-    around = np.zeros((2, len(ids), filter.schema.dimensions))
-    if len(boxed):
-        rows = np.searchsorted(ids, boxed)
+    owners = np.searchsorted(ids, of_box[there])
+    return ids, *_around(owners, low[there], shown(filter.schema, high)[there], len(ids))
+
+
+def _around(owners: IntArray, low: FloatArray, high: FloatArray, count: int) -> FloatArray:
+    """Return low and high ends of the box around all boxes of each owner, float64 (2, count, d).
+
+    `owners` is int64 (m,), from 0 to count - 1. An owner without boxes has zeros.
+    """
+    around = np.zeros((2, count, low.shape[1]))
+    if len(owners):
+        order = np.argsort(owners, kind="stable")
+        rows, starts = np.unique(owners[order], return_index=True)
         around[0, rows] = np.minimum.reduceat(low[order], starts)
         around[1, rows] = np.maximum.reduceat(high[order], starts)
-    return ids, around[0], around[1]
+    return around
 
 
 def written(

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import random
+import sys
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
@@ -262,6 +263,13 @@ def test_bad_bounds_are_left_out(events, capsys, ending):
         assert f"left out: {places[2]}: column 'low.price': 'x' is not a number\n" in captured.err
     assert f"left out: {places[3]}: a time to live is finite and above 0, not -1" in captured.err
     assert f"rtfilter: s.{ending}: 3 subscriptions left out\n" in captured.err
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "bounds csv"])
+def test_only_parquet_needs_pyarrow(events, capsys, form, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert main(["match", write_subscriptions(form), "events.jsonl", *GIVEN]) == 0
+    assert csv_pairs(capsys.readouterr().out) == expected(events)
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])

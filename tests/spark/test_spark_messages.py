@@ -5,7 +5,6 @@ import pytest
 from pyspark.sql import types
 
 from rtfilter import EventError, EventFilter, PredicateError, Schema
-from rtfilter.predicates.bound_columns import bounded_columns
 from rtfilter.spark.data_frames import _require_fitting
 from rtfilter.spark.subscribing import SubscriptionReader
 
@@ -20,7 +19,7 @@ def refused(call, *arguments):
 
 def test_bounds_that_cannot_be():
     batch = pa.table({"id": [7, 9], "low.x": [1.0, 5.0], "high.x": [2.0, 4.0]})
-    reader = SubscriptionReader(SCHEMA, bounded_columns(batch.column_names, SCHEMA))
+    reader = SubscriptionReader(SCHEMA)
     for error in (refused(reader.hulls, batch), refused(reader.subscribe, EventFilter(SCHEMA), batch)):
         assert str(error) == "subscription 9: attribute 'x': low above high in [5.0, 4.0]"
         assert (error.attribute, error.reason) == ("x", "low above high in [5.0, 4.0]")
@@ -28,17 +27,25 @@ def test_bounds_that_cannot_be():
 
 def test_conditions_that_cannot_be_show_the_place():
     batch = pa.table({"id": [7, 9], "where": ["x > 1", "x > 1 AND z = 2"]})
-    error = refused(SubscriptionReader(SCHEMA, []).hulls, batch)
-    assert str(error) == (
-        "subscription 9: unknown attribute 'z'; the schema has x, y\n    x > 1 AND z = 2\n              ^"
-    )
-    assert (error.row, error.attribute, error.source) == (None, "z", "x > 1 AND z = 2")
+    reader = SubscriptionReader(SCHEMA)
+    for error in (refused(reader.hulls, batch), refused(reader.subscribe, EventFilter(SCHEMA), batch)):
+        assert str(error) == (
+            "subscription 9: unknown attribute 'z'; the schema has x, y\n    x > 1 AND z = 2\n              ^"
+        )
+        assert (error.row, error.attribute, error.source) == (None, "z", "x > 1 AND z = 2")
+
+
+def test_a_hull_is_around_all_boxes_of_a_condition():
+    where = ["x BETWEEN 1 AND 2 AND y = 3 OR x BETWEEN 5 AND 7 AND y = 1", "FALSE", "x = 4 AND y = 4"]
+    ids, low, high = SubscriptionReader(SCHEMA).hulls(pa.table({"id": [7, 8, 9], "where": where}))
+    assert ids.tolist() == [7, 8, 9]
+    assert (low.tolist(), high.tolist()) == ([[1, 1], [0, 0], [4, 4]], [[7, 3], [0, 0], [4, 4]])
 
 
 def test_large_integers_in_bounds_are_exact():
     low = [2**53 + 1, 2**53, None]
     batch = pa.table({"id": [7, 9, 11], "low.x": pa.array(low, pa.int64()), "high.y": [None, None, 5.0]})
-    reader = SubscriptionReader(SCHEMA, bounded_columns(batch.column_names, SCHEMA))
+    reader = SubscriptionReader(SCHEMA)
     filter = EventFilter(SCHEMA)
     reader.subscribe(filter, batch)
     assert sorted(filter.match({"x": 2**53, "y": 0}).tolist()) == [9, 11]
@@ -50,14 +57,15 @@ def test_large_integers_in_bounds_are_exact():
 
 def test_labels_that_cannot_be_kept_are_named():
     for label, value, reason in (
-        ("ttl", 0.0, "ttl: a time to live is finite and above 0"),
-        ("metadata", "x", "metadata: "),
-        ("metadata", "[1]", "metadata: metadata is a dict"),
+        ("ttl", 0.0, "a time to live is finite and above 0"),
+        ("expires", "soon", "expires must be a time or seconds since 1970"),
+        ("metadata", "x", "metadata as text must be JSON"),
+        ("metadata", "[1]", "metadata is a dict"),
     ):
         batch = pa.table({"id": [2, 3], "where": ["x > 1"] * 2, label: [None, value]})
         filter = EventFilter(SCHEMA)
         with pytest.raises(ValueError, match=f"subscription 3: {reason}"):
-            SubscriptionReader(SCHEMA, [], [label]).subscribe(filter, batch)
+            SubscriptionReader(SCHEMA).subscribe(filter, batch)
         assert len(filter) == 0
 
 

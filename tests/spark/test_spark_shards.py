@@ -366,10 +366,15 @@ def test_shards_keep_times_to_live_and_metadata(spark, tmp_path):
     more = spark.createDataFrame([(30, 1.0, timedelta(hours=1)), (31, 2.0, timedelta(milliseconds=1))],
                                  "id int, `low.x` double, ttl interval day to second")  # fmt: skip
     index = index.append(more)
+    at = datetime(2500, 1, 1, tzinfo=UTC)
+    index = index.append(
+        spark.createDataFrame([(32, "x > 9", at)], "id int, where string, expires timestamp")
+    )
     found = {}
     for lease in index.route().leases:
         shard = lease.open()
         found |= {id: (shard[id].expires, shard[id].metadata) for id in shard.ids().tolist()}
+    assert found.pop(32) == (at.timestamp(), None)
     assert sorted(found) == list(range(31))  # by now the last one is gone
     for id, (deadline, metadata) in found.items():
         assert metadata == ({"n": id} if id % 3 and id < 30 else None)
@@ -395,6 +400,8 @@ def test_a_shard_with_what_is_gone_is_cut(spark):
     ("column", "error", "message"),
     [
         ("'soon' AS ttl", ValueError, "the column ttl holds seconds, .* not string"),
+        ("true AS expires", ValueError, "the column expires holds timestamps, .* not boolean"),
+        ("1 AS ttl, 2 AS expires", PredicateError, "'ttl' or a column 'expires'; keep one"),
         ("7 AS metadata", ValueError, "the column metadata holds JSON objects as strings, not int"),
     ],
 )
