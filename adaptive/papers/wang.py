@@ -106,6 +106,7 @@ class WangController(Recorder):
         return Ticket(Plan(level, 1), size, status.loop, self._serial)
 
     def report(self, ticket: Ticket, report: Report) -> None:
+        """See `Controller.report`."""
         require_report(report)
         status, level = self._taken(ticket)
         used = level is not None and not report.unfinished and len(status.times[level]) < self._rounds

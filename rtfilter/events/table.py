@@ -352,11 +352,14 @@ class SomeRows(NamedTuple):
     places: Sequence[int]
 
     def row(self, index: int) -> dict[str, object]:
+        """See `Rows`."""
         return self.source.row(self.places[index])
 
     def values(self, name: str, rows: Sequence[int]) -> Sequence[object]:
+        """See `Rows`."""
         return self.source.values(name, [self.places[row] for row in rows])
 
     def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
+        """See `Rows`."""
         places = np.array([self.places[row] for row in rows.tolist()], np.int64)
         return self.source.rests(field, places, coordinates)

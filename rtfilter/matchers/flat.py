@@ -26,6 +26,7 @@ class FlatFrontier(NamedTuple):
     visits: int = 0
 
     def split(self, order: IntArray, cuts: IntArray) -> FlatParts:
+        """See `Stopped`."""
         return FlatParts(self.events, order, cuts)
 
 

@@ -68,6 +68,7 @@ class LayeredMatcher(BoxMatcher):
         """Build the structure of some boxes, float64 (n, D), n > 0."""
 
     def add(self, filters: Filters) -> None:
+        """See `Matcher`."""
         boxes = filters.boxes()
         if not len(boxes.ids):
             return
@@ -87,6 +88,7 @@ class LayeredMatcher(BoxMatcher):
         self._count_live()
 
     def remove(self, ids: IntArray) -> BoolArray:
+        """See `Matcher`."""
         known = np.zeros(len(ids), np.bool_)
         for place, id in enumerate(ids.tolist()):
             known[place] = id in self._first
@@ -114,6 +116,7 @@ class LayeredMatcher(BoxMatcher):
         self.__dict__.update(fresh.__dict__)
 
     def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
+        """See `Matcher`."""
         points = events.points
         size = self._affordable(len(points))
         first = self._match(points[:size])

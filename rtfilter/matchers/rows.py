@@ -99,6 +99,7 @@ class BoxMatcher(ABC):
         return Hits(offsets, ids, None if exact.all() else exact.astype(np.uint8), work)
 
     def ids(self) -> IntArray:
+        """See `Matcher`."""
         return np.sort(np.fromiter(self._first, np.int64, len(self._first)))
 
     def __len__(self) -> int:

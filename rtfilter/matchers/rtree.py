@@ -51,9 +51,11 @@ class _Stopped(NamedTuple):
 
     @property
     def visits(self) -> int:
+        """See `Stopped`."""
         return self.frontier.visits + int(self.found.tried.sum())
 
     def split(self, order: IntArray, cuts: IntArray) -> _Parts:
+        """See `Stopped`."""
         return _Parts(self.frontier.split(order, cuts), self.found, order, cuts)
 
 
@@ -99,6 +101,7 @@ class RTreeMatcher:
             self.tree.extend(ids, low, high, exact=exact)
 
     def replace(self, filters: Filters) -> None:
+        """See `Replacing`."""
         boxes = filters.boxes()
         id = int(boxes.ids[0])
         before = self._lookup.count_of(id)
@@ -158,11 +161,13 @@ class RTreeMatcher:
         return rows > LEAST_ROWS and rows > WASTED * len(self.tree)
 
     def adopt(self, other: Matcher) -> None:
+        """See `Adopting`."""
         assert isinstance(other, RTreeMatcher)
         self.tree.adopt(other.tree)
         self._lookup, self._alike, self._mixed = other._lookup, other._alike, other._mixed
 
     def remove(self, ids: IntArray) -> BoolArray:
+        """See `Matcher`."""
         known = np.array([self.tree.delete(int(ids[0]))]) if len(ids) == 1 else self.tree.delete_many(ids)
         if len(self._lookup):
             self._lookup.remove(ids)
@@ -174,6 +179,7 @@ class RTreeMatcher:
         return self._both(hits, self._lookup.search(events)) if len(self._lookup) else hits
 
     def match_one(self, event: EventTable) -> tuple[IntArray, Flags | None]:
+        """See `Single`."""
         ids, exact, _ = self.tree.one(event.points)
         if not len(self._lookup):
             return ids, exact
@@ -229,12 +235,14 @@ class RTreeMatcher:
         return _Stopped(frontier, self._lookup.search(events)) if len(self._lookup) else frontier
 
     def resume_part(self, parts: Parts | _Parts, group: int) -> Hits:
+        """See `Resumable`."""
         if not isinstance(parts, _Parts):
             return self.tree.resume_part(parts, group)
         events = parts.order[parts.cuts[group] : parts.cuts[group + 1]]
         return self._both(self.tree.resume_part(parts.tree, group), parts.found.take(events))
 
     def ids(self) -> IntArray:
+        """See `Matcher`."""
         return self.tree.ids()
 
     def __len__(self) -> int:
@@ -260,6 +268,7 @@ class RTreeMatcher:
 
     @property
     def rows(self) -> int:
+        """See `Scannable`."""
         return self.tree.rows
 
     def scan(self, rows: range) -> Filters:

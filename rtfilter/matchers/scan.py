@@ -74,6 +74,7 @@ class ScanMatcher:
         return ends, np.empty(places, np.int64), np.empty(places, np.bool_)
 
     def add(self, filters: Filters) -> None:
+        """See `Matcher`."""
         self._tests = None
         boxes = filters.boxes()
         first, last = self._used, self._used + len(boxes.ids)
@@ -102,6 +103,7 @@ class ScanMatcher:
         self._ends, self._exact, self._ids = larger[0], larger[2], larger[1]
 
     def remove(self, ids: IntArray) -> BoolArray:
+        """See `Matcher`."""
         self._tests = None
         known = np.zeros(len(ids), np.bool_)
         for row, id in enumerate(ids.tolist()):
@@ -189,6 +191,7 @@ class ScanMatcher:
         return found
 
     def search_boxes(self, low: FloatArray, high: FloatArray, how: How) -> Hits:
+        """See `SearchingBoxes`."""
         first, last = (low, high) if how != "intersect" else (high, low)
         return self._hits(np.concatenate([-first.T, last.T]), slice(None), within=how == "within")
 
@@ -231,6 +234,7 @@ class ScanMatcher:
         return np.full(len(events), self._used)
 
     def ids(self) -> IntArray:
+        """See `Matcher`."""
         return np.sort(np.fromiter(self._places, np.int64, len(self._places)))
 
     def __len__(self) -> int:
@@ -240,6 +244,7 @@ class ScanMatcher:
         return id in self._places
 
     def content(self, ids: Iterable[int] | None = None) -> Filters:
+        """See `Matcher`."""
         wanted = self._places.values() if ids is None else (self._places.get(id, ()) for id in ids)
         places = np.array([place for own in wanted for place in own], np.int64)
         ends, dimensions = self._ends[:, places], self._schema.dimensions

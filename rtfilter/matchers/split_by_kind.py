@@ -38,6 +38,7 @@ class SplitMatcher:
         self._tree, self._lookup = RTreeMatcher(schema), Lookup(schema)
 
     def add(self, filters: Filters) -> None:
+        """See `Matcher`."""
         boxes = filters.boxes()
         if not len(boxes.ids):
             return
@@ -47,6 +48,7 @@ class SplitMatcher:
             self._tree.add(Filters.of_boxes(self._schema, BoxColumns(*in_tree)))
 
     def remove(self, ids: IntArray) -> BoolArray:
+        """See `Matcher`."""
         known = self._lookup.remove(ids)
         rest = np.flatnonzero(~known)
         if len(rest):
@@ -69,6 +71,7 @@ class SplitMatcher:
         return found + self._tree.workload(events) if len(self._tree) else found
 
     def ids(self) -> IntArray:
+        """See `Matcher`."""
         return np.sort(np.concatenate([self._lookup.ids(), self._tree.ids()]))
 
     def __len__(self) -> int:
@@ -94,20 +97,24 @@ class SplitMatcher:
         return max(self._tree.rows, self._lookup.rows)
 
     def scan(self, rows: range) -> Filters:
+        """See `Scannable`."""
         in_tree = range(min(rows.start, self._tree.rows), min(rows.stop, self._tree.rows))
         own = np.arange(min(rows.start, self._lookup.rows), min(rows.stop, self._lookup.rows))
         return self._joined(own, self._tree.scan(in_tree))
 
     @property
     def places(self) -> object:
+        """See `Scannable`."""
         return self._tree.places
 
     @property
     def wasteful(self) -> bool:
+        """See `Adopting`."""
         rows = self._tree.rows + self._lookup.rows
         return rows > LEAST_ROWS and rows > WASTED * len(self)
 
     def adopt(self, other: Matcher) -> None:
+        """See `Adopting`."""
         assert isinstance(other, SplitMatcher)
         if other._lookup is not self._lookup:
             updates = self.updates + abs(other._lookup.count - self._lookup.count)

@@ -69,6 +69,7 @@ class Updates:
         road.sweep = self.sweep
 
     def add(self, draft: Draft, ids: IntArray | list[Name] | None = None) -> AnyArray:
+        """See `Subscriptions.add`."""
         if self._subscriptions.labels.names is not None:
             self._index_names()
         names = self._added(draft, ids)
@@ -92,6 +93,7 @@ class Updates:
             return self._add(draft, ids, larger if grows else None)
 
     def remove(self, ids: IntArray | list[Name]) -> BoolArray:
+        """See `Subscriptions.remove`."""
         if self._subscriptions.labels.names is not None:
             self._index_names()
         if len(ids) <= AT_ONCE:
@@ -106,6 +108,7 @@ class Updates:
             return self._remove(ids, self._subscriptions.moment())
 
     def replace(self, id: object, draft: Draft | None, labels: Beside = NO_LABELS) -> None:
+        """See `Subscriptions.replace`."""
         if self._subscriptions.labels.names is not None:
             self._index_names()
         try:

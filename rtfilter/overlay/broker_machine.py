@@ -52,18 +52,22 @@ class Broker:
     def subscribe(
         self, client: str, type: str, condition: str, now: float
     ) -> tuple[SubscriptionId, list[Out]]:
+        """See `Router.subscribe`."""
         id, sends = self.router.subscribe(client, type, condition, now)
         return id, self._routed(sends, now)
 
     def unsubscribe(self, id: SubscriptionId, now: float) -> list[Out]:
+        """See `Router.unsubscribe`."""
         return self._routed(self.router.unsubscribe(id, now), now)
 
     def publish(
         self, client: str, type: str, event: Mapping[str, Any], now: float, id: EventId, attempt: int = 1
     ) -> list[Out]:
+        """See `Router.publish`."""
         return self._routed(self.router.publish(client, type, event, now, id, attempt)[1], now)
 
     def switch(self, strategy: str, now: float) -> list[Out]:
+        """See `Router.switch`."""
         return self._routed(self.router.switch(strategy, now), now)
 
     # -- brokers -------------------------------------------------------------------------------------

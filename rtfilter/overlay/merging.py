@@ -72,6 +72,7 @@ class MergingForwarding(CoveringForwarding):
         self._made: dict[SubscriptionId, SubscriptionId] = {}  # the box that was made for a subscription
 
     def add(self, subscription: RouterSubscription) -> list[BrokerMessage]:
+        """See `SubscriptionForwarding`."""
         if self.knows(subscription.id) or self.coverer(subscription) is not None:
             return super().add(subscription)
         own = self._group(subscription)
@@ -91,6 +92,7 @@ class MergingForwarding(CoveringForwarding):
         return messages
 
     def remove(self, id: SubscriptionId) -> list[BrokerMessage]:
+        """See `SubscriptionForwarding`."""
         if self._is_replaced(id):
             return super().remove(id)  # sends nothing, because the wide box covers it
         self._groups.pop(id, None)

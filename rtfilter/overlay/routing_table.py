@@ -208,6 +208,7 @@ class _Index:
         return place
 
     def match(self, event: Mapping[str, Any]) -> dict[Connection, list[SubscriptionId]]:
+        """See `Table.match`."""
         numbers = self._settled().match(event)
         places = self._place[numbers]
         found: dict[Connection, list[SubscriptionId]] = {

@@ -77,6 +77,7 @@ class CoveringForwarding(SubscriptionForwarding):
         self._covers: dict[SubscriptionId, set[SubscriptionId]] = {}
 
     def add(self, subscription: RouterSubscription) -> list[BrokerMessage]:
+        """See `SubscriptionForwarding`."""
         if self.knows(subscription.id):
             return []
         by = self.coverer(subscription)
@@ -129,8 +130,10 @@ class CoveringForwarding(SubscriptionForwarding):
         return (*super().confirm(id), *sorted(self._covers.get(id, ())))
 
     def is_confirmed(self, id: SubscriptionId) -> bool:
+        """See `SubscriptionForwarding`."""
         return super().is_confirmed(self._waiting[id][1] if id in self._waiting else id)
 
     @property
     def suppressed(self) -> int:
+        """See `SubscriptionForwarding`."""
         return len(self._waiting)

@@ -135,6 +135,7 @@ class BETreeMatcher(BoxMatcher):
         self._rows.alive[:] = False
 
     def add(self, filters: Filters) -> None:
+        """See `Matcher`."""
         boxes = filters.boxes()
         count = len(boxes.ids)
         if not count:
@@ -150,6 +151,7 @@ class BETreeMatcher(BoxMatcher):
             self._tree = self._tree.larger()
 
     def remove(self, ids: IntArray) -> BoolArray:
+        """See `Matcher`."""
         known = np.zeros(len(ids), np.bool_)
         for place, id in enumerate(ids.tolist()):
             known[place] = id in self._first

@@ -34,6 +34,7 @@ class MapCounters:
     threads: ClassVar[bool] = True
 
     def count(self, satisfied: Collections, size: int) -> tuple[list[StoredFilter], int]:
+        """See `Counters`."""
         counts: dict[Hashable, int] = {}
         full, increments = [], 0
         for constraints in satisfied:
@@ -58,6 +59,7 @@ class FilterCounters:
         self._touched: list[StoredFilter] = []
 
     def count(self, satisfied: Collections, size: int) -> tuple[list[StoredFilter], int]:
+        """See `Counters`."""
         self._reset()
         touched = self._touched
         full, increments = [], 0
@@ -102,6 +104,7 @@ class StampedCounters:
         self._own = _Own()
 
     def count(self, satisfied: Collections, size: int) -> tuple[list[StoredFilter], int]:
+        """See `Counters`."""
         own = self._own
         own.epoch = epoch = own.epoch + 1
         stamps, counts = own.stamps, own.counts

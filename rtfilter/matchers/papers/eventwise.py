@@ -79,6 +79,7 @@ class PredicateMatcher(ABC):
         return np.full(len(events), int(bool(self._predicates)), np.int64)
 
     def add(self, filters: Filters) -> None:
+        """See `Matcher`."""
         for id, predicate in zip(filters.ids.tolist(), filters.predicates(), strict=True):
             self._predicates[id] = predicate  # first, so that `remove` knows it after an interrupt
             for conjunction in predicate.filters:
@@ -86,6 +87,7 @@ class PredicateMatcher(ABC):
                 self._updates += 1
 
     def remove(self, ids: IntArray) -> BoolArray:
+        """See `Matcher`."""
         known = np.zeros(len(ids), np.bool_)
         for row, id in enumerate(ids.tolist()):
             predicate = self._predicates.get(id)
@@ -99,6 +101,7 @@ class PredicateMatcher(ABC):
         return known
 
     def ids(self) -> IntArray:
+        """See `Matcher`."""
         return np.sort(np.fromiter(self._predicates, np.int64, len(self._predicates)))
 
     def __len__(self) -> int:
@@ -143,6 +146,7 @@ class EventwiseMatcher(PredicateMatcher):
         """Return the subscriptions that an event matches, and the number of operations."""
 
     def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
+        """See `Matcher`."""
         offsets, operations = np.zeros(len(events) + 1, np.int64), np.zeros(len(events), np.int64)
         ids: list[int] = []
         for row, event in enumerate(self._events(events)):

@@ -169,6 +169,7 @@ class FilterNodesMatcher(ProfileMatcher):
         return self._share * self._profiles.size
 
     def put(self, profile: Profile) -> None:
+        """See `ProfileMatcher`."""
         number, most = profile.number, self._most
         for name in profile.wanted:
             if name not in self.nodes:

@@ -111,6 +111,7 @@ class GoughSmithMatcher(ProfileMatcher):
         self._beside: dict[int, Profile] = {}
 
     def put(self, profile: Profile) -> None:
+        """See `ProfileMatcher`."""
         root = self._with(self._root, 0, profile, {})
         assert isinstance(root, _Node)
         if root.references <= self._most:
@@ -132,6 +133,7 @@ class GoughSmithMatcher(ProfileMatcher):
             self._root = self._without(self._root, 0, profile, {})
 
     def search(self, event: FlatEvent) -> tuple[set[int], int]:
+        """See `ProfileMatcher`."""
         child, steps = self._root, len(self._beside)
         for name in self._levels:
             if not isinstance(child, _Node):

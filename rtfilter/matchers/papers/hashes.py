@@ -53,6 +53,7 @@ class HashesMatcher(PredicateMatcher):
             under.setdefault(place.value, []).append(_Waiting(id, rest))
 
     def delete(self, id: int, filter: Filter) -> None:
+        """See `PredicateMatcher`."""
         for place in _places(_best(filter)):
             under = self._waiting.get(place.attribute, {})
             left = [one for one in under.get(place.value, ()) if one.id != id]

@@ -48,10 +48,12 @@ class EqualityIndex:
         return bool(self._under)
 
     def add(self, constraint: StoredConstraint) -> None:
+        """See `OperatorIndex`."""
         for value in _members(constraint):
             self._under.setdefault(value, {})[constraint] = None
 
     def remove(self, constraint: StoredConstraint) -> None:
+        """See `OperatorIndex`."""
         for value in _members(constraint):
             same = self._under.get(value, {})
             same.pop(constraint, None)
@@ -59,6 +61,7 @@ class EqualityIndex:
                 self._under.pop(value, None)
 
     def satisfied(self, value: Any) -> Collections:
+        """See `OperatorIndex`."""
         same = self._under.get(value)
         return [] if same is None else [same]
 
@@ -89,14 +92,17 @@ class OrderedIndex:
         return bool(self._sorted)
 
     def add(self, constraint: StoredConstraint) -> None:
+        """See `OperatorIndex`."""
         self._sorted.insert(bisect_left(self._sorted, constraint.place, key=_PLACE), constraint)
 
     def remove(self, constraint: StoredConstraint) -> None:
+        """See `OperatorIndex`."""
         at = bisect_left(self._sorted, constraint.place, key=_PLACE)
         if self._sorted[at : at + 1] == [constraint]:
             del self._sorted[at]
 
     def satisfied(self, value: Any) -> Collections:
+        """See `OperatorIndex`."""
         past = self._after != self._equal  # True if constants equal to the value lie before the cut
         cut = bisect_right(self._sorted, (value, inf if past else -inf), key=_PLACE)
         found = self._sorted[cut:] if self._after else self._sorted[:cut]
@@ -113,6 +119,7 @@ class PrefixIndex:
         return bool(self._tree)
 
     def add(self, constraint: StoredConstraint) -> None:
+        """See `OperatorIndex`."""
         same = self._tree.get(constraint.condition.value)
         if same is None:
             self._tree.put(constraint.condition.value, {constraint: None})
@@ -120,12 +127,14 @@ class PrefixIndex:
             same[constraint] = None
 
     def remove(self, constraint: StoredConstraint) -> None:
+        """See `OperatorIndex`."""
         same = self._tree.get(constraint.condition.value) or {}
         same.pop(constraint, None)
         if not same:
             self._tree.delete(constraint.condition.value)
 
     def satisfied(self, value: Any) -> Collections:
+        """See `OperatorIndex`."""
         return list(self._tree.prefixes_of(value))
 
 
@@ -139,13 +148,16 @@ class RangeIndex:
         return bool(self._tree)
 
     def add(self, constraint: StoredConstraint) -> None:
+        """See `OperatorIndex`."""
         low, high = constraint.condition.value
         self._tree.add(low, high, constraint.number, constraint)
 
     def remove(self, constraint: StoredConstraint) -> None:
+        """See `OperatorIndex`."""
         self._tree.remove(constraint.condition.value[0], constraint.number)
 
     def satisfied(self, value: Any) -> Collections:
+        """See `OperatorIndex`."""
         found = self._tree.holding(value)
         return [found] if found else []
 

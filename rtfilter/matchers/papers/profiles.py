@@ -184,12 +184,14 @@ class ProfileMatcher(EventwiseMatcher):
         """Remove a profile, as far as it is there."""
 
     def find(self, event: FlatEvent) -> tuple[set[int], int]:
+        """See `EventwiseMatcher`."""
         if all(value % 1 == 0 for name, value in event.values.items() if name in self._profiles.whole):
             return self.search(event)
         known = self._predicates
         return {id for id, one in known.items() if one.satisfied_by(event.row)}, len(known)
 
     def insert(self, id: int, filter: Filter) -> None:
+        """See `PredicateMatcher`."""
         profile = self._profiles.add(id, filter)
         if profile is not None:
             self.put(profile)

@@ -119,6 +119,7 @@ class RapidMatcher(EventwiseMatcher):
                 one.tree.insert(one.tested(cells), id)
 
     def delete(self, id: int, filter: Filter) -> None:
+        """See `PredicateMatcher`."""
         cells = self._vectors.of_filter(filter)
         if cells is not None:
             self._all.delete(cells, id)

@@ -82,6 +82,7 @@ class SharedCountingMatcher(EventwiseMatcher):
         self._relations = Relations(self._index, share, keys == "content")
 
     def insert(self, id: int, filter: Filter) -> None:
+        """See `PredicateMatcher`."""
         self._relations.attach(id, self._predicates[id].filters, filter)
 
     def delete(self, id: int, filter: Filter) -> None:

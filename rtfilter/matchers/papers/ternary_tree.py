@@ -31,11 +31,13 @@ class TernaryTreeMatcher(EventwiseMatcher):
         self._tree = TernaryTrie()
 
     def insert(self, id: int, filter: Filter) -> None:
+        """See `PredicateMatcher`."""
         cells = self._vectors.of_filter(filter)
         if cells is not None:
             self._tree.insert(cells, id)
 
     def delete(self, id: int, filter: Filter) -> None:
+        """See `PredicateMatcher`."""
         cells = self._vectors.of_filter(filter)
         if cells is not None:
             self._tree.delete(cells, id)

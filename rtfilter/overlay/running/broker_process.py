@@ -148,6 +148,7 @@ class BrokerProcess(Process):
         self._do(self.clients.restore(*kept, now()))
 
     async def run(self, bound: socket.socket, started: Callable[[], None]) -> int:
+        """See `Process.run`."""
         stop: Callable[[], None] | None = None
         if self.settings.metrics_port is not None:
             metrics = BrokerMetrics(on_loop(asyncio.get_running_loop(), self.snapshot))
@@ -163,6 +164,7 @@ class BrokerProcess(Process):
     # -- incoming ------------------------------------------------------------------------------------
 
     def linked(self, link: BrokerLink) -> None:
+        """See `Hears`."""
         name = link.peer.name
         if link.peer.role is KeyRole.CLIENT:
             if not self._takes(link):
@@ -199,6 +201,7 @@ class BrokerProcess(Process):
         return True
 
     def lost(self, link: BrokerLink) -> None:
+        """See `Hears`."""
         name = link.peer.name
         if self._links.get(name) is link:
             del self._links[name]
@@ -207,6 +210,7 @@ class BrokerProcess(Process):
             self._do(ClientWork([], self.broker.lost(name, now())))
 
     def hear(self, link: BrokerLink, message: BrokerMessage) -> None:
+        """See `Hears`."""
         peer = link.peer
         if peer.role is KeyRole.CLIENT:
             if self._links.get(peer.name) is link:

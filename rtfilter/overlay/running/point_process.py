@@ -60,6 +60,7 @@ class PointProcess(Process):
         """See `Hears`."""
 
     def hear(self, link: BrokerLink, message: BrokerMessage) -> None:
+        """See `Hears`."""
         if link.peer.role is not KeyRole.BROKER:
             raise ValueError("the rendezvous point serves no clients; connect to a broker")
         if not link.peer.address:

@@ -98,15 +98,19 @@ class Process:
         return 0 if self._error is None else 1
 
     def linked(self, link: BrokerLink) -> None:
+        """See `Hears`."""
         raise NotImplementedError
 
     def lost(self, link: BrokerLink) -> None:
+        """See `Hears`."""
         raise NotImplementedError
 
     def hear(self, link: BrokerLink, message: BrokerMessage) -> None:
+        """See `Hears`."""
         raise NotImplementedError
 
     def broken(self, error: Exception) -> None:
+        """See `Hears`."""
         self._error = self._error or error
         self.end()
 

@@ -48,6 +48,7 @@ class Door(APIRoute):
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """See `fastapi.routing.APIRoute`."""
         handle = super().get_route_handler()
         document = self.body_field is not None
         reads = document or "request" in signature(self.endpoint).parameters
@@ -81,6 +82,7 @@ class QuickDoor(Door):
     """A door of one filter whose function checks all by itself: FastAPI only documents what it takes."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """See `fastapi.routing.APIRoute`."""
         keyed = "idempotency_key" in signature(self.endpoint).parameters
 
         async def handled(request: Request) -> Response:

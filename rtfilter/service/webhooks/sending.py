@@ -60,6 +60,7 @@ class _Stream(httpcore.AsyncNetworkStream):
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
+        """See `httpcore.AsyncNetworkStream`."""
         try:
             return await self._inner.start_tls(ssl_context, server_hostname, timeout)
         except BaseException:
@@ -82,6 +83,7 @@ class _Network(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
+        """See `httpcore.AsyncNetworkBackend`."""
         found = await addresses(host, port, self._resolve, self._private)
         error: Exception = httpcore.ConnectError()
         for one in found:

@@ -135,6 +135,7 @@ class Worker:
         return self._task
 
     def send(self, positions: Sequence[int], digest: bool = False) -> None:
+        """See `Receiver`."""
         self._digests += digest
         for position in positions:
             self._due.setdefault(position, self._digests if digest else 0)
@@ -147,6 +148,7 @@ class Worker:
     take_over = send
 
     def unacknowledged(self) -> list[int]:
+        """See `Receiver`."""
         return sorted(self._due)
 
     def tick(self, now: float) -> None:
