@@ -158,7 +158,7 @@ def test_unknown_names_and_misplaced_options_say_what_to_do():
         EventFilter(PRICES, matcher=7)
     with pytest.raises(ValueError, match="leave it out for the matcher 'masks'"):
         EventFilter(PRICES, (4, 4), matcher="masks")
-    with pytest.raises(TypeError, match="the matcher 'counting', and no R\\*-tree"):
+    with pytest.raises(TypeError, match="a CountingMatcher, and no R\\*-tree"):
         EventFilter(PRICES, matcher="counting").repack()
     with pytest.raises(ValueError, match="up to 255 coordinates"):
         EventFilter(Schema({f"a{i}": float for i in range(256)}), matcher="counting")

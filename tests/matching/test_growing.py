@@ -16,6 +16,7 @@ import rtfilter.filter
 import rtfilter.matchers.scan
 import rtfilter.matching.gate
 import rtfilter.matching.road
+import rtfilter.matching.subscriber
 import rtfilter.subscriptions.changing
 import rtfilter.subscriptions.content
 import rtfilter.subscriptions.held
@@ -28,7 +29,7 @@ from rtfilter import EventFilter, Schema
 from rtfilter.adaptive import FixedPlan
 from rtfilter.filter import part_of
 from rtfilter.matchers.rtree import tree_of
-from rtfilter.matching import aside, growing, updates
+from rtfilter.matching import aside, filter_parts, growing, updates
 from rtfilter.subscriptions import slices
 
 PATIENCE = 120
@@ -69,7 +70,7 @@ class Kernels:
 @pytest.fixture
 def kernels(monkeypatch):
     made = Kernels()
-    for module in (growing, rtfilter.filter):
+    for module in (growing, filter_parts):
         monkeypatch.setattr(module, "ready", made)
     yield made
     made.end()
@@ -528,7 +529,7 @@ def test_a_copy_grows_until_it_has_moved(kernels, monkeypatch, tmp_path, copy):
 
 @pytest.mark.parametrize("copy", ["saved", "pickled"])
 def test_a_copy_of_very_many_is_a_tree_at_once(kernels, monkeypatch, tmp_path, copy):
-    for module in (growing, rtfilter.filter):
+    for module in (growing, filter_parts):
         monkeypatch.setattr(module, "WAITED", 70)
     filter = EventFilter(NUMBERS)
     filter.subscribe_boxes(*intervals(70))
@@ -563,8 +564,10 @@ MODULES = [
     growing,
     rtfilter.filter,
     rtfilter.matchers.scan,
+    filter_parts,
     rtfilter.matching.gate,
     rtfilter.matching.road,
+    rtfilter.matching.subscriber,
     rtfilter.matching.updates,
     rtfilter.subscriptions.changing,
     rtfilter.subscriptions.content,

@@ -22,9 +22,11 @@ import rtfilter.matchers.rtree
 import rtfilter.matchers.scan
 import rtfilter.matching.aside
 import rtfilter.matching.control
+import rtfilter.matching.filter_parts
 import rtfilter.matching.gate
 import rtfilter.matching.road
 import rtfilter.matching.stream
+import rtfilter.matching.subscriber
 import rtfilter.matching.updates
 import rtfilter.predicates.store
 import rtfilter.subscriptions.changing
@@ -68,9 +70,11 @@ MODULES = [
     rtfilter.matchers.papers.sgim,
     rtfilter.matching.aside,
     rtfilter.matching.control,
+    rtfilter.matching.filter_parts,
     rtfilter.matching.gate,
     rtfilter.matching.road,
     rtfilter.matching.stream,
+    rtfilter.matching.subscriber,
     rtfilter.matching.updates,
     rtfilter.predicates.store,
     rtfilter.subscriptions.changing,
@@ -87,7 +91,9 @@ MODULES = [
 ]
 ABOVE = [
     rtfilter.filter,
+    rtfilter.matching.filter_parts,
     rtfilter.matching.gate,
+    rtfilter.matching.subscriber,
     rtfilter.subscriptions.handles,
     rtfilter.subscriptions.ids,
     rtfilter.subscriptions.labels,
