@@ -118,7 +118,7 @@ def build_filter(
         The file cannot be read, or a subscription in it is unusable; the message has the place.
     """
     from rtfilter.errors import PredicateError
-    from rtfilter.subscriptions.subscription_tables import read_rules
+    from rtfilter.subscriptions.subscription_tables import read_table
 
     target, refusals = definition.filter(), _Refusals(path, skip)
 
@@ -127,7 +127,7 @@ def build_filter(
 
     try:
         columns, at, rows = _read_file(path, definition.schema, refusals, progress)
-        table = read_rules(columns, definition.schema)
+        table = read_table(columns, definition.schema)
         assert table is not None
         ids = table.ids if any(id is not None for id in table.ids or ()) else list(rows)
         table = table._replace(ids=ids, place=lambda row: refusals.place(at[row]))

@@ -19,7 +19,13 @@ from rtfilter.subscriptions.given import Lifetime, labels_of
 from rtfilter.subscriptions.ids import Name, asked_ids, new_ids, one_id
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
 from rtfilter.subscriptions.loading import Load, OnError, require_on_error
-from rtfilter.subscriptions.subscription_tables import Rules, no_list, read_rules, refuse_rows, refuse_twice
+from rtfilter.subscriptions.subscription_tables import (
+    SubscriptionTable,
+    no_list,
+    read_table,
+    refuse_rows,
+    refuse_twice,
+)
 
 
 class Subscriber:
@@ -49,19 +55,19 @@ class Subscriber:
     def many(self, where: Any, ids: Any, ttl: Any, metadata: Any, on_error: OnError) -> AnyArray:
         """Add the predicates of a list or table; return their ids."""
         require_on_error(on_error)
-        rules = read_rules(where, self._held.schema)
-        if rules is not None:
-            refuse_twice(rules, ids=ids, ttl=ttl, metadata=metadata)
+        table = read_table(where, self._held.schema)
+        if table is not None:
+            refuse_twice(table, ids=ids, ttl=ttl, metadata=metadata)
             beside: dict[str, Any] = {"ids": ids, "ttl": ttl, "metadata": metadata}
             told = {name: given for name, given in beside.items() if given is not None}
-            return self._load(rules._replace(**told), on_error)
+            return self._load(table._replace(**told), on_error)
         if isinstance(where, str | Mapping | Predicate):
             raise TypeError("subscribe_many takes a list of predicates; use subscribe for a single one")
         if not hasattr(where, "__len__"):
             raise no_list(where)
         refuse_rows(where, self._held.schema.attributes)
         if on_error != "raise":
-            return self._load(Rules(where, ids, ttl, None, metadata), on_error)
+            return self._load(SubscriptionTable(where, ids, ttl, None, metadata), on_error)
         return self._all(where, lambda: self._held.draft(where), ids, ttl, metadata)
 
     def boxes(self, low: Any, high: Any, ids: Any, ttl: Any, metadata: Any) -> AnyArray:
@@ -109,9 +115,9 @@ class Subscriber:
             self._count_refused(count_of(given))
             raise
 
-    def _load(self, rules: Rules, on_error: OnError) -> AnyArray:
+    def _load(self, table: SubscriptionTable, on_error: OnError) -> AnyArray:
         """Add the subscriptions that can be used, and treat the others as `on_error` says."""
-        load = Load(self._held, rules, on_error)
+        load = Load(self._held, table, on_error)
         try:
             while True:
                 with self._road.gate.reading():

@@ -30,7 +30,7 @@ from rtfilter.spark.leases import Lease
 from rtfilter.spark.refusals import NAMED, LeftOut
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.loading import BadSubscription, Load, OnError
-from rtfilter.subscriptions.subscription_tables import COLUMNS, Rules, read_rules
+from rtfilter.subscriptions.subscription_tables import COLUMNS, SubscriptionTable, read_table
 from rtfilter.text import listed
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ class SubscriptionReader:
         """Return the time for filters to which subscriptions are added: that of all tasks."""
         return self.moment
 
-    def _table(self, batch: pa.RecordBatch | pa.Table) -> Rules:
-        table = read_rules(batch, self.schema)
+    def _table(self, batch: pa.RecordBatch | pa.Table) -> SubscriptionTable:
+        table = read_table(batch, self.schema)
         assert table is not None
         return table
 
@@ -167,7 +167,7 @@ class SubscriptionFrame:
                 "Text ids and UUIDs are for an EventFilter, which match_frame takes"
             )
         kinds = [(one.name, to_arrow_type(one.dataType, timezone="UTC")) for one in flat.schema.fields]
-        read_rules(pa.schema(kinds).empty_table(), schema)  # raises the error
+        read_table(pa.schema(kinds).empty_table(), schema)  # raises the error
         where = dict(kinds).get("where", pa.string())
         if not pa.types.is_string(where):
             raise PredicateError(f"the column where holds SQL conditions as strings, not {where}")

@@ -21,7 +21,7 @@ from rtfilter.subscriptions.given import seconds
 from rtfilter.subscriptions.ids import LAST_ID, NO_IDS, new_ids, refuse_kind
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
 from rtfilter.subscriptions.metadata import encoded
-from rtfilter.subscriptions.subscription_tables import Rules, cell
+from rtfilter.subscriptions.subscription_tables import SubscriptionTable, cell
 from rtfilter.text import numbered, shown
 
 
@@ -78,7 +78,7 @@ class Load:
     ----------
     held : Subscriptions
         The subscriptions to add to.
-    given : Rules
+    given : SubscriptionTable
     on_error : OnError
 
     Attributes
@@ -92,7 +92,7 @@ class Load:
         A column has another number of rows than there are subscriptions.
     """
 
-    def __init__(self, held: Subscriptions, given: Rules, on_error: OnError) -> None:
+    def __init__(self, held: Subscriptions, given: SubscriptionTable, on_error: OnError) -> None:
         self._held, self._on_error, self._place = held, on_error, given.place
         self._bounds = given.bounds
         self._where = None if given.where is None else _column("where", given.where)
@@ -137,7 +137,7 @@ class Load:
                 self._note(row, error)
         return values
 
-    def _read_deadlines(self, given: Rules) -> list[float] | None:
+    def _read_deadlines(self, given: SubscriptionTable) -> list[float] | None:
         now = self._held.clock()
         if given.expires is not None:
             return self._read("expires", given.expires, _moment)

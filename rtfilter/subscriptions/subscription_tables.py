@@ -23,7 +23,7 @@ COLUMNS: Final = ("where", "id", "ttl", "expires", "metadata")
 _BOUNDS: Final = tuple(f"{side}." for side in SIDES)
 
 
-class Rules(NamedTuple):
+class SubscriptionTable(NamedTuple):
     """n subscriptions as they were passed. A column that is None sets nothing."""
 
     where: Sequence[Any] | None
@@ -40,18 +40,17 @@ class Rules(NamedTuple):
     place: Callable[[int], str] = "row {}".format
     """The name of a row in messages about another row."""
 
-    def part(self, rows: slice) -> Rules:
+    def part(self, rows: slice) -> SubscriptionTable:
         """Return some rows of a table."""
-        lists = {
-            name: column[rows] for name, column in zip(self._fields[:5], self[:5], strict=True) if column
-        }
+        named = zip(self._fields[:5], self[:5], strict=True)
+        lists = {name: column[rows] for name, column in named if column is not None}
         if self.bounds is not None:
             low, high = ({name: side[name][rows] for name in side} for side in self.bounds)
             lists["bounds"] = low, high
         return self._replace(**lists)
 
 
-def read_rules(given: object, schema: Schema) -> Rules | None:
+def read_table(given: object, schema: Schema) -> SubscriptionTable | None:
     """Return the subscriptions of a table or a cursor; None for other values, such as lists.
 
     Raises
@@ -60,7 +59,7 @@ def read_rules(given: object, schema: Schema) -> Rules | None:
         There is neither a column ``where`` nor bounds of attributes, or both; two columns have the same name,
         or there are both ``ttl`` and ``expires``.
     """
-    if isinstance(given, Rules):
+    if isinstance(given, SubscriptionTable):
         return given
     opened = _opened(given)
     if opened is None:
@@ -78,7 +77,7 @@ def read_rules(given: object, schema: Schema) -> Rules | None:
         _cells(columns[names.index(name)]) if name in names else None for name in COLUMNS
     )
     ends = read_bounds(columns.__getitem__, names, bounds, schema) if bounds else None
-    return Rules(where, ids, ttl, expires, metadata, ends, is_table=True)
+    return SubscriptionTable(where, ids, ttl, expires, metadata, ends, is_table=True)
 
 
 def _opened(given: Any) -> tuple[list[str], Callable[[list[int]], Sequence[Any]]] | None:
@@ -182,9 +181,10 @@ def cell(value: object) -> object:
     return None if is_missing(value) and not isinstance(value, Mapping) else value
 
 
-def refuse_twice(table: Rules, **given: object) -> None:
+def refuse_twice(table: SubscriptionTable, **given: object) -> None:
     """Raise `TypeError` if both a table and an argument set the same label."""
-    told = {"ids": table.ids, "ttl": table.ttl or table.expires, "metadata": table.metadata}
+    ttl = table.expires if table.ttl is None else table.ttl
+    told = {"ids": table.ids, "ttl": ttl, "metadata": table.metadata}
     for name, argument in given.items():
         if argument is not None and told[name] is not None:
             raise TypeError(f"the table has this column, so leave out the argument {name}={shown(argument)}")

@@ -259,6 +259,17 @@ def test_arrays_of_text_are_lists_of_rules(rules):
     assert rules.subscribe_many(np.array(["price > 1", "price > 2"])).tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("kind", [list, np.array, pd.Series, pl.Series, pa.array])
+def test_columns_by_name_are_of_any_kind(kind, rules):
+    columns = {"where": ["price > 1", "price > 2"], "id": [7, 8], "ttl": [5.0, 6.0]}
+    assert rules.subscribe_many({name: kind(column) for name, column in columns.items()}).tolist() == [7, 8]
+    assert [rules[id].expires for id in (7, 8)] == [1005.0, 1006.0]
+    bounds = {"low.price": [1.0, 2.0], "high.price": [1.0, 3.0]}
+    added = rules.subscribe_many({name: kind(column) for name, column in bounds.items()}, ids=[1, 2], ttl=9)
+    assert (added.tolist(), rules[2].expires) == ([1, 2], 1009.0)
+    assert sorted(rules.match({"price": 2.5}).tolist()) == [2, 7, 8]
+
+
 BOUNDS = {
     "id": ["a", "b", "c", "d", "e"],
     "low.price": [1.0, 5.0, None, float("-inf"), 3.0],
