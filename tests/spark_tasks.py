@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from rtfilter.spark import data_frames
 from rtfilter.spark.blocks import Layout
 from rtfilter.spark.leases import lease_of
-from rtfilter.spark.refusals import EventReader
+from rtfilter.spark.refusals import TaskEventReader
 from rtfilter.spark.routes import Route
 
 RESULT = "id", data_frames.SUBSCRIPTION, data_frames.WORKLOAD, data_frames.OFFSET
@@ -21,7 +21,7 @@ def matched_here(path, slices, partitions):
     """
     route, columns = Route.whole(lease_of(str(path))), slices[0].column_names
     names = [name for name in columns if name != "id"]
-    reader = EventReader(route.schema, names, "id")
+    reader = TaskEventReader(route.schema, names, "id")
     deal = data_frames._dealer(route, Layout(columns, [[name] for name in columns]), reader, partitions, None)
     dealt = pa.Table.from_batches([out for own in slices for out in deal(iter(own.to_batches()))])
     match = data_frames._matcher(route, reader, True, time.time())
