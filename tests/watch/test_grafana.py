@@ -290,7 +290,7 @@ def test_every_panel_of_brokers_tells_what_one_did(server, tmp_path):
         network.start("a", "--metrics-port", str(ports[0]))
         asyncio.run(script(network))
         until(lambda: number(prometheus, "rtfilter_overlay_acknowledged_seconds_count") == published)
-        assert number(prometheus, 'rtfilter_overlay_messages_total{kind="Deliver"}') == published
+        assert number(prometheus, 'rtfilter_overlay_messages_total{kind="ClientDeliver"}') == published
         assert number(prometheus, "rtfilter_overlay_reached") == 1
         assert number(prometheus, "rtfilter_overlay_elections_total") == 1
         assert number(prometheus, 'rtfilter_overlay_strategy{strategy="hybrid"}') == 1
