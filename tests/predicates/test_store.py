@@ -16,12 +16,17 @@ from rtfilter.predicates.store import PredicateStore, kept
 PRICES = Schema({"price": float, "symbol": str})
 
 
-def test_only_predicates_that_matching_asks_for_are_kept_as_objects():
-    target = EventFilter(PRICES)
-    sources = ["price > 1", "symbol LIKE 'a long prefix%'", "symbol LIKE 'another long prefix%'"]
+def test_only_predicates_that_python_checks_are_kept_as_objects():
+    target = EventFilter(PRICES, matcher="rtree")
+    sources = [
+        "price > 1",
+        "price > price - 1",
+        "symbol LIKE 'a long prefix%'",
+        "price > price - 2 AND symbol = 'a'",
+    ]
     ids = [target.subscribe(source) for source in sources]
     assert [target[id].predicate for id in ids] == [parse(source, PRICES) for source in sources]
-    assert target.match({"price": 2, "symbol": "a long prefix, and more"}).tolist() == ids[:2]
+    assert target.match({"price": 2, "symbol": "a long prefix, and more"}).tolist() == ids[:3]
     predicates = target._subscriptions.predicates
     assert not any(gc.is_tracked(predicates.kept(id)) for id in ids)
     assert list(predicates._parsed) == [ids[1]]

@@ -216,7 +216,7 @@ def pattern(data: bytes) -> str:
 
 def _checked(where: Any) -> str:
     """Whether it is refused, and then by a predicate's error; what is taken can be subscribed to."""
-    wrong, _ = check([Wish(where)], _index())
+    wrong = check([Wish(where)], _index()).wrong
     if wrong:
         assert isinstance(wrong[0], PredicateError), wrong[0]
         assert str(wrong[0])
