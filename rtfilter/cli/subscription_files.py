@@ -132,7 +132,7 @@ def build_filter(
         ids = table.ids if any(id is not None for id in table.ids or ()) else list(rows)
         table = table._replace(ids=ids, place=lambda row: refusals.place(at[row]))
         if only is not None:
-            wanted = asked_id(only, type(ids[0]) if ids else None)
+            wanted = asked_id(only, next((type(id) for id in ids if id is not None), None))
             row = ids.index(wanted) if wanted in ids else len(ids)
             table, at = table.part(slice(row, row + 1)), at[row : row + 1]
         target.subscribe_many(table, on_error=refuse)

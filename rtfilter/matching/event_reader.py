@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from rtfilter.subscriptions.content import Subscriptions
     from rtfilter.watch.metrics import Metrics
 
-QUICK: Final = frozenset((bytes, str, dict))
-"""Types of events that are read in microseconds, without code of the caller."""
+QUICK: Final = frozenset((bytes, str))
+"""Types of events that are read without code of the caller."""
 
 
 class EventReader:
@@ -54,8 +54,6 @@ class EventReader:
         try:
             if not held.matcher.takes.missing:
                 return require_one(self._read(event, lone=True))
-            if type(event) is dict:
-                return read_dict(fields, event, asked)
             json = self._json
             if json is None or json.fields is not fields:
                 json = self._text(fields)
@@ -66,8 +64,17 @@ class EventReader:
 
     def lone(self, event: object) -> EventTable:
         """Read one event of any form that `Schema.read` takes; raises what `one` raises."""
-        table = require_one(self._checked(as_batch(event), lone=True))
-        self.note(table)
+        held = self._subscriptions
+        if type(event) is dict and held.matcher.takes.missing:
+            try:
+                table = read_dict(held.schema.fields, event, held.asked.names)
+            except EventError:
+                self._count_refused(event)
+                raise
+        else:
+            table = require_one(self._checked(as_batch(event), lone=True))
+        if table.odd:
+            self.note(table)
         return table
 
     def many(self, events: object, whole: bool = False) -> EventTable:
@@ -110,11 +117,12 @@ class EventReader:
 
     def _text(self, fields: Any) -> JsonReader:
         """Return the reader of JSON text for the present attributes."""
-        if self._json is None or self._json.fields is not fields:
+        json = self._json  # another thread may replace it by an older or a newer one
+        if json is None or json.fields is not fields:
             from rtfilter.events.json_text import JsonReader
 
-            self._json = JsonReader(fields)
-        return self._json
+            self._json = json = JsonReader(fields)
+        return json
 
     def _count_refused(self, events: Any) -> None:
         if self.metrics is not None:

@@ -15,7 +15,7 @@ from rtfilter.dtypes import AnyArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.foreign import families
 from rtfilter.events.schema import Attribute, Schema
-from rtfilter.predicates.sides import bound_values
+from rtfilter.predicates.sides import NO_PART, bound_values
 from rtfilter.text import composed, listed
 
 SIDES = ("low", "high")
@@ -60,6 +60,8 @@ def bounded_columns(header: Sequence[str], schema: Schema) -> list[BoundColumn]:
                 "write conditions in a column where",
                 attribute=name,
             )
+        if name not in schema.names:
+            raise PredicateError(f"column {column!r}: {name!r} {NO_PART}", attribute=name)
         if any((one.side, one.attribute) == (side, name) for one in columns):
             raise PredicateError(f"column {column!r} occurs twice", attribute=name)
         columns.append(BoundColumn(at, side, name))

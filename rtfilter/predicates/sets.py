@@ -368,7 +368,7 @@ class Space:
             value = found.pop(field.name, None)
             if value is not None and (not field.null or value is True):
                 found.setdefault(field.of, None if field.null else value)
-        return {name: value for name, value in fields.completed(found).items() if value is not None}
+        return fields.completed(found)
 
     def corners(self, cell: Cell) -> Iterator[dict[str, Any]]:
         """Yield one or two flat events in opposite corners of a cell, if its aspects allow it."""

@@ -23,6 +23,8 @@ OPEN: Final = {"low": -math.inf, "high": math.inf}
 
 NO_STRING: Final = "is a string, which has no bounds; subscribe with a predicate instead"
 """The error message for bounds that are strings."""
+NO_PART: Final = "is a further type of an attribute, which has no bounds; subscribe with a predicate instead"
+"""The error message for bounds of a further type."""
 
 
 class Side(NamedTuple):
@@ -70,6 +72,8 @@ def read_side(given: Any, schema: Schema, name: Name) -> Side:
         attribute = schema.attribute(column)
         if attribute.kind == "str":
             raise PredicateError.about(column, NO_STRING)
+        if column not in schema.names:
+            raise PredicateError.about(column, NO_PART)
     read = {column: bound_values(values, column, name) for column, values in columns.items()}
     lengths = {len(values.array) for values in read.values()}
     if len(lengths) > 1:

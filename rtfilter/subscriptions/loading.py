@@ -308,6 +308,8 @@ def _column(name: str, given: Any, count: int | None = None) -> list[Any]:
     """Return a column as a list with a cell for each subscription."""
     if isinstance(given, str | bytes) or not hasattr(given, "__len__"):
         raise TypeError(f"{name} must be a list with a value for each subscription, not {shown(given)}")
+    if isinstance(given, np.ndarray) and given.dtype.kind in "mM":
+        given = list(given)  # `tolist` makes integers of nanoseconds
     cells = given if isinstance(given, list) else given.tolist() if hasattr(given, "tolist") else list(given)
     if count is not None and len(cells) != count:
         raise ValueError(f"{name} has {len(cells)} rows for {count} subscriptions")

@@ -200,7 +200,9 @@ class Tracker:
 
     def _keys(self, events: Any, table: EventTable) -> list[Any]:
         if self.key is None:
-            raise TypeError("this tracker has no key: pass keys=..., or make it with track('vehicle')")
+            raise TypeError(
+                "this tracker has no key: pass keys=..., or make it with Tracker(filter, 'vehicle')"
+            )
         if not callable(self.key):
             return attribute_keys(self.key, self._apart, events, table)
         if not isinstance(events, list | tuple):

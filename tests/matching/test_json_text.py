@@ -236,3 +236,21 @@ def test_names_that_need_the_whole_event_are_read_again_and_again(name):
     filter = lots(f'"{name}" > 7', schema=Schema({name: float}))
     text = json.dumps({name: 8.0})
     assert [filter.match(text).tolist() for _ in range(3)] == [[0]] * 3
+
+
+class _Asking(dict):
+    """A value with code of the caller, which uses the filter."""
+
+    def __init__(self, filter):
+        super().__init__(x=3.0)
+        self.filter = filter
+
+    def items(self):
+        self.filter.subscribe("size > 9")
+        return super().items()
+
+
+def test_a_value_of_an_event_may_use_the_filter():
+    filter = lots("at.x = 3")
+    assert filter.match({"at": _Asking(filter)}).tolist() == [0]
+    assert len(filter) > 1

@@ -346,3 +346,26 @@ def test_an_attribute_without_null_is_missing_where_it_is_null():
     for condition in ("x IS MISSING", "x IS NULL"):
         assert str(Predicate.parse(condition, schema)) == "x IS NULL"
     assert str(Predicate.parse("x IS NOT MISSING", schema)) == "x IS NOT NULL"
+
+
+def test_what_is_satisfied_by_null_is_related():
+    filter = EventFilter(Schema({"x": ["float", "null"]}))
+    filter.subscribe_many(["x IS NOT MISSING", "x IS NULL", "x IS NOT NULL"])
+    present = filter.related("x IS NOT MISSING")
+    assert present.covers.ids.tolist() == present.equal.ids.tolist() == [0]
+    assert present.covered.ids.tolist() == [0, 2]
+    assert filter.related("x IS NULL AND x IS NOT MISSING").covers.ids.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("bounds", [{"x:null": [1]}, {"x": [1], "x:null": [1]}])
+def test_further_types_have_no_bounds(bounds):
+    filter = EventFilter(Schema({"x": ["float", "null"], "y": int}))
+    with pytest.raises(
+        PredicateError, match="'x:null' is a further type of an attribute, which has no bounds"
+    ):
+        filter.subscribe_boxes(bounds, bounds)
+    named = {f"{side}.{name}": cells for name, cells in bounds.items() for side in ("low", "high")}
+    with pytest.raises(
+        PredicateError, match="'x:null' is a further type of an attribute, which has no bounds"
+    ):
+        filter.subscribe_many(named)

@@ -444,3 +444,15 @@ def test_floats_as_ids_tell_how_to_make_integers(rules):
 def test_one_time_to_live_that_is_text_is_not_taken_for_a_column(on_error, rules):
     with pytest.raises(TypeError, match="a time to live is a number of seconds or a timedelta, not '60'"):
         rules.subscribe_many(["price > 1", "price > 2"], ttl="60", on_error=on_error)
+
+
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+def test_arrays_of_times_are_times_in_every_unit(unit):
+    rules = EventFilter(Schema({"price": float}), clock=lambda: 1_000_000_000.0)
+    expires = np.array(["2030-01-01", "2020-01-01"], f"datetime64[{unit}]")
+    rules.subscribe_many({"where": ["price > 1", "price > 2"], "expires": expires})
+    assert [rules[id].expires for id in rules] == [1893456000.0, 1577836800.0]
+    rules.subscribe_many(
+        {"where": ["price > 3"], "ttl": np.array([5], "timedelta64[s]").astype(f"timedelta64[{unit}]")}
+    )
+    assert rules[2].expires == 1_000_000_005.0

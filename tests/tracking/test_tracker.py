@@ -375,7 +375,7 @@ def test_an_error_says_what_is_wrong_and_changes_nothing(events, options, error,
 
 
 def test_keys_have_to_come_from_somewhere():
-    with pytest.raises(TypeError, match=r"pass keys=\.\.\., or make it with track\('vehicle'\)"):
+    with pytest.raises(TypeError, match=r"pass keys=\.\.\., or make it with Tracker\(filter, 'vehicle'\)"):
         Tracker(zones()).match_batch([{"x": 0}])
     for wrong in (7, "", ["vehicle"]):
         with pytest.raises(TypeError, match="a key is the name of an attribute"):
