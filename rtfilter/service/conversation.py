@@ -491,24 +491,35 @@ class Conversation:
         return with_hints({"matches": matches}, events.hints)
 
     async def _events(
-        self, who: Identity, filter: str, texts: list[bytes], lone: bool, stored: bool = True
+        self,
+        who: Identity,
+        filter: str,
+        texts: list[bytes],
+        lone: bool,
+        stored: bool = True,
+        compact: bool = False,
     ) -> Parsed:
         """Read events; in a thread if they are many or long, or some may have lists."""
-        given = self._pipeline.filters.parse(filter), texts, lone, stored
+        given = self._pipeline.filters.parse(filter), texts, lone, stored, compact
         if self._large or len(texts) >= MANY or any(b"[" in text for text in texts):
             return await self._pipeline.asides.reads.run_for(who.user, _parsed, *given)
         return _parsed(*given)
 
     async def _publish(self, who: Identity, message: messages.Publish) -> dict[str, Any]:
-        texts, most = message.texts, self._pipeline.message // BYTES_OF_ID
-        if len(texts) > most:
+        most = self._pipeline.message // BYTES_OF_ID
+        if message.count > most:
             raise TooLargeError(f"a message has at most {most:,} events; send several")
-        events = await self._events(who, message.filter, texts, lone=message.events is UNSET)
-        self._measures.parse.add(perf_counter() - self._heard, len(texts))
-        positions = await self._pipeline.publishing.publish(
-            who, message.filter, events.bodies, message.key, self._heard
+        # A key stands for the same events in whatever spaces and digits, also after an upgrade.
+        events = await self._events(
+            who, message.filter, message.texts, message.events is UNSET, compact=message.key is not None
         )
-        return with_hints({"positions": positions}, events.hints)
+        self._measures.parse.add(perf_counter() - self._heard, message.count)
+        bodies, hints = events.bodies, events.hints
+        del events  # its table is much larger, and the answer may take seconds
+        positions = await self._pipeline.publishing.publish(
+            who, message.filter, bodies, message.key, self._heard
+        )
+        return with_hints({"positions": positions}, hints)
 
     def _get(self, who: Identity) -> int:
         """Queue all pending deliveries that were not sent on this connection; return their number."""
@@ -595,8 +606,9 @@ def after(state: State, directive: Directive) -> State:
         raise DirectiveError(f"{directive} is not allowed in {state}; allowed: {allowed}") from None
 
 
-def _parsed(parse: Parse, texts: list[bytes], lone: bool, stored: bool) -> Parsed:
-    return parse.objects(list(map(msgspec.json.decode, texts)), texts, stored, lone)
+def _parsed(parse: Parse, texts: list[bytes], lone: bool, stored: bool, compact: bool) -> Parsed:
+    events = list(map(msgspec.json.decode, texts))
+    return parse.objects(events, None if compact else texts, stored, lone)
 
 
 def kind_of(error: RTFilterError) -> str:

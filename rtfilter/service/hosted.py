@@ -90,7 +90,7 @@ class Hosted:
         return Parse(self.index(name).info.schema, self._most)
 
     def key_of(self, entry: Entry) -> int | None:
-        """Return the key of a stored event; see `Delivery`."""
+        """Return the key of a stored event; see `UserDelivery`."""
         name = None if entry.filter not in self._indexes else self._indexes[entry.filter].info.key
         if name is None:
             return None

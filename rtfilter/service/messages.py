@@ -113,6 +113,11 @@ class _Events(Message):
     filter: str = DEFAULT
 
     @property
+    def count(self) -> int:
+        """The number of events."""
+        return 1 if self.events is UNSET else len(self.events)
+
+    @property
     def texts(self) -> list[bytes]:
         """The JSON of each event. Raises `DirectiveError` if both fields are given, or none."""
         if self.events is UNSET and self.event is not UNSET:

@@ -17,7 +17,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.predicates.boxes import unbounded
 from rtfilter.predicates.many import FEW as TOGETHER
 from rtfilter.predicates.many import compile_many
-from rtfilter.predicates.model import Source, parse
+from rtfilter.predicates.model import Predicate, Source, parse
 from rtfilter.service.deliver import Owned
 from rtfilter.service.log_matcher import Index
 from rtfilter.service.records import FilterInfo, StoredSubscription, Wish
@@ -31,6 +31,8 @@ REMOVED: Final = "removed"
 """The reason of the end of a subscription that its user has removed."""
 FEW: Final = 1000
 """Planned ends above which outdated ones are removed."""
+SMALL: Final = 200
+"""Most characters of a condition that waits for its index as it was read, not as text."""
 SHORTEST: Final = 1.0
 """Fewest seconds of a digest."""
 
@@ -228,7 +230,10 @@ def check(wishes: Sequence[Wish], index: Index) -> Checked:
     compiled = compile_many(sources, index.info.schema, refused.__setitem__)
     for place, why in refused.items():
         wrong[rows[place]] = why
-    predicates = dict(zip(rows, sources, strict=True))
+    predicates = {
+        row: source if _is_small(source, wishes[row].where) else wishes[row].where
+        for row, source in zip(rows, sources, strict=True)
+    }
     if index.info.definition.max_unbounded is None or not index.filter.matcher.takes.boxes:
         return Checked(wrong, [], predicates)
     owners = compiled.owners
@@ -242,6 +247,11 @@ def _read(source: Source, schema: Schema) -> Source:
     with suppress(PredicateError):
         return parse(source, schema)
     return source
+
+
+def _is_small(source: Source, where: Source) -> bool:
+    """Return whether a predicate may wait for its index as it was read: long ones take far more memory."""
+    return isinstance(source, Predicate) and len(source.filters) == 1 and len(str(where)) <= SMALL
 
 
 def too_many(index: Index, rows: Sequence[int]) -> dict[int, RTFilterError]:

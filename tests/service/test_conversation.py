@@ -594,6 +594,18 @@ def test_events_are_stored_and_delivered_as_they_were_sent(tmp_path):
     assert served(tmp_path, script) == [[one, two, one]]
 
 
+def test_a_key_stands_for_the_same_events_with_any_spaces(tmp_path):
+    async def script(pipeline):
+        session = await connected(pipeline, "carl")
+        said(session)
+        for spaced in (b'{"price":1}', b'{ "price" : 1 }'):
+            await session.hear(b'{"directive": "PUBLISH", "event": %s, "key": "k"}' % spaced)
+        one, other = said(session)
+        return one == other, one["directive"]
+
+    assert served(tmp_path, script) == [(True, "ACK")]
+
+
 def test_as_many_events_are_published_at_once_as_their_positions_have_room(tmp_path):
     async def script(pipeline):
         session = await connected(pipeline)

@@ -1013,12 +1013,13 @@ def a_commit_that_hangs(monkeypatch, error=None):
                 raise error
         return plain(log, requests, progress)
 
-    monkeypatch.setattr(writing, "LIMIT", 0.2)
-    monkeypatch.setattr(Log, "commit", commit)
-    try:
-        yield ended
-    finally:
-        ended.set()
+    with monkeypatch.context() as patch:  # later transactions may take their time
+        patch.setattr(writing, "LIMIT", 0.2)
+        patch.setattr(Log, "commit", commit)
+        try:
+            yield ended
+        finally:
+            ended.set()
 
 
 def test_nobody_waits_for_a_transaction_that_hangs_and_what_it_stored_is_matched(tmp_path, monkeypatch):

@@ -92,8 +92,10 @@ async def publish(
     arrived, read = request.state.arrived, request.state.read
     pipeline.measures.read.add(read - arrived, len(events.bodies))
     pipeline.measures.parse.add(perf_counter() - read, len(events.bodies))
-    positions = await pipeline.publishing.publish(who, name, events.bodies, idempotency_key, arrived)
-    return _answer(with_hints({"positions": positions}, events.hints), 202)
+    stored, hints = events.bodies, events.hints
+    del events  # its table is much larger, and the answer may take seconds
+    positions = await pipeline.publishing.publish(who, name, stored, idempotency_key, arrived)
+    return _answer(with_hints({"positions": positions}, hints), 202)
 
 
 async def query(
