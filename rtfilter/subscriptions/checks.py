@@ -115,15 +115,20 @@ class Checks:
         self._clear()
 
     def _clear(self) -> None:
+        # First, so that an interrupt leaves no conditions that ask for columns of before.
+        self._use(_nothing(), 0)
         self._columns: dict[tuple[str, bool], int] = {}  # texts that conditions ask for, and whether folded
         self._used = self._dead = self._bytes = 0
         self._listed: set[int] = set()  # handles whose conditions hold for events without lists only
-        self._use(_nothing(), 0)
 
     def _use(self, written: CompiledConditions, keys: int) -> None:
-        """Use arrays from now on; the table has `keys` handles."""
-        where = WRITTEN_BY_ADDRESS.addresses(written)
-        self._written, self._where, self._keys = written, where, keys
+        """Use arrays from now on, and their addresses; the table has `keys` handles."""
+        self._arrays = written, WRITTEN_BY_ADDRESS.addresses(written)  # both or none, after an interrupt
+        self._keys = keys
+
+    @property
+    def _written(self) -> CompiledConditions:
+        return self._arrays[0]
 
     def decide(
         self,
@@ -170,12 +175,12 @@ class Checks:
                 return verdicts
             try:
                 self._busy = True
-                _decide_one(self._where, handles, verdicts, event.points, self._texts_of_one(event))
+                _decide_one(self._arrays[1], handles, verdicts, event.points, self._texts_of_one(event))
                 if UNKNOWN in verdicts.tobytes():
                     unknown = verdicts == UNKNOWN
                     self._write_some(handles[unknown], len(handles), get)
                     verdicts[unknown] = NO
-                    _decide_one(self._where, handles, verdicts, event.points, self._texts_of_one(event))
+                    _decide_one(self._arrays[1], handles, verdicts, event.points, self._texts_of_one(event))
                     np.minimum(verdicts, ASK, out=verdicts)
             finally:
                 self._busy = False
@@ -215,9 +220,9 @@ class Checks:
         self, handles: IntArray, owners: IntArray, events: EventTable, places: IntArray
     ) -> NDArray[np.int8]:
         asked = np.zeros((len(self._columns), len(places)), np.bool_)
-        firsts = _find(self._where, handles, owners, asked)
+        firsts = _find(self._arrays[1], handles, owners, asked)
         sizes, texts = self._texts(events, places, asked)
-        return _verdicts(self._where, firsts, owners, events.points, places, sizes, texts)
+        return _verdicts(self._arrays[1], firsts, owners, events.points, places, sizes, texts)
 
     def _texts(
         self, events: EventTable, places: IntArray, asked: BoolArray

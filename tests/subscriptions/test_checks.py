@@ -320,3 +320,21 @@ def test_several_threads_decide_at_once():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_an_interrupted_clearing_leaves_no_condition_without_its_column(monkeypatch):
+    schema = Schema({"s": str, "t": str})
+    of = {7: "s <> 'a' AND s <> 'a long text' AND s <> 'b'", 8: "t = 'a long text'"}
+    predicates = {handle: parse(where, schema) for handle, where in of.items()}
+    event, own = schema.read([{"s": "another one", "t": "a long text"}]), Checks(schema)
+
+    def verdicts(*handles):
+        return own.decide(np.array(handles), np.zeros(len(handles), np.int64), event, None, predicates.get)
+
+    assert verdicts(7, 8).tolist() == [YES, YES]
+    with monkeypatch.context() as patch:
+        patch.setattr(checks, "_nothing", lambda: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            own.forget(np.array([7]))
+    assert verdicts(8).tolist() == [YES]
+    assert own.decide_one(np.array([8]), np.zeros(1, np.uint8), event, predicates.get).tolist() == [YES]
