@@ -92,9 +92,11 @@ class RStarTree:
 
     @_tree.setter
     def _tree(self, arrays: layout.Tree) -> None:
-        self._arrays, self._where = arrays, layout.TREE_BY_ADDRESS.addresses(arrays)
-        self._box = changes.NOTHING._replace(low=np.empty(self.dimensions), high=np.empty(self.dimensions))
-        self._where_box = changes.GIVEN_BY_ADDRESS.addresses(self._box)
+        dimensions = arrays.frame.shape[1]
+        box = changes.NOTHING._replace(low=np.empty(dimensions), high=np.empty(dimensions))
+        where, where_box = layout.TREE_BY_ADDRESS.addresses(arrays), changes.GIVEN_BY_ADDRESS.addresses(box)
+        # No signal interrupts this line: arrays and their addresses belong together.
+        self._arrays, self._where, self._box, self._where_box = arrays, where, box, where_box
 
     # -- building ------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from cases import cases
 from lengths import long_but
 from oracle import as_sets, matches
 from rtfilter.index import room
-from rtfilter.index.kernels import grid, layout, pools, runs
+from rtfilter.index.kernels import changes, grid, layout, pools, runs
 from rtfilter.index.tree import RStarTree
 
 CAPACITIES = [(10, 20), (4, 4), (512, 4096), (70, 130), (4, 210), (210, 4)]
@@ -559,3 +559,21 @@ def test_a_tree_whose_codes_were_others_is_drawn_anew():
     arrays["state"] = arrays["state"][:32]
     arrays["masks"] = np.zeros_like(arrays["masks"])
     assert as_sets(RStarTree.from_arrays(arrays).search(points)) == matches(low, high, points)
+
+
+def test_an_interrupt_while_arrays_move_leaves_none_without_its_addresses(monkeypatch):
+    tree = RStarTree(2)
+    tree.insert(1, [0.0, 0.0], [1.0, 1.0])
+
+    def interrupted(arrays):
+        raise KeyboardInterrupt
+
+    larger = layout.with_room(tree._tree, 10_000, 10_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(changes.GIVEN_BY_ADDRESS, "addresses", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            tree._tree = larger
+    assert tree._where_box.tolist() == changes.GIVEN_BY_ADDRESS.addresses(tree._box).tolist()
+    assert tree._where.tolist() == layout.TREE_BY_ADDRESS.addresses(tree._arrays).tolist()
+    tree.insert(2, [0.0, 0.0], [1.0, 1.0])
+    assert np.sort(tree.search([[0.5, 0.5]]).ids).tolist() == [1, 2]
