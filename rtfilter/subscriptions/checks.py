@@ -122,13 +122,10 @@ class Checks:
         self._listed: set[int] = set()  # handles whose conditions hold for events without lists only
 
     def _use(self, written: CompiledConditions, keys: int) -> None:
-        """Use arrays from now on, and their addresses; the table has `keys` handles."""
-        self._arrays = written, WRITTEN_BY_ADDRESS.addresses(written)  # both or none, after an interrupt
-        self._keys = keys
-
-    @property
-    def _written(self) -> CompiledConditions:
-        return self._arrays[0]
+        """Use arrays from now on; the table has `keys` handles."""
+        where = WRITTEN_BY_ADDRESS.addresses(written)
+        # No signal interrupts this line: arrays and their addresses belong together.
+        self._written, self._where, self._keys = written, where, keys
 
     def decide(
         self,
@@ -175,12 +172,12 @@ class Checks:
                 return verdicts
             try:
                 self._busy = True
-                _decide_one(self._arrays[1], handles, verdicts, event.points, self._texts_of_one(event))
+                _decide_one(self._where, handles, verdicts, event.points, self._texts_of_one(event))
                 if UNKNOWN in verdicts.tobytes():
                     unknown = verdicts == UNKNOWN
                     self._write_some(handles[unknown], len(handles), get)
                     verdicts[unknown] = NO
-                    _decide_one(self._arrays[1], handles, verdicts, event.points, self._texts_of_one(event))
+                    _decide_one(self._where, handles, verdicts, event.points, self._texts_of_one(event))
                     np.minimum(verdicts, ASK, out=verdicts)
             finally:
                 self._busy = False
@@ -220,9 +217,9 @@ class Checks:
         self, handles: IntArray, owners: IntArray, events: EventTable, places: IntArray
     ) -> NDArray[np.int8]:
         asked = np.zeros((len(self._columns), len(places)), np.bool_)
-        firsts = _find(self._arrays[1], handles, owners, asked)
+        firsts = _find(self._where, handles, owners, asked)
         sizes, texts = self._texts(events, places, asked)
-        return _verdicts(self._arrays[1], firsts, owners, events.points, places, sizes, texts)
+        return _verdicts(self._where, firsts, owners, events.points, places, sizes, texts)
 
     def _texts(
         self, events: EventTable, places: IntArray, asked: BoolArray
