@@ -140,24 +140,20 @@ class _Narrow:
         self._decode = self.decoder.decode
         self._array = msgspec.json.Decoder(list[self._form.kind])  # type: ignore[name-defined]
         paths = dict(self._form.paths())
+        self._getters: dict[str, Callable[[Any], Any]] = {
+            field.name: _getter(field, attrgetter(paths[field.source]), fields.nullable) for field in own
+        }
         self._plan = [
-            (
-                field,
-                fields.places[field.name],
-                _getter(field, attrgetter(paths[field.source]), fields.nullable),
-            )
-            for field in own
+            (self._getters[one.name], one.family, fields.places[one.name], one.low, one.high, one)
+            for one in own
         ]
-        self._alone = [(get, one.family, place, one.low, one.high, one) for one, place, get in self._plan]
-        self._getters: dict[str, Callable[[Any], object]] = {one.name: get for one, _, get in self._plan}
         self._blank = np.full((1, sum(field.width for field in fields)), MISSING)
 
     def read_one(self, text: Any) -> EventTable:
         """Read the only event of a text."""
         data = text if type(text) is bytes else _alone(text)
         try:
-            if not data.isascii():
-                data.decode()  # the decoder does not check text that it skips
+            _require_utf8(data)
             event = self._decode(data)
         except _UNREADABLE:
             return read_dict(self._all, _object(_alone(text)), self.names)
@@ -165,7 +161,7 @@ class _Narrow:
             return self._one_of_types(event)
         points = self._blank.copy()
         try:
-            for get, family, place, low, high, field in self._alone:
+            for get, family, place, low, high, field in self._plan:
                 value = get(event)
                 if value is None:
                     continue
@@ -185,7 +181,7 @@ class _Narrow:
         """Return the table of an event with attributes of several types that fits the decoder."""
         points = self._blank.copy()
         values: dict[str, Sequence[object]] = {}
-        for field, place, get in self._plan:
+        for get, _, place, _, _, field in self._plan:
             try:
                 value = get(event)
             except AttributeError:  # a list contains the attribute
@@ -210,7 +206,7 @@ class _Narrow:
         """Return the table of events that fit the decoder."""
         points = np.repeat(self._blank, len(events), axis=0)
         values: dict[str, Sequence[object]] = {}
-        for field, place, get in self._plan:
+        for get, _, place, _, _, field in self._plan:
             try:
                 column = values[field.name] = list(map(get, events))
             except AttributeError:  # a list contains the attribute
@@ -281,7 +277,7 @@ class _Struct:
 
     __slots__ = ("event", "getters")
 
-    def __init__(self, event: Any, getters: dict[str, Callable[[Any], object]]) -> None:
+    def __init__(self, event: Any, getters: dict[str, Callable[[Any], Any]]) -> None:
         self.event, self.getters = event, getters
 
     def row(self, _: int) -> dict[str, object]:

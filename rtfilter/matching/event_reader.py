@@ -54,10 +54,7 @@ class EventReader:
         try:
             if not held.matcher.takes.missing:
                 return require_one(self._read(event, lone=True))
-            json = self._json
-            if json is None or json.fields is not fields:
-                json = self._text(fields)
-            return json.read_one(event, asked)
+            return self._text(fields).read_one(event, asked)
         except EventError:
             self._count_refused(event)
             raise
