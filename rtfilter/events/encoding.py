@@ -283,10 +283,13 @@ def string_code(text: str) -> tuple[int, int, int]:
     return _cached_code(text) if len(text) <= _LONGEST else _string_code(text)
 
 
-def string_codes(texts: Sequence[str]) -> FloatArray:
-    """Return the `string_code` of n strings, float64 (n, 3)."""
-    short = max(map(len, texts), default=0) <= _LONGEST
-    codes = chain.from_iterable(map(_cached_code if short else string_code, texts))
+def string_codes(texts: Sequence[str], *, recur: bool = True) -> FloatArray:
+    """Return the `string_code` of n strings, float64 (n, 3); without `recur`, they are not cached."""
+    if not recur:
+        code = _string_code
+    else:
+        code = _cached_code if max(map(len, texts), default=0) <= _LONGEST else string_code
+    codes = chain.from_iterable(map(code, texts))
     return np.fromiter(codes, np.float64, 3 * len(texts)).reshape(len(texts), 3)
 
 
@@ -304,4 +307,4 @@ def _string_code(text: str) -> tuple[int, int, int]:
     return order, code ^ (code >> 26), ending
 
 
-_cached_code = lru_cache(maxsize=65_536)(_string_code)
+_cached_code = lru_cache(maxsize=16_384)(_string_code)  # some 1 kB each

@@ -269,7 +269,7 @@ def _shown(piece: _Piece) -> str:
     return shown("".join(chars))
 
 
-_cached_pieces = lru_cache(maxsize=65_536)(_pieces)
+_cached_pieces = lru_cache(maxsize=1024)(_pieces)  # each is asked for several times in a row
 
 
 def _prepared(pattern: str) -> _Pieces:
