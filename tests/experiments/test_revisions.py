@@ -28,9 +28,7 @@ JUDGES: Mapping[str, str] = {
 }  # fmt: skip
 """The file below `experiments` with the thresholds and claims of each experiment of a paper."""
 TO_MEASURE: frozenset[str] = frozenset((
-    "auto-100000", "contest", "paper/counting-paper", "paper/fig4a-transform", "paper/fig4b-paper",
-    "paper/fig4c-transform", "paper/fig4d-paper", "paper/fig4d-transform", "paper/generators-paper",
-    "paper/newer-own", "service/service", "stalls",
+    "auto-100000", "contest", "paper/newer-own", "service/service", "stalls",
 ))  # fmt: skip
 """Results that are to be measured again, below the folder of kept results, without ``.json``."""
 
