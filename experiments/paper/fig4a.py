@@ -205,19 +205,19 @@ def _slowly(rows: Sequence[Row], what: str, read: Callable[[str], int]) -> Claim
         verdict = verdicts.slowly(*moved)
         if verdict != verdicts.DOES_NOT_APPLY and pinned(own, read):
             sizes = len({row["size"] for row in own})
-            told = f"it is at the same end of the allowed range at all {sizes} sizes, which may hold it there"
+            told = f"at all {sizes} sizes one end of the range is best or not told apart, which may hold it"
             verdict = verdicts.CANNOT
         found.append(Finding(told, verdict))
     return Claim(f"the best {what} changes slowly with the index", "slowly", *found)
 
 
 def pinned(rows: Sequence[Row], read: Callable[[str], int]) -> bool:
-    """Return whether the best plan is at the same end of the range in all rows, which shows no moves."""
+    """Return whether one end of the range is best in all rows, or not told apart: this shows no moves."""
     at_ends = []
     for row in rows:
         allowed = [read(name) for name in judged(row["plans"], row["height"])]
-        best = read(row["judged"]["best"])
-        at_ends.append((best == min(allowed), best == max(allowed)))
+        best = {read(name) for name in (row["judged"]["best"], *row["judged"]["unknown"])}
+        at_ends.append((min(allowed) in best, max(allowed) in best))
     return any(all(at_end) for at_end in zip(*at_ends, strict=True))
 
 

@@ -296,6 +296,12 @@ def test_a_level_that_the_range_holds_says_nothing_of_moves(levels, verdict):
     assert fig4a.claims(rows)[0].units.verdict == verdict
 
 
+def test_a_size_that_is_not_told_apart_shows_no_move_from_the_end():
+    rows = best_rows(7, 7, 7) + best_rows(3, unknown=["7/1"])
+    rows = [row | {"plans": [f"{level}/1" for level in range(9)]} for row in rows]
+    assert fig4a.claims(rows)[0].units.verdict == "cannot be judged"
+
+
 def test_times_that_contradict_get_a_verdict_of_their_own():
     rows = best_rows(2, 2, 2, 2, 2) + best_rows(2, 4, 1, 3, 5, kind="seconds")
     slow = fig4a.claims(rows)[0]
