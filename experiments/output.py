@@ -56,8 +56,7 @@ def keep(
     if path is None:
         return
     made_on = describe() if machine is None else dict(machine)
-    if REPORT in path.resolve().parents and str(made_on["revision"]).endswith("-dirty"):
-        raise ResultError(f"{path} is kept, so it is made from a clean tree: commit, and measure again")
+    require_clean(path, made_on)
     head = {"experiment": experiment, "machine": made_on, "settings": dict(settings), **more}
     lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
     body = ",\n".join(f"  {json.dumps(row)}" for row in rows)
@@ -68,6 +67,18 @@ def keep(
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def require_clean(path: Path, made_on: Mapping[str, Any]) -> None:
+    """Check that a file of the repository's results is made by a commit.
+
+    Raises
+    ------
+    ResultError
+        The tree of the machine's description has changes.
+    """
+    if REPORT in path.resolve().parents and str(made_on["revision"]).endswith("-dirty"):
+        raise ResultError(f"{path} is kept, so it is made from a clean tree: commit, and measure again")
 
 
 def content(path: Path) -> dict[str, Any]:

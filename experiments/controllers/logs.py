@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from experiments.errors import ResultError
+from experiments.output import require_clean
 from rtfilter.adaptive import WHOLE, Plan, Report, Shape
 from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 
@@ -100,7 +101,14 @@ class Log:
         return self.units if unit == UNITS else self.response
 
     def write(self, path: Path) -> None:
-        """Keep it in a file, compressed, in one step."""
+        """Keep it in a file, compressed, in one step.
+
+        Raises
+        ------
+        ResultError
+            The file is one that is kept in the repository, and the tree has changes that are not committed.
+        """
+        require_clean(path, self.about["machine"])
         arrays: dict[str, AnyArray] = {"about": np.array(json.dumps(dict(self.about)))}
         for field in fields(self)[1:]:
             value = getattr(self, field.name)

@@ -245,15 +245,16 @@ def _is_best(strategy: str, worlds: Sequence[Row], prices: Prices, many: bool = 
 
 
 def _gain(strategy: str, gains: bool, worlds: Sequence[Row], prices: Prices) -> Finding:
-    """Return whether the largest network beats a single broker; or, without `gains`, that it does not."""
+    """Return whether the largest network beats a single broker; or, without `gains`, that none does."""
     lines = [own for own in series(worlds, "brokers") if len(own) > 1]
 
     def ratio(one: Row, other: Row, price: Price | None) -> float:
         return efficiency(other, strategy, price) / efficiency(one, strategy, price)
 
     def sure(own: Sequence[Row], price: Price | None) -> bool:
-        more = ratio(own[0], own[-1], price)
-        return more > 1 if gains else more <= 1 + verdicts.NEGLIGIBLE
+        if gains:
+            return ratio(own[0], own[-1], price) > 1
+        return all(ratio(own[0], row, price) <= 1 + verdicts.NEGLIGIBLE for row in own)
 
     judged = next(iter(prices.values()))
     ratios = sorted(ratio(own[0], own[-1], judged) for own in lines)

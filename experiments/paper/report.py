@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import chain
 from os.path import relpath
 from pathlib import Path
 
@@ -75,23 +76,31 @@ def write(folder: Path, to: Path) -> list[Path]:
     ResultError
         The folder holds no result, a damaged one, or one that is not complete.
     """
-    found = {paper.page: (paper, own) for paper in PAPERS.values() if (own := results(folder, paper))}
+    found = {paper.page: own for paper in PAPERS.values() if (own := results(folder, paper))}
     if not found:
         raise ResultError(f"{folder} holds no results: python -m experiments all --out {folder}")
     to.mkdir(parents=True, exist_ok=True)
-    pictures = Path(relpath(folder, to)).as_posix()
-    for name, (paper, own) in found.items():
-        for result in own:
-            setting = result.experiment.settings[result.setting]
-            runner.picture(result.experiment, setting, result.rows, folder)
-        if paper is WANG:
-            reading = to / READING
-            text = page.first_page(own, pictures, reading.read_text() if reading.exists() else "")
-            (to / page.DETAILS).write_text(page.details(own, pictures))
-        else:
-            text = claims_page(paper, own, pictures)
+    for result in chain.from_iterable(found.values()):
+        setting = result.experiment.settings[result.setting]
+        runner.picture(result.experiment, setting, result.rows, folder)
+    for name, text in pages(folder, to).items():
         (to / name).write_text(text)
     return [to / name for name in found]
+
+
+def pages(folder: Path, to: Path) -> dict[str, str]:
+    """Return the texts of all pages about the results of a folder, by name, for the folder `to`."""
+    pictures = Path(relpath(folder, to)).as_posix()
+    made = {}
+    for paper in PAPERS.values():
+        own = results(folder, paper)
+        if own and paper is WANG:
+            reading = to / READING
+            made[paper.page] = page.first_page(own, pictures, reading.read_text() if reading.exists() else "")
+            made[page.DETAILS] = page.details(own, pictures)
+        elif own:
+            made[paper.page] = claims_page(paper, own, pictures)
+    return made
 
 
 def everything(arguments: Sequence[str]) -> int:

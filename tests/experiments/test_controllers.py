@@ -22,7 +22,7 @@ def made(batches=60, seed=1, sizes=(8,)):
     response[size[:, None] <= np.array([0, 1, 4, 1, 4])] = np.nan
     many = response.shape
     return Log(
-        {"case": "made", "title": "made up", "phases": ["first", "second"]},
+        {"case": "made", "title": "made up", "phases": ["first", "second"], "machine": {"revision": "1"}},
         np.array([(plan.level, plan.group or 0) for plan in PLANS]),
         size, np.full(batches, 2), np.full(batches, 1000), np.ones(batches, int), np.where(second, 0, 5),
         second.astype(int), second, response, 1.5 * response, 0.1 * response, np.full(many, 70),

@@ -12,6 +12,7 @@ from functools import cache
 import pytest
 
 from experiments.output import REPORT
+from experiments.paper import report
 from experiments.paper.papers import MODULES
 from rtfilter.replay import machine
 
@@ -28,9 +29,9 @@ JUDGES: Mapping[str, str] = {
 }  # fmt: skip
 """The file below `experiments` with the thresholds and claims of each experiment of a paper."""
 TO_MEASURE: frozenset[str] = frozenset((
-    "auto-100000", "contest", "paper/fig4a-flights", "paper/fig4a-flights-modern", "paper/fig4a-modern",
-    "paper/fig4a-paper", "paper/fig4a-transform", "paper/fig4a-weather", "paper/fig4a-weather-modern",
-    "paper/newer-own", "service/service", "stalls",
+    "auto-100000", "contest", "controllers/contest", "paper/fig4a-flights", "paper/fig4a-flights-modern",
+    "paper/fig4a-modern", "paper/fig4a-paper", "paper/fig4a-transform", "paper/fig4a-weather",
+    "paper/fig4a-weather-modern", "paper/forwarding-own", "paper/newer-own", "service/service", "stalls",
 ))  # fmt: skip
 """Results that are to be measured again, below the folder of kept results, without ``.json``."""
 
@@ -93,7 +94,7 @@ def _judges_nothing(node: ast.stmt) -> bool:
 
 def wrong(kept, history):
     """What is wrong with the revisions of a result, in words; nothing if all is right."""
-    named = {kept["machine"].get("revision"), *(row["revision"] for row in kept["rows"] if "revision" in row)}
+    named = {kept["machine"].get("revision"), *_revisions(kept)}
     if len(named) > 1 or any(name is None or ", " in name for name in named):
         return "not of one revision"
     (revision,) = named
@@ -103,6 +104,16 @@ def wrong(kept, history):
     if not before or not before <= history:
         return "of a commit that is not in the history"
     return "older than what judges it" if _judged_otherwise(kept["experiment"], revision) else ""
+
+
+def _revisions(value):
+    """All revisions that a result names, at any depth."""
+    if isinstance(value, list):
+        return {found for one in value for found in _revisions(one)}
+    if isinstance(value, dict):
+        own = {value["revision"]} if "revision" in value else set()
+        return own.union(*map(_revisions, value.values()))
+    return set()
 
 
 def test_kept_results_are_of_one_revision_that_judges_them(history):
@@ -130,6 +141,18 @@ def test_what_is_wrong_with_revisions(history, revisions, reason):
     first, *others = revisions
     kept = {"experiment": "some", "machine": {"revision": first}, "rows": [{"revision": r} for r in others]}
     assert wrong(kept, history) == reason
+
+
+def test_revisions_of_what_a_result_was_made_from_count(history):
+    kept = {"experiment": "some", "machine": {"revision": "HEAD"}, "rows": [],
+            "settings": {"log": {"machine": {"revision": "HEAD~1"}}}}  # fmt: skip
+    assert wrong(kept, history) == "not of one revision"
+
+
+def test_kept_pages_are_what_kept_numbers_give():
+    made = report.pages(REPORT / "paper", REPORT)
+    kept = {name: (REPORT / name).read_text(encoding="utf-8") for name in made}
+    assert [name for name in made if made[name] != kept[name]] == [], "python -m experiments report"
 
 
 def test_what_is_older_than_its_thresholds_is_wrong(history):
