@@ -180,7 +180,7 @@ _Ends = tuple[FloatArray, FloatArray, BoolArray]
 
 
 def _equal(texts: list[str]) -> _Ends:
-    low = string_codes(texts, recur=False)
+    low = string_codes(texts)
     high = low.copy()
     low[:, 2], high[:, 2] = -inf, inf
     return low, high, low[:, 1] <= IDENTITY_MAX // 2  # short strings have the lower half

@@ -39,6 +39,7 @@ from rtfilter.events.encoding import (
     microseconds,
     number,
     string_code,
+    string_codes,
 )
 from rtfilter.events.exact import instants, microseconds_of
 from rtfilter.events.schema import KINDS, Attribute, Schema
@@ -459,6 +460,13 @@ def test_string_codes_keep_order_and_identity(texts):
     short = [text for text in texts if len(text.encode("utf-8", "surrogatepass")) <= 6]
     assert len({codes[text][1] for text in short}) == len(short)
     assert all((codes[text][1] <= IDENTITY_MAX // 2) == (text in short) for text in texts)
+
+
+@given(st.lists(st.text(st.characters(max_codepoint=0x7F), max_size=12), min_size=1, max_size=8), st.text())
+def test_many_strings_have_the_codes_of_each(texts, other):
+    many = [f"{text}{at}" for at in range(100) for text in texts] + texts
+    for strings in (many, [*many, other]):
+        assert string_codes(strings).tolist() == [list(string_code(text)) for text in strings]
 
 
 def test_string_codes_are_the_same_in_every_process():
