@@ -828,8 +828,10 @@ def pages(measured):
 @pytest.mark.slow
 def test_the_first_page_is_one_page(pages):
     first, _ = pages
-    words = [word for word in first.split() if any(sign.isalnum() for sign in word)]
-    assert len(words) <= 900  # the full results have more settings, and more digits
+    # The machine's noise may make what is said of times longer.
+    lines = [line for line in first.splitlines() if not line.startswith("    - Time:")]
+    words = [word for line in lines for word in line.split() if any(sign.isalnum() for sign in word)]
+    assert len(words) <= 780  # the full results have more settings, and more digits
     for name, claim in page.TEN[:-1] + page.ASKED:  # counting was not measured
         assert f"1. {claim[0].upper()}{claim[1:]}: [{name}](paper/{name}-paper.png)." in first
 
