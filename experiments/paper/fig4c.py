@@ -32,6 +32,8 @@ from rtfilter.replay.output import Row, table
 
 TOGETHER = 8
 """Batches of both kinds take turns in time, this many of a kind at once."""
+ENOUGH = 8
+"""A share of fewer curves than this is told, but not judged."""
 KINDS = {"visits": "units", "seconds": "time"}
 
 
@@ -140,6 +142,7 @@ def curves(
                 "events": "different",
                 "rounds": count,
                 "plans": list(names),
+                "curves": len(drawn),
                 "mean": drawn[0].tolist(),
                 **{key: _differing(drawn[:, own], line[own]) for key, own in among.items()},
             }
@@ -210,12 +213,18 @@ def text(rows: Sequence[Row]) -> str:
         "same events; above the best " + ("plan" if grouped else "level of the paper's range"),
         table(lines, {key: name for key, name in columns.items() if any(key in own for own in lines)}),
     ]
-    names = {"unit": "unit", "rounds": "N", "off": "largest difference", "turned": "steps turned"}
+    names = {
+        "unit": "unit",
+        "rounds": "N",
+        "curves": "curves",
+        "off": "largest difference",
+        "turned": "steps turned",
+    }
     names |= {"ragged": "no valley", "wrong": "another best", "regret": "its regret"}
     if grouped:
         del names["turned"], names["ragged"]
     lines = [
-        {"unit": unit, "rounds": row["rounds"]}
+        {"unit": unit, "rounds": row["rounds"], "curves": row["curves"]}
         | {key: percent(value if isinstance(value, float | int) else value[0], 1)
            for key, value in row["judged"].items()}
         for kind, unit in KINDS.items() for row in different(rows, kind)
@@ -284,8 +293,12 @@ def _ragged(found: Sequence[Row]) -> Finding:
     if not found:
         return NOT_TIMED
     shares = {row["rounds"]: row["judged"]["ragged"] for row in found}
-    told = "no valley in " + ", ".join(f"{percent(share)} (N = {count})" for count, share in shares.items())
-    return Finding(told, verdicts.ragged(shares))
+    curves = {row["rounds"]: row["curves"] for row in found}
+    told = "no valley in " + ", ".join(
+        f"{percent(share)} of {curves[count]} (N = {count})" for count, share in shares.items()
+    )
+    enough = {count: share for count, share in shares.items() if curves[count] >= ENOUGH}
+    return Finding(told, verdicts.ragged(enough) if len(enough) > 1 else verdicts.CANNOT)
 
 
 def _merging(found: Sequence[Row]) -> Finding:

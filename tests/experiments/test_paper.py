@@ -296,8 +296,9 @@ def test_a_level_that_the_range_holds_says_nothing_of_moves(levels, verdict):
     assert fig4a.claims(rows)[0].units.verdict == verdict
 
 
-def test_a_size_that_is_not_told_apart_shows_no_move_from_the_end():
-    rows = best_rows(7, 7, 7) + best_rows(3, unknown=["7/1"])
+@pytest.mark.parametrize("how", ["unknown", "equal"])
+def test_a_size_that_is_not_told_apart_shows_no_move_from_the_end(how):
+    rows = best_rows(7, 7, 7) + best_rows(3, **{how: ["7/1"]})
     rows = [row | {"plans": [f"{level}/1" for level in range(9)]} for row in rows]
     assert fig4a.claims(rows)[0].units.verdict == "cannot be judged"
 
@@ -441,6 +442,19 @@ def test_the_best_level_is_inside_of_the_paper_s_range(line, noise, verdict):
     waves = np.array([np.roll(np.tile([1 + noise, 1 / (1 + noise)], 30), k) for k in range(5)]).T
     rows = fig4c.drawn_curves("seconds", [f"{level}/1" for level in range(5)], waves * line, (1,), 2, 1)
     assert fig4c._valley(rows[0]).verdict == verdict
+
+
+def test_few_curves_do_not_say_whether_they_are_ragged():
+    def rows(**curves):
+        shares = {"1": 0.5, "4": 0.9, "16": 0.9, "64": 0.0}
+        return [{"kind": "seconds", "rounds": int(n), "events": "different", "curves": curves.get(f"n{n}", 8),
+                 "judged": {"ragged": share}} for n, share in shares.items()]  # fmt: skip
+
+    assert fig4c._ragged(rows()).verdict == "holds"
+    few = fig4c._ragged(rows(n64=2))
+    assert few.verdict == "partly"  # whether they merge is not known
+    assert "0 % of 2 (N = 64)" in few.ours
+    assert fig4c._ragged(rows(n1=2, n4=2, n16=2, n64=2)).verdict == "cannot be judged"
 
 
 def test_no_batch_is_used_twice_for_different_events():
