@@ -7,14 +7,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from statistics import median
 from timeit import timeit
+from typing import TypeVar
 
 WARM = 0.05
 """Limit in seconds: calls that take less are timed with warm caches."""
+Key = TypeVar("Key")
+"""The name of a call."""
 
 
 def rounds(
-    calls: Mapping[str, Callable[[], object]], repeats: int, warm: float = 0
-) -> dict[str, list[float]]:
+    calls: Mapping[Key, Callable[[], object]], repeats: int, warm: float = 0
+) -> dict[Key, list[float]]:
     """Time calls in alternation, without garbage collection.
 
     In each of `repeats` rounds, all calls are made once, one after the other. So other load on the machine
@@ -26,7 +29,7 @@ def rounds(
     dict
         The seconds of each call, one number per round, by its name.
     """
-    times: dict[str, list[float]] = {name: [] for name in calls}
+    times: dict[Key, list[float]] = {name: [] for name in calls}
     for _ in range(repeats):
         for name, call in calls.items():
             time = timeit(call, number=1)

@@ -49,7 +49,7 @@ pure Python, so that their times can be compared."""
 COMPILED: Final = (RTREE,)
 POINTER, WORD = 8, 64
 """Bytes of a reference, and bits of eight bytes, in the memory that is counted."""
-TURNS: Final = 3
+TURNS: Final = 5
 """Rounds of timing."""
 
 SIZES: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -80,47 +80,50 @@ def measure(run: Run) -> None:
     base = Case(*run.sizes["base"])
     values: dict[str, Any] = {name: run.sizes[name] for name in NUMERIC}
     values["operators"] = (*OPERATORS, "mixed")
-    cases: dict[str, tuple[str, Case]] = {}
-    for name, own in values.items():
-        for value in own:
-            change: dict[str, Any] = {name: value}
-            cases[f"{name} {value}"] = name, base._replace(**change)
+    cases = {name: [_varied(base, name, value) for value in own] for name, own in values.items()}
     for name, options in METHODS.values():  # warms up imports and caches, which belong to no method
         few = base.predicates(np.random.default_rng(0))[:9]
         _built(name, base, options, Filters.of_predicates(base.schema, few))
-    for piece in run.pieces({piece: float(case.profiles) for piece, (_, case) in cases.items()}):
-        name, case = cases[piece]
-        run.keep(piece, measured(name, case, run.sizes["events"], run.sizes["most"], run.seed))
+    for piece in run.pieces({name: float(sum(case.profiles for case in own)) for name, own in cases.items()}):
+        run.keep(piece, measured(piece, cases[piece], run.sizes["events"], run.sizes["most"], run.seed))
 
 
-def measured(parameter: str, case: Case, count: int, most: int, seed: int) -> list[Row]:
-    """Return a row of steps, time and memory for each method; a refused case has only the reason."""
-    rng = np.random.default_rng(seed)
-    filters = Filters.of_predicates(case.schema, case.predicates(rng))
-    events = case.schema.read(case.events(count, rng))
-    made: dict[str, Matcher] = {}
-    rows: dict[str, Row] = {}
-    for method, (name, options) in METHODS.items():
-        row: Row = {"parameter": parameter, "value": getattr(case, parameter), "method": method}
-        rows[method] = row
-        own = options | ({"most_references": most} if method == TREE else {})
-        try:
-            row["traced"], made[method] = _traced(partial(_built, name, case, own, filters))
-        except PredicateError as error:
-            row["refused"] = str(error)
-            continue
-        hits = made[method].match(events)
-        row |= {
-            "unit": made[method].stats()["unit"],
-            "steps": float(hits.visits.mean()),
-            "matches": len(hits.ids) / count,
-            "held": _held(made[method]),
-        }
-    calls: dict[str, Callable[[], object]] = {
-        method: partial(matcher.match, events) for method, matcher in made.items()
-    }
-    for method, times in rounds(calls, TURNS).items():
-        rows[method]["us"] = [1e6 * time / count for time in times]
+def _varied(base: Case, parameter: str, value: Any) -> Case:
+    change: dict[str, Any] = {parameter: value}
+    return base._replace(**change)
+
+
+def measured(parameter: str, cases: Sequence[Case], count: int, most: int, seed: int) -> list[Row]:
+    """Return a row of steps, time and memory for each method and case; a refused case has only the reason.
+
+    In each round of timing, all values of the parameter have their turn, the values of a method together.
+    """
+    rows: dict[tuple[str, int], Row] = {}
+    calls: dict[tuple[str, int], Callable[[], object]] = {}
+    for place, case in enumerate(cases):
+        rng = np.random.default_rng(seed)
+        filters = Filters.of_predicates(case.schema, case.predicates(rng))
+        events = case.schema.read(case.events(count, rng))
+        for method, (name, options) in METHODS.items():
+            row: Row = {"parameter": parameter, "value": getattr(case, parameter), "method": method}
+            rows[method, place] = row
+            own = options | ({"most_references": most} if method == TREE else {})
+            try:
+                row["traced"], matcher = _traced(partial(_built, name, case, own, filters))
+            except PredicateError as error:
+                row["refused"] = str(error)
+                continue
+            hits = matcher.match(events)
+            row |= {
+                "unit": matcher.stats()["unit"],
+                "steps": float(hits.visits.mean()),
+                "matches": len(hits.ids) / count,
+                "held": _held(matcher),
+            }
+            calls[method, place] = partial(matcher.match, events)
+    in_turns = {key: calls[key] for method in METHODS for key in calls if key[0] == method}
+    for key, times in rounds(in_turns, TURNS).items():
+        rows[key]["us"] = [1e6 * time / count for time in times]
     return list(rows.values())
 
 

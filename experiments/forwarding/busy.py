@@ -160,29 +160,34 @@ def _condition(world: World, number: int) -> str:
     return " AND ".join([*drawn, *(f"v{at} >= 0" for at in range(len(drawn), world.attributes))])
 
 
-def measured(world: World, repeats: int) -> Row:
+def measured(worlds: Sequence[World], repeats: int) -> list[Row]:
     """Return microseconds for which each broker is busy for an event, and what it did: lists by `STRATEGIES`.
 
-    The ways of forwarding take turns, after a turn that is not timed. Times are medians of the turns.
+    Worlds and ways of forwarding take turns, after a turn that is not timed. Times are medians of the turns.
     """
-    made = [Brokers(world, strategy) for strategy in STRATEGIES]
-    busy: list[list[Floats]] = [[] for _ in made]
-    filtering: list[list[Floats]] = [[] for _ in made]
+    made = [[Brokers(world, strategy) for strategy in STRATEGIES] for world in worlds]
+    turns: list[list[list[Floats]]] = [[[] for _ in own] for own in made]
     for turn in range(repeats + 1):
-        for place, brokers in enumerate(made):
-            brokers.reset()
-            brokers.publish()
-            if turn:
-                busy[place].append(1e6 * brokers.busy)
-                filtering[place].append(1e6 * brokers.filtering)
-    return {
-        "busy": [np.median(own, axis=0).tolist() for own in busy],
-        "filtering": [np.median(own, axis=0).tolist() for own in filtering],
-        "handled": [brokers.handled.tolist() for brokers in made],
-        "sent": [brokers.sent.tolist() for brokers in made],
-        "told": [brokers.told.tolist() for brokers in made],
-        "published": np.bincount(world.at, world.weights, world.brokers).tolist(),
-    }
+        for place, own in enumerate(made):
+            for way, brokers in enumerate(own):
+                brokers.reset()
+                brokers.publish()
+                if turn:
+                    turns[place][way].append(1e6 * np.array([brokers.busy, brokers.filtering]))
+    rows = []
+    for world, own, times in zip(worlds, made, turns, strict=True):
+        busy, filtering = np.median(times, axis=1).swapaxes(0, 1).tolist()
+        rows.append(
+            {
+                "busy": busy,
+                "filtering": filtering,
+                "handled": [brokers.handled.tolist() for brokers in own],
+                "sent": [brokers.sent.tolist() for brokers in own],
+                "told": [brokers.told.tolist() for brokers in own],
+                "published": np.bincount(world.at, world.weights, world.brokers).tolist(),
+            }
+        )
+    return rows
 
 
 class Costs(NamedTuple):

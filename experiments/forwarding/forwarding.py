@@ -118,11 +118,12 @@ def counted(world: World) -> Row:
 
 def timed(sizes: Any, seed: int) -> Iterator[Row]:
     """Yield the times of real brokers for an event: a row per world, the last one of building control."""
-    cells = product(sizes["brokers"], sizes["matching"], sizes["profiles"])
-    for cell in (Cell(*own) for own in cells):
-        yield cell._asdict() | busy.measured(drawn(cell, sizes["events"], seed), sizes["turns"])
-    house = building(10 * sizes["events"], seed, sizes["floors"])
-    yield {"floors": sizes["floors"]} | busy.measured(house, sizes["turns"])
+    cells = [Cell(*own) for own in product(sizes["brokers"], sizes["matching"], sizes["profiles"])]
+    worlds = [drawn(cell, sizes["events"], seed) for cell in cells]
+    worlds.append(building(10 * sizes["events"], seed, sizes["floors"]))
+    names = [*(cell._asdict() for cell in cells), {"floors": sizes["floors"]}]
+    for name, found in zip(names, busy.measured(worlds, sizes["turns"]), strict=True):
+        yield name | found
 
 
 def work(own: Loads, attributes: int, message: int) -> list[float]:

@@ -27,7 +27,7 @@ FULL: dict[str, dict[str, float]] = {
     "counting": {"paper": 1100},
     "generators": {"paper": 1200},
     "thesis": {"less-than": 1700},
-    "day": {"own": 100},
+    "day": {"own": 1000},
     "alerting": {"own": 310},
     "forwarding": {"own": 240},
     "hybrid": {"own": 640},

@@ -258,7 +258,7 @@ def _alike(rows: Sequence[Row]) -> Claim:
     else:
         apart = max(each.values()) / min(each.values())
         finding = Finding(
-            f"{plain(apart, 2)} times: {', '.join(f'{name} {plain(ns, 3)} ns' for name, ns in each.items())}",
+            f"{plain(apart, 3)} times: {', '.join(f'{name} {plain(ns, 3)} ns' for name, ns in each.items())}",
             verdicts.HOLDS if apart <= ALIKE else verdicts.FAILS,
         )
     told = f"a thing touched takes each matcher about as long, within a factor of {ALIKE:g}"

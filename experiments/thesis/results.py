@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import isclose
+from statistics import median
 
 from experiments.thesis.contestants import FOUR
 from experiments.thesis.workload import METHODS, SIZES, Method
@@ -24,8 +26,10 @@ class Cell:
         Number of matches of the event here: as often as in the thesis by the profile ``full`` alone.
     matched : int
         Predicates that the event satisfies.
-    seconds, operations : dict
-        By contestant; seconds are of all these times, and operations of one event.
+    rounds : list of dict
+        The seconds of all these times by contestant, in each round.
+    operations : dict
+        The operations of one event by contestant.
     """
 
     method: Method
@@ -33,8 +37,13 @@ class Cell:
     events: int
     times: int
     matched: int
-    seconds: dict[str, float] = field(default_factory=dict)
+    rounds: list[dict[str, float]] = field(default_factory=list)
     operations: dict[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def seconds(self) -> dict[str, float]:
+        """The median over rounds, by contestant."""
+        return {name: median(one[name] for one in self.rounds) for name in self.rounds[0]}
 
     @property
     def label(self) -> str:
@@ -61,9 +70,9 @@ def cells(rows: Sequence[Row]) -> list[Cell]:
         key = (row["method"], row["predicates"], row["events"])
         if key not in found:
             found[key] = Cell(methods[key[0]], key[1], key[2], row["times"], row["matched"])
-        if "seconds" in row:
-            found[key].seconds[row["peer"]] = row["seconds"]
         found[key].operations[row["peer"]] = row["operations"]
+    for row in of(rows, "time"):
+        found[row["method"], row["predicates"], row["events"]].rounds.append(row["seconds"])
     return [found[method, *size] for method in methods for size in SIZES if (method, *size) in found]
 
 
@@ -79,9 +88,15 @@ def wins(found: Sequence[Cell]) -> dict[str, int]:
 
 
 def growth(found: Sequence[Cell], of: tuple[int, int], over: tuple[int, int], peer: str) -> dict[str, float]:
-    """Return the time of a size as a multiple of another's, as they were run, by method."""
-    by = {(cell.method.name, cell.predicates, cell.events): cell.seconds[peer] for cell in found}
-    return {method.name: by[method.name, *of] / by[method.name, *over] for method in METHODS}
+    """Return the time of a size as a multiple of another's, the median over rounds, by method."""
+    by = {(cell.method.name, cell.predicates, cell.events): cell.rounds for cell in found}
+    return {
+        method.name: median(
+            one[peer] / other[peer]
+            for one, other in zip(by[method.name, *of], by[method.name, *over], strict=True)
+        )
+        for method in METHODS
+    }
 
 
 def rises_as(values: Sequence[float], others: Sequence[float]) -> float:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from statistics import mean
-from typing import Any
+from timeit import timeit
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib import colormaps
@@ -22,7 +23,7 @@ from experiments.thesis import printed, switches
 from experiments.thesis.claims import claims
 from experiments.thesis.contestants import AT_ONCE, COMPILED, FOUR, PYTHON, cost, made, repeated
 from experiments.thesis.results import Cell, cells, of, ratios, wins
-from experiments.thesis.workload import METHODS, SCHEMA, SIZES, equalities, few_values, predicates
+from experiments.thesis.workload import METHODS, SCHEMA, SIZES, Method, equalities, few_values, predicates
 from experiments.timing import medians
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.port import Matcher
@@ -48,6 +49,8 @@ UNTIMED = "naive"
 """Counted but not timed by method: the thesis has no times of it, and it takes the longest."""
 ASKED = 200
 """Events for predicates of equalities."""
+EXACT = frozenset(("CAM", "CAS", "lean", "stamped", "counting"))
+"""Contestants whose operations are the satisfied constraints."""
 COUNTED = ("MT", "naive", "CAM", "R*-tree", "10 and 20")
 EQUAL: Mapping[str, Any] = {
     "MT": "matching-tree",
@@ -60,18 +63,30 @@ EQUAL: Mapping[str, Any] = {
 """The contestants for predicates of equalities."""
 
 
+class Bench(NamedTuple):
+    """The matchers of some predicates in one order, and how often an event is matched."""
+
+    predicates: int
+    events: int
+    """The number of events in the thesis."""
+    times: int
+    shuffled: bool
+    matchers: Mapping[str, Matcher]
+
+
 def measure(run: Run) -> None:
-    """Time every method at every size, then what subscriptions cost, and what the thesis only discusses."""
+    """Time every method at every size, then what subscriptions cost, and what the thesis only discusses.
+
+    In a round every method, size and contestant has its turn, so that other load slows all of them alike.
+    """
     sizes = run.sizes
-    weights: dict[str, float] = {}
-    for count, events in SIZES:
-        for order in ("random", "sorted"):
-            weights[f"{count} predicates, {events} events, {order}"] = (
-                count * events * sizes["events"] / 1000 + count / 500
-            )
+    rounds = [f"round {place + 1}" for place in range(sizes["repeats"])]
+    weights = dict.fromkeys(rounds, sizes["events"] * sum(count * events for count, events in SIZES) / 1000)
+    weights = {"counted": sum(count / 500 for count, _ in SIZES), **weights}
     for count in sizes["costs"]:
         weights[f"costs of {count}"] = count / 200
     weights["equalities"], weights["switches"] = 10, 10
+    benches: list[Bench] = []
     for piece in run.pieces(weights):
         if piece == "equalities":
             rows = list(_equalities(sizes["equalities"], sizes["repeats"], run.seed))
@@ -81,41 +96,69 @@ def measure(run: Run) -> None:
         elif piece.startswith("costs of "):
             rows = list(_costs(int(piece.removeprefix("costs of ")), run.seed))
         else:
-            count, events = (int(part.split()[0]) for part in piece.split(", ")[:2])
-            rows = list(_matched(run, count, events, piece.endswith("random")))
+            benches = benches or list(_benches(run))
+            rows = list(_counted(benches) if piece == "counted" else _timed(run, benches))
         run.keep(piece, rows)
 
 
-def _matched(run: Run, count: int, events: int, shuffled: bool) -> Iterator[Row]:
-    """Yield seconds, matches and operations of all methods at a size, in one order of predicates."""
-    chosen = predicates(count, run.seed if shuffled else None)
-    times = max(round(events * run.sizes["events"]), 1)
-    matchers = {
-        name: made(factory, chosen, name in AT_ONCE) for name, factory in {**PYTHON, **COMPILED}.items()
-    }
-    for method in METHODS:
-        if method.shuffled != shuffled:
-            continue
-        run.tell(f"{count} predicates, {events} events, {method.name}")
-        event = SCHEMA.read([method.event(count)])
-        operations = {
-            name: _checked(name, matcher, event, method.matched(count)) for name, matcher in matchers.items()
-        }
-        for name in ("CAM", "CAS", "lean", "stamped", "counting"):
-            if operations[name] != method.increments(count):
-                raise AssertionError(
-                    f"{name}, {method.name}: {operations[name]} increments of {count} predicates"
-                )
-        calls = {
-            name: repeated(matcher, event, times) for name, matcher in matchers.items() if name != UNTIMED
-        }
-        taken = medians(calls, run.sizes["repeats"])
-        for name in matchers:
-            row: Row = {
-                "kind": "match", "method": method.name, "predicates": count, "events": events, "times": times,
-                "peer": name, "matched": method.matched(count), "operations": operations[name],
+def _benches(run: Run) -> Iterator[Bench]:
+    """Yield what each size needs, in both orders of predicates."""
+    for shuffled in (True, False):
+        made_of: dict[int, dict[str, Matcher]] = {}
+        for count, events in SIZES:
+            if count not in made_of:
+                chosen = predicates(count, run.seed if shuffled else None)
+                made_of[count] = {
+                    name: made(factory, chosen, name in AT_ONCE)
+                    for name, factory in {**PYTHON, **COMPILED}.items()
+                }
+            times = max(round(events * run.sizes["events"]), 1)
+            yield Bench(count, events, times, shuffled, made_of[count])
+
+
+def _counted(benches: Sequence[Bench]) -> Iterator[Row]:
+    """Yield matches and operations of an event, by method, size and contestant."""
+    for method, bench in _cells(benches):
+        count, event = bench.predicates, SCHEMA.read([method.event(bench.predicates)])
+        for name, matcher in bench.matchers.items():
+            operations = _checked(name, matcher, event, method.matched(count))
+            if name in EXACT and operations != method.increments(count):
+                raise AssertionError(f"{name}, {method.name}: {operations} increments of {count} predicates")
+            yield {
+                "kind": "match", "method": method.name, "predicates": count, "events": bench.events,
+                "times": bench.times, "peer": name, "matched": method.matched(count),
+                "operations": operations,
             }  # fmt: skip
-            yield row | ({"seconds": taken[name]} if name in taken else {})
+
+
+def _timed(run: Run, benches: Sequence[Bench]) -> Iterator[Row]:
+    """Yield seconds by contestant, each method and size once. The sizes of a contestant follow each other."""
+    for method in METHODS:
+        run.tell(method.name)
+        own = [bench for _, bench in _cells(benches, method)]
+        event_of = {bench.predicates: SCHEMA.read([method.event(bench.predicates)]) for bench in own}
+        taken: list[dict[str, float]] = [{} for _ in own]
+        for name in {**PYTHON, **COMPILED}:
+            if name == UNTIMED:
+                continue
+            for bench, seconds in zip(own, taken, strict=True):
+                event = event_of[bench.predicates]
+                bench.matchers[name].match(event)  # caches are warm
+                seconds[name] = timeit(repeated(bench.matchers[name], event, bench.times), number=1)
+        run.advance(1 / len(METHODS))
+        for bench, seconds in zip(own, taken, strict=True):
+            yield {
+                "kind": "time", "method": method.name, "predicates": bench.predicates,
+                "events": bench.events, "seconds": seconds,
+            }  # fmt: skip
+
+
+def _cells(benches: Sequence[Bench], *chosen: Method) -> Iterator[tuple[Method, Bench]]:
+    """Yield the methods, or some of them, with the benches that have their order of predicates."""
+    for method in chosen or METHODS:
+        for bench in benches:
+            if bench.shuffled == method.shuffled:
+                yield method, bench
 
 
 def _checked(name: str, matcher: Matcher, event: EventTable, expected: int) -> int:

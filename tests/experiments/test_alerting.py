@@ -15,8 +15,8 @@ SMALL = Case(30, 2, 0.3, 0.2, "mixed")
 def rows():
     found = []
     for parameter, values in (("profiles", (10, 20, 40)), ("attributes", (1, 2, 3))):
-        for value in values:
-            found += measured(parameter, SMALL._replace(**{parameter: value}), 10, 2000, 1)
+        cases = [SMALL._replace(**{parameter: value}) for value in values]
+        found += measured(parameter, cases, 10, 2000, 1)
     return found
 
 

@@ -171,7 +171,8 @@ def test_a_simple_protocol_takes_events_for_less():
 
 def test_real_brokers_take_and_send_as_often_as_is_counted():
     world = drawn(Cell(4, 0.6, 30, 2, 0.5, 0.5), 12, seed=3)
-    found, counted = busy.measured(world, 1), loads(world)
+    other = drawn(Cell(2, 0.3, 10, 1, 0.5, 0.5), 5, seed=4)
+    (_, found), counted = busy.measured([other, world], 1), loads(world)
     for place, strategy in enumerate(STRATEGIES):
         assert found["handled"][place] == pytest.approx(counted[strategy].handled)
         assert found["sent"][place] == pytest.approx(counted[strategy].sent)

@@ -29,12 +29,13 @@ JUDGES: Mapping[str, str] = {
 }  # fmt: skip
 """The file below `experiments` with the thresholds and claims of each experiment of a paper."""
 TO_MEASURE: frozenset[str] = frozenset((
-    "auto-100000", "contest", "controllers/contest", "paper/newer-own",
-    "service/service", "stalls",
+    "auto-100000", "contest", "controllers/contest", "service/service", "stalls",
     "paper/fig4a-paper", "paper/fig4a-transform", "paper/fig4a-modern", "paper/fig4a-flights",
     "paper/fig4a-flights-modern", "paper/fig4a-weather", "paper/fig4a-weather-modern",
     "paper/fig4c-paper", "paper/fig4c-transform", "paper/fig4c-modern", "paper/fig4c-flights",
     "paper/fig4c-flights-modern", "paper/fig4c-weather", "paper/fig4c-weather-modern",
+    "paper/newer-own", "paper/thesis-less-than", "paper/alerting-own", "paper/forwarding-own",
+    "paper/day-own", "paper/hybrid-own", "paper/survey-own",
 ))  # fmt: skip
 """Results that are to be measured again, below the folder of kept results, without ``.json``."""
 

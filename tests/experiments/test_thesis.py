@@ -166,16 +166,27 @@ def test_a_run_is_continued(measured, monkeypatch, capsys):
     assert "is of another settings (profile)" in capsys.readouterr().err
 
 
+TIMED = (*FOUR, "stamped", "counting", "R*-tree", "10 and 20")
+
+
 def of_seconds(seconds):
-    """Rows of a whole run in which a function tells the seconds of a contestant, method, and size."""
+    """Rows of a whole run in which a function tells the seconds of a contestant, method, and size.
+
+    Of three rounds, the first is twice as fast, and the second slowed by other load.
+    """
     rows = [
         {
             "kind": "match", "method": method.name, "predicates": count, "events": events, "times": events,
-            "peer": peer, "seconds": seconds(peer, method, count) * events, "matched": method.matched(count),
-            "operations": method.increments(count),
+            "peer": peer, "matched": method.matched(count), "operations": method.increments(count),
         }
-        for method in METHODS for count, events in SIZES
-        for peer in (*FOUR, "stamped", "counting", "R*-tree", "10 and 20")
+        for method in METHODS for count, events in SIZES for peer in TIMED
+    ]  # fmt: skip
+    rows += [
+        {
+            "kind": "time", "method": method.name, "predicates": count, "events": events,
+            "seconds": {peer: slow * seconds(peer, method, count) * events for peer in TIMED},
+        }
+        for slow in (0.5, 30.0, 1.0) for method in METHODS for count, events in SIZES
     ]  # fmt: skip
     nodes = {"kind": "cost", "peer": "10 and 20", "predicates": 4000, "nodes": 300}
     return [*rows, nodes, {"kind": "switch"}]
@@ -193,7 +204,7 @@ def test_tables_have_what_was_run():
     heads = third.splitlines()[0].split()[5::2]  # of ours, then of the thesis
     assert heads == ["100U", "10U", "10U", "10U", "1000U", "100U", "100U", "100U"]
     (line,) = [line.split() for line in third.splitlines() if line.startswith("Match_25 ")]
-    assert line[1:5] == ["1,000", "100", "100", "100"]  # milliseconds of the seconds of the rows
+    assert line[1:5] == ["1,000", "100", "100", "100"]  # milliseconds of the middle round
 
 
 def test_all_methods_are_drawn_by_predicates_for_all_contestants():
@@ -238,6 +249,20 @@ def test_claims_fail_where_times_are_otherwise():
         "CAM filters 100 to 1,000 events a second with 4,000 predicates",
         "twice the predicates take more than twice the time",
     }
+
+
+def test_sizes_are_compared_within_a_round():
+    rows = of_seconds(lambda peer, method, count: 1e-3)
+    times = results.of(rows, "time")
+    for place, row in enumerate(times):
+        row["seconds"] = {peer: (1 + place % 7) * time for peer, time in row["seconds"].items()}
+    rounds = [
+        row["seconds"]["CAM"] for row in times if row["method"] == "Match_25" and row["predicates"] == 1000
+    ]
+    pairs = [rounds[0::2], rounds[1::2]]
+    assert results.growth(results.cells(rows), SIZES[0], SIZES[1], "CAM")["Match_25"] == pytest.approx(
+        sorted(one / other for one, other in zip(*pairs, strict=True))[1]
+    )
 
 
 def test_there_are_no_claims_of_a_part():
