@@ -84,11 +84,12 @@ class Lookup:
         """Return which boxes tell one, bool (m, t), by their low ends, float64 (m, D); None if none do."""
         return self._affixes.telling(low)
 
-    def take(self, boxes: BoxColumns, crowds: bool = False) -> BoolArray:
+    def take(self, boxes: BoxColumns, crowds: BoolArray | bool = False) -> BoolArray:
         """Add the subscriptions all of whose boxes have a place; bool (m,): the boxes that were added.
 
-        `crowds` allows any number of boxes in one place.
+        Boxes with `crowds`, bool (m,) or one for all, have a place whatever number is there.
         """
+        crowds = np.broadcast_to(crowds, len(boxes.ids))
         order = np.argsort(boxes.ids, kind="stable")
         ids, taken = boxes.ids[order], np.ones(len(order), np.bool_)
         first = 0
@@ -97,8 +98,8 @@ class Lookup:
             rows = order[first:last]
             low, high = self._affixes.of_boxes(boxes.low[rows], boxes.high[rows])
             self._equal.widen(self._affixes.width)
-            crowded = self._equal.crowded(low, high)
-            if crowded.any() and not crowds:
+            crowded = self._equal.crowded(low, high) & ~crowds[rows]
+            if crowded.any():
                 crowded = np.isin(boxes.ids[rows], boxes.ids[rows][crowded])
                 taken[rows] = ~crowded
                 rows, low, high = rows[~crowded], low[~crowded], high[~crowded]

@@ -126,7 +126,8 @@ class RTreeMatcher:
         own &= ~np.isin(boxes.ids, boxes.ids[~own])
         rows = np.flatnonzero(own)
         taken: Any = (column[rows] for column in boxes)
-        rows = rows[self._lookup.take(BoxColumns(*taken))]
+        alone = self._alone(boxes.low[rows], boxes.high[rows], telling[rows])
+        rows = rows[self._lookup.take(BoxColumns(*taken), alone)]
         low, high = boxes.low.copy(), boxes.high.copy()
         coordinates = self._lookup.identities[telling[rows].argmax(axis=1)]  # one is enough
         high[rows, coordinates] = _HIDDEN
@@ -137,13 +138,26 @@ class RTreeMatcher:
 
     def _count(self, low: FloatArray, high: FloatArray, telling: BoolArray) -> NDArray[np.int32]:
         """Count boxes, and return how many were alike so far, or hash alike, int32 (m,)."""
+        identities, width = self._lookup.identities, low.shape[1]
         sides = np.hstack([low, high])
-        sides[:, self._lookup.identities] = np.where(telling, 0, low[:, self._lookup.identities])
+        sides[:, identities] = np.where(telling, 0, low[:, identities])
+        orders = identities - 1  # of no help where they span texts of either case
+        wide = telling & (low[:, orders] < high[:, orders])
+        for columns in (orders, orders + width):
+            sides[:, columns] = np.where(wide, 0, sides[:, columns])
         bits = (sides + 0.0).view(np.uint64) * (2 * np.arange(1, sides.shape[1] + 1, dtype=np.uint64) + 1)
         mixed = bits.sum(axis=1) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(48)
         np.add.at(self._alike, mixed, 1)
         alike: NDArray[np.int32] = self._alike[mixed]
         return alike
+
+    def _alone(self, low: FloatArray, high: FloatArray, telling: BoolArray) -> BoolArray:
+        """Return which boxes, float64 (m, D), ask only for what they tell: nothing else sorts them out."""
+        ends = (low > -np.inf) | (high < np.inf)
+        for offset in (-1, 0, 1):  # order, identity and ending
+            ends[:, self._lookup.identities + offset] &= ~telling
+        alone: BoolArray = ~np.logical_or.reduce(ends, axis=1)
+        return alone
 
     def _shown(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: BoolArray) -> Filters:
         """Return boxes of the tree as they were added."""

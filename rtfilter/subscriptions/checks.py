@@ -37,11 +37,6 @@ from rtfilter.subscriptions.verdict import ASK, NO, UNKNOWN, YES
 
 MOST: Final = 64
 """Most conditions that one predicate is compiled to."""
-FEW, SHARE = 64, 8
-"""New predicates that one call compiles, before Python checks the others.
-
-`FEW`, and one for each `SHARE` candidates. To compile takes longer than to check.
-"""
 STEPS: Final = 16
 """Failed comparisons for each byte of a text, after which Python searches the text in linear time."""
 
@@ -175,10 +170,9 @@ class Checks:
                 _decide_one(self._where, handles, verdicts, event.points, self._texts_of_one(event))
                 if UNKNOWN in verdicts.tobytes():
                     unknown = verdicts == UNKNOWN
-                    self._write_some(handles[unknown], len(handles), get)
+                    self._write_all(handles[unknown], get)
                     verdicts[unknown] = NO
                     _decide_one(self._where, handles, verdicts, event.points, self._texts_of_one(event))
-                    np.minimum(verdicts, ASK, out=verdicts)
             finally:
                 self._busy = False
         return verdicts
@@ -201,15 +195,14 @@ class Checks:
         verdicts = self._verdicts(handles, owners, events, places)
         if UNKNOWN in verdicts.tobytes():
             unknown = np.flatnonzero(verdicts == UNKNOWN)
-            self._write_some(np.unique(handles[unknown]), len(handles), get)
+            self._write_all(np.unique(handles[unknown]), get)
             verdicts[unknown] = self._verdicts(handles[unknown], owners[unknown], events, places)
-            np.minimum(verdicts, ASK, out=verdicts)
         if self._listed and is_of_choices(events):
             verdicts[np.isin(handles, list(self._listed))] = ASK
         return verdicts
 
-    def _write_some(self, handles: IntArray, candidates: int, get: Callable[[int], Predicate | None]) -> None:
-        for handle in handles[: FEW + candidates // SHARE].tolist():
+    def _write_all(self, handles: IntArray, get: Callable[[int], Predicate | None]) -> None:
+        for handle in handles.tolist():
             self._write(handle, get(handle))
 
     @unwrapped

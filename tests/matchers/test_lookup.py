@@ -148,11 +148,24 @@ def test_few_boxes_that_are_alike_are_left_to_the_tree(monkeypatch, ends, looked
     assert filter.match({"host": f"x.7{ends[7 % len(ends)]}"}).tolist() == [7]
 
 
-def test_too_many_of_one_end_are_left_to_the_tree():
+@pytest.mark.parametrize(("more", "looked_up"), [(" AND n < 3", lookup.PIECE), ("", lookup.PIECE + 9)])
+def test_too_many_of_one_end_are_left_to_the_tree_if_it_knows_more_of_them(more, looked_up):
     filter = EventFilter(SCHEMA, matcher="rtree")
-    filter.subscribe_many(["host LIKE '%.example.net'"] * (lookup.PIECE + 9))
-    assert filter.stats()["looked_up"] == lookup.PIECE >= CROWDED
-    assert len(filter.match({"host": "a.example.net"})) == lookup.PIECE + 9
+    filter.subscribe_many([f"host LIKE '%.example.net'{more}"] * (lookup.PIECE + 9))
+    assert filter.stats()["looked_up"] == looked_up >= CROWDED
+    assert len(filter.match({"host": "a.example.net", "n": 1})) == lookup.PIECE + 9
+
+
+@pytest.mark.parametrize(("more", "looked_up"), [("", 24), (" AND n = {}", 0)])
+def test_boxes_that_span_either_case_are_alike(monkeypatch, more, looked_up):
+    """Each spans nearly all texts, from the upper to the lower case of its first letter."""
+    monkeypatch.setattr(rtree, "FEW", 16)
+    filter = EventFilter(SCHEMA, matcher="rtree")
+    for at in range(40):
+        filter.subscribe(f"LOWER(host) LIKE 'site{at:03d}.%'" + more.format(at))
+    assert filter.stats().get("looked_up", 0) == looked_up
+    assert filter.match({"host": "Site007.example", "n": 7}).tolist() == [7]
+    assert candidates(filter) <= 17
 
 
 def test_related_subscriptions_are_found_in_the_table():

@@ -51,8 +51,7 @@ def decided_one(target, predicates, table, rows=None):
     found = []
     for row in range(len(table)) if rows is None else rows.tolist():
         event = table.take(np.array([row]))
-        for _ in range(len(handles) // checks.FEW + 1):  # until all are written down
-            verdicts = target.decide_one(handles, exact, event, predicates.get)
+        verdicts = target.decide_one(handles, exact, event, predicates.get)
         assert verdicts[0] == YES
         found.append(verdicts[1:])
     assert exact.sum() == 1
@@ -211,14 +210,25 @@ def test_only_texts_of_candidates_are_read(monkeypatch):
     assert read == [("s", [1])]
 
 
-def test_few_new_predicates_are_written_down_in_a_call(monkeypatch):
-    monkeypatch.setattr(checks, "FEW", 3)
+@decided_by_any_way
+def test_a_predicate_is_read_once(decided):
     schema = Schema({"s": str})
-    predicates = {id: parse(f"s = 'prefix-{id}'", schema) for id in range(16)}
-    table = schema.read([{"s": "prefix-4"}])
+    table = schema.read([{"s": "prefix-4"}, {"s": "prefix-7"}])
+    predicates = Counted({id: parse(f"s = 'prefix-{id}'", schema) for id in range(300)})
     target = Checks(schema)
-    counts = [int((decided(target, predicates, table) != ASK).sum()) for _ in range(5)]
-    assert counts == [5, 10, 15, 16, 16]
+    for _ in range(2):
+        assert (decided(target, predicates, table) == truth(predicates, table)).all()
+    assert predicates.reads == 300
+
+
+class Counted(dict):
+    """A dict that counts how often it is asked."""
+
+    reads = 0
+
+    def get(self, *given):
+        self.reads += 1
+        return super().get(*given)
 
 
 @decided_by_any_way
