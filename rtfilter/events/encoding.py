@@ -43,7 +43,7 @@ STRING_BYTES: Final = 6
 ORDER_MAX: Final = 256**STRING_BYTES - 1
 """Largest `order` coordinate of a string, and largest `ending`."""
 _SHORT_BITS: Final = 51  # 6 bytes, and 3 bits for the length: "a" and "a\0" differ
-_SHORT_MASK: Final = 2**_SHORT_BITS - 1
+SHORT_MASK: Final = 2**_SHORT_BITS - 1
 IDENTITY_MAX: Final = 2 ** (_SHORT_BITS + 1) - 1
 """Largest `identity` coordinate of a string; codes of short strings are the lower half."""
 
@@ -270,7 +270,7 @@ def ending_code(folded: str) -> int:
     return int.from_bytes(utf8(folded[-STRING_BYTES:])[-STRING_BYTES:].rjust(STRING_BYTES, b"\0"), "little")
 
 
-_SPREADS: Final = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9)
+SPREADS: Final = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9)
 """Odd multipliers: with xor-shifts they are bijections modulo 2**51 and spread neighbours apart."""
 _MANY: Final = 64
 """Texts from which on arrays are faster than one text after the other."""
@@ -290,8 +290,22 @@ def string_code(text: str) -> tuple[int, int, int]:
 
 def string_codes(texts: Sequence[str]) -> FloatArray:
     """Return the `string_code` of n strings, float64 (n, 3)."""
-    if len(texts) >= _MANY and 2 * len(set(texts)) > len(texts) and all(map(str.isascii, texts)):
-        return _ascii_codes(texts)
+    if len(texts) < _MANY:
+        return _each_code(texts)
+    distinct = list(set(texts))
+    if 2 * len(distinct) > len(texts):
+        return _codes_of_many(texts)
+    place = dict(zip(distinct, range(len(distinct)), strict=True))
+    rows = np.fromiter(map(place.__getitem__, texts), np.int64, len(texts))
+    codes: FloatArray = _codes_of_many(distinct)[rows]
+    return codes
+
+
+def _codes_of_many(texts: Sequence[str]) -> FloatArray:
+    return _many_codes(texts) if len(texts) >= _MANY and all(map(str.isascii, texts)) else _each_code(texts)
+
+
+def _each_code(texts: Sequence[str]) -> FloatArray:
     codes = chain.from_iterable(map(string_code, texts))
     return np.fromiter(codes, np.float64, 3 * len(texts)).reshape(len(texts), 3)
 
@@ -301,13 +315,13 @@ def _ascii_codes(texts: Sequence[str]) -> FloatArray:
     lengths = np.fromiter(map(len, texts), np.uint64, len(texts))
     order = _first_bytes(texts)
     ends = _first_bytes([text[: -STRING_BYTES - 1 : -1] for text in texts], fold=True)
-    mask = np.uint64(_SHORT_MASK)
-    code = (((order << 3) | lengths) * np.uint64(_SPREADS[0])) & mask
-    code = ((code ^ (code >> 27)) * np.uint64(_SPREADS[1])) & mask
+    mask = np.uint64(SHORT_MASK)
+    code = (((order << 3) | lengths) * np.uint64(SPREADS[0])) & mask
+    code = ((code ^ (code >> 27)) * np.uint64(SPREADS[1])) & mask
     identity = code ^ (code >> 26)
     long = np.flatnonzero(lengths > STRING_BYTES)
     digests = b"".join([_digest(texts[at].encode()) for at in long.tolist()])
-    identity[long] = (np.frombuffer(digests, ">u8") & mask) | np.uint64(_SHORT_MASK + 1)
+    identity[long] = (np.frombuffer(digests, ">u8") & mask) | np.uint64(SHORT_MASK + 1)
     return np.column_stack((order, identity, ends)).astype(np.float64)
 
 
@@ -321,6 +335,15 @@ def _first_bytes(texts: Sequence[str], fold: bool = False) -> NDArray[np.uint64]
     return (padded.view(">u8") >> 16).astype(np.uint64)
 
 
+_many_codes: Callable[[Sequence[str]], FloatArray] = _ascii_codes
+
+
+def use(codes_of: Callable[[Sequence[str]], FloatArray]) -> None:
+    """Use a faster function for the `string_code` of many ASCII strings."""
+    global _many_codes
+    _many_codes = codes_of
+
+
 def _digest(data: bytes) -> bytes:
     return blake2b(data, digest_size=8).digest()
 
@@ -331,10 +354,10 @@ def _string_code(text: str) -> tuple[int, int, int]:
     if len(data) > STRING_BYTES:
         digest = int.from_bytes(_digest(data), "big")
         order = int.from_bytes(data[:STRING_BYTES], "big")
-        return order, (digest & _SHORT_MASK) | (_SHORT_MASK + 1), ending
+        return order, (digest & SHORT_MASK) | (SHORT_MASK + 1), ending
     order = order_code(data)
-    code = ((order << 3) | len(data)) * _SPREADS[0] & _SHORT_MASK
-    code = (code ^ (code >> 27)) * _SPREADS[1] & _SHORT_MASK
+    code = ((order << 3) | len(data)) * SPREADS[0] & SHORT_MASK
+    code = (code ^ (code >> 27)) * SPREADS[1] & SHORT_MASK
     return order, code ^ (code >> 26), ending
 
 

@@ -20,13 +20,14 @@ import pandas as pd
 import polars
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import rtfilter
 from cases import cases
 from predicate_cases import STRINGS, events, schemas
 from rtfilter.errors import EventError, PredicateError
+from rtfilter.events import encoding
 from rtfilter.events.arrow_rows import arrow_rows
 from rtfilter.events.encoding import (
     ALIEN,
@@ -45,6 +46,7 @@ from rtfilter.events.exact import instants, microseconds_of
 from rtfilter.events.schema import KINDS, Attribute, Schema
 from rtfilter.extras import install
 from rtfilter.filter import EventFilter
+from rtfilter.index.kernels import text_codes
 from rtfilter.predicates.model import Predicate
 
 NUMBERS = Schema({"x": float, "n": int})
@@ -467,6 +469,22 @@ def test_many_strings_have_the_codes_of_each(texts, other):
     many = [f"{text}{at}" for at in range(100) for text in texts] + texts
     for strings in (many, [*many, other]):
         assert string_codes(strings).tolist() == [list(string_code(text)) for text in strings]
+
+
+@pytest.mark.parametrize("codes_of", [encoding._ascii_codes, text_codes.ascii_codes])
+@given(
+    st.lists(
+        st.text(st.characters(max_codepoint=0x7F), max_size=12)
+        | st.builds(
+            lambda text, size: (text * size)[:size], st.text("aZ\0~", min_size=1), st.integers(0, 400)
+        ),
+        min_size=1,
+        max_size=40,
+    )
+)
+@example([("BLAKE2" * 50)[:size] for size in (0, 1, 6, 7, 8, 127, 128, 129, 255, 256, 257)])
+def test_arrays_and_compiled_code_make_the_codes_of_ascii_strings(codes_of, texts):
+    assert codes_of(texts).tolist() == [list(string_code(text)) for text in texts]
 
 
 def test_string_codes_are_the_same_in_every_process():
