@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import chain, compress
 from math import prod
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -72,7 +72,13 @@ def is_of_choices(table: EventTable) -> bool:
     rows = table._rows
     while isinstance(rows, SomeRows):
         rows = rows.source
-    return isinstance(rows, _Elements)
+    return isinstance(rows, ElementRows)
+
+
+class ByRow(Protocol):
+    """The lists of each event, by its row."""
+
+    def __getitem__(self, row: int, /) -> Lists | None: ...
 
 
 class Choices(NamedTuple):
@@ -82,7 +88,7 @@ class Choices(NamedTuple):
     """The table of the m choices."""
     offsets: IntArray
     """int64 (n + 1,): event i has the choices ``offsets[i]:offsets[i + 1]``, at least one."""
-    lists: Sequence[Lists | None]
+    lists: ByRow
     """The lists of each event; None for an event without."""
     partial: BoolArray | None
     """bool (m,): True if the choice lacks an attribute of another choice of its event; None if none does."""
@@ -280,7 +286,7 @@ def _distinct(found: list[Choice]) -> list[Choice]:
         return found
 
 
-class _Elements(NamedTuple):
+class ElementRows(NamedTuple):
     """The values of the choices of events."""
 
     source: Rows
@@ -410,7 +416,7 @@ def _with_choices(table: EventTable, lists: Mapping[int, Lists], names: frozense
             start = first[field.name]
             _put(points[:, start : start + field.width], field, chosen[field.name], owner)
     points += 0.0  # -0.0 and 0.0 become the same coordinate
-    rows = _Elements(table._rows, owner, offsets, chosen, {})
+    rows = ElementRows(table._rows, owner, offsets, chosen, {})
     made = EventTable(points, rows, table.fields)
     if len(made) == count:  # each event has one choice
         return made
@@ -419,7 +425,7 @@ def _with_choices(table: EventTable, lists: Mapping[int, Lists], names: frozense
         table.points,
         table._rows,
         table.fields,
-        Choices(made, offsets, kept, _partial(points[:, list(first.values())], offsets, owner)),
+        Choices(made, offsets, kept, partial_of(points[:, list(first.values())], offsets, owner)),
     )
 
 
@@ -449,7 +455,7 @@ def _put(coordinates: FloatArray, field: Field, values: Mapping[int, object], ow
     coordinates[places] = encoded.reshape(len(places), field.width)
 
 
-def _partial(first: FloatArray, offsets: IntArray, owner: IntArray) -> BoolArray | None:
+def partial_of(first: FloatArray, offsets: IntArray, owner: IntArray) -> BoolArray | None:
     """Return `Choices.partial`; `first` is the first coordinate of each attribute, float64 (m, k)."""
     missing = first == MISSING
     some = np.logical_or.reduceat(~missing, offsets[:-1], axis=0)

@@ -7,10 +7,10 @@ of another type, it is read as a dict.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -19,6 +19,8 @@ from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.errors import EventError
 from rtfilter.events.cells import encode_cell, encode_objects
 from rtfilter.events.encoding import MISSING, string_code
+from rtfilter.events.json_forms import form_of
+from rtfilter.events.json_lists import ReadValues, read_lists
 from rtfilter.events.nesting import flatten, inner_paths
 from rtfilter.events.objects import read_dict, read_flat, read_flat_dict, read_list
 from rtfilter.events.table import EventTable, Field, Fields, rests_one_by_one
@@ -36,14 +38,6 @@ _BOM: Final = b"\xef\xbb\xbf"
 _BYTES: Final = {bytes}
 _DEEPEST: Final = 4
 """Most parts of a name with its own decoder, which has a field for each spelling with dots."""
-_TYPES: Final[dict[str, Any]] = {
-    "number": int | float | None,
-    "str": str | None,
-    "timestamp": str | None,
-    "bool": bool | None,
-}
-_NEVER: Final = Literal["\0 nothing is this \0"]
-"""The type of fields that must be absent: an event with one does not fit."""
 
 
 def read_json(fields: Fields, text: Any, lone: bool = False) -> EventTable:
@@ -130,12 +124,7 @@ class _Narrow:
             return
         own = [field for field in fields if field.name in names]
         self._mixed = any(field.of or field.name in fields.nullable for field in own)
-        types: dict[str, Any] = {}
-        for field in fields:
-            if field.source in sources:
-                kind = msgspec.UnsetType if field.null else _TYPES[field.family]
-                types[field.source] = types[field.source] | kind if field.of else kind
-        self._form = _form({name: (name, kind) for name, kind in types.items()})
+        self._form = form_of(list(fields), sources)
         self.decoder = msgspec.json.Decoder(self._form.kind)
         self._decode = self.decoder.decode
         self._array = msgspec.json.Decoder(list[self._form.kind])  # type: ignore[name-defined]
@@ -174,7 +163,7 @@ class _Narrow:
                 else:
                     points[0, place] = encode_cell(field, value, 0)[0]
         except (AttributeError, TypeError):  # the value is a list
-            return self._one_by_one([event])
+            return self._with_lists([event])
         return EventTable(points, _Struct(event, self._getters), self._all)
 
     def _one_of_types(self, event: Any) -> EventTable:
@@ -192,7 +181,7 @@ class _Narrow:
                 points[0, place : place + field.width] = encode_cell(field, value, 0)
                 values[field.name] = (value,)
         points += 0.0
-        return EventTable(points, _Values(values), self._all)
+        return EventTable(points, ReadValues(values), self._all)
 
     def read_many(self, text: Any) -> EventTable:
         """Read a batch."""
@@ -210,14 +199,23 @@ class _Narrow:
             try:
                 column = values[field.name] = list(map(get, events))
             except AttributeError:  # a list contains the attribute
-                return self._one_by_one(events)
+                return self._with_lists(events)
             kinds = set(map(type, column))
             if list in kinds:
                 return self._one_by_one(events)
             own = encode_objects(field, column, kinds).reshape(len(events), field.width)
             points[:, place : place + field.width] = own
         points += 0.0
-        return EventTable(points, _Values(values), self._all)
+        return EventTable(points, ReadValues(values), self._all)
+
+    def _with_lists(self, events: Sequence[Any]) -> EventTable:
+        """Return the table of events that fit the decoder, of which some have lists of objects."""
+        if not self._mixed:
+            own = [(field, get) for get, *_, field in self._plan]
+            table = read_lists(events, self._form, own, self._blank, self._all)
+            if table is not None:
+                return table
+        return self._one_by_one(events)
 
     def _decoded(self, text: Any) -> list[Any]:
         if isinstance(text, list | tuple):
@@ -293,82 +291,6 @@ class _Struct:
         return rests_one_by_one(lambda _: self.getters[field.name](self.event), field, rows, coordinates)
 
 
-class _Values(NamedTuple):
-    """The values of the attributes that were read."""
-
-    by_name: dict[str, Sequence[object]]
-
-    def row(self, index: int) -> dict[str, object]:
-        return {name: own[index] for name, own in self.by_name.items() if own[index] is not None}
-
-    def values(self, name: str, rows: Sequence[int]) -> Sequence[object]:
-        own = self.by_name.get(name)
-        return [None] * len(rows) if own is None else [own[row] for row in rows]
-
-    def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
-        return rests_one_by_one(self.by_name[field.name].__getitem__, field, rows, coordinates)
-
-
-class _Form(NamedTuple):
-    """A struct type for the objects at one path of events.
-
-    An inner object, and a value, may be a list, which is decoded completely.
-    """
-
-    kind: Any
-    values: Sequence[tuple[str, str, Any]]
-    """For each attribute at this path, the name of its field, its own name, and the value if it is absent."""
-    objects: Sequence[tuple[str, str, _Form]]
-    """For each object at this path, the name of its field, its path, and its form."""
-
-    def paths(self) -> Iterator[tuple[str, str]]:
-        """Yield each name, with the path of its fields in the structs."""
-        for place, name, _ in self.values:
-            yield name, place
-        for place, _, form in self.objects:
-            yield from ((name, f"{place}.{rest}") for name, rest in form.paths())
-
-    def flatten(self, event: Any, values: dict[str, object], lists: dict[str, Any]) -> None:
-        """Put the values of an event by name, and its lists by path, into dicts; see `nesting.flatten`."""
-        for place, name, absent in self.values:
-            value = getattr(event, place)
-            if value is not absent:
-                values[name] = value
-                if type(value) is list:
-                    lists[name] = value
-        for place, path, form in self.objects:
-            value = getattr(event, place)
-            if type(value) is list:
-                lists[path] = value
-            else:
-                form.flatten(value, values, lists)
-
-
-def _form(types: dict[str, tuple[str, Any]], path: str = "") -> _Form:
-    """Return the form of events with attributes of these types, by their paths within this object."""
-    inner: dict[str, dict[str, tuple[str, Any]]] = {}
-    fields: list[Any] = []
-    values: list[tuple[str, str, Any]] = []
-    objects: list[tuple[str, str, _Form]] = []
-    for key, (name, kind) in types.items():
-        first, _, rest = key.partition(".")
-        if rest:
-            inner.setdefault(first, {})[rest] = name, kind
-        else:
-            absent = msgspec.UNSET if msgspec.UnsetType in get_args(kind) else None
-            values.append((f"f{len(fields)}", name, absent))
-            fields.append((f"f{len(fields)}", kind | list, msgspec.field(default=absent, name=key)))
-    for first, own in inner.items():
-        form = _form(own, f"{path}{first}.")
-        objects.append((f"f{len(fields)}", f"{path}{first}", form))
-        empty = _always(form.kind())
-        fields.append((f"f{len(fields)}", form.kind | list, msgspec.field(default_factory=empty, name=first)))
-        # The same names may be written with dots: such an event does not fit.
-        for dotted in {f"{first}.{beginning}" for rest in own for beginning in _beginnings(rest)}:
-            fields.append((f"f{len(fields)}", _NEVER, msgspec.field(default=None, name=dotted)))
-    return _Form(msgspec.defstruct("Event", fields, gc=False), values, objects)
-
-
 def _getter(field: Field, get: Callable[[Any], Any], nullable: frozenset[str]) -> Callable[[Any], Any]:
     """Return a function that returns an attribute's value, or list, of an event that `get` reads from it."""
     if field.source not in nullable:
@@ -381,15 +303,6 @@ def _getter(field: Field, get: Callable[[Any], Any], nullable: frozenset[str]) -
         return value is None if field.null and type(value) is not list else value
 
     return found
-
-
-def _beginnings(path: str) -> Iterator[str]:
-    parts = path.split(".")
-    return (".".join(parts[:end]) for end in range(1, len(parts) + 1))
-
-
-def _always(one: Any) -> Callable[[], Any]:
-    return lambda: one
 
 
 def _bytes(text: Any, row: int | None = None) -> bytes:
