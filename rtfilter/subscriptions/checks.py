@@ -23,7 +23,7 @@ from rtfilter.events.elements import is_of_choices
 from rtfilter.events.encoding import EXACT, HIGHEST, LOWEST, MISSING, utf8
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
-from rtfilter.index.kernels.array_types import Byte1, Int1, Int2
+from rtfilter.index.kernels.array_types import Byte1, Int1, Int2, Int32_1
 from rtfilter.index.kernels.borrow import ByAddress
 from rtfilter.index.kernels.hash_tables import hash_id
 from rtfilter.index.kernels.interrupts import unwrapped
@@ -37,6 +37,10 @@ from rtfilter.subscriptions.verdict import ASK, NO, UNKNOWN, YES
 
 MOST: Final = 64
 """Most conditions that one predicate is compiled to."""
+DENSE: Final = 8
+"""Candidates for each event from which all texts are encoded: to look up which are needed takes longer."""
+SORTED: Final = 4
+"""Conditions for each candidate up to which candidates are sorted, so that conditions are read in order."""
 STEPS: Final = 16
 """Failed comparisons for each byte of a text, after which Python searches the text in linear time."""
 
@@ -210,7 +214,11 @@ class Checks:
         self, handles: IntArray, owners: IntArray, events: EventTable, places: IntArray
     ) -> NDArray[np.int8]:
         asked = np.zeros((len(self._columns), len(places)), np.bool_)
-        firsts = _find(self._where, handles, owners, asked)
+        if len(handles) < DENSE * len(places):
+            firsts = _find(self._where, handles, owners, asked)
+        else:
+            firsts = _find(self._where, handles, owners, asked[:0])
+            asked[:] = True
         sizes, texts = self._texts(events, places, asked)
         return _verdicts(self._where, firsts, owners, events.points, places, sizes, texts)
 
@@ -414,7 +422,10 @@ def _place_of(table: IntArray, handle: int) -> np.int64:
 
 @kernel
 def _find(where: Int1, handles: IntArray, owners: IntArray, asked: BoolArray) -> IntArray:
-    """Return the first condition of each candidate, or -1, and mark the texts that its conditions need."""
+    """Return the first condition of each candidate, or -1, and mark the texts that its conditions need.
+
+    `asked` may have no columns: then nothing is marked.
+    """
     written = opened_written(where)
     table, conditions = written.table, written.conditions
     firsts = np.empty(len(handles), np.int64)
@@ -423,7 +434,7 @@ def _find(where: Int1, handles: IntArray, owners: IntArray, asked: BoolArray) ->
         firsts[hit] = -1
         if place >= 0:
             at = firsts[hit] = table[place, _FIRST]
-            for own in range(at, at + table[place, _COUNT]):
+            for own in range(at, at + table[place, _COUNT] * (len(asked) > 0)):
                 condition = conditions[own]
                 if condition.kind == ORDER or condition.kind == PATTERN:
                     asked[condition.place, owners[hit]] = True
@@ -548,6 +559,30 @@ def _verdict(
         at += 1
 
 
+@part
+def _sorted(firsts: IntArray, owners: IntArray) -> tuple[Int32_1, Int32_1, Int32_1]:
+    """Sort candidates by their first conditions, by counting; three empty arrays if there are few.
+
+    Returns where the candidates of each condition begin, from -1 on, the candidates, and their owners.
+    """
+    most = np.int64(-1)
+    for first in firsts:
+        most = max(most, first)
+    if most > SORTED * len(firsts):
+        return np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int32)
+    begins = np.zeros(most + 4, np.int32)
+    for first in firsts:
+        begins[first + 3] += 1
+    for at in range(len(begins) - 1):
+        begins[at + 1] += begins[at]
+    order, owners_of = np.empty(len(firsts), np.int32), np.empty(len(firsts), np.int32)
+    for hit in range(len(firsts)):
+        place = begins[firsts[hit] + 2]
+        order[place], owners_of[place] = hit, owners[hit]
+        begins[firsts[hit] + 2] += 1
+    return begins, order, owners_of
+
+
 @kernel
 def _verdicts(
     where: Int1,
@@ -570,12 +605,17 @@ def _verdicts(
         for row in range(sizes.shape[1]):
             ends[row, column, 0], ends[row, column, 1] = total, sizes[column, row]
             total += max(sizes[column, row], 0)
-    verdicts = np.empty(len(firsts), np.int8)
-    for hit in range(len(firsts)):
-        verdicts[hit] = UNKNOWN
-        if firsts[hit] >= 0:
-            owner = owners[hit]
-            verdicts[hit] = _verdict(written, firsts[hit], points, places[owner], ends, owner, texts)
+    verdicts = np.full(len(firsts), UNKNOWN, np.int8)
+    begins, order, owners_of = _sorted(firsts, owners)
+    for first in range(len(begins) - 3):
+        for at in range(begins[first + 1], begins[first + 2]):
+            owner = int(owners_of[at])
+            verdicts[order[at]] = _verdict(written, first, points, places[owner], ends, owner, texts)
+    if not len(begins):
+        for hit in range(len(firsts)):
+            if firsts[hit] >= 0:
+                owner = owners[hit]
+                verdicts[hit] = _verdict(written, firsts[hit], points, places[owner], ends, owner, texts)
     return verdicts
 
 

@@ -198,6 +198,20 @@ def test_python_searches_where_many_places_of_a_text_nearly_fit(decided):
     assert decided(Checks(schema), predicates, table).tolist() == [[ASK]]
 
 
+@pytest.mark.parametrize("count", [1, 400])
+def test_few_and_many_candidates_get_the_same_verdicts(count):
+    """Many are sorted by their conditions; some subscriptions have no candidate, one is unknown."""
+    schema = Schema({"s": str, "n": int})
+    predicates = {7 * id: parse(f"s LIKE 'prefix-{id}%' AND n > {id % 3}", schema) for id in range(900)}
+    table = schema.read([{"s": f"prefix-{at}", "n": at % 5} for at in range(3)])
+    target = Checks(schema)
+    decided(target, predicates, table)  # all are written down
+    rng = np.random.default_rng(1)
+    handles, owners = 7 * rng.integers(899, size=count), rng.integers(3, size=count)
+    wanted = truth(predicates, table)[owners, handles // 7]
+    assert (target.decide(handles, owners, table, None, predicates.get) == wanted).all()
+
+
 def test_only_texts_of_candidates_are_read(monkeypatch):
     schema = Schema({"s": str, "z": str})
     table = schema.read([{"s": "ax", "z": "by"}] * 3)
