@@ -92,8 +92,8 @@ page](../../docs/papers/novak.md).
 - **Python instead of Java.** Times of Python's objects compare with one another, and so do those of the
   compiled R\\*-tree and counting. Times of the two kinds do not.
 - **Events.** The profile `full` matches as many as the thesis, other profiles fewer. Labels tell how many,
-  and no time is scaled. Times are medians of rounds, in which all methods, sizes and contestants
-  take turns.
+  and no time is scaled. Times are CPU times, medians of rounds in which all methods, sizes and
+  contestants take turns.
 - **Ranges.** A `>=` and a `<=` of one attribute are one range and one increment; the thesis counts two. The
   benchmark has `<` alone, so no number here depends on it.
 - **The tree** inserts by a corrected rule, because that of the thesis loses subscriptions.

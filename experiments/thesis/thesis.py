@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from statistics import mean
+from time import process_time
 from timeit import timeit
 from typing import Any, NamedTuple
 
@@ -132,7 +133,7 @@ def _counted(benches: Sequence[Bench]) -> Iterator[Row]:
 
 
 def _timed(run: Run, benches: Sequence[Bench]) -> Iterator[Row]:
-    """Yield seconds by contestant, each method and size once. The sizes of a contestant follow each other."""
+    """Yield CPU seconds by contestant, each method and size once; sizes of a contestant follow each other."""
     for method in METHODS:
         run.tell(method.name)
         own = [bench for _, bench in _cells(benches, method)]
@@ -144,7 +145,8 @@ def _timed(run: Run, benches: Sequence[Bench]) -> Iterator[Row]:
             for bench, seconds in zip(own, taken, strict=True):
                 event = event_of[bench.predicates]
                 bench.matchers[name].match(event)  # caches are warm
-                seconds[name] = timeit(repeated(bench.matchers[name], event, bench.times), number=1)
+                call = repeated(bench.matchers[name], event, bench.times)
+                seconds[name] = timeit(call, timer=process_time, number=1)
         run.advance(1 / len(METHODS))
         for bench, seconds in zip(own, taken, strict=True):
             yield {
