@@ -97,7 +97,7 @@ class Choices(NamedTuple):
         """Return the choices of some events, int64 (k,), in this order."""
         places, offsets = ranges(self.offsets, rows)
         partial = None if self.partial is None else self.partial[places]
-        return Choices(self.table.take(places), offsets, [self.lists[row] for row in rows.tolist()], partial)
+        return Choices(self.table.take(places), offsets, _SomeLists(self.lists, rows), partial)
 
     def sums(self, values: IntArray, rows: IntArray | None = None) -> IntArray:
         """Return the sums of values over the choices of each event, or of events in `rows`, int64 (k,)."""
@@ -106,6 +106,16 @@ class Choices(NamedTuple):
         totals = np.concatenate([[0], np.cumsum(values)])
         found: IntArray = np.diff(totals[np.concatenate([[0], ends])])
         return found
+
+
+class _SomeLists:
+    """The lists of some events."""
+
+    def __init__(self, lists: ByRow, rows: IntArray) -> None:
+        self._lists, self._rows = lists, rows
+
+    def __getitem__(self, row: int) -> Lists | None:
+        return self._lists[int(self._rows[row])]
 
 
 def ranges(offsets: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.errors import EventError
 from rtfilter.events.cells import encode_objects
 from rtfilter.events.elements import MAX_CHOICES, Choices, ElementRows, Lists, partial_of
@@ -41,7 +41,7 @@ class ReadValues(NamedTuple):
 def read_lists(
     events: Sequence[Any], form: Form, own: Iterable[tuple[Field, Any]], blank: FloatArray, fields: Fields
 ) -> EventTable | None:
-    """Return the table of events; None if they have other lists, or an element gives no choice.
+    """Return the table of events; None if they have other lists, or a value is refused.
 
     Parameters
     ----------
@@ -59,16 +59,22 @@ def read_lists(
         return None
     inner, objects = found
     listed = [type(one) is list for one in objects]
-    counts = np.array([len(one) if is_list else 1 for one, is_list in zip(objects, listed, strict=True)])
-    if not 0 < counts.min() <= counts.max() <= MAX_CHOICES:
-        return None
     elements = list(chain.from_iterable(compress(objects, listed)))
     get_inside = {one.name: attrgetter(one.place) for one in inner.form.values}
     inside = {name: list(map(get, elements)) for name, get in get_inside.items()}
-    if not _all_have_some(inside.values()):
+    sizes = np.array([len(one) if is_list else 0 for one, is_list in zip(objects, listed, strict=True)])
+    of_element = np.arange(len(events)).repeat(sizes)
+    there = _with_value(inside.values())  # an element without any of these attributes gives no choice
+    if there is not None:
+        inside = {name: list(compress(column, there)) for name, column in inside.items()}
+        of_element = of_element[there]
+    left = np.bincount(of_element, minlength=len(events))
+    if left.max() > MAX_CHOICES:
         return None
+    counts = np.maximum(left, 1)
     owner = np.arange(len(events)).repeat(counts)
-    places = np.flatnonzero(np.array(listed)[owner])
+    offsets = np.concatenate([[0], counts.cumsum()])
+    places = np.flatnonzero(left[owner])
     points = blank.repeat(len(events), axis=0)
     encoded: dict[str, FloatArray] = {}
     values: dict[str, Sequence[object]] = {}
@@ -93,9 +99,9 @@ def read_lists(
         chosen[places, place : place + codes.shape[1]] = codes
     points += 0.0  # -0.0 and 0.0 become the same coordinate
     chosen += 0.0
-    offsets = np.concatenate([[0], counts.cumsum()])
     at = places.tolist()
-    from_lists = {name: dict(zip(at, column, strict=True)) for name, column in inside.items()}
+    empty = dict.fromkeys(offsets[:-1][(left == 0) & listed].tolist())
+    from_lists = {name: empty | dict(zip(at, column, strict=True)) for name, column in inside.items()}
     rows = ElementRows(ReadValues(values), owner, offsets, from_lists, {})
     made = EventTable(chosen, rows, fields)
     if len(made) == len(events):  # each event has one choice
@@ -120,12 +126,15 @@ def _only_list(events: Sequence[Any], form: Form) -> tuple[Inner, list[Any]] | N
     return found
 
 
-def _all_have_some(columns: Iterable[Sequence[object]]) -> bool:
-    """Return whether each element has a value in some column."""
+def _with_value(columns: Iterable[Sequence[object]]) -> BoolArray | None:
+    """Return which elements have a value in some column, bool (k,); None if all have."""
     columns = list(columns)
     if any(_NONE not in set(map(type, column)) for column in columns):
-        return True
-    return all(any(value is not None for value in values) for values in zip(*columns, strict=True))
+        return None
+    found = np.array(
+        [any(value is not None for value in own) for own in zip(*columns, strict=True)], np.bool_
+    )
+    return None if found.all() else found
 
 
 def _encoded(field: Field, column: Sequence[Any]) -> FloatArray:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtfilter.dtypes import AnyArray, BoolArray, Flags, FloatArray, IntArray
+from rtfilter.events.encoding import ORDER_MAX
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.selection import How, QueryBoxes
@@ -23,6 +24,7 @@ from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.lookup import FoundBoxes, Lookup
 from rtfilter.matchers.port import Matcher, Takes
 from rtfilter.matchers.rows import distinct, grouped
+from rtfilter.predicates.affixes import END
 from rtfilter.results import Hits
 
 #: Rows in use, and how many times the subscriptions, above which memory is released.
@@ -36,6 +38,10 @@ COUNTERS: Final = 1 << 16
 _HIDDEN: Final = -1.0
 """The high end of `identity` of a hidden box. The low end too, if the table alone tells its beginning or end:
 then boxes of many subscriptions are equal, and the tree has them once."""
+
+
+_ENDS: Final = float(END << 40)
+"""Low ends of `identity` are below the negative of this if they tell an end, above it for a beginning."""
 
 
 class _Stopped(NamedTuple):
@@ -141,10 +147,10 @@ class RTreeMatcher:
         identities, width = self._lookup.identities, low.shape[1]
         sides = np.hstack([low, high])
         sides[:, identities] = np.where(telling, 0, low[:, identities])
-        orders = identities - 1  # of no help where they span texts of either case
-        wide = telling & (low[:, orders] < high[:, orders])
+        orders = identities - 1
+        idle = telling & _idle(low[:, orders], high[:, orders])
         for columns in (orders, orders + width):
-            sides[:, columns] = np.where(wide, 0, sides[:, columns])
+            sides[:, columns] = np.where(idle, 0, sides[:, columns])
         bits = (sides + 0.0).view(np.uint64) * (2 * np.arange(1, sides.shape[1] + 1, dtype=np.uint64) + 1)
         mixed = bits.sum(axis=1) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(48)
         np.add.at(self._alike, mixed, 1)
@@ -153,9 +159,13 @@ class RTreeMatcher:
 
     def _alone(self, low: FloatArray, high: FloatArray, telling: BoolArray) -> BoolArray:
         """Return which boxes, float64 (m, D), ask only for what they tell: nothing else sorts them out."""
+        identities = self._lookup.identities
         ends = (low > -np.inf) | (high < np.inf)
-        for offset in (-1, 0, 1):  # order, identity and ending
-            ends[:, self._lookup.identities + offset] &= ~telling
+        of_end = telling & (low[:, identities] < -_ENDS)
+        idle = _idle(low[:, identities - 1], high[:, identities - 1])
+        ends[:, identities - 1] &= ~(telling & (idle | ~of_end))  # a beginning tells the order
+        ends[:, identities] &= ~telling
+        ends[:, identities + 1] &= ~of_end
         alone: BoolArray = ~np.logical_or.reduce(ends, axis=1)
         return alone
 
@@ -330,6 +340,20 @@ class RTreeMatcher:
             low[:, identities] = np.where(low[:, identities] == _HIDDEN, ends, low[:, identities])
             made._lookup.take(BoxColumns(ids, low, shown(schema, high), exact), crowds=True)
         return made
+
+
+def _idle(low: FloatArray, high: FloatArray) -> BoolArray:
+    """Return which ends of `order` tell next to nothing: all texts, or from a capital to its small letter."""
+    low, high = np.maximum(low, 0), np.minimum(high, ORDER_MAX)
+    first, last = low.astype(np.int64), high.astype(np.int64)
+    differing = first ^ last
+    shift = (
+        np.maximum(np.frexp(differing.astype(np.float64))[1] - 1, 0) // 8 * 8
+    )  # of the first byte that does
+    small = last >> shift & 0xFF
+    of_either_case = (differing >> shift == 0x20) & (small >= ord("a")) & (small <= ord("z"))
+    idle: BoolArray = of_either_case | ((low == 0) & (high == ORDER_MAX))
+    return idle
 
 
 def shown(schema: Schema, high: FloatArray) -> FloatArray:

@@ -37,6 +37,9 @@ from rtfilter.subscriptions.verdict import ASK, NO, UNKNOWN, YES
 
 MOST: Final = 64
 """Most conditions that one predicate is compiled to."""
+AT_ONCE: Final = 4096
+"""Most new predicates that one call compiles, in some tenths of a second: other threads wait. Python checks
+the others."""
 DENSE: Final = 8
 """Candidates for each event from which all texts are encoded: to look up which are needed takes longer."""
 SORTED: Final = 4
@@ -174,9 +177,10 @@ class Checks:
                 _decide_one(self._where, handles, verdicts, event.points, self._texts_of_one(event))
                 if UNKNOWN in verdicts.tobytes():
                     unknown = verdicts == UNKNOWN
-                    self._write_all(handles[unknown], get)
+                    self._write_some(handles[unknown], get)
                     verdicts[unknown] = NO
                     _decide_one(self._where, handles, verdicts, event.points, self._texts_of_one(event))
+                    np.minimum(verdicts, ASK, out=verdicts)
             finally:
                 self._busy = False
         return verdicts
@@ -199,14 +203,15 @@ class Checks:
         verdicts = self._verdicts(handles, owners, events, places)
         if UNKNOWN in verdicts.tobytes():
             unknown = np.flatnonzero(verdicts == UNKNOWN)
-            self._write_all(np.unique(handles[unknown]), get)
+            self._write_some(np.unique(handles[unknown]), get)
             verdicts[unknown] = self._verdicts(handles[unknown], owners[unknown], events, places)
+            np.minimum(verdicts, ASK, out=verdicts)
         if self._listed and is_of_choices(events):
             verdicts[np.isin(handles, list(self._listed))] = ASK
         return verdicts
 
-    def _write_all(self, handles: IntArray, get: Callable[[int], Predicate | None]) -> None:
-        for handle in handles.tolist():
+    def _write_some(self, handles: IntArray, get: Callable[[int], Predicate | None]) -> None:
+        for handle in handles[:AT_ONCE].tolist():
             self._write(handle, get(handle))
 
     @unwrapped
@@ -218,7 +223,9 @@ class Checks:
             firsts = _find(self._where, handles, owners, asked)
         else:
             firsts = _find(self._where, handles, owners, asked[:0])
-            asked[:] = True
+            some = np.zeros(len(places), np.bool_)
+            some[owners] = True
+            asked[:] = some
         sizes, texts = self._texts(events, places, asked)
         return _verdicts(self._where, firsts, owners, events.points, places, sizes, texts)
 

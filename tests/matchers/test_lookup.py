@@ -148,10 +148,20 @@ def test_few_boxes_that_are_alike_are_left_to_the_tree(monkeypatch, ends, looked
     assert filter.match({"host": f"x.7{ends[7 % len(ends)]}"}).tolist() == [7]
 
 
-@pytest.mark.parametrize(("more", "looked_up"), [(" AND n < 3", lookup.PIECE), ("", lookup.PIECE + 9)])
-def test_too_many_of_one_end_are_left_to_the_tree_if_it_knows_more_of_them(more, looked_up):
+@pytest.mark.parametrize(
+    ("where", "looked_up"),
+    [
+        ("host LIKE '%.example.net'", lookup.PIECE + 9),
+        ("LOWER(host) LIKE 'a.example.%'", lookup.PIECE + 9),
+        ("host LIKE 'a.example.%'", lookup.PIECE + 9),
+        ("host LIKE '%.example.net' AND n < 3", lookup.PIECE),
+        ("host LIKE 'a%.example.net'", lookup.PIECE),
+        ("host LIKE 'a.example.%t'", lookup.PIECE),
+    ],
+)
+def test_too_many_of_one_end_are_left_to_the_tree_if_it_knows_more_of_them(where, looked_up):
     filter = EventFilter(SCHEMA, matcher="rtree")
-    filter.subscribe_many([f"host LIKE '%.example.net'{more}"] * (lookup.PIECE + 9))
+    filter.subscribe_many([where] * (lookup.PIECE + 9))
     assert filter.stats()["looked_up"] == looked_up >= CROWDED
     assert len(filter.match({"host": "a.example.net", "n": 1})) == lookup.PIECE + 9
 
@@ -166,6 +176,16 @@ def test_boxes_that_span_either_case_are_alike(monkeypatch, more, looked_up):
     assert filter.stats().get("looked_up", 0) == looked_up
     assert filter.match({"host": "Site007.example", "n": 7}).tolist() == [7]
     assert candidates(filter) <= 17
+
+
+def test_boxes_with_other_beginnings_are_not_alike(monkeypatch):
+    monkeypatch.setattr(rtree, "FEW", 16)
+    filter = EventFilter(SCHEMA, matcher="rtree")
+    for at in range(40):
+        filter.subscribe(f"host LIKE 'u{at:02d}%.example.net'")
+    assert filter.stats().get("looked_up", 0) == 0
+    assert filter.match({"host": "u07.example.net"}).tolist() == [7]
+    assert candidates(filter) == 1
 
 
 def test_related_subscriptions_are_found_in_the_table():

@@ -84,9 +84,10 @@ def test_lists_in_text_are_matched_as_those_of_dicts(matcher, batch, quantified)
     [
         ([{"x": 2, "y": 1}, {"x": 0, "z": [1]}], True),
         ({"x": 2, "y": 1}, True),
-        ([{"x": 2, "y": 1}, {"z": 5}], False),  # an element without any of these gives no choice
+        ([{"x": 2, "y": 1}, {"z": 5}, {}], True),  # an element without any of these gives no choice
         ([{"x": [2], "y": 1}], False),
-        ([], False),
+        ([], True),
+        ([None], False),
         ([[{"x": 2, "y": 1}]], False),
         ([{"x": 2, "y": 1}, {"x": "text"}], False),
         ([{"x": 2, "y": 1}] * 1000, True),
@@ -103,7 +104,7 @@ def test_lists_of_flat_objects_are_read_by_columns(monkeypatch, at, by_columns):
     monkeypatch.setattr(json_text, "read_lists", counted)
     filter = filled(RULES[:1])
     texts = [json.dumps({"way": {"at": one}}).encode() for one in (at, [{"x": 2, "y": 1}], {"x": 0})]
-    assert as_sets(filter.match_batch(texts)) == [{0} if at else set(), {0}, set()]
+    assert as_sets(filter.match_batch(texts)) == [{0} if at and at != [None] else set(), {0}, set()]
     assert any(taken) == by_columns
 
 

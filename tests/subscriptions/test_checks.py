@@ -235,6 +235,16 @@ def test_a_predicate_is_read_once(decided):
     assert predicates.reads == 300
 
 
+def test_one_call_compiles_some_of_many_new_predicates(monkeypatch):
+    monkeypatch.setattr(checks, "AT_ONCE", 5)
+    schema = Schema({"s": str})
+    predicates = {id: parse(f"s = 'prefix-{id}'", schema) for id in range(16)}
+    table = schema.read([{"s": "prefix-4"}])
+    target = Checks(schema)
+    counts = [int((decided(target, predicates, table) != ASK).sum()) for _ in range(5)]
+    assert counts == [5, 10, 15, 16, 16]
+
+
 class Counted(dict):
     """A dict that counts how often it is asked."""
 
