@@ -32,6 +32,7 @@ FULL: dict[str, dict[str, float]] = {
     "forwarding": {"own": 240},
     "hybrid": {"own": 640},
     "survey": {"own": 580},
+    "newer": {"own": 330},
 }  # fmt: skip
 """Seconds of the profile ``full``, by experiment and setting."""
 SHARE = {"full": 1.0, "medium": 0.1, "ci": 0.01}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiments.paper import verdicts
-from experiments.paper.page import Result, counted
+from experiments.paper.page import FIXED, Result, counted
 from experiments.paper.papers import Paper
 from experiments.paper.verdicts import Claim, Finding
 from rtfilter.replay import machine
@@ -24,7 +24,7 @@ def claims_page(paper: Paper, found: Sequence[Result], pictures: str) -> str:
         f"# {paper.title}",
         paper.introduction,
         "## Claims",
-        counted(claims),
+        f"{counted(claims)} {FIXED.replace('these limits', 'the limits of verdicts')}",
     ]
     for result in found:
         parts.append(f"`{result.command}` ({result.setting_title}; {result.revision}):")

@@ -20,6 +20,12 @@ from experiments.paper.verdicts import Claim
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, table
 
+FIXED = (
+    "Commit ebb646b1 fixed these limits on 2026-11-22, after the first numbers (d029a6f2). 2ba26b4b and "
+    "e2c3ce7a (2026-11-26), and 81dbb656 and df96e766 (2026-11-27) judge some claims more strictly. "
+    "Each result is later than what judges it."
+)
+"""The commits that fixed the limits of verdicts."""
 SHOWN = ("paper", "modern")
 """Settings whose pictures are on the page with details."""
 DETAILS = "details.md"
@@ -190,8 +196,7 @@ def details(found: Sequence[Result], pictures: str) -> str:
         "# The paper's evaluation: details",
         f"Behind [the first page]({WANG.page}). " + "; ".join(machines) + ".",
         "## What words mean",
-        "The same in units and in time. Some came or changed after first results were known. A number is "
-        "above a limit only if its whole interval is.",
+        f"The same in units and in time. A number is above a limit only if its whole interval is. {FIXED}",
         "```text\n" + table(words, {"word": "word", "meaning": "meaning"}) + "\n```",
         "## Verdicts by setting",
         TITLES,

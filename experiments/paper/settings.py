@@ -109,7 +109,7 @@ CI = FULL.divided(100)._replace(
 )
 PROFILES: Mapping[str, Profile] = {profile.name: profile for profile in (CI, MEDIUM, FULL)}
 """The profiles by name. For a figure ``ci`` takes seconds and ``medium`` minutes; ``full`` has the sizes of
-the paper and may take an hour."""
+the paper and takes some hours."""
 
 
 class Setting(NamedTuple):

@@ -1,8 +1,9 @@
 """The claims, the meaning of words such as "negligible", and the rules that turn numbers into verdicts.
 
 Each claim has two verdicts: one in work units, one in time. Both are made by the same functions with the same
-thresholds. The first of them were fixed on 2026-11-22; some came or changed after results were known, as the
-history of this file shows. A verdict is about whole intervals: what is not certain does not hold.
+thresholds. Commit ebb646b1 fixed them on 2026-11-22, after the first numbers (d029a6f2); 2ba26b4b and
+e2c3ce7a made some stricter on 2026-11-26. A verdict is about whole intervals: what is not certain does not
+hold.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from tqdm import tqdm
 
 from experiments.arguments import above_zero, new_file, positive
 from experiments.errors import ResultError
-from experiments.output import keep, kept_rows
-from experiments.ruler import worlds
+from experiments.output import content, keep, kept_rows
+from experiments.ruler import tables, worlds
 from experiments.ruler.own import WAYS
 from experiments.ruler.peers import Program, build_quamina, build_ruler
 from experiments.timing import one_core
@@ -211,7 +211,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="seed of events and rules (%(default)s)")
     parser.add_argument("--out", type=new_file, help="JSON file for the results; continued if it is there")
     parser.add_argument("--figure", type=new_file, help="picture of the results")
+    parser.add_argument("--page", action="store_true", help=f"only write tables of pages from {tables.KEPT}")
     given = parser.parse_args(arguments)
+    if given.page:
+        for page in tables.PAGES:
+            page.write_text(tables.filled(page.read_text("utf-8"), content(tables.KEPT)), "utf-8")
+        return 0
     settings = {key: getattr(given, key) for key in ("events", "seconds", "rounds", "warm", "limit", "seed")}
     rows = kept_rows(given.out, NAME, settings)
     done = {(row["kind"], row["rules"]) for row in rows}

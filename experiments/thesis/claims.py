@@ -1,7 +1,7 @@
 """The nine claims of the thesis about its benchmark (Novák 2013), and one of ours about R-trees.
 
-Some limits came or changed after first results were known, as the history of this file shows. Operations are
-counted per event and are the same in each run; times are medians, and lean stands where Siena stood.
+Commit e2c3ce7a changed some limits on 2026-11-26, after first results were known. Operations are counted per
+event and are the same in each run; times are medians, and lean stands where Siena stood.
 """
 
 from __future__ import annotations

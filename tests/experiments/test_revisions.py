@@ -6,36 +6,39 @@
 import ast
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import chain
 
 import pytest
 
 from experiments.output import REPORT
-from experiments.paper import report
+from experiments.paper import page, report
 from experiments.paper.papers import MODULES
 from rtfilter.replay import machine
 
-VERDICTS = "paper/verdicts.py"
-"""What the words of claims mean, for all papers."""
-JUDGES: Mapping[str, str] = {
-    "fig4a": "paper/fig4a.py", "fig4b": "paper/fig4b.py", "fig4c": "paper/fig4c.py",
-    "fig4d": "paper/fig4d.py", "counting": "paper/counting.py", "generators": "paper/generators.py",
-    "thesis": "thesis/claims.py",
-    "alerting": "alerting/alerting.py", "forwarding": "forwarding/forwarding.py", "day": "forwarding/day.py",
-    "survey": "survey/heuristics.py",
-    "hybrid": "hybrid/hybrid.py",
-    "newer": "newer/newer.py",
-}  # fmt: skip
-"""The file below `experiments` with the thresholds and claims of each experiment of a paper."""
+COMMON = ("paper/verdicts.py", "paper/confidence.py")
+"""What the words of claims and intervals mean, for all papers."""
+JUDGES: Mapping[str, Sequence[str]] = {
+    "fig4a": ("paper/fig4a.py", "paper/plans.py"),
+    "fig4b": ("paper/fig4b.py", "paper/plans.py", "paper/timing.py"),
+    "fig4c": ("paper/fig4c.py", "paper/plans.py", "paper/timing.py"),
+    "fig4d": ("paper/fig4d.py", "paper/plans.py", "paper/live.py"),
+    "counting": ("paper/counting.py",),
+    "generators": ("paper/generators.py",),
+    "thesis": ("thesis/claims.py", "thesis/results.py"),
+    "alerting": ("alerting/alerting.py",),
+    "forwarding": ("forwarding/forwarding.py", "forwarding/busy.py"),
+    "day": ("forwarding/day.py",),
+    "survey": ("survey/heuristics.py",),
+    "hybrid": ("hybrid/hybrid.py",),
+    "newer": ("newer/newer.py",),
+}
+"""The files below `experiments` with the thresholds, claims and comparisons of each experiment of a paper."""
+FIXED = "e2c3ce7a"
+"""The last commit that changed the limits of verdicts."""
 TO_MEASURE: frozenset[str] = frozenset((
-    "auto-100000", "contest", "controllers/contest", "service/service", "stalls",
-    "paper/fig4a-paper", "paper/fig4a-transform", "paper/fig4a-modern", "paper/fig4a-flights",
-    "paper/fig4a-flights-modern", "paper/fig4a-weather", "paper/fig4a-weather-modern",
-    "paper/fig4c-paper", "paper/fig4c-transform", "paper/fig4c-modern", "paper/fig4c-flights",
-    "paper/fig4c-flights-modern", "paper/fig4c-weather", "paper/fig4c-weather-modern",
-    "paper/thesis-less-than", "paper/alerting-own", "paper/forwarding-own",
-    "paper/day-own", "paper/hybrid-own", "paper/survey-own",
+    "auto-100000", "contest", "controllers/contest", "service/service", "stalls", "paper/day-own",
 ))  # fmt: skip
 """Results that are to be measured again, below the folder of kept results, without ``.json``."""
 
@@ -72,7 +75,7 @@ def _judged_otherwise(experiment: str, revision: str) -> bool:
     """Whether an experiment is judged by other code now than at a revision."""
     if experiment not in JUDGES:
         return False
-    for name in (VERDICTS, JUDGES[experiment]):
+    for name in (*COMMON, *JUDGES[experiment]):
         run = subprocess.run(
             ["git", "show", f"{revision}:experiments/{name}"], cwd=REPORT, capture_output=True, timeout=30
         )
@@ -160,7 +163,8 @@ def test_kept_pages_are_what_kept_numbers_give():
 
 
 def test_what_is_older_than_its_thresholds_is_wrong(history):
-    added = _git("log", "--diff-filter=A", "--format=%H", "--", str(REPORT.parent / JUDGES["newer"]))[-1]
+    (judge,) = JUDGES["newer"]
+    added = _git("log", "--diff-filter=A", "--format=%H", "--", str(REPORT.parent / judge))[-1]
     kept = {"experiment": "newer", "machine": {"revision": f"{added}~1"}, "rows": []}
     assert wrong(kept, history) == "older than what judges it"
     assert wrong({**kept, "experiment": "times"}, history) == ""  # which nothing judges
@@ -174,7 +178,18 @@ def test_a_process_keeps_the_revision_that_it_began_with(monkeypatch):
 
 def test_every_experiment_of_a_paper_has_its_judge():
     assert set(MODULES) - {"times"} == set(JUDGES)  # `times` has no claims
-    assert all((REPORT.parent / name).is_file() for name in (VERDICTS, *JUDGES.values()))
+    assert all((REPORT.parent / name).is_file() for name in (*COMMON, *chain.from_iterable(JUDGES.values())))
+
+
+def test_results_of_papers_are_later_than_the_limits_of_verdicts(history):
+    (fixed,) = _git("rev-parse", FIXED)
+    older = [
+        path.stem
+        for path in sorted((REPORT / "paper").glob("*.json"))
+        if fixed not in _until(json.loads(path.read_text(encoding="utf-8"))["machine"]["revision"])
+    ]
+    assert older == []
+    assert FIXED in page.FIXED
 
 
 def test_docstrings_and_comments_judge_nothing():
