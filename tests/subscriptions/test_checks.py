@@ -365,9 +365,12 @@ def test_an_interrupted_clearing_leaves_no_condition_without_its_column(monkeypa
     def verdicts(*handles):
         return own.decide(np.array(handles), np.zeros(len(handles), np.int64), event, None, predicates.get)
 
+    def interrupted():
+        raise KeyboardInterrupt
+
     assert verdicts(7, 8).tolist() == [YES, YES]
     with monkeypatch.context() as patch:
-        patch.setattr(checks, "_nothing", lambda: signal.raise_signal(signal.SIGINT))
+        patch.setattr(checks, "_nothing", interrupted)
         with pytest.raises(KeyboardInterrupt):
             own.forget(np.array([7]))
     assert verdicts(8).tolist() == [YES]
