@@ -201,9 +201,11 @@ def test_python_searches_where_many_places_of_a_text_nearly_fit(decided):
 @pytest.mark.parametrize("count", [1, 400])
 def test_few_and_many_candidates_get_the_same_verdicts(count):
     """Many are sorted by their conditions; some subscriptions have no candidate, one is unknown."""
-    schema = Schema({"s": str, "n": int})
-    predicates = {7 * id: parse(f"s LIKE 'prefix-{id}%' AND n > {id % 3}", schema) for id in range(900)}
-    table = schema.read([{"s": f"prefix-{at}", "n": at % 5} for at in range(3)])
+    schema = Schema({"s": str, "t": str})
+    predicates = {
+        7 * id: parse(f"s LIKE 'prefix-{id % 5}%' AND t = 't-{id % 3}'", schema) for id in range(900)
+    }
+    table = schema.read([{"s": f"prefix-{at}", "t": f"t-{at}"} for at in range(3)])
     target = Checks(schema)
     decided(target, predicates, table)  # all are written down
     rng = np.random.default_rng(1)
