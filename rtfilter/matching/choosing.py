@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -105,6 +105,7 @@ class Choosing:
 
         Do not call it while the thread holds the index.
         """
+        copy = _copied(searched)  # before: it may run code of the caller
         try:
             with self._turns.writing():
                 batches = self._skipped + 1
@@ -112,7 +113,9 @@ class Choosing:
                 count, self._told = self._held.updates - self._told, self._held.updates
                 if count > 0:
                     self.chooser.update(count)
-                self._keep(searched, streamed)
+                label = powers_of_two(len(searched))
+                most = FEW if label < FEW else BATCHES
+                self._kept.setdefault((label, streamed), deque(maxlen=most)).append(copy)
                 if not self.chooser.observe(len(searched), seconds, batches, streamed) or self.busy:
                     return
                 # A daemon thread: the program ends without waiting for a trial.
@@ -144,12 +147,6 @@ class Choosing:
         """Return the number of batches to leave untimed; it is random, to follow no rhythm of the batches."""
         period, self._period = self._period, min(2 * self._period, PERIOD)
         return int(self._random.uniform(0.5, 1.5) * period / max(seconds, 1e-7))
-
-    def _keep(self, searched: EventTable, streamed: bool) -> None:
-        label = powers_of_two(len(searched))
-        kept = self._kept.setdefault((label, streamed), deque(maxlen=FEW if label < FEW else BATCHES))
-        points = searched.points[:EVENTS].copy()  # the caller may change the array
-        kept.append(EventTable(points, _NO_ROWS, searched.fields))
 
     # -- in a thread of its own ------------------------------------------------------------------------------
 
@@ -291,18 +288,28 @@ class Choosing:
         return Filters.joined(self._held.schema, parts, NO_IDS)
 
 
-class _NoRows:
-    """Rows of batches of which only points are kept: matchers of boxes need no more."""
+def _copied(searched: EventTable) -> EventTable:
+    """Return the first events, as far as matchers of boxes need them: their points, and their texts."""
+    points = searched.points[:EVENTS].copy()  # the caller may change the array
+    texts = [field.name for field in searched.fields if field.family == "str"]
+    values = {name: searched.values(name, range(len(points))) for name in texts}
+    return EventTable(points, _Texts(values), searched.fields)
+
+
+class _Texts(NamedTuple):
+    """The texts of some events."""
+
+    by_name: dict[str, Sequence[object]]
 
     def row(self, index: int) -> dict[str, object]:
         raise NotImplementedError
 
     def values(self, name: str, rows: Sequence[int]) -> Sequence[object]:
-        raise NotImplementedError
+        own = self.by_name[name]
+        return [own[row] for row in rows]
 
     def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
         raise NotImplementedError
 
 
 _ANY: Final = Schema({"x": float})
-_NO_ROWS: Final = _NoRows()

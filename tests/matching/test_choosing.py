@@ -350,6 +350,24 @@ def test_what_is_measured_decides(way):
     assert again.snapshot() == filter.stats()["matcher"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [True, False])
+def test_trials_have_the_texts_of_events(text):
+    """A table of long ends needs them, of the matcher in use and of the candidate."""
+    schema = Schema({"host": str, "n": int})
+    filter = EventFilter(schema, matcher=MatcherChooser(("rtree", "split"), share=1.0))
+    filter.subscribe_many([f"host LIKE '%.site{at}.example.net'" for at in range(1000)])
+    filter.subscribe_many([f"n = {at}" for at in range(1000)])
+    assert filter.stats()["looked_up"] > 0
+    events = [{"host": f"a.site{at}.example.net", "n": at} for at in range(100)]
+    given = [json.dumps(event) for event in events] if text else events
+    used(filter, given, lambda state: state["rounds"] > 0)
+    state = filter.stats()["matcher"]
+    told = state if state["name"] == "split" else state["candidates"]["split"]
+    assert "times the time of rtree" in told["why"]
+    assert as_sets(filter.match_batch(given)) == [{at, 1000 + at} for at in range(100)]
+
+
 def test_who_would_take_too_much_memory_is_never_kept(monkeypatch):
     monkeypatch.setattr(adaptive, "SMALL", 0)
     schema, low, high, events = boxes(3000)
