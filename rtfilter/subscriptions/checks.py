@@ -37,9 +37,11 @@ from rtfilter.subscriptions.verdict import ASK, NO, UNKNOWN, YES
 
 MOST: Final = 64
 """Most conditions that one predicate is compiled to."""
-AT_ONCE: Final = 4096
-"""Most new predicates that one call compiles, in some tenths of a second: other threads wait. Python checks
-the others."""
+AT_ONCE, SHARE = 4096, 8
+"""New predicates that one call compiles, before Python checks the others: other threads wait meanwhile.
+
+`AT_ONCE`, in some tenths of a second, and one for each `SHARE` candidates.
+"""
 DENSE: Final = 8
 """Candidates for each event from which all texts are encoded: to look up which are needed takes longer."""
 SORTED: Final = 4
@@ -177,7 +179,7 @@ class Checks:
                 _decide_one(self._where, handles, verdicts, event.points, self._texts_of_one(event))
                 if UNKNOWN in verdicts.tobytes():
                     unknown = verdicts == UNKNOWN
-                    self._write_some(handles[unknown], get)
+                    self._write_some(handles[unknown], len(handles), get)
                     verdicts[unknown] = NO
                     _decide_one(self._where, handles, verdicts, event.points, self._texts_of_one(event))
                     np.minimum(verdicts, ASK, out=verdicts)
@@ -203,15 +205,15 @@ class Checks:
         verdicts = self._verdicts(handles, owners, events, places)
         if UNKNOWN in verdicts.tobytes():
             unknown = np.flatnonzero(verdicts == UNKNOWN)
-            self._write_some(np.unique(handles[unknown]), get)
+            self._write_some(np.unique(handles[unknown]), len(handles), get)
             verdicts[unknown] = self._verdicts(handles[unknown], owners[unknown], events, places)
             np.minimum(verdicts, ASK, out=verdicts)
         if self._listed and is_of_choices(events):
             verdicts[np.isin(handles, list(self._listed))] = ASK
         return verdicts
 
-    def _write_some(self, handles: IntArray, get: Callable[[int], Predicate | None]) -> None:
-        for handle in handles[:AT_ONCE].tolist():
+    def _write_some(self, handles: IntArray, candidates: int, get: Callable[[int], Predicate | None]) -> None:
+        for handle in handles[: AT_ONCE + candidates // SHARE].tolist():
             self._write(handle, get(handle))
 
     @unwrapped

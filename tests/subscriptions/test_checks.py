@@ -238,7 +238,7 @@ def test_a_predicate_is_read_once(decided):
 
 
 def test_one_call_compiles_some_of_many_new_predicates(monkeypatch):
-    monkeypatch.setattr(checks, "AT_ONCE", 5)
+    monkeypatch.setattr(checks, "AT_ONCE", 3)
     schema = Schema({"s": str})
     predicates = {id: parse(f"s = 'prefix-{id}'", schema) for id in range(16)}
     table = schema.read([{"s": "prefix-4"}])
