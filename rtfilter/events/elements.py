@@ -72,7 +72,7 @@ def is_of_choices(table: EventTable) -> bool:
     rows = table._rows
     while isinstance(rows, SomeRows):
         rows = rows.source
-    return isinstance(rows, ElementRows)
+    return isinstance(rows, _Elements)
 
 
 class ByRow(Protocol):
@@ -296,7 +296,7 @@ def _distinct(found: list[Choice]) -> list[Choice]:
         return found
 
 
-class ElementRows(NamedTuple):
+class _Elements(NamedTuple):
     """The values of the choices of events."""
 
     source: Rows
@@ -425,18 +425,41 @@ def _with_choices(table: EventTable, lists: Mapping[int, Lists], names: frozense
         if field.name in chosen:
             start = first[field.name]
             _put(points[:, start : start + field.width], field, chosen[field.name], owner)
-    points += 0.0  # -0.0 and 0.0 become the same coordinate
-    rows = ElementRows(table._rows, owner, offsets, chosen, {})
-    made = EventTable(points, rows, table.fields)
-    if len(made) == count:  # each event has one choice
-        return made
     kept = [lists.get(row) for row in range(count)]
-    return EventTable(
-        table.points,
-        table._rows,
-        table.fields,
-        Choices(made, offsets, kept, partial_of(points[:, list(first.values())], offsets, owner)),
-    )
+    return of_choices(table, points, owner, offsets, chosen, kept, list(first.values()))
+
+
+def of_choices(
+    table: EventTable,
+    points: FloatArray,
+    owner: IntArray,
+    offsets: IntArray,
+    chosen: dict[str, dict[int, object]],
+    lists: ByRow,
+    firsts: list[int],
+) -> EventTable:
+    """Return a table of n events with their m choices, or that of the choices if each event has only one.
+
+    Parameters
+    ----------
+    table : EventTable
+        The events.
+    points : float64 (m, D)
+        The choices; -0.0 becomes 0.0 here.
+    owner, offsets, chosen
+        As in the rows of `Choices.table`: by choice, by event, and the values from lists.
+    lists : sequence
+        As in `Choices`.
+    firsts : list of int
+        The first coordinates of the attributes that some choices of an event may lack.
+    """
+    points += 0.0  # -0.0 and 0.0 become the same coordinate
+    rows = _Elements(table._rows, owner, offsets, chosen, {})
+    made = EventTable(points, rows, table.fields)
+    if len(made) == len(table):  # each event has one choice
+        return made
+    partial = _partial(points[:, firsts], offsets, owner)
+    return EventTable(table.points, table._rows, table.fields, Choices(made, offsets, lists, partial))
 
 
 def _completed(
@@ -465,7 +488,7 @@ def _put(coordinates: FloatArray, field: Field, values: Mapping[int, object], ow
     coordinates[places] = encoded.reshape(len(places), field.width)
 
 
-def partial_of(first: FloatArray, offsets: IntArray, owner: IntArray) -> BoolArray | None:
+def _partial(first: FloatArray, offsets: IntArray, owner: IntArray) -> BoolArray | None:
     """Return `Choices.partial`; `first` is the first coordinate of each attribute, float64 (m, k)."""
     missing = first == MISSING
     some = np.logical_or.reduceat(~missing, offsets[:-1], axis=0)

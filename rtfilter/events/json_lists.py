@@ -12,7 +12,7 @@ import numpy as np
 from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.errors import EventError
 from rtfilter.events.cells import encode_objects
-from rtfilter.events.elements import MAX_CHOICES, Choices, ElementRows, Lists, partial_of
+from rtfilter.events.elements import MAX_CHOICES, Lists, of_choices
 from rtfilter.events.json_forms import Form, Inner
 from rtfilter.events.table import EventTable, Field, Fields, rests_one_by_one
 
@@ -98,17 +98,11 @@ def read_lists(
         place = fields.places[name]
         chosen[places, place : place + codes.shape[1]] = codes
     points += 0.0  # -0.0 and 0.0 become the same coordinate
-    chosen += 0.0
     at = places.tolist()
     empty = dict.fromkeys(offsets[:-1][(left == 0) & listed].tolist())
     from_lists = {name: empty | dict(zip(at, column, strict=True)) for name, column in inside.items()}
-    rows = ElementRows(ReadValues(values), owner, offsets, from_lists, {})
-    made = EventTable(chosen, rows, fields)
-    if len(made) == len(events):  # each event has one choice
-        return made
-    firsts = chosen[:, [fields.places[name] for name in inside]]
-    choices = Choices(made, offsets, _Lists(inner, objects), partial_of(firsts, offsets, owner))
-    return EventTable(points, ReadValues(values), fields, choices)
+    table, firsts = EventTable(points, ReadValues(values), fields), [fields.places[name] for name in inside]
+    return of_choices(table, chosen, owner, offsets, from_lists, _Lists(inner, objects), firsts)
 
 
 def _only_list(events: Sequence[Any], form: Form) -> tuple[Inner, list[Any]] | None:

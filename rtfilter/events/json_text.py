@@ -136,6 +136,7 @@ class _Narrow:
             (self._getters[one.name], one.family, fields.places[one.name], one.low, one.high, one)
             for one in own
         ]
+        self._own = [(one, self._getters[one.name]) for one in own]
         self._blank = np.full((1, sum(field.width for field in fields)), MISSING)
 
     def read_one(self, text: Any) -> EventTable:
@@ -211,8 +212,7 @@ class _Narrow:
     def _with_lists(self, events: Sequence[Any]) -> EventTable:
         """Return the table of events that fit the decoder, of which some have lists of objects."""
         if not self._mixed:
-            own = [(field, get) for get, *_, field in self._plan]
-            table = read_lists(events, self._form, own, self._blank, self._all)
+            table = read_lists(events, self._form, self._own, self._blank, self._all)
             if table is not None:
                 return table
         return self._one_by_one(events)
