@@ -267,7 +267,11 @@ def ending_code(folded: str) -> int:
 
     The result is in [0, `ORDER_MAX`]. It is monotone in the reversed text, as `order_code` is in the text.
     """
-    return int.from_bytes(utf8(folded[-STRING_BYTES:])[-STRING_BYTES:].rjust(STRING_BYTES, b"\0"), "little")
+    return _ending(utf8(folded[-STRING_BYTES:]))
+
+
+def _ending(data: bytes) -> int:
+    return int.from_bytes(data[-STRING_BYTES:].rjust(STRING_BYTES, b"\0"), "little")
 
 
 SPREADS: Final = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9)
@@ -351,7 +355,7 @@ def _digest(data: bytes) -> bytes:
 def _string_code(text: str) -> tuple[int, int, int]:
     data = utf8(text)
     if len(data) == len(text):  # ASCII: bytes take half of the time
-        ending = int.from_bytes(data[-STRING_BYTES:].lower().rjust(STRING_BYTES, b"\0"), "little")
+        ending = _ending(data[-STRING_BYTES:].lower())
     else:
         ending = ending_code(text[-STRING_BYTES:].casefold())  # each character is folded independently
     if len(data) > STRING_BYTES:

@@ -38,12 +38,10 @@ _ROUNDS: Final = np.array(
         [13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10],
         [6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5],
         [10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0],
-        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
-        [14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3],
     ],
     np.int64,
 )
-"""The order in which each round takes the words of a block."""
+"""The order in which each round takes the words of a block; after ten rounds, the first two follow again."""
 _FIRST: Final = np.uint64(0x01010000 | 8)
 """A digest of eight bytes, without a key."""
 _MASK, _LONG = np.uint64(SHORT_MASK), np.uint64(SHORT_MASK + 1)
@@ -111,8 +109,8 @@ def _digest(text: Byte1, iv: Word1, rounds: Int2, m: Word1, h: Word1) -> np.uint
         v12 ^= np.uint64(done)
         if done == size:
             v14 = ~v14
-        for turn in range(len(rounds)):
-            s = rounds[turn]
+        for turn in range(12):
+            s = rounds[turn % 10]
             v0, v4, v8, v12 = _mixed(v0, v4, v8, v12, m[s[0]], m[s[1]])
             v1, v5, v9, v13 = _mixed(v1, v5, v9, v13, m[s[2]], m[s[3]])
             v2, v6, v10, v14 = _mixed(v2, v6, v10, v14, m[s[4]], m[s[5]])
