@@ -24,7 +24,7 @@ from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.lookup import FoundBoxes, Lookup
 from rtfilter.matchers.port import Matcher, Takes
 from rtfilter.matchers.rows import distinct, grouped
-from rtfilter.predicates.affixes import END
+from rtfilter.predicates.affixes import LOWEST_OF_BEGINNINGS
 from rtfilter.results import Hits
 
 #: Rows in use, and how many times the subscriptions, above which memory is released.
@@ -38,10 +38,6 @@ COUNTERS: Final = 1 << 16
 _HIDDEN: Final = -1.0
 """The high end of `identity` of a hidden box. The low end too, if the table alone tells its beginning or end:
 then boxes of many subscriptions are equal, and the tree has them once."""
-
-
-_ENDS: Final = float(END << 40)
-"""Low ends of `identity` are below the negative of this if they tell an end, above it for a beginning."""
 
 
 class _Stopped(NamedTuple):
@@ -131,6 +127,8 @@ class RTreeMatcher:
         own[own] = self._count(boxes.low[own], boxes.high[own], telling[own]) > FEW
         own &= ~np.isin(boxes.ids, boxes.ids[~own])
         rows = np.flatnonzero(own)
+        if not len(rows):
+            return boxes
         taken: Any = (column[rows] for column in boxes)
         alone = self._alone(boxes.low[rows], boxes.high[rows], telling[rows])
         rows = rows[self._lookup.take(BoxColumns(*taken), alone)]
@@ -161,7 +159,7 @@ class RTreeMatcher:
         """Return which boxes, float64 (m, D), ask only for what they tell: nothing else sorts them out."""
         identities = self._lookup.identities
         ends = (low > -np.inf) | (high < np.inf)
-        of_end = telling & (low[:, identities] < -_ENDS)
+        of_end = telling & (low[:, identities] < LOWEST_OF_BEGINNINGS)
         idle = _idle(low[:, identities - 1], high[:, identities - 1])
         ends[:, identities - 1] &= ~(telling & (idle | ~of_end))  # a beginning tells the order
         ends[:, identities] &= ~telling
@@ -347,9 +345,8 @@ def _idle(low: FloatArray, high: FloatArray) -> BoolArray:
     low, high = np.maximum(low, 0), np.minimum(high, ORDER_MAX)
     first, last = low.astype(np.int64), high.astype(np.int64)
     differing = first ^ last
-    shift = (
-        np.maximum(np.frexp(differing.astype(np.float64))[1] - 1, 0) // 8 * 8
-    )  # of the first byte that does
+    bits = np.frexp(differing.astype(np.float64))[1]
+    shift = np.maximum(bits - 1, 0) // 8 * 8  # of the first byte that differs
     small = last >> shift & 0xFF
     of_either_case = (differing >> shift == 0x20) & (small >= ord("a")) & (small <= ord("z"))
     idle: BoolArray = of_either_case | ((low == 0) & (high == ORDER_MAX))

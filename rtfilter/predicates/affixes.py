@@ -24,6 +24,8 @@ LONGEST: Final = 255
 
 LOWEST_END: Final = -(2.0**41)
 """No `Affix.end` is lower, but that of none."""
+LOWEST_OF_BEGINNINGS: Final = -(2.0**40)
+"""No `Affix.end` of a beginning is lower; those of ends are."""
 
 
 class Affix(NamedTuple):

@@ -433,7 +433,7 @@ def _place_of(table: IntArray, handle: int) -> np.int64:
 def _find(where: Int1, handles: IntArray, owners: IntArray, asked: BoolArray) -> IntArray:
     """Return the first condition of each candidate, or -1, and mark the texts that its conditions need.
 
-    `asked` may have no columns: then nothing is marked.
+    Nothing is marked if `asked` is empty.
     """
     written = opened_written(where)
     table, conditions = written.table, written.conditions
@@ -443,7 +443,8 @@ def _find(where: Int1, handles: IntArray, owners: IntArray, asked: BoolArray) ->
         firsts[hit] = -1
         if place >= 0:
             at = firsts[hit] = table[place, _FIRST]
-            for own in range(at, at + table[place, _COUNT] * (len(asked) > 0)):
+            count = table[place, _COUNT] if len(asked) else 0
+            for own in range(at, at + count):
                 condition = conditions[own]
                 if condition.kind == ORDER or condition.kind == PATTERN:
                     asked[condition.place, owners[hit]] = True
