@@ -24,7 +24,7 @@ def claims_page(paper: Paper, found: Sequence[Result], pictures: str) -> str:
         f"# {paper.title}",
         paper.introduction,
         "## Claims",
-        f"{counted(claims)} {FIXED.replace('these limits', 'the limits of verdicts')}",
+        f"{counted(claims)} {FIXED}",
     ]
     for result in found:
         parts.append(f"`{result.command}` ({result.setting_title}; {result.revision}):")

@@ -21,9 +21,9 @@ from rtfilter.replay import machine
 from rtfilter.replay.output import Row, table
 
 FIXED = (
-    "Commit ebb646b1 fixed these limits on 2026-11-22, after the first numbers (d029a6f2). 2ba26b4b and "
-    "e2c3ce7a (2026-11-26), and 81dbb656 and df96e766 (2026-11-27) judge some claims more strictly. "
-    "Each result is later than what judges it."
+    "Commit ebb646b1 fixed the limits of verdicts on 2026-11-22, after the first numbers (d029a6f2). "
+    "2ba26b4b and e2c3ce7a (2026-11-26), and 81dbb656 and df96e766 (2026-11-27) judge some claims more "
+    "strictly. Each result is later than what judges it."
 )
 """The commits that fixed the limits of verdicts."""
 SHOWN = ("paper", "modern")
