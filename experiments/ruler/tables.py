@@ -33,7 +33,7 @@ NAMES: Final = {
     "all": "all of these kinds",
 }
 """Plainer names of kinds."""
-SHORT: Final = ("exact, 3", "prefix", "wildcard", "numeric, 2")
+SHORT: Final = ("exact, 3", "wildcard", "numeric, 2")
 """The kinds of the short table."""
 
 

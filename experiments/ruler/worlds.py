@@ -42,7 +42,7 @@ _WEST, _EAST, _SOUTH, _NORTH = -122.515, -122.357, 37.708, 37.832
 
 
 def events(count: int, seed: int) -> list[bytes]:
-    """Draw events of some 900 bytes."""
+    """Draw events of some 800 bytes."""
     draw = Random(seed)
     return [json.dumps(_event(draw), separators=(",", ":")).encode() for _ in range(count)]
 
