@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from time import process_time
 from typing import Any
 
-from experiments.ruler.worlds import ATTRIBUTES
+from experiments.ruler.worlds import attributes
 from rtfilter import EventFilter, Schema
 from rtfilter.index.ready import load
 
@@ -27,11 +27,11 @@ def main() -> None:
     event-ruler and quamina is not counted either, as it is not on their heaps.
     """
     load()
-    filter, events = EventFilter(Schema(ATTRIBUTES)), list[bytes]()
+    filter, events = EventFilter(Schema(attributes("exact"))), list[bytes]()
     for line in sys.stdin:
         command = json.loads(line)
         if "rules" in command:
-            filter, answer = _loaded(command["rules"], command["limit"])
+            filter, answer = _loaded(command["rules"], command["limit"], command["kind"])
         elif "events" in command:
             with open(command["events"], "rb") as file:
                 events = file.read().splitlines()
@@ -42,12 +42,12 @@ def main() -> None:
         print(json.dumps(answer), flush=True)
 
 
-def _loaded(name: str, limit: float) -> tuple[EventFilter, dict[str, Any]]:
+def _loaded(name: str, limit: float, kind: str) -> tuple[EventFilter, dict[str, Any]]:
     before = _memory()
     with open(name) as file:
         patterns = [json.loads(line) for line in file]
     begun = process_time()
-    filter = EventFilter(Schema(ATTRIBUTES), max_unbounded=None)
+    filter = EventFilter(Schema(attributes(kind)), max_unbounded=None)
     added = 0
     while added < len(patterns) and process_time() - begun < limit:
         filter.subscribe_many(patterns[added : added + ADDED])

@@ -55,9 +55,7 @@ QUARTER: Final = 0.25
 Start = Callable[[], Program]
 
 
-def measured(
-    kind: str, count: int, starts: Mapping[str, Start], events: Sequence[bytes], given: argparse.Namespace
-) -> list[Row]:
+def measured(kind: str, count: int, starts: Mapping[str, Start], given: argparse.Namespace) -> list[Row]:
     """Return a row for everyone on one kind and number of rules.
 
     Raises
@@ -67,6 +65,7 @@ def measured(
     """
     with TemporaryDirectory() as folder:
         patterns = worlds.patterns(kind, count, given.seed)
+        events = worlds.events(kind, given.events, given.seed)
         files = {"event": Path(folder, "event.jsonl"), "quamina": Path(folder, "quamina.jsonl")}
         _write(files["event"], patterns)
         of_quamina = [worlds.for_quamina(pattern) for pattern in patterns]
@@ -109,7 +108,7 @@ def _load(who: str, start: Start, rules: Path, events: Path, limit: float, row: 
     """Start a program and give it rules and events; what that took goes into its row."""
     program = start()
     try:
-        loaded = program.ask(rules=str(rules), limit=limit)
+        loaded = program.ask(rules=str(rules), limit=limit, kind=row["kind"])
         program.ask(events=str(events))
     except ResultError as error:
         row["note"] = str(error)
@@ -223,10 +222,9 @@ def main(arguments: list[str] | None = None) -> int:
     cells = [(kind, count) for kind in given.kinds for count in given.rules if (kind, count) not in done]
     with TemporaryDirectory() as folder, one_core(), tqdm(cells, unit="cell") as bar:
         starts = _starts(given, Path(folder))
-        events = worlds.events(given.events, given.seed)
         for kind, count in bar:
             bar.set_postfix_str(f"{kind}, {count:,}")
-            rows += measured(kind, count, starts, events, given)
+            rows += measured(kind, count, starts, given)
             keep(given.out, NAME, settings, rows)
     print(machine.one_line())
     print("one core, CPU time, medians of turns; answers compared\n")

@@ -30,6 +30,7 @@ NAMES: Final = {
     "suffix, ignore case": "suffix but for case",
     "numeric": "one range",
     "numeric, 2": "two ranges",
+    "numeric, 12": "twelve ranges",
     "all": "all of these kinds",
 }
 """Plainer names of kinds."""

@@ -33,6 +33,9 @@ ATTRIBUTES: Final[dict[str, str]] = {
     "geometry.coordinates.y": "float",
 }
 """The attributes of patterns, as a schema."""
+TWELVE: Final = "numeric, 12"
+"""The kind with a range for each of twelve numbers, which only its events have."""
+MEASURES: Final = tuple(f"m{at:02}" for at in range(12))
 FEW: Final = 5
 """Up to so many patterns that accept nearly everything stand alone; more are joined with a block."""
 
@@ -41,13 +44,25 @@ _TYPES: Final = ("ST", "AVE", "BLVD", "CT", "DR", "LN", "WAY")
 _WEST, _EAST, _SOUTH, _NORTH = -122.515, -122.357, 37.708, 37.832
 
 
-def events(count: int, seed: int) -> list[bytes]:
-    """Draw events of some 800 bytes."""
+def attributes(kind: str) -> dict[str, str]:
+    """Return the attributes that the events for a kind of patterns have, as a schema."""
+    return ATTRIBUTES | {f"measures.{name}": "float" for name in MEASURES if kind == TWELVE}
+
+
+def events(kind: str, count: int, seed: int) -> list[bytes]:
+    """Draw events of some 800 bytes for a kind of patterns."""
     draw = Random(seed)
-    return [json.dumps(_event(draw), separators=(",", ":")).encode() for _ in range(count)]
+    return [json.dumps(_event(kind, draw), separators=(",", ":")).encode() for _ in range(count)]
 
 
-def _event(draw: Random) -> dict[str, Any]:
+def _event(kind: str, draw: Random) -> dict[str, Any]:
+    event = _lot(draw)
+    if kind == TWELVE:
+        event["measures"] = {name: round(draw.random(), 6) for name in MEASURES}
+    return event
+
+
+def _lot(draw: Random) -> dict[str, Any]:
     block, lot, number = f"{draw.randrange(10_000):04}", f"{draw.randrange(1000):03}", draw.randrange(4000)
     x, y = draw.uniform(_WEST, _EAST), draw.uniform(_SOUTH, _NORTH)
     corners = [
@@ -84,8 +99,8 @@ def patterns(kind: str, count: int, seed: int) -> list[Pattern]:
     draw = Random(f"{kind} {seed}")
     made = []
     for at in range(count):
-        one = _event(draw)
-        name = list(KINDS)[at % len(KINDS)] if kind == ALL else kind
+        one = _event(kind, draw)
+        name = ROTATED[at % len(ROTATED)] if kind == ALL else kind
         pattern = KINDS[name](one, draw)
         if name.startswith("anything-but") and count > FEW:
             pattern.setdefault("properties", {})["BLOCK_NUM"] = [one["properties"]["BLOCK_NUM"]]
@@ -145,6 +160,10 @@ def _two_numeric(one: dict[str, Any], draw: Random) -> Pattern:
     return {"geometry": {"firstCoordinates": ranges}}
 
 
+def _twelve_numeric(one: dict[str, Any], draw: Random) -> Pattern:
+    return {"measures": {name: [_between(value, 0.5, draw)] for name, value in one["measures"].items()}}
+
+
 def _arrays(one: dict[str, Any], draw: Random) -> Pattern:
     geometry = one["geometry"]
     corner = draw.choice(geometry["coordinates"])
@@ -169,6 +188,7 @@ KINDS: Final[dict[str, Callable[[dict[str, Any], Random], Pattern]]] = {
     ),
     "numeric": _numeric,
     "numeric, 2": _two_numeric,
+    TWELVE: _twelve_numeric,
     "anything-but": _text(_STREET, lambda text, draw: [text], negated=True),
     "anything-but prefix": _text(_LOT, lambda text, draw: {"prefix": _start(text, draw)}, negated=True),
     "anything-but wildcard": _text(
@@ -177,8 +197,9 @@ KINDS: Final[dict[str, Callable[[dict[str, Any], Random], Pattern]]] = {
     "arrays of objects": _arrays,
 }
 """The functions that make a pattern, by kind."""
+ROTATED: Final = tuple(kind for kind in KINDS if kind != TWELVE)
 ALL: Final = "all"
-"""Patterns of all kinds in rotation."""
+"""Patterns of all kinds that have the same events, in rotation."""
 NAMES: Final = (*KINDS, ALL)
 
 

@@ -282,12 +282,12 @@ _LONGEST: Final = 256
 """Characters of the longest text whose code is cached: long ones would take much memory, and rarely recur."""
 
 
-def string_code(text: str) -> tuple[int, int, int]:
+def string_code(text: str) -> tuple[float, float, float]:
     """Return the three coordinates (order, identity, ending) of a string, the same in every process.
 
     `order` is monotone in the string. `identity` is injective on strings of at most 6 UTF-8 bytes and
     spreads them over [0, 2**51); longer strings get a hash in [2**51, 2**52). `ending` is `ending_code` of
-    the case-folded string.
+    the case-folded string. All are whole.
     """
     return _cached_code(text) if len(text) <= _LONGEST else _string_code(text)
 
@@ -352,7 +352,7 @@ def _digest(data: bytes) -> bytes:
     return blake2b(data, digest_size=8).digest()
 
 
-def _string_code(text: str) -> tuple[int, int, int]:
+def _string_code(text: str) -> tuple[float, float, float]:
     data = utf8(text)
     if len(data) == len(text):  # ASCII: bytes take half of the time
         ending = _ending(data[-STRING_BYTES:].lower())
@@ -361,11 +361,11 @@ def _string_code(text: str) -> tuple[int, int, int]:
     if len(data) > STRING_BYTES:
         digest = int.from_bytes(_digest(data), "big")
         order = int.from_bytes(data[:STRING_BYTES], "big")
-        return order, (digest & SHORT_MASK) | (SHORT_MASK + 1), ending
+        return float(order), float((digest & SHORT_MASK) | (SHORT_MASK + 1)), float(ending)
     order = order_code(data)
     code = ((order << 3) | len(data)) * SPREADS[0] & SHORT_MASK
     code = (code ^ (code >> 27)) * SPREADS[1] & SHORT_MASK
-    return order, code ^ (code >> 26), ending
+    return float(order), float(code ^ (code >> 26)), float(ending)
 
 
 _cached_code = lru_cache(maxsize=32_768)(_string_code)  # up to 1 kB each

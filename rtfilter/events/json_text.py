@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import repeat
 from operator import attrgetter
 from typing import Any, Final
 
@@ -23,15 +24,15 @@ from rtfilter.events.json_forms import form_of
 from rtfilter.events.json_lists import ReadValues, read_lists
 from rtfilter.events.nesting import flatten, inner_paths
 from rtfilter.events.objects import read_dict, read_flat, read_flat_dict, read_list
-from rtfilter.events.table import EventTable, Field, Fields, rests_one_by_one
+from rtfilter.events.table import EventTable, Field, Fields, Rows, rests_one_by_one
 from rtfilter.text import shown
 
 LOOKED_AT: Final = 100
 """Number of first events that a reader reads completely, to report misspelt names."""
 EVERY: Final = 256
 """After these, one of this many batches is read completely, which takes some fifteen times as long."""
-ALONE: Final = 1 / 4
-"""An event alone counts as so much of a batch: to read it completely takes as long as twenty others."""
+ALONE: Final = 1024
+"""One of this many events that come alone is read completely, which takes as long as twenty others."""
 
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _BOM: Final = b"\xef\xbb\xbf"
@@ -58,7 +59,8 @@ class JsonReader:
     def __init__(self, fields: Fields) -> None:
         self.fields = fields
         self._narrow: _Narrow | None = None
-        self._unseen, self._left = LOOKED_AT, 0.0
+        self._unseen = LOOKED_AT
+        self._lone = self._batches = repeat(None, 0)  # read before the next one that is read completely
 
     def read(self, text: Any, names: frozenset[str] | None, lone: bool) -> EventTable:
         """Read some attributes of each event, or all (None); `lone` means that the text is one object.
@@ -84,9 +86,8 @@ class JsonReader:
 
     def read_one(self, text: Any, names: frozenset[str] | None) -> EventTable:
         """Read the only event of a text as `read` does, for a caller that never wants to read it again."""
-        narrow, self._left = self._narrow, self._left - ALONE
-        if self._left < 0 or narrow is None or narrow.names is not names or narrow.decoder is None:
-            self._left += ALONE
+        narrow = self._narrow
+        if narrow is None or narrow.names is not names or narrow.decoder is None or next(self._lone, True):
             return self.read(text, names, lone=True)
         return narrow.read_one(text)
 
@@ -94,12 +95,13 @@ class JsonReader:
         """Return whether to look at all attributes of the next event, if it comes alone, or events."""
         if self._unseen > 0:
             return True
-        part = ALONE if alone else 1.0
-        self._left -= part
-        if self._left >= 0:
-            return False
-        self._left = EVERY - part
-        return True
+        if next(self._lone if alone else self._batches, True):
+            if alone:
+                self._lone = repeat(None, ALONE - 1)
+            else:
+                self._batches = repeat(None, EVERY - 1)
+            return True
+        return False
 
 
 class _Narrow:
@@ -138,34 +140,41 @@ class _Narrow:
         ]
         self._own = [(one, self._getters[one.name]) for one in own]
         self._blank = np.full((1, sum(field.width for field in fields)), MISSING)
+        self._free: list[_OneEvent] = []
 
     def read_one(self, text: Any) -> EventTable:
         """Read the only event of a text."""
         data = text if type(text) is bytes else _alone(text)
         try:
-            _require_utf8(data)
+            if not data.isascii():
+                data.decode()
             event = self._decode(data)
         except _UNREADABLE:
             return read_dict(self._all, _object(_alone(text)), self.names)
         if self._mixed:
             return self._one_of_types(event)
-        points = self._blank.copy()
+        try:
+            table = self._free.pop()
+        except IndexError:
+            table = _OneEvent(self)
+        point, table.event = table.point, event
         try:
             for get, family, place, low, high, field in self._plan:
                 value = get(event)
                 if value is None:
-                    continue
-                if family == "str":
-                    points[0, place], points[0, place + 1], points[0, place + 2] = string_code(value)
+                    for at in range(place, place + field.width):
+                        point[at] = MISSING
+                elif family == "str":
+                    point[place], point[place + 1], point[place + 2] = string_code(value)
                 elif family == "number" and low <= value <= high:
-                    points[0, place] = value + 0.0  # -0.0 and 0.0 become the same coordinate
+                    point[place] = value + 0.0  # -0.0 and 0.0 become the same coordinate
                 elif type(value) is list:
                     return self._one_by_one([event])
                 else:
-                    points[0, place] = encode_cell(field, value, 0)[0]
+                    point[place] = encode_cell(field, value, 0)[0]
         except (AttributeError, TypeError):  # the value is a list
             return self._with_lists([event])
-        return EventTable(points, _Struct(event, self._getters), self._all)
+        return table
 
     def _one_of_types(self, event: Any) -> EventTable:
         """Return the table of an event with attributes of several types that fits the decoder."""
@@ -269,6 +278,26 @@ class _Narrow:
         if len(events) == 1:
             return read_flat_dict(self._all, flat[0], given[0], lists.get(0), self.names)
         return read_flat(self._all, flat, given, lists, self.names)
+
+
+class _OneEvent(EventTable):
+    """The table of one struct. Event after event uses it: to make an array takes longer than to fill it."""
+
+    event: Any = None
+    point: Any = None
+
+    def __init__(self, reader: _Narrow) -> None:
+        self.points, self.fields, self._reader = reader._blank.copy(), reader._all, reader
+        self.point = memoryview(self.points[0])  # it writes a number in half of the time of the array
+
+    @property
+    def _rows(self) -> Rows:  # type: ignore[override]
+        return _Struct(self.event, self._reader._getters)
+
+    def free(self) -> None:
+        """See `EventTable`."""
+        if self.read is None:  # no other table needs it to read the event again
+            self._reader._free.append(self)
 
 
 class _Struct:

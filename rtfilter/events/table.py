@@ -274,6 +274,15 @@ class EventTable:
     def __len__(self) -> int:
         return len(self.points)
 
+    @property
+    def point(self) -> Sequence[float]:
+        """The coordinates of the first event."""
+        point: list[float] = self.points[0].tolist()
+        return point
+
+    def free(self) -> None:
+        """End the use of the table: its memory may be used for another event."""
+
     def rows(self, rows: range) -> EventTable:
         """Return the events in consecutive rows, from 0, as another table."""
         choices = None if self.choices is None else self.choices.take(np.arange(rows.start, rows.stop))

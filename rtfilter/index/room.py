@@ -53,9 +53,10 @@ def larger(room: Runs) -> tuple[Runs, IntArray]:
 
 
 def returned(room: Runs, addresses: IntArray) -> None:
-    """Store room for the next search of this thread, unless it is too large."""
-    if len(room.ids) <= KEPT:
-        _scratch.kept.rooms[:] = [(room, addresses)]
+    """Store room for the next search of this thread, unless it has some or this is too large."""
+    rooms = _scratch.kept.rooms
+    if not rooms and len(room.ids) <= KEPT:
+        rooms.append((room, addresses))
 
 
 def forget() -> None:

@@ -377,16 +377,17 @@ class RStarTree:
         """
         found, addresses = room.taken()
         visits = descend.search_one(self._where, point, first_only, addresses)
-        while visits == descend.NO_ROOM:
+        while visits < 0:
+            if visits == descend.WRONG:
+                self._require_whole()
+                tree_arguments.require_numbers(point)
             found, addresses = room.larger(found)
             visits = descend.search_one(self._where, point, first_only, addresses)
-        if visits == descend.WRONG:
-            self._require_whole()
-            tree_arguments.require_numbers(point)
-        state, count = self._arrays.state, found.size.item(1)
+        count = found.size.item(1)
         if count == 0:
             room.returned(found, addresses)
             return _NOWHERE, None, visits
+        state = self._arrays.state
         ids = found.ids[:count].copy()
         exact = None if state.item(layout.INEXACT) == 0 else found.exact[:count].copy()
         room.returned(found, addresses)

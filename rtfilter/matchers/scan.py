@@ -7,7 +7,7 @@ is compared end by end, until few pairs of an event and a box are left. Ends tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from types import MappingProxyType
 from typing import Any, Final
@@ -37,6 +37,11 @@ LITTLE: Final = 48
 CALL: Final = 20_000
 """Comparisons that take as long as a call of NumPy takes longer than a call of compiled code, about."""
 
+_Side = tuple[int, float, float]
+"""A coordinate with closed ends."""
+_Tests = tuple[int, int, float, float, list[_Side]]
+"""The place of a box, one of its bounded sides, and the others."""
+_ANY: Final[_Side] = 0, -inf, inf
 _FIRST: Final = 64  # columns of an empty scan
 _NONE: Final = np.empty(0, np.int64)
 _NOTHING: Final = _NONE, None
@@ -64,7 +69,7 @@ class ScanMatcher:
         self._bounding = np.zeros(len(self._ends), np.bool_)  # ends that some box has
         self._bounding[0] = True  # the end that marks removed boxes
         self._rows: IntArray | slice = np.flatnonzero(self._bounding)
-        self._tests: list[tuple[int, list[tuple[int, float, float]]]] | None = None  # see `_few`
+        self._tests: list[_Tests] | None = None  # see `_few`
         self._several = False  # True if any id has several boxes
         self._all_exact = True  # True if all boxes ever added are exact
 
@@ -148,11 +153,13 @@ class ScanMatcher:
 
     def match_one(self, event: EventTable) -> tuple[IntArray, Flags | None]:
         """See `Single`. Calls of NumPy take most of the time, so there are few."""
-        self._count(1)
-        used, rows, point = self._used, self._rows, event.points[0]
+        used = self._used
         if used <= LITTLE:
-            places = self._few(point.tolist())
+            self.work += CALL
+            places = self._few(event.point)
             return self._at(np.array(places)) if places else _NOTHING
+        self._count(1)
+        rows, point = self._rows, event.points[0]
         asked = np.concatenate((-point, point))[rows]
         inside = np.logical_and.reduce(asked[:, np.newaxis] <= self._ends[rows, :used])
         return self._at(inside.nonzero()[0])
@@ -167,27 +174,26 @@ class ScanMatcher:
             exact = None if self._all_exact else flags.astype(np.uint8)
         return ids, exact
 
-    def _few(self, point: list[float]) -> list[int]:
+    def _few(self, point: Sequence[float]) -> list[int]:
         """Return the places of boxes that contain a point; with few boxes, Python is faster than NumPy."""
-        if self._tests is None:
-            self._tests = self._read_tests()
+        tests = self._tests
+        if tests is None:
+            tests = self._tests = self._read_tests()
         places = []
-        for place, tests in self._tests:
-            for at, low, high in tests:
-                if not low <= point[at] <= high:
-                    break
-            else:
+        for place, at, low, high, others in tests:
+            if low <= point[at] <= high and (not others or all(a <= point[k] <= b for k, a, b in others)):
                 places.append(place)
         return places
 
-    def _read_tests(self) -> list[tuple[int, list[tuple[int, float, float]]]]:
-        """Return the places of all boxes not removed, with coordinate, low and high of bounded sides."""
-        found = []
+    def _read_tests(self) -> list[_Tests]:
+        """Return the tests of all boxes that are not removed."""
+        found: list[_Tests] = []
         for place, ends in enumerate(self._ends[:, : self._used].T.tolist()):
             sides = zip(ends, ends[self._schema.dimensions :], strict=False)
             if ends[0] == ends[0]:
-                tests = [(at, -low, high) for at, (low, high) in enumerate(sides) if min(low, high) < inf]
-                found.append((place, tests))
+                own = [(at, -low, high) for at, (low, high) in enumerate(sides) if min(low, high) < inf]
+                own.sort(key=lambda one: one[2] - one[1])  # equality excludes the most
+                found.append((place, *(own[0] if own else _ANY), own[1:]))
         return found
 
     def search_boxes(self, low: FloatArray, high: FloatArray, how: How) -> Hits:

@@ -49,12 +49,14 @@ class EventReader:
         ValueError
             There is not one event.
         """
-        held = self._subscriptions
-        fields, asked = held.schema.fields, held.asked.names
+        held, json = self._subscriptions, self._json
+        fields = held.schema.fields
         try:
             if not held.matcher.takes.missing:
                 return require_one(self._read(event, lone=True))
-            return self._text(fields).read_one(event, asked)
+            if json is None or json.fields is not fields:
+                json = self._text(fields)
+            return json.read_one(event, held.asked.names)
         except EventError:
             self._count_refused(event)
             raise

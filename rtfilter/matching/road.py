@@ -19,6 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import repeat
+from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -144,15 +145,17 @@ class Road:
                 _, ids = self._found(event, moment)
             else:
                 ids, exact = held.single.match_one(event)
-                if held.hides(moment):
+                if len(held.hidden) or (moment > -inf and held.hides(moment)):
                     _, ids = verify(Hits.of_one(ids, exact), event, held, None, moment)
                 elif exact is not None and len(ids):
                     ids = verify_one(ids, exact, event, held, moment)
             names = held.labels.names
             if names is not None:  # before the next change, which may reuse handles
                 ids = names.take(ids)
-        if quick and event.odd:
-            self.reader.note(event)
+        if quick:
+            if event.odd:
+                self.reader.note(event)
+            event.free()
         if self.growing is not None and self._verified_much:
             self.look()
         if self.metrics is not None:

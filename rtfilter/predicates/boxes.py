@@ -361,7 +361,7 @@ def _text(constraints: list[Constraint]) -> list[Piece]:
     ending: tuple[float, float] = (-inf, inf)
     affix = NO_AFFIX
     cuts: list[tuple[float, float]] = []
-    holes: set[int] = set()
+    holes: set[float] = set()
     wanted: list[list[tuple[float, float]]] = []
     for _, operator, value in constraints:
         if operator == "exists":

@@ -505,7 +505,7 @@ def test_texts_with_the_same_end_but_for_case_are_neighbours():
 
 def test_identity_spreads_neighbours():
     """The 64 cells of a node's grid should all be used by alphabetic symbols."""
-    codes = np.array([string_code(f"SYM{i:03}")[1] for i in range(640)])
+    codes = np.array([int(string_code(f"SYM{i:03}")[1]) for i in range(640)])
     cells = np.bincount(codes * 64 // (IDENTITY_MAX // 2 + 1), minlength=64)
     assert cells.min() >= 1
     assert cells.max() < 40

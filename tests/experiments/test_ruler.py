@@ -11,13 +11,12 @@ from experiments.ruler.own import WAYS
 from experiments.ruler.peers import build_quamina, build_ruler
 from rtfilter import EventFilter, Schema
 
-GIVEN = argparse.Namespace(seed=1, limit=60.0, seconds=5.0, warm=0.01, rounds=2)
-SCHEMA = Schema(worlds.ATTRIBUTES)
+GIVEN = argparse.Namespace(seed=1, events=5, limit=60.0, seconds=5.0, warm=0.01, rounds=2)
 
 
 @pytest.mark.parametrize("kind", worlds.NAMES)
 def test_patterns_match_some_events_and_all_ways_find_the_same(kind):
-    events, patterns = worlds.events(300, 1), worlds.patterns(kind, 300, 2)
+    events, patterns = worlds.events(kind, 300, 1), worlds.patterns(kind, 300, 2)
     for pattern in patterns[:20]:
         event = msgspec.json.decode(events[0])
         event["properties"] |= {
@@ -26,7 +25,7 @@ def test_patterns_match_some_events_and_all_ways_find_the_same(kind):
             if isinstance(value[0], str)
         }
         events.append(msgspec.json.encode(event))
-    filter = EventFilter(SCHEMA, max_unbounded=None)
+    filter = EventFilter(Schema(worlds.attributes(kind)), max_unbounded=None)
     filter.subscribe_many(patterns)
     found = [sorted(way(filter, events)) for way in WAYS.values()]
     assert found[0] == found[1]
@@ -34,8 +33,8 @@ def test_patterns_match_some_events_and_all_ways_find_the_same(kind):
 
 
 def test_the_same_seed_draws_the_same():
-    assert worlds.events(3, 1) == worlds.events(3, 1) != worlds.events(3, 2)
     for kind in worlds.NAMES:
+        assert worlds.events(kind, 3, 1) == worlds.events(kind, 3, 1) != worlds.events(kind, 3, 2)
         assert worlds.patterns(kind, 3, 1) == worlds.patterns(kind, 3, 1) != worlds.patterns(kind, 3, 2)
 
 
@@ -79,7 +78,7 @@ class Fake:
 
 def test_times_are_ratios_to_those_of_the_same_turn():
     starts = {who: lambda: Fake({"0": 2}) for who in (*run.OURS, "event-ruler")}
-    rows = run.measured("exact", 3, starts, worlds.events(5, 1), GIVEN)
+    rows = run.measured("exact", 3, starts, GIVEN)
     assert [row["of_ruler"] for row in rows[:2]] == pytest.approx([1, 1])
     assert [row["us"] for row in rows] == pytest.approx([200] * 3)
     assert rows[0]["load_us"] == pytest.approx(0.5e6 / 3)
@@ -89,13 +88,13 @@ def test_other_answers_end_the_run_and_every_program():
     programs = [Fake({"0": 2}), Fake({"0": 3})]
     starts = dict(zip(("event-ruler", "quamina"), ((lambda one=one: one) for one in programs), strict=True))
     with pytest.raises(ResultError, match="quamina finds other matches than event-ruler"):
-        run.measured("exact", 3, starts, worlds.events(5, 1), GIVEN)
+        run.measured("exact", 3, starts, GIVEN)
     assert all(program.closed for program in programs)
 
 
 def test_who_adds_too_few_rules_in_time_is_not_asked():
     slow = Fake({}, rules=2)
-    (row,) = run.measured("exact", 3, {"event-ruler": lambda: slow}, worlds.events(5, 1), GIVEN)
+    (row,) = run.measured("exact", 3, {"event-ruler": lambda: slow}, GIVEN)
     assert row["note"] == "2 rules added in 60 s"
     assert "us" not in row
     assert slow.closed

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from itertools import repeat
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ def narrow(filter):
     """The same filter, which never reads events whole to look at their names."""
     reader = filter._road.reader
     json = reader._text(filter.schema.fields)
-    json._unseen, json._left = 0, 10**9
+    json._unseen, json._lone, json._batches = 0, repeat(None), repeat(None)
     return filter
 
 
@@ -200,7 +201,7 @@ def test_single_events_are_looked_at_less_often(match):
     filter = EventFilter(LOTS)
     filter.subscribe("size > 7")
     filter.match_batch('{"lot": "a", "size": 8}\n' * json_text.LOOKED_AT)
-    for _ in range(int(2 * json_text.EVERY / json_text.ALONE)):
+    for _ in range(2 * json_text.ALONE):
         match(filter, '{"lott": "a", "size": 8}')
     assert filter.stats()["misspelt"] == 2
 
@@ -216,6 +217,20 @@ def test_a_text_of_several_lines_or_with_a_mark_is_one_event_of_a_list():
         assert as_sets(filter.match_batch(batch)) == [
             {0} if "ä".encode() in (text.encode() if type(text) is str else text) else {1} for text in batch
         ]
+
+
+def test_single_events_do_not_see_values_of_the_event_before():
+    filter = lots("lot = 'a'", "size > 7", "at.x < 3 AND size > 7", "lot LIKE '%long%'", "lot IS MISSING")
+    texts = [
+        b'{"lot": "a", "size": 8, "at": {"x": 1}}',
+        b"{}",
+        b'{"size": 8}',
+        b'{"lot": "so long, a text"}',
+        b'{"lot": 5, "at": {"x": 1}}',
+        b'{"at": {"x": 1}, "lot": null, "size": 8}',
+    ]
+    for text in 3 * [*texts, *reversed(texts)]:
+        assert set(filter.match(text)) == set(filter.match(json.loads(text)))
 
 
 def test_a_strict_schema_reads_all():
