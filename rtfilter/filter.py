@@ -1,4 +1,4 @@
-"""The filter: it takes subscriptions, matches batches of events, and releases each event once it is done."""
+"""The filter: it takes subscriptions, matches batches, and releases each event once its matches are known."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class EventFilter:
 
     @property
     def schema(self) -> Schema:
-        """The attributes of events and predicates; `add_attributes` adds some."""
+        """The schema of events and predicates; `add_attributes` extends it."""
         return self._subscriptions.schema
 
     @property
@@ -128,7 +128,7 @@ class EventFilter:
 
     @property
     def metrics(self) -> Metrics | Off:
-        """The metrics; without ``metrics=True``, an object that is false and raises an error when used."""
+        """The metrics; without ``metrics=True``, a false object whose attributes raise an error."""
         return OFF if self._road.metrics is None else self._road.metrics
 
     @metrics.setter
@@ -137,7 +137,7 @@ class EventFilter:
 
     @property
     def matcher(self) -> Matcher:
-        """The present index; ``matcher.tree`` is the `RStarTree` of one, ``matcher.takes`` what it takes.
+        """The index in use; ``matcher.tree`` is its `RStarTree`, if any, ``matcher.takes`` what it can store.
 
         The tree does not find patterns with long beginnings or ends, which `match` finds in a hash table.
         """
@@ -145,7 +145,7 @@ class EventFilter:
 
     @property
     def max_unbounded(self) -> int | None:
-        """Most subscriptions without any bound; a number below the present one only refuses new ones."""
+        """Most subscriptions without any bound. A smaller number than exist now refuses only new ones."""
         return self._subscriptions.unbounded.most
 
     @max_unbounded.setter
@@ -231,7 +231,7 @@ class EventFilter:
         ttl: Lifetimes | None = None,
         metadata: Sequence[Notes | None] | None = None,
     ) -> AnyArray:
-        """Add many subscriptions by their bounds, one a row, all or none; return their ids, (n,).
+        """Add many subscriptions, all or none, from bounds with a row for each; return their ids, (n,).
 
         Parameters
         ----------
@@ -274,7 +274,7 @@ class EventFilter:
         self._parts.subscriber.replace(id, predicate, ttl, metadata)
 
     def repack(self, matcher: Factory | None = None) -> None:
-        """Pack the index again; with `matcher`, as another one.
+        """Pack the index again, to make it smaller and faster; with `matcher`, replace the matcher.
 
         After many single subscriptions it may then answer twice as fast. Others match meanwhile. Raises
         `ValueError` for a matcher that cannot be had, `TypeError` if there is no R*-tree to pack.
@@ -282,7 +282,7 @@ class EventFilter:
         self._parts.repack(matcher)
 
     def add_attributes(self, attributes: Mapping[str, Given]) -> None:
-        """Add attributes, as of `Schema`, after the present ones; predicates may use them from then on.
+        """Add attributes, given as for `Schema`, after the present ones. Later predicates may use them.
 
         Matching and changes go on meanwhile. Rows of values, arrays and bounds need a column more for each
         new attribute; make replicas and tables of `Schema.read` again. Raises `TypeError` or `ValueError` for
@@ -291,7 +291,7 @@ class EventFilter:
         self._parts.updates.extend(attributes)
 
     def changes(self) -> Changes:
-        """Return the changes from now on, for replicas and routers; without a listener they cost nothing."""
+        """Return an object that collects the changes of subscriptions from now on, such as for a replica."""
         with self._road.gate.writing():
             return self._subscriptions.listen()
 
@@ -332,7 +332,7 @@ class EventFilter:
     def match_batch(
         self, events: object, *, at: float | None = None, arrival: float | None = None
     ) -> Matches:
-        """Match a batch as a whole: the least work, all results at once.
+        """Match a batch as a whole, with the least work; return all results at once.
 
         Parameters
         ----------
@@ -355,7 +355,7 @@ class EventFilter:
         return matches
 
     def stream(self, events: object, *, arrival: float | None = None) -> Stream:
-        """Match a batch so that each event is released early: return an iterator in order of completion.
+        """Match a batch; return an iterator that yields each event as soon as its matches are known.
 
         The controller chooses a plan, and the policy orders the events by their estimated workload (Wang et
         al.). The stream sees neither later changes nor later expiries. Do not change the events themselves
@@ -366,7 +366,7 @@ class EventFilter:
         return Stream(self._road, *self._road.stream(table, begun, begun if arrival is None else arrival))
 
     def any_match(self, events: object) -> BoolArray:
-        """Return whether each event has a match, bool (n,). Faster than `match_batch`; without metrics."""
+        """Return whether each event has a match, bool (n,). Faster than `match_batch`; not in the metrics."""
         moment = self._subscriptions.moment()
         found = self._road.any_match(self._road.reader.many(events), moment)
         if moment > -inf:
@@ -417,7 +417,7 @@ class EventFilter:
         return explain_one(self._road, events, id)
 
     def stats(self) -> dict[str, Any]:
-        """Return statistics of the index and its use, JSON-able.
+        """Return statistics of the index and its use, as a dict for JSON.
 
         The `version` is the number of calls that changed the subscriptions; snapshots keep it.
         """
@@ -443,7 +443,9 @@ class EventFilter:
         matcher: Factory | MatcherChooser | None = None,
         clock: Callable[[], float] = time.time,
     ) -> EventFilter:
-        """Open a snapshot by memory mapping; changes stay in memory until you save. Raises `SnapshotError`.
+        """Open a snapshot that `save` wrote, by memory mapping. Raises `SnapshotError`.
+
+        Changes stay in memory until you save again.
 
         `matcher` is required if the filter was saved with a class of your own. Otherwise it replaces the
         saved matcher; "auto" may keep the saved matcher, and a name alone may keep its saved options. By

@@ -24,7 +24,7 @@ class Hits(NamedTuple):
     exact: Flags | None
     """uint8 (hits,): 0 if the box is only a superset; None if all boxes are exact."""
     visits: IntArray
-    """int64 (n,): operations per point; for the R*-tree nodes visited."""
+    """int64 (n,): operations per point; for the R*-tree, the visited nodes."""
 
     @classmethod
     def of_one(cls, ids: IntArray, exact: Flags | None, visits: int = 0) -> Hits:
@@ -46,14 +46,14 @@ class Hits(NamedTuple):
 
 
 class RelatedIds(NamedTuple):
-    """The subscriptions that are related to a predicate in one way."""
+    """The subscriptions with one relation to a predicate, such as all that cover it."""
 
     ids: AnyArray
     """The ids for which the answer is certain, int64 (n,), or object (n,) of text or UUIDs; ascending."""
     unknown: AnyArray
-    """The ids for which the answer is unknown; ascending. All others do not; see `docs/covering.md`."""
+    """The ids for which the answer is unknown; ascending. No other id is related; see `docs/covering.md`."""
     visits: int
-    """Operations of the index; for the R*-tree nodes visited."""
+    """Operations of the index; for the R*-tree, the visited nodes."""
 
 
 class StreamRecord(NamedTuple):
@@ -68,9 +68,9 @@ class StreamRecord(NamedTuple):
     estimation: float
     """Seconds for the estimate and the order."""
     workload: IntArray
-    """int64 (n,): the estimate."""
+    """int64 (n,): the estimated work of each event."""
     visits: IntArray
-    """int64 (n,): operations after the estimate."""
+    """int64 (n,): operations of the search of each event, after the estimate."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ class Matches:
 
     @classmethod
     def named(cls, offsets: IntArray, ids: AnyArray, kind: type) -> Matches:
-        """Return matches with ids of the type str or uuid.UUID."""
+        """Return matches whose ids have the type `kind`, str or uuid.UUID."""
         made = cls(offsets, ids)
         object.__setattr__(made, "kind", kind)
         return made

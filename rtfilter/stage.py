@@ -32,12 +32,12 @@ class Handled(NamedTuple, Generic[R]):
 
 
 class RecipientStage(Generic[R]):
-    """Stores the owner of each subscription, and finds the recipients of events. For one thread at a time.
+    """A match step with the owner of each subscription; it finds the recipients of events. Not thread-safe.
 
     Parameters
     ----------
     filter : EventFilter
-        Other code may use it as well; their subscriptions have no recipient here.
+        Other code may use it, too; its subscriptions have no recipient here.
     receiving : callable, optional
         Returns whether a recipient is present; absent recipients are left out. By default all are present.
 

@@ -37,7 +37,7 @@ from rtfilter.results import Matches
 EACH = 20e-6
 """Expected seconds per event before the first measurement."""
 LEAST = 1e-6
-"""Least expected seconds per event, for reading it. Coarse clocks show 0 for most batches."""
+"""Least expected seconds per event, for reading it, because coarse clocks show 0 for most batches."""
 RISE = 4
 """Limit of a measurement, as a multiple of the expected time, because the first batch also loads code."""
 SHARE = 0.25
@@ -153,7 +153,7 @@ class AsyncFilter:
         return await self._waiting.join(event, arrival)
 
     async def match_many(self, events: Iterable[object]) -> Matches:
-        """Match several events, each as by `match`: all or none.
+        """Match several events as `match` does; if one is wrong, raise its error and return none.
 
         They may become several batches, shared with other events. An `EventError` has the `row`.
         """
@@ -170,7 +170,7 @@ class AsyncFilter:
         return Matches.named(offsets, ids.astype(object), kind)
 
     async def as_completed(self, events: Iterable[object]) -> AsyncGenerator[Completion, None]:
-        """Match several events, each as by `match`, and yield each once it is matched.
+        """Match several events as `match` does; yield each as soon as its matches are known.
 
         Events are read from `events` when there is room. An event that cannot be matched ends the iteration
         with its error; an `EventError` has the `row`. At the end, also if you leave early, the remaining

@@ -1,4 +1,4 @@
-"""The search of a batch of events that coroutines wait for, of which each may have its own error."""
+"""The search of a batch of events that coroutines wait for; each event may have its own error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
 
 Tell = Callable[[PendingMatches, AnyArray | Exception], None]
-"""Takes the matches of an event, or its error. Only the first call for an event counts."""
+"""A function that takes the matches of an event, or its error; only the first call for an event counts."""
 
 
 def search_whole(filter: EventFilter, batch: Sequence[PendingMatches], tell: Tell) -> None:
@@ -30,7 +30,7 @@ def search_whole(filter: EventFilter, batch: Sequence[PendingMatches], tell: Tel
 def search_stream(
     filter: EventFilter, batch: Sequence[PendingMatches], tell: Tell, unwanted: Callable[[], bool]
 ) -> None:
-    """Match a batch as a stream, and report each event once it is matched; stop when `unwanted` says so."""
+    """Match a batch as a stream, and report each event once it is matched; stop once `unwanted` is True."""
     try:
         events, answers = _read(filter, batch, tell)
         with closing(filter.stream(events, arrival=batch[0].arrival)) as stream:

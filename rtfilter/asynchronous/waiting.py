@@ -52,7 +52,7 @@ class PendingMatches(asyncio.Future[AnyArray]):
 
 
 class Waiting:
-    """The events that wait.
+    """The queue of events that wait for a batch; when it is full, further events wait outside.
 
     Parameters
     ----------

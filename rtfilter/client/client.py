@@ -18,7 +18,7 @@ from rtfilter.session_states import Directive
 WINDOW: Final = 256
 """Default number of deliveries that may wait in memory."""
 HINTS: Final = 100
-"""Most hints in the log of a client."""
+"""Most different hints about events that a client logs."""
 PATIENCE: Final = 60.0
 """Default seconds for which a client tries to reconnect."""
 Acknowledge = Literal["automatic", "manual"]
@@ -94,7 +94,7 @@ class Client:
         order: Literal["key"] | None = None,
         key: str | None = None,
     ) -> int:
-        """Subscribe to the events that match, also during deliveries; no delivery is lost.
+        """Subscribe to the events that satisfy a condition. Deliveries go on meanwhile, and none is lost.
 
         Parameters
         ----------
@@ -139,7 +139,7 @@ class Client:
         digest: float | None = None,
         order: Literal["key"] | None = None,
     ) -> float | None:
-        """Replace a subscription completely, also with the defaults of omitted arguments; keep its id.
+        """Replace all of a subscription except its id; omitted arguments get their defaults.
 
         Earlier matches are still delivered. Parameters and errors are those of `subscribe`.
 
@@ -181,7 +181,7 @@ class Client:
                 yield one
 
     async def page(self, filter: str | None, after: int) -> tuple[list[ServerSubscription], int | None]:
-        """Return some of your subscriptions above an id, and the next `after`; None at the end."""
+        """Return a page of your subscriptions, with ids above `after`, and the next `after` or None."""
         answer = await self.session.request(Directive.LIST, filter=filter, after=after)
         return _told(answer.subscriptions), answer.next
 
@@ -253,11 +253,11 @@ class Client:
         return await self.session.stop()
 
     async def get(self) -> int:
-        """Ask for deliveries without acknowledgement; return how many will come."""
+        """Ask for the deliveries that are not acknowledged; return their number."""
         return await self.session.get()
 
     async def disconnect(self) -> bool:
-        """Send the last acknowledgements, and disconnect. Subscriptions stay, and collect matches.
+        """Send the last acknowledgements, and disconnect; subscriptions stay, and their matches wait.
 
         Returns
         -------
@@ -275,7 +275,7 @@ class Client:
         Raises
         ------
         UnreachableError, RefusedError
-            The client has stopped to reconnect.
+            The client does not try to reconnect any more.
         """
         item = await self.session.next_item()
         return None if item is None else Delivery(item, self.session.acknowledge)

@@ -125,7 +125,7 @@ class Attribute:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The closed domain, int or float, in microseconds for timestamps; else all of float64."""
+        """The closed domain, int or float, in microseconds for timestamps; without one, all of float64."""
         low = LOWEST if self.low is None else _coordinate(self.low)
         high = HIGHEST if self.high is None else _coordinate(self.high)
         return low, high
@@ -338,7 +338,7 @@ class Schema:
         self.fields.strict = strict
 
     def extended(self, attributes: Mapping[str, Given]) -> Schema:
-        """Return a schema with further attributes after these.
+        """Return a schema with the attributes of this one, and further ones after them.
 
         Raises `ValueError` for an attribute that exists already.
         """
@@ -349,9 +349,10 @@ class Schema:
         return Schema({**self.attributes, **more.attributes}, strict=self.strict)
 
     def added_to(self, former: Schema) -> dict[str, Attribute] | None:
-        """Return the attributes that this schema has beside all of a former one.
+        """Return the attributes of this schema that a former one lacks.
 
-        None if it lacks some of these, has them with another type or domain, or differs in strictness.
+        None if this schema lacks an attribute of the former one, has it with another type or domain, or has
+        another strictness.
         """
         if self.strict != former.strict or not former.attributes.items() <= self.attributes.items():
             return None
@@ -364,7 +365,7 @@ class Schema:
 
     @cached_property
     def ordinal_offsets(self) -> dict[str, int]:
-        """The coordinate of each attribute with values on a line: numbers and timestamps."""
+        """The position of the coordinate of each number and timestamp, by name."""
         return {name: self.offsets[name] for name, attribute in self.attributes.items() if attribute.ordinal}
 
     def read(self, events: object) -> EventTable:
@@ -420,7 +421,7 @@ class Schema:
             ) from None
 
     def typed(self, name: str, value: object) -> str:
-        """Return the attribute for values of the type of a constant: `name`, if it has no other types."""
+        """Return the name of the attribute part with the type of a constant; `name`, if there is none."""
         for own in self.types.get(name, ()):
             if READERS[_READ_AS[self.attributes[own].type]](value) is not None:
                 return own
