@@ -49,7 +49,7 @@ def read_json(
     """
     if lone:
         return read_dict(fields, _object(_alone(text)), names)
-    return read_list(fields, [_object(part, row) for row, part in enumerate(_parts(text))], names)
+    return read_list(fields, [_object(part, row) for row, part in enumerate(parts(text))], names)
 
 
 class JsonReader:
@@ -194,7 +194,7 @@ class _Narrow:
         try:
             events = self._decoded(text)
         except _UNREADABLE:
-            return self._one_by_one([self._either(part, row) for row, part in enumerate(_parts(text))])
+            return self._one_by_one([self._either(part, row) for row, part in enumerate(parts(text))])
         return self._table(events)
 
     def _table(self, events: Sequence[Any]) -> EventTable:
@@ -331,7 +331,7 @@ def _alone(text: Any) -> bytes:
     return _bytes(text)
 
 
-def _parts(text: Any) -> list[bytes]:
+def parts(text: Any) -> list[bytes]:
     """Return the text of each event as bytes."""
     if isinstance(text, list | tuple):
         return [_bytes(part, row) for row, part in enumerate(text)]
