@@ -26,6 +26,7 @@ from rtfilter.lazy import at_first_use
 if TYPE_CHECKING:
     from rtfilter.asynchronous.async_filter import AsyncFilter
     from rtfilter.events.schema import Attribute, Schema
+    from rtfilter.events.unusable import BadEvent
     from rtfilter.filter import EventFilter
     from rtfilter.index.tree import RStarTree
     from rtfilter.matching.cover_search import Related
@@ -44,6 +45,7 @@ else:
     _PLACES = {
         "AsyncFilter": "asynchronous.async_filter",
         "Attribute": "events.schema",
+        "BadEvent": "events.unusable",
         "BadSubscription": "subscriptions.loading",
         "Completion": "matching.stream",
         "Cost": "predicates.cost",
@@ -73,6 +75,7 @@ __version__ = "0.2.0"
 __all__ = [
     "AsyncFilter",
     "Attribute",
+    "BadEvent",
     "BadSubscription",
     "Completion",
     "Cost",

@@ -41,11 +41,16 @@ _DEEPEST: Final = 4
 """Most parts of a name with its own decoder, which has a field for each spelling with dots."""
 
 
-def read_json(fields: Fields, text: Any, lone: bool = False) -> EventTable:
-    """Read all attributes of each event; `lone` means that the text is one object. Raises `EventError`."""
+def read_json(
+    fields: Fields, text: Any, lone: bool = False, names: frozenset[str] | None = None
+) -> EventTable:
+    """Read each event, with `names` only these attributes from lists; `lone`: the text is one object.
+
+    Raises `EventError`.
+    """
     if lone:
-        return read_dict(fields, _object(_alone(text)))
-    return read_list(fields, [_object(part, row) for row, part in enumerate(_parts(text))])
+        return read_dict(fields, _object(_alone(text)), names)
+    return read_list(fields, [_object(part, row) for row, part in enumerate(parts(text))], names)
 
 
 class JsonReader:
@@ -72,14 +77,14 @@ class JsonReader:
             or self.fields.strict
             or self._looks(lone or (type(text) is list and len(text) == 1))
         ):
-            table = read_json(self.fields, text, lone)
+            table = read_json(self.fields, text, lone, names)
             self._unseen -= len(table)
             return table
         narrow = self._narrow
         if narrow is None or narrow.names is not names:
             self._narrow = narrow = _Narrow(self.fields, names)
         if narrow.decoder is None:
-            return read_json(self.fields, text, lone)
+            return read_json(self.fields, text, lone, names)
         table = narrow.read_one(text) if lone else narrow.read_many(text)
         table.read, table.again = names, partial(self.read, text, lone=lone)
         return table
@@ -198,7 +203,7 @@ class _Narrow:
         try:
             events = self._decoded(text)
         except _UNREADABLE:
-            return self._one_by_one([self._either(part, row) for row, part in enumerate(_parts(text))])
+            return self._one_by_one([self._either(part, row) for row, part in enumerate(parts(text))])
         return self._table(events)
 
     def _table(self, events: Sequence[Any]) -> EventTable:
@@ -355,7 +360,7 @@ def _alone(text: Any) -> bytes:
     return _bytes(text)
 
 
-def _parts(text: Any) -> list[bytes]:
+def parts(text: Any) -> list[bytes]:
     """Return the text of each event as bytes."""
     if isinstance(text, list | tuple):
         return [_bytes(part, row) for row, part in enumerate(text)]

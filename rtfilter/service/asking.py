@@ -11,9 +11,10 @@ from typing import Any, Final
 import numpy as np
 
 from rtfilter.dtypes import BoolArray
-from rtfilter.errors import EventError, PredicateError
+from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
+from rtfilter.events.unusable import BadEvent
 from rtfilter.filter import EventFilter
 from rtfilter.predicates.explanation import Explanation
 from rtfilter.results import Matches
@@ -181,12 +182,11 @@ def _searched(
 
 def _hits(one: EventFilter, stored: list[Any]) -> BoolArray:
     """Return which stored events match."""
-    try:
-        return one.any_match(stored)
-    except EventError:
-        if len(stored) > 1:
-            return np.concatenate([_hits(one, [event]) for event in stored])
-        return one.any_match(as_published(one.schema, stored[0]))
+    bad: list[BadEvent] = []
+    found = one.any_match(stored, on_error=bad.append)
+    for row, event, _ in bad:
+        found[row] = one.any_match(as_published(one.schema, event))[0]
+    return found
 
 
 def _parts(events: Iterator[Logged | None]) -> Iterator[list[Logged]]:

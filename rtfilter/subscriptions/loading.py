@@ -63,14 +63,6 @@ _WORDS: Final[dict[type, str]] = {int: "an integer", str: "text", UUID: "a UUID"
 OnError = Literal["raise", "skip"] | Callable[[BadSubscription], object]
 
 
-def require_on_error(given: object) -> None:
-    """Raise `ValueError` unless a value is valid for `on_error`."""
-    if not (callable(given) or given in ("raise", "skip")):
-        raise ValueError(
-            f'on_error is "raise", "skip" or a function that takes a BadSubscription; got {shown(given)}'
-        )
-
-
 class Load:
     """Subscriptions of a load, with a check that finds the unusable ones.
 

@@ -52,9 +52,11 @@ def test_what_event_errors_carry(events, row, attribute, message, reason):
 
 def test_an_event_of_another_type_is_named_by_its_row():
     error = caught(lambda: SCHEMA.read([{}, 5]))
-    assert str(error).startswith("event 1 is of type int; expected a mapping of names to values; a list ")
+    assert str(error).startswith(
+        "event 1: this is of type int; expected a mapping of names to values; a list "
+    )
     assert (error.row, error.attribute) == (1, None)
-    assert error.reason == str(error).removeprefix("event 1 ")
+    assert error.reason == str(error).removeprefix("event 1: ")
 
 
 @cases(
