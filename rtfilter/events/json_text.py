@@ -40,11 +40,16 @@ _DEEPEST: Final = 4
 """Most parts of a name with its own decoder, which has a field for each spelling with dots."""
 
 
-def read_json(fields: Fields, text: Any, lone: bool = False) -> EventTable:
-    """Read all attributes of each event; `lone` means that the text is one object. Raises `EventError`."""
+def read_json(
+    fields: Fields, text: Any, names: frozenset[str] | None = None, lone: bool = False
+) -> EventTable:
+    """Read each event as a dict; with `names`, only these attributes from lists.
+
+    `lone` means that the text is one object. Raises `EventError`.
+    """
     if lone:
-        return read_dict(fields, _object(_alone(text)))
-    return read_list(fields, [_object(part, row) for row, part in enumerate(_parts(text))])
+        return read_dict(fields, _object(_alone(text)), names)
+    return read_list(fields, [_object(part, row) for row, part in enumerate(_parts(text))], names)
 
 
 class JsonReader:
@@ -70,14 +75,14 @@ class JsonReader:
             or self.fields.strict
             or self._looks(lone or (type(text) is list and len(text) == 1))
         ):
-            table = read_json(self.fields, text, lone)
+            table = read_json(self.fields, text, names, lone)
             self._unseen -= len(table)
             return table
         narrow = self._narrow
         if narrow is None or narrow.names is not names:
             self._narrow = narrow = _Narrow(self.fields, names)
         if narrow.decoder is None:
-            return read_json(self.fields, text, lone)
+            return read_json(self.fields, text, names, lone)
         table = narrow.read_one(text) if lone else narrow.read_many(text)
         table.read, table.again = names, partial(self.read, text, lone=lone)
         return table

@@ -34,7 +34,7 @@ def read_events(fields: Fields, events: object, names: frozenset[str] | None = N
     if is_text(events):
         from rtfilter.events.json_text import read_json
 
-        return read_json(fields, events)
+        return read_json(fields, events, names)
     if isinstance(events, _MANY):
         return read_list(fields, events, names)
     return read_columns(fields, events)

@@ -1,5 +1,7 @@
 """Predicates and explanations on events with lists, beside the choices of the oracle."""
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -185,6 +187,18 @@ def test_equal_elements_are_one_choice():
 def test_too_many_choices_are_refused():
     with pytest.raises(EventError, match="1,001 choices"):
         Predicate.parse("tags = 'b'", SCHEMA).matches({"tags": [str(one) for one in range(1001)]})
+
+
+@pytest.mark.parametrize("form", [dict, json.dumps, lambda event: json.dumps(event).encode()])
+def test_explain_counts_only_lists_that_its_subscriptions_use(form):
+    filter = EventFilter(SCHEMA)
+    filter.subscribe_many(["x > 1", "tags = 'b'"])
+    event = form({"x": 2, "tags": [str(one) for one in range(1001)]})
+    assert filter.explain(event, 0).matched
+    assert filter.explain([event], ids=[0]).matched == 1
+    for asked in ({"id": 1}, {"ids": [0, 1]}, {}):
+        with pytest.raises(EventError, match="1,001 choices"):
+            filter.explain(event if "id" in asked else [event], **asked)
 
 
 def test_objects_are_read_as_a_filter_reads_them():
