@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,7 +28,8 @@ def explain_one(road: Road, event: object, id: int | Name) -> Explanation:
     if len(table) != 1:
         raise ValueError(f"explain takes one event with an id, not {len(table)}; for several, give `ids`")
     (one,) = events_of(table.at(held.now(held.moment())))
-    return explain(predicate, one)
+    cost = predicate.cost if held.matcher.takes.boxes else None
+    return replace(explain(predicate, one), cost=cost)
 
 
 def explain_many(

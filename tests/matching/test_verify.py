@@ -218,7 +218,9 @@ def test_candidates_and_time_are_counted_by_kind(condition, event, kinds, alone)
     if isinstance(condition, dict):
         target.subscribe_boxes(condition, condition)
     else:
-        target.subscribe(condition)
+        cost = target[target.subscribe(condition)].predicate.cost
+        found = {kind for kind in ("compiled", "python") if getattr(cost, kind)}
+        assert found == {"compiled", "python"} & set(kinds)
     times = verify.COMPILED
     for _ in range(times if alone else 1):
         if alone:
