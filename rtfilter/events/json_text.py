@@ -42,11 +42,11 @@ _DEEPEST: Final = 4
 
 
 def read_json(
-    fields: Fields, text: Any, lone: bool = False, names: frozenset[str] | None = None
+    fields: Fields, text: Any, names: frozenset[str] | None = None, lone: bool = False
 ) -> EventTable:
-    """Read each event, with `names` only these attributes from lists; `lone`: the text is one object.
+    """Read each event as a dict; with `names`, only these attributes from lists.
 
-    Raises `EventError`.
+    `lone` means that the text is one object. Raises `EventError`.
     """
     if lone:
         return read_dict(fields, _object(_alone(text)), names)
@@ -77,14 +77,14 @@ class JsonReader:
             or self.fields.strict
             or self._looks(lone or (type(text) is list and len(text) == 1))
         ):
-            table = read_json(self.fields, text, lone, names)
+            table = read_json(self.fields, text, names, lone)
             self._unseen -= len(table)
             return table
         narrow = self._narrow
         if narrow is None or narrow.names is not names:
             self._narrow = narrow = _Narrow(self.fields, names)
         if narrow.decoder is None:
-            return read_json(self.fields, text, lone, names)
+            return read_json(self.fields, text, names, lone)
         table = narrow.read_one(text) if lone else narrow.read_many(text)
         table.read, table.again = names, partial(self.read, text, lone=lone)
         return table

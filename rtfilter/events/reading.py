@@ -26,7 +26,7 @@ def read_events(fields: Fields, events: object, names: frozenset[str] | None = N
     if type(events) is dict:
         return read_dict(fields, events, names)
     if isinstance(events, np.ndarray):
-        return read_columns(fields, events)
+        return read_columns(fields, events, names)
     if isinstance(events, EventTable):
         return _own(fields, events)
     if isinstance(events, Mapping):
@@ -34,10 +34,10 @@ def read_events(fields: Fields, events: object, names: frozenset[str] | None = N
     if is_text(events):
         from rtfilter.events.json_text import read_json
 
-        return read_json(fields, events)
+        return read_json(fields, events, names)
     if isinstance(events, _MANY):
         return read_list(fields, events, names)
-    return read_columns(fields, events)
+    return read_columns(fields, events, names)
 
 
 def is_text(events: object) -> bool:

@@ -272,12 +272,13 @@ class FilterParts:
             }
 
     def _dearest(self) -> list[dict[str, Any]]:
-        """Return the subscriptions that were verified most often, each with its share of a sample."""
+        """Return the subscriptions that were verified most often, as a sample has them; see `Dear`."""
         held, found = self.subscriptions, []
-        for handle, share in held.verified.dearest():
+        for handle, share, matched in held.verified.dearest():
             if handle in held:
                 (id,) = held.labels.ids(np.array([handle])).tolist()
-                found.append({"id": id if isinstance(id, int) else str(id), "share": round(share, 3)})
+                name = id if isinstance(id, int) else str(id)
+                found.append({"id": name, "share": round(share, 3), "matched": round(matched, 3)})
         return found
 
 

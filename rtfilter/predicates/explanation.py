@@ -9,6 +9,7 @@ from rtfilter.events.elements import every_value
 from rtfilter.events.encoding import Timestamp, is_missing
 from rtfilter.events.table import NOW, PHRASES
 from rtfilter.predicates.comparison import FAMILIES, Comparison
+from rtfilter.predicates.cost import Cost
 from rtfilter.predicates.distances import Distance
 from rtfilter.predicates.expressions import Operand, Operation, evaluate, text
 from rtfilter.predicates.intervals import Now
@@ -275,10 +276,20 @@ class FilterExplanation:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The result of a predicate for one event; ``str()`` is a report with one line per constraint."""
+    """The result of a predicate for one event; ``str()`` is a report with one line per constraint.
+
+    Attributes
+    ----------
+    matched : bool
+    filters : tuple of FilterExplanation
+    cost : Cost or None
+        The cost of the subscription, unless the matcher works without boxes. The report has it if candidates
+        must be verified.
+    """
 
     matched: bool
     filters: tuple[FilterExplanation, ...]
+    cost: Cost | None = None
 
     def __str__(self) -> str:
         lines = ["match" if self.matched else "no match"]
@@ -290,6 +301,8 @@ class Explanation:
             lines += [f"    {constraint}" for constraint in conjunction.constraints]
             if not conjunction.constraints:
                 lines.append("    yes  no constraint: every event")
+        if self.cost is not None and self.cost.checked:
+            lines.append(f"  cost: {self.cost}")
         return "\n".join(lines)
 
 

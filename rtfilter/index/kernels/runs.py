@@ -14,7 +14,6 @@ from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.layout import BOXES, INEXACT, LINKS, ONE, WORD, Tree, words_for
 from rtfilter.index.kernels.vector import trailing_zeros
 
-
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # spreads ids over the bits of a hash, upper ones best
 
 
