@@ -41,6 +41,7 @@ _ABSENT: Final = object()
 NOW: Final = _Key("NOW()")
 """Key of the batch's moment in rows, in microseconds since 1970."""
 _LAST: Final = 8e12
+_FIRST: Final = (0,)
 
 
 def microseconds_at(seconds: float) -> int:
@@ -334,6 +335,10 @@ class EventTable:
     def values(self, attribute: str, rows: Sequence[int] | None = None) -> Sequence[object]:
         """Return the original values of an attribute in some rows, or all; None for missing ones."""
         return self._rows.values(attribute, range(len(self)) if rows is None else rows)
+
+    def value(self, attribute: str) -> object:
+        """Return the original value of an attribute of the first event; None if it is missing."""
+        return self._rows.values(attribute, _FIRST)[0]
 
     def rests(self, rows: IntArray, coordinates: IntArray) -> IntArray:
         """Return the rests of numbers and timestamps, int64 (k,): see `rtfilter.events.exact`.
