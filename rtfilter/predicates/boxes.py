@@ -7,7 +7,8 @@ false, and `rtfilter.predicates.model.Predicate.matches` decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from itertools import chain, pairwise, product
 from math import inf, nextafter, prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -57,13 +58,30 @@ ENDS: Final = frozenset(("=", "<", "<=", ">", ">="))
 _STRICTEST: Final[dict[str, Callable[[Any, Any], Any]]] = {"<": min, "<=": min, ">": max, ">=": max}
 
 
-_STARTS: Final[dict[str, Callable[[str], list[str]]]] = {
-    "like": lambda pattern: [like_start(pattern)],
-    "ignore case": lambda folded: caseless_starts(folded, STRING_BYTES),
-    "like ignore case": lambda pattern: caseless_starts(like_start(pattern), STRING_BYTES),
-    "cidr": lambda network: network_starts(network, STRING_BYTES),
+_ENOUGH: Final = STRING_BYTES + 3
+"""Folded characters that decide `order`: the fold of one character has three at most."""
+_Ranges = Sequence[tuple[int, int]]
+_Intervals = Sequence[tuple[float, float]]
+
+
+def _ranges(starts: Iterable[str]) -> _Ranges:
+    """Return the `order` of the strings with some beginnings, ascending ranges."""
+    return sorted({text_range(utf8(start)) for start in starts})
+
+
+@lru_cache(maxsize=4096)
+def _caseless_ranges(start: str) -> _Ranges:
+    """Return `_ranges` for a folded beginning: it takes 20 us, and many subscriptions begin alike."""
+    return _ranges(caseless_starts(start, STRING_BYTES))
+
+
+_STARTS: Final[dict[str, Callable[[str], _Ranges]]] = {
+    "like": lambda pattern: _ranges((like_start(pattern),)),
+    "ignore case": lambda folded: _caseless_ranges(folded[:_ENOUGH]),
+    "like ignore case": lambda pattern: _caseless_ranges(like_start(pattern)[:_ENOUGH]),
+    "cidr": lambda network: _ranges(network_starts(network, STRING_BYTES)),
 }
-"""The possible beginnings of strings that satisfy an operator of `FORMS`; unknown for complements."""
+"""The `order` of strings that satisfy an operator of `FORMS`, ascending ranges; unknown for complements."""
 ENDINGS: Final[dict[str, Callable[[str], tuple[float, float]]]] = {
     "like": lambda pattern: ending_range(fold(like_end(pattern))),
     "like ignore case": lambda pattern: ending_range(like_end(pattern)),
@@ -362,14 +380,14 @@ def _text(constraints: list[Constraint]) -> list[Piece]:
     affix = NO_AFFIX
     cuts: list[tuple[float, float]] = []
     holes: set[float] = set()
-    wanted: list[list[tuple[float, float]]] = []
+    wanted: list[_Ranges] = []
     for _, operator, value in constraints:
         if operator == "exists":
             continue
         if operator in FORMS:
             exact = False
             if operator in _STARTS:
-                wanted.append(sorted({text_range(utf8(text)) for text in _STARTS[operator](value)}))
+                wanted.append(_STARTS[operator](value))
             if operator in ENDINGS:
                 first, last = ENDINGS[operator](value)
                 ending = max(ending[0], first), min(ending[1], last)
@@ -399,7 +417,7 @@ def _text(constraints: list[Constraint]) -> list[Piece]:
         else:
             high = min(high, start - 1 if operator == "<" and sharp else start)
             exact = exact and sharp and operator == "<"
-    orders = _gaps(low, high, sorted(cuts))
+    orders: _Intervals = _gaps(low, high, sorted(cuts))
     for ranges in wanted:
         orders = _common(orders, ranges)
     if ending[0] > ending[1]:
@@ -434,8 +452,10 @@ def _longer(code: int, size: int) -> tuple[int, int]:
     return code, code + 256 ** max(STRING_BYTES - size, 0) - 1
 
 
-def _common(one: list[tuple[float, float]], two: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the intersection of two sorted lists of disjoint intervals."""
+def _common(one: _Intervals, two: _Intervals) -> _Intervals:
+    """Return the intersection of two sorted lists of disjoint intervals, of which the second is not empty."""
+    if len(one) == 1 and one[0][0] <= two[0][0] and two[-1][1] <= one[0][1]:
+        return two
     found: list[tuple[float, float]] = []
     i = j = 0
     while i < len(one) and j < len(two):
