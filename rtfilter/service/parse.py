@@ -175,7 +175,11 @@ class Parse:
         self, events: Sequence[dict[str, Any]], bodies: list[bytes] | None, stored: bool, lone: bool = False
     ) -> Parsed:
         try:
-            table = self._listed(events) if any(map(has_list, events)) else self._schema.read(events)
+            may_list = bodies is None or any(b"[" in body for body in bodies)
+            if may_list and any(map(has_list, events)):
+                table: EventTable | Listed = self._listed(events)
+            else:
+                table = self._schema.read(events[0] if lone else events)
         except EventError as error:
             if lone:
                 error.row = None
