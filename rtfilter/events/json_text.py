@@ -246,7 +246,7 @@ class _Narrow:
         data = _bytes(text)
         _require_utf8(data)
         if data.lstrip().startswith(b"["):
-            return self._array.decode(data)  # type: ignore[no-any-return]
+            return self._array.decode(data)
         return list(map(self._decode, _lines(data)))
 
     def _either(self, data: bytes, row: int) -> Any:
