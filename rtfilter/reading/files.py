@@ -103,8 +103,10 @@ def _decoded(line: bytes, path: str, number: int) -> Any:
         return msgspec.json.decode(line.removeprefix(BOM_UTF8))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         where = place(path, number)
-        parse_json(line, where)  # its message has the column
-        raise FileError(f"{where}: not JSON: {error}") from None
+        parse_json(line, where)  # its message has the column, but it takes more
+        raise FileError(
+            f"{where}: not JSON: {error}; JSON has no NaN, no infinity and no lone surrogates"
+        ) from None
 
 
 def parse_json(text: bytes, where: str, **options: Any) -> Any:
