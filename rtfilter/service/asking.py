@@ -20,7 +20,7 @@ from rtfilter.predicates.explanation import Explanation
 from rtfilter.results import Matches
 from rtfilter.service.hosted import Hosted
 from rtfilter.service.log_matcher import Index
-from rtfilter.service.parse import LISTED, Listed, as_published, parts, readable
+from rtfilter.service.parse import LISTED, Listed, as_published, parts
 from rtfilter.service.records import Page, StoredEvent
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.service_errors import BusyError, RequestError, UnknownError, lone
@@ -172,7 +172,7 @@ def _searched(
             yield [(entry, True) for entry in some]
             continue
         begun = time.perf_counter()
-        stored = readable([entry.body for _, entry in some])
+        stored = [entry.body for _, entry in some]
         for first, after in parts(stored):
             hits = _hits(one, stored[first:after]).tolist()
             time.sleep(time.perf_counter() - begun)  # half of the time is for others
@@ -180,7 +180,7 @@ def _searched(
             begun = time.perf_counter()
 
 
-def _hits(one: EventFilter, stored: list[Any]) -> BoolArray:
+def _hits(one: EventFilter, stored: list[bytes]) -> BoolArray:
     """Return which stored events match."""
     bad: list[BadEvent] = []
     found = one.any_match(stored, on_error=bad.append)
