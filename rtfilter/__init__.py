@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rtfilter.predicates.cost import Cost
     from rtfilter.predicates.explanation import Explanation
     from rtfilter.predicates.misses import Misses
-    from rtfilter.predicates.model import Predicate
+    from rtfilter.predicates.predicate import Predicate
     from rtfilter.reading import infer_schema, read_events
     from rtfilter.results import Matches, RelatedIds
     from rtfilter.subscriptions.loading import BadSubscription
@@ -53,7 +53,7 @@ else:
         "Explanation": "predicates.explanation",
         "Matches": "results",
         "Misses": "predicates.misses",
-        "Predicate": "predicates.model",
+        "Predicate": "predicates.predicate",
         "RStarTree": "index.tree",
         "Related": "matching.cover_search",
         "RelatedIds": "results",

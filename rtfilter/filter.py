@@ -22,7 +22,7 @@ from rtfilter.matching.filter_parts import FilterParts, moment_of
 from rtfilter.matching.stream import Stream
 from rtfilter.options import Named
 from rtfilter.predicates.boxes import MAX_UNBOUNDED
-from rtfilter.predicates.model import Source, parse
+from rtfilter.predicates.predicate import Source, parse
 from rtfilter.results import Matches
 from rtfilter.scheduler import Order
 from rtfilter.subscriptions.given import Lifetime

@@ -34,7 +34,7 @@ from rtfilter.matchers.port import Matcher, Takes, refuse_missing
 from rtfilter.matchers.registry import make_matcher
 from rtfilter.matching.verify import verify
 from rtfilter.predicates.ends import EndStore
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.replay.output import Row
 from rtfilter.replay.workloads import Bounds, Workload, workload
 from rtfilter.subscriptions import drafts

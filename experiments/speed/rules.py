@@ -17,7 +17,7 @@ from rtfilter import EventFilter, Schema
 from rtfilter.matchers.filters import Filters
 from rtfilter.predicates.boxes import compile_predicate
 from rtfilter.predicates.many import compile_many
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.predicate import parse
 from rtfilter.predicates.store import kept
 from rtfilter.replay.machine import one_line
 from rtfilter.replay.output import Row, table

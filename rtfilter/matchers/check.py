@@ -21,17 +21,9 @@ from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import FAMILIES, Matcher, Resumable, Savable, Takes, refuse_untaken
 from rtfilter.matchers.registry import Factory, factory_of, name_of
 from rtfilter.predicates.comparison import RELATIONS, Comparison
+from rtfilter.predicates.constraints import OPERATORS_OF, PRESENCE, SETS, Constraint, Filter, Quantified, Test
 from rtfilter.predicates.expressions import ARITHMETIC, Operation
-from rtfilter.predicates.model import (
-    OPERATORS_OF,
-    PRESENCE,
-    SETS,
-    Constraint,
-    Filter,
-    Predicate,
-    Quantified,
-    Test,
-)
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.results import Hits
 
 #: Attributes of the random events and subscriptions that matchers are checked with.

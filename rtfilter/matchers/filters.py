@@ -12,9 +12,10 @@ from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.bounds import EncodedBounds, bounds_predicate
 from rtfilter.predicates.boxes import Boxes, compile_predicate, unbounded
+from rtfilter.predicates.constraints import Constraint
 from rtfilter.predicates.ends import NO_ENDS, Ends
 from rtfilter.predicates.many import Compiled
-from rtfilter.predicates.model import Constraint, Predicate
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.predicates.store import KeptPredicates
 
 _NO_ROWS: Final = np.empty(0, np.int64)
@@ -46,7 +47,7 @@ class ConstraintColumns(NamedTuple):
     attributes: list[str]
     """Flattened name, for each constraint."""
     operators: list[str]
-    """A key of `rtfilter.predicates.model.COMPARE`, or ``is null`` or ``exists``."""
+    """A key of `rtfilter.predicates.constraints.COMPARE`, or ``is null`` or ``exists``."""
     values: list[Any]
     """The canonical constant.
 

@@ -22,7 +22,7 @@ from rtfilter.matchers.equal_sides import EqualSides
 from rtfilter.matchers.filters import BoxColumns
 from rtfilter.matchers.rows import MOST, distinct
 from rtfilter.predicates.boxes import compile_predicate
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.results import Hits
 
 PIECE: Final = 4096

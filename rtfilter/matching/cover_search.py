@@ -25,8 +25,8 @@ from rtfilter.matching.road import Road
 from rtfilter.matching.verify import verify
 from rtfilter.predicates.boxes import Boxes, compile_predicate
 from rtfilter.predicates.covering import Question
-from rtfilter.predicates.list_tests import asks_for_every
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.disjunction import asks_for_every
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.predicates.sets import MOMENT
 from rtfilter.results import Hits, Matches, RelatedIds
 from rtfilter.subscriptions.content import Subscriptions

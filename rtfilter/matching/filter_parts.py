@@ -22,7 +22,7 @@ from rtfilter.matching.road import Road
 from rtfilter.matching.subscriber import Subscriber
 from rtfilter.matching.updates import Updates
 from rtfilter.options import Named
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.scheduler import Order, resolve
 from rtfilter.snapshots import arrays as snapshot
 from rtfilter.subscriptions.content import Subscriptions

@@ -22,10 +22,12 @@ from rtfilter.events.elements import Choices, is_of_choices, ranges
 from rtfilter.events.encoding import Timestamp
 from rtfilter.events.table import NOW, EventTable, microseconds_at
 from rtfilter.predicates.comparison import Comparison
+from rtfilter.predicates.constraints import Constraint, Quantified, Test
+from rtfilter.predicates.disjunction import asks_for_none
 from rtfilter.predicates.ends import EndStore
 from rtfilter.predicates.intervals import Now
-from rtfilter.predicates.list_tests import Elements, asks_for_none
-from rtfilter.predicates.model import Constraint, Predicate, Quantified, Test
+from rtfilter.predicates.list_tests import Elements
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.predicates.verdicts import places_of, verdicts
 from rtfilter.results import Hits
 from rtfilter.subscriptions.verdict import ASK, NO, YES
@@ -347,7 +349,7 @@ def _decide_choices(
             continue
         if row != seen:
             event, seen = Elements(events.row(row), choices.lists[row] or {}, events.fields), row
-        found.append(event.satisfy(predicate))
+        found.append(event.satisfy(predicate.filters))
         verified.append((id, found[-1]))
     if verified:
         parts = [("lists", len(verified), perf_counter() - begun)]

@@ -13,8 +13,9 @@ from rtfilter.dtypes import BoolArray, FloatArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import ALIEN, EXACT, HIGHEST, LOWEST, MISSING, Timestamp
 from rtfilter.events.schema import Attribute, Schema
+from rtfilter.predicates.constraints import Constraint, Filter
 from rtfilter.predicates.ends import NO_ENDS, Ends
-from rtfilter.predicates.model import Constraint, Filter, Predicate
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.predicates.sides import NO_STRING, Side, open_side, read_side
 
 _FLOAT: Final = np.dtype(np.float64)

@@ -2,7 +2,7 @@
 
 One filter becomes one or several boxes: a set has a box per value, ``<>`` one on either side. Every event
 that satisfies the filter lies in one of its boxes. If a box may hold other events too, its `exact` flag is
-false, and `rtfilter.predicates.model.Predicate.matches` decides.
+false, and `rtfilter.predicates.disjunction.Disjunction.matches` decides.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import chain, pairwise, product
 from math import inf, nextafter, prod
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -34,16 +34,13 @@ from rtfilter.events.schema import Schema
 from rtfilter.predicates.affixes import NO_AFFIX, affix_of
 from rtfilter.predicates.comparison import Comparison
 from rtfilter.predicates.constraints import COMPARE, FORMS, Constraint, Filter, Test
+from rtfilter.predicates.disjunction import Disjunction, asks_for_every
 from rtfilter.predicates.letters import fold
 from rtfilter.predicates.letters import starts as caseless_starts
 from rtfilter.predicates.like import end as like_end
 from rtfilter.predicates.like import start as like_start
-from rtfilter.predicates.list_tests import asks_for_every
 from rtfilter.predicates.narrowing import implied, is_lowered, lowered
 from rtfilter.predicates.networks import network_starts
-
-if TYPE_CHECKING:
-    from rtfilter.predicates.model import Predicate
 
 MAX_BOXES: Final = 1024
 """Most boxes of one predicate."""
@@ -102,8 +99,8 @@ class Piece(NamedTuple):
     exact: bool
 
 
-def compile_predicate(predicate: Predicate, schema: Schema) -> Boxes:
-    """Compile a predicate that was checked against `schema` (see `rtfilter.predicates.model.parse`).
+def compile_predicate(predicate: Disjunction, schema: Schema) -> Boxes:
+    """Compile a predicate that was checked against `schema` (see `rtfilter.predicates.predicate.parse`).
 
     Returns
     -------
@@ -122,19 +119,19 @@ def compile_predicate(predicate: Predicate, schema: Schema) -> Boxes:
     return boxes_of(_all_boxes(predicate, schema), schema)
 
 
-def distinct_boxes(predicate: Predicate, schema: Schema) -> Distinct:
+def distinct_boxes(predicate: Disjunction, schema: Schema) -> Distinct:
     """Return the boxes of `compile_predicate`, box by box. Raises the same errors."""
     box = _only_box(predicate, schema)
     return _all_boxes(predicate, schema) if box is None else {box: True}
 
 
-def _only_box(predicate: Predicate, schema: Schema) -> Ends | None:
+def _only_box(predicate: Disjunction, schema: Schema) -> Ends | None:
     """Return the box of a predicate that `_plain_box` can compile, else None."""
     filters = predicate.filters
     return _plain_box(filters[0].constraints, schema) if len(filters) == 1 else None
 
 
-def _all_boxes(predicate: Predicate, schema: Schema) -> Distinct:
+def _all_boxes(predicate: Disjunction, schema: Schema) -> Distinct:
     found: Distinct = {}
     for conjunction in predicate.filters:
         for low, high, exact in _boxes_of(conjunction, schema):

@@ -49,7 +49,7 @@ def one(schema: Schema, attribute: str, operator: str, value: Any = None) -> Fil
     Raises
     ------
     PredicateError
-        As `rtfilter.predicates.model.parse`, without a position.
+        As `rtfilter.predicates.predicate.parse`, without a position.
     """
     if attribute in schema.types and operator not in PRESENCE:
         return _of_types(schema, attribute, operator, value)

@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from rtfilter.errors import PredicateError
 from rtfilter.events.elements import every_value
 from rtfilter.events.encoding import READERS, Constant, Timestamp, canonical, is_missing
+from rtfilter.predicates.attribute_names import written
 from rtfilter.predicates.comparison import RELATIONS, Comparison
 from rtfilter.predicates.letters import fold
 from rtfilter.predicates.like import canonical_like, escaped, is_like, simplest
 from rtfilter.predicates.networks import canonical_network, is_in_network
-from rtfilter.predicates.sql_words import written
 from rtfilter.text import composed, shown
 
 MAX_TERMS: Final = 10_000

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.boxes import compile_predicate, unbounded
 from rtfilter.predicates.conditions import MOST, count_conditions
 from rtfilter.predicates.constraints import Filter
+from rtfilter.predicates.disjunction import Disjunction
 from rtfilter.text import numbered
-
-if TYPE_CHECKING:
-    from rtfilter.predicates.model import Predicate
 
 
 class Cost(NamedTuple):
@@ -45,7 +43,7 @@ class Cost(NamedTuple):
         return "; ".join(parts)
 
 
-def cost_of(predicate: Predicate, schema: Schema) -> Cost:
+def cost_of(predicate: Disjunction, schema: Schema) -> Cost:
     """Return the cost of a predicate that was checked against a schema; see `Predicate.cost`."""
     boxes = compile_predicate(predicate, schema)
     found = len(boxes.exact), not boxes.exact.all(), bool(unbounded(boxes, schema).any())
@@ -55,7 +53,7 @@ def cost_of(predicate: Predicate, schema: Schema) -> Cost:
     families = {name: attribute.family for name, attribute in schema.attributes.items()}
     counts = {test: count_conditions(test, families) for test in tests}
     few = sum(max(counts[test], 1) for own in predicate.filters for test in own.constraints) <= MOST
-    alone = {test: compile_predicate(type(predicate)((Filter((test,)),)), schema).exact for test in tests}
+    alone = {test: compile_predicate(Disjunction((Filter((test,)),)), schema).exact for test in tests}
     dear = [test for test in tests if not alone[test].all()]
     compiled = [test for test in dear if counts[test] and few]
     return Cost(

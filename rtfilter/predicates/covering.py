@@ -3,8 +3,8 @@
 A predicate *covers* another one if every event that satisfies the other satisfies it too. Filters are
 products of sets (`rtfilter.predicates.sets`). All filters of the outer predicate are cut out of each filter
 of the inner one, one after the other. If nothing is left, the inner predicate is covered. Else events from
-the rest are tried: an event that satisfies only the inner predicate, by `Predicate.matches`, shows that it is
-not covered. Without such an event, the answer is unknown.
+the rest are tried: an event that satisfies only the inner predicate shows that it is not covered. Without
+such an event, the answer is unknown.
 
 For an event without lists, a quantified constraint means the same as its constraints. If a predicate covers
 another one for such events, its constraints on lists must follow as well.
@@ -14,18 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.combine import Filters, all_of, any_of
 from rtfilter.predicates.constraints import Filter, Quantified, Test
-from rtfilter.predicates.list_tests import asks_for_every
+from rtfilter.predicates.disjunction import Disjunction, asks_for_every
 from rtfilter.predicates.narrowing import lowered
 from rtfilter.predicates.sets import Cell, MixedError, Space, asks_for_aspects
-
-if TYPE_CHECKING:
-    from rtfilter.predicates.model import Predicate
 
 MAX_WORK: Final = 20_000
 """Most operations on sets for one question; an operation on a set of many values counts several times.
@@ -56,13 +53,13 @@ class Question:
 
     Parameters
     ----------
-    predicate : Predicate
+    predicate : Disjunction
         A predicate that was checked against `schema`.
     schema : Schema
 
     Attributes
     ----------
-    predicate : Predicate
+    predicate : Disjunction
     events : list of dict
         A few flat events that satisfy it, far apart if such are easy to find; empty if none is known.
     empty : bool
@@ -71,7 +68,7 @@ class Question:
         Whether it has quantified constraints: maybe only events with lists satisfy it.
     """
 
-    def __init__(self, predicate: Predicate, schema: Schema) -> None:
+    def __init__(self, predicate: Disjunction, schema: Schema) -> None:
         self.predicate, self._schema = predicate, schema
         self.listed = asks_for_every(predicate)
         asked = predicate
@@ -92,13 +89,13 @@ class Question:
             found = _event(self._space, self._parts[:MOST_CELLS], predicate, None)
             self.events = [] if found is None else [found]
 
-    def covered_by(self, other: Predicate) -> Verdict:
+    def covered_by(self, other: Disjunction) -> Verdict:
         """Return whether another predicate, checked against the same schema, covers this one."""
         if self.listed or asks_for_aspects(other):
             return judge(other, self.predicate, self._schema)
         return _judged(self._space, self._space.cells(other), self._parts, other, self.predicate)
 
-    def covers(self, other: Predicate) -> Verdict:
+    def covers(self, other: Disjunction) -> Verdict:
         """Return whether this predicate covers another one, checked against the same schema."""
         if self.listed or asks_for_aspects(other):
             return judge(self.predicate, other, self._schema)
@@ -106,7 +103,7 @@ class Question:
         return _judged(self._space, self._cells, parts, self.predicate, other)
 
 
-def judge(outer: Predicate, inner: Predicate, schema: Schema | None) -> Verdict:
+def judge(outer: Disjunction, inner: Disjunction, schema: Schema | None) -> Verdict:
     """Return whether every event that satisfies `inner` satisfies `outer`.
 
     Both must have been checked against the schema, if there is one.
@@ -122,7 +119,7 @@ def judge(outer: Predicate, inner: Predicate, schema: Schema | None) -> Verdict:
     return verdict
 
 
-def _flat(predicate: Predicate) -> Predicate:
+def _flat(predicate: Disjunction) -> Disjunction:
     """Return the meaning of a predicate for events without lists."""
     parts = [all_of([_of_one(test) for test in own.constraints]) for own in predicate.filters]
     return replace(predicate, filters=any_of(parts))
@@ -135,7 +132,7 @@ def _of_one(test: Test) -> Filters:
     return (Filter(test.tests),) if test.quantifier == "any" else tuple(Filter((own,)) for own in test.tests)
 
 
-def _covers_lists(outer: Predicate, own: Filter, schema: Schema | None) -> bool:
+def _covers_lists(outer: Disjunction, own: Filter, schema: Schema | None) -> bool:
     """Return whether a conjunction with quantified constraints certainly implies a predicate."""
     usable = []
     for conjunction in outer.filters:
@@ -146,7 +143,7 @@ def _covers_lists(outer: Predicate, own: Filter, schema: Schema | None) -> bool:
     return bool(_judge(replace(outer, filters=tuple(usable)), chosen, schema).covers)
 
 
-def _follows(test: Quantified, own: Filter, of: Predicate, schema: Schema | None) -> bool:
+def _follows(test: Quantified, own: Filter, of: Disjunction, schema: Schema | None) -> bool:
     """Return whether a conjunction certainly implies a quantified constraint."""
     given = [
         one for one in own.constraints if isinstance(one, Quantified) and one.attribute == test.attribute
@@ -162,7 +159,7 @@ def _follows(test: Quantified, own: Filter, of: Predicate, schema: Schema | None
     return any(_judge(wanted, replace(of, filters=one), schema).covers for one in known)
 
 
-def _judge(outer: Predicate, inner: Predicate, schema: Schema | None) -> Verdict:
+def _judge(outer: Disjunction, inner: Disjunction, schema: Schema | None) -> Verdict:
     try:
         space = Space(schema, (outer, inner))
     except MixedError:
@@ -172,7 +169,7 @@ def _judge(outer: Predicate, inner: Predicate, schema: Schema | None) -> Verdict
 
 
 def _judged(
-    space: Space, cutters: Sequence[Cell], parts: Sequence[Cell], outer: Predicate, inner: Predicate
+    space: Space, cutters: Sequence[Cell], parts: Sequence[Cell], outer: Disjunction, inner: Disjunction
 ) -> Verdict:
     known, work = True, _Work()
     for part in parts:
@@ -188,7 +185,7 @@ def _judged(
     return Verdict(True if known else None)
 
 
-def intersects(one: Predicate, two: Predicate, schema: Schema | None) -> bool | None:
+def intersects(one: Disjunction, two: Disjunction, schema: Schema | None) -> bool | None:
     """Return whether an event without lists can satisfy both; None if that is not known. See `judge`."""
     try:
         one, two = (_flat(given) if asks_for_every(given) else given for given in (one, two))
@@ -212,7 +209,7 @@ def intersects(one: Predicate, two: Predicate, schema: Schema | None) -> bool | 
 class _Both:
     """The conjunction of two predicates."""
 
-    def __init__(self, one: Predicate, two: Predicate) -> None:
+    def __init__(self, one: Disjunction, two: Disjunction) -> None:
         self._one, self._two = one, two
 
     def satisfied_by(self, row: dict[str, Any]) -> bool:
@@ -274,7 +271,7 @@ def _common(one: Cell, two: Cell) -> Cell | None:
 
 
 def _event(
-    space: Space, cells: Sequence[Cell], wanted: Predicate | _Both, unwanted: Predicate | None
+    space: Space, cells: Sequence[Cell], wanted: Disjunction | _Both, unwanted: Disjunction | None
 ) -> dict[str, Any] | None:
     """Return an event in some cells that satisfies `wanted` but not `unwanted`; None if none is found."""
     for cell in cells:

@@ -15,7 +15,7 @@ import numpy as np
 from rtfilter.dtypes import BoolArray, FloatArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import number
-from rtfilter.predicates.sql_words import written
+from rtfilter.predicates.attribute_names import written
 from rtfilter.text import shown
 
 RADIUS: Final = 6371.0088

@@ -9,12 +9,13 @@ from rtfilter.events.elements import every_value
 from rtfilter.events.encoding import Timestamp, is_missing
 from rtfilter.events.table import NOW, PHRASES
 from rtfilter.predicates.comparison import FAMILIES, Comparison
+from rtfilter.predicates.constraints import Constraint, Filter, Quantified, Test
 from rtfilter.predicates.cost import Cost
 from rtfilter.predicates.distances import Distance
 from rtfilter.predicates.expressions import Operand, Operation, evaluate, text
 from rtfilter.predicates.intervals import Now
 from rtfilter.predicates.list_tests import Elements, Event, View
-from rtfilter.predicates.model import Constraint, Filter, Predicate, Quantified, Test
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.predicates.reasons import WORDS, apart, by_how_much, reason, sample
 from rtfilter.predicates.remedies import remedy_of_comparison, remedy_of_constraint
 from rtfilter.text import numbered, shown

@@ -20,9 +20,9 @@ import numpy as np
 from rtfilter.dtypes import BoolArray, FloatArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import EXACT, HIGHEST, number
+from rtfilter.predicates.attribute_names import written
 from rtfilter.predicates.distances import Distance
 from rtfilter.predicates.intervals import Now
-from rtfilter.predicates.sql_words import written
 from rtfilter.text import shown
 
 MAX_OPERATIONS: Final = 30

@@ -9,27 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rtfilter.events.elements import Choice, Chosen, ListKey, Lists, below, choices
 from rtfilter.events.encoding import is_missing
 from rtfilter.events.nesting import flatten
 from rtfilter.events.table import NOW, EventTable, Fields
 from rtfilter.predicates.constraints import Constraint, Filter, Quantified, Test
-
-if TYPE_CHECKING:
-    from rtfilter.predicates.model import Predicate
-
-
-def asks_for_none(predicate: Predicate) -> bool:
-    """Return whether a predicate requires an attribute to be missing."""
-    return any(map(_is_null, (test for own in predicate.filters for test in own.constraints)))
-
-
-def asks_for_every(predicate: Predicate) -> bool:
-    """Return whether a predicate has quantified constraints, which ask for all elements of a list."""
-    return any(isinstance(test, Quantified) for own in predicate.filters for test in own.constraints)
-
 
 _NONE: Final = Fields()
 
@@ -93,9 +79,9 @@ class Elements:
         self._sources = {field.name: field.of for field in fields.further}
         self._known: dict[tuple[frozenset[str], bool], list[Choice]] = {}
 
-    def satisfy(self, predicate: Predicate) -> bool:
-        """Return whether the event satisfies a predicate."""
-        return any(map(self._satisfy, predicate.filters))
+    def satisfy(self, filters: Iterable[Filter]) -> bool:
+        """Return whether the event satisfies one of some filters."""
+        return any(map(self._satisfy, filters))
 
     def every(self, name: str) -> list[object]:
         """Return all values of an attribute."""
@@ -114,8 +100,8 @@ class Elements:
         """Yield the choices of elements for a filter, at least one."""
         tests = [test for test in own.constraints if not isinstance(test, Quantified)]
         names = list(dict.fromkeys(name for test in tests for name in test.attributes))
-        nulls = {test.attributes[0] for test in tests if _is_null(test)}
-        needed = {name for test in tests if not _is_null(test) for name in test.attributes}
+        nulls = {test.attributes[0] for test in tests if is_null(test)}
+        needed = {name for test in tests if not is_null(test) for name in test.attributes}
         inside = self._below(names)
         fixed = {name: self._row[name] for name in (NOW, *names) if name not in inside and name in self._row}
         if not nulls & inside:  # choices with equal values count as one
@@ -141,9 +127,9 @@ class Elements:
         quantified = [test for test in own.constraints if isinstance(test, Quantified)]
         if quantified and not all(test.matches(Chosen({}, self.every)) for test in quantified):
             return False
-        nulls = {test.attributes[0] for test in own.constraints if _is_null(test)}
+        nulls = {test.attributes[0] for test in own.constraints if is_null(test)}
         others = Filter(
-            tuple(test for test in own.constraints if not (_is_null(test) or isinstance(test, Quantified)))
+            tuple(test for test in own.constraints if not (is_null(test) or isinstance(test, Quantified)))
         )
         names = frozenset(name for test in others.constraints for name in test.attributes)
         inside = self._below([*nulls, *names])
@@ -181,7 +167,8 @@ def _present(row: Mapping[str, object], names: Container[str]) -> dict[str, obje
     return {name: value for name, value in row.items() if name in names and not is_missing(value)}
 
 
-def _is_null(test: Test) -> bool:
+def is_null(test: Test) -> bool:
+    """Return whether a constraint requires an attribute to be missing."""
     return isinstance(test, Constraint) and test.operator == "is null"
 
 
@@ -210,17 +197,13 @@ def events_of(table: EventTable) -> list[Event]:
     return events
 
 
-def names_of(predicate: Predicate) -> frozenset[str]:
-    """Return the attributes that a predicate names."""
-    return frozenset(
-        name for own in predicate.filters for test in own.constraints for name in test.attributes
-    )
+def event_of(event: Mapping[str, object], names: frozenset[str], fields: Fields | None) -> Event:
+    """Return an event with objects and lists, as some attributes see it; it is flat if it has no lists.
 
-
-def event_of(event: Mapping[str, object], predicate: Predicate) -> Event:
-    """Return an event with objects and lists for a predicate; it is flat if it has no lists."""
-    names = names_of(predicate)
-    fields = _NONE if predicate.schema is None else predicate.schema.fields
+    `fields` has the attributes of the schema; None without a schema.
+    """
+    if fields is None:
+        fields = _NONE
     values, lists = flatten(event, fields.sources(names))
     row = _present(fields.completed(values) if fields.further else values, names)
     if NOW in event:

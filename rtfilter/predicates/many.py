@@ -1,7 +1,7 @@
 """Reading and compiling many predicates: SQL or patterns of one template together, all others one by one.
 
-The results are those of `rtfilter.predicates.model.parse` and `rtfilter.predicates.boxes.compile_predicate`
-for each predicate, in less time.
+The results are those of `rtfilter.predicates.predicate.parse` and
+`rtfilter.predicates.boxes.compile_predicate` for each predicate, in less time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates import pattern_templates, sql_templates
 from rtfilter.predicates.boxes import Boxes, Distincts, boxes_of, distinct_boxes
-from rtfilter.predicates.model import Predicate, Source, parse
+from rtfilter.predicates.predicate import Predicate, Source, parse
 from rtfilter.predicates.store import Kept, kept
 from rtfilter.predicates.template_boxes import TemplateBoxes
 from rtfilter.predicates.templates import Cut, Key, Marked, Template

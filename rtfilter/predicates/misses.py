@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from rtfilter.events.encoding import Timestamp
 from rtfilter.extras import needed
+from rtfilter.predicates.constraints import Quantified
 from rtfilter.predicates.explanation import (
     ComparisonExplanation,
     ConstraintExplanation,
@@ -24,7 +25,7 @@ from rtfilter.predicates.explanation import (
 )
 from rtfilter.predicates.expressions import text
 from rtfilter.predicates.list_tests import Event
-from rtfilter.predicates.model import Predicate, Quantified
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.results import arrow_ids
 from rtfilter.text import numbered, printable, shown
 

@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple
 from rtfilter.events.encoding import READERS, Timestamp
 from rtfilter.events.moments import why_no_moment
 from rtfilter.events.table import PHRASES
+from rtfilter.predicates.constraints import SETS, Constraint
 from rtfilter.predicates.differences import difference
 from rtfilter.predicates.letters import fold
 from rtfilter.predicates.like import lacks
-from rtfilter.predicates.model import SETS, Constraint
 from rtfilter.predicates.networks import address, agreeing_bits
 from rtfilter.text import numbered, plain, shown
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from rtfilter.events.encoding import EXACT, HIGHEST, READERS, Timestamp
 from rtfilter.predicates.comparison import FAMILIES, Comparison
+from rtfilter.predicates.constraints import Constraint
 from rtfilter.predicates.distances import Distance
 from rtfilter.predicates.expressions import Number, Operand, Operation, calculate, evaluate, names
 from rtfilter.predicates.like import example
-from rtfilter.predicates.model import Constraint
 from rtfilter.predicates.reasons import apart, nearest_text, sample
 
 Values = Mapping[str, object]

@@ -14,13 +14,14 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_network
 from itertools import chain, islice, product
 from math import inf
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rtfilter.events.encoding import Timestamp
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import NOW
 from rtfilter.predicates.comparison import EXCHANGED, Comparison
 from rtfilter.predicates.constraints import PRESENCE, SETS, Constraint, Filter, Quantified, Test, is_negated
+from rtfilter.predicates.disjunction import Disjunction
 from rtfilter.predicates.distances import SLACK, Distance, distance
 from rtfilter.predicates.expressions import Operand, Operation, text
 from rtfilter.predicates.intervals import Now
@@ -32,9 +33,6 @@ from rtfilter.predicates.like import start as like_start
 from rtfilter.predicates.narrowing import implied
 from rtfilter.predicates.networks import address, network_starts
 from rtfilter.predicates.values import LINES, TOP, Spans, ValueOrder, Values, behind, common, next_number
-
-if TYPE_CHECKING:
-    from rtfilter.predicates.model import Predicate
 
 _V4: Final = 2**32
 _ADDRESSES: Final = _V4 + 2**128
@@ -143,7 +141,7 @@ class Space:
     ----------
     schema : Schema or None
         Without one, the constants determine the types of attributes, and their domains are unknown.
-    predicates : iterable of Predicate
+    predicates : iterable of Disjunction
         Predicates that were checked against the schema, if there is one.
 
     Raises
@@ -151,7 +149,7 @@ class Space:
     MixedError
     """
 
-    def __init__(self, schema: Schema | None, predicates: Iterable[Predicate]) -> None:
+    def __init__(self, schema: Schema | None, predicates: Iterable[Disjunction]) -> None:
         self.schema = schema
         self._families: dict[str, str] = {}
         self._lines: dict[str, ValueOrder] = {}
@@ -162,7 +160,7 @@ class Space:
         for predicate in predicates:
             self.meet(predicate)
 
-    def meet(self, predicate: Predicate) -> None:
+    def meet(self, predicate: Disjunction) -> None:
         """Add the attributes and aspects of another predicate."""
         for test in chain.from_iterable(conjunction.constraints for conjunction in predicate.filters):
             if type(test) is Constraint:
@@ -215,7 +213,7 @@ class Space:
 
     # -- filters as cells ----------------------------------------------------------------------------
 
-    def cells(self, predicate: Predicate) -> list[Cell]:
+    def cells(self, predicate: Disjunction) -> list[Cell]:
         """Return the filters as cells, without filters that nothing satisfies."""
         found = (self._cell(conjunction) for conjunction in predicate.filters)
         return [cell for cell in found if cell is not None]
@@ -510,7 +508,7 @@ _ASPECTS: Final[dict[str, Any]] = {
 """The aspect that a constraint tests, and its places at which the constraint, or its complement, holds."""
 
 
-def asks_for_aspects(predicate: Predicate) -> bool:
+def asks_for_aspects(predicate: Disjunction) -> bool:
     """Return whether a constraint of a predicate tests an aspect instead of an attribute's value."""
     return any(
         not isinstance(test, Constraint) or test.operator in _ASPECTS

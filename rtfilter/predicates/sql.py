@@ -39,6 +39,7 @@ from rtfilter.events.encoding import READERS, Timestamp, microseconds
 from rtfilter.events.moments import EXAMPLE, why_no_moment
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import PHRASES
+from rtfilter.predicates.attribute_names import quoted, written
 from rtfilter.predicates.combine import (
     ALWAYS,
     MAX_DEPTH,
@@ -58,7 +59,7 @@ from rtfilter.predicates.expressions import Number, Operand, Operation, calculat
 from rtfilter.predicates.intervals import Now, interval
 from rtfilter.predicates.letters import fold
 from rtfilter.predicates.like import canonical_like
-from rtfilter.predicates.sql_words import SUPPORTED, Word, number_of, quoted, words_of, written
+from rtfilter.predicates.sql_words import SUPPORTED, Word, number_of, words_of
 from rtfilter.text import shown
 
 MAX_LENGTH: Final = 65_536

@@ -6,12 +6,8 @@ import re
 from typing import Final, Literal, NamedTuple, NoReturn
 
 from rtfilter.errors import PredicateError
+from rtfilter.predicates.attribute_names import RESERVED, WORD
 from rtfilter.text import composed
-
-WORD: Final = r"[^\W\d][\w\u0300-\u036f]*"
-"""Regular expression of a name, or a part of one, that needs no double quotes. Accents may be separate."""
-RESERVED: Final = frozenset(("AND", "BETWEEN", "FALSE", "IN", "IS", "LIKE", "NOT", "NULL", "OR", "TRUE"))
-"""Words that are names of attributes only in double quotes, in any case."""
 
 SUPPORTED: Final = (
     "supported are =, <>, <, <=, >, >=, + - * /, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT, TRUE, FALSE, "
@@ -34,7 +30,6 @@ _WORDS: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_NAME: Final = re.compile(WORD)
 _OCTAL: Final = re.compile(r"0[0-9]+[lL]?")
 _SAME: Final = {"!=": "<>", "==": "="}
 _REFUSED: Final = {
@@ -46,17 +41,6 @@ _REFUSED: Final = {
     **dict.fromkeys("'\"", "not an SQL condition: this quote is not closed"),
 }
 """The error messages for characters that begin no word."""
-
-
-def written(name: str) -> str:
-    """Return a name in the notation of `where`, in double quotes if it needs them."""
-    plain = all(_NAME.fullmatch(part) and part.upper() not in RESERVED for part in name.split("."))
-    return name if plain else quoted(name)
-
-
-def quoted(name: str) -> str:
-    """Return a name in double quotes; a double quote in it is doubled."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def number_of(text: str) -> int | float:

@@ -18,8 +18,9 @@ from typing import Final, overload
 import numpy as np
 
 from rtfilter.dtypes import AnyArray
+from rtfilter.predicates.constraints import Constraint, Test, constraint_to_json
 from rtfilter.predicates.ends import EndStore
-from rtfilter.predicates.model import Constraint, Predicate, Test, constraint_to_json
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.predicates.texts import NO_TEXTS, Texts
 
 _ARRAYS: Final = ("predicate_ids", "predicate_offsets", "predicate_text")

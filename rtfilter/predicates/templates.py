@@ -16,7 +16,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import Timestamp, microseconds
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.model import PRESENCE, SETS, Constraint, Filter, Predicate, Quantified, Test
+from rtfilter.predicates.constraints import PRESENCE, SETS, Constraint, Filter, Quantified, Test
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.predicates.store import as_bytes, encoded_test
 
 Key = tuple[object, ...]

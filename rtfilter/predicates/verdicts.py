@@ -16,9 +16,9 @@ from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.events.encoding import EXACT, IDENTITY_MAX, MISSING, STRING_BYTES, string_code, utf8
 from rtfilter.events.table import Fields
 from rtfilter.predicates.comparison import Comparison
+from rtfilter.predicates.constraints import Constraint
 from rtfilter.predicates.distances import SLACK, Distance
 from rtfilter.predicates.expressions import evaluate_columns
-from rtfilter.predicates.model import Constraint
 
 _UFUNCS: Final[dict[str, Any]] = {
     "=": np.equal,

@@ -17,7 +17,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.predicates.boxes import unbounded
 from rtfilter.predicates.many import FEW as TOGETHER
 from rtfilter.predicates.many import compile_many
-from rtfilter.predicates.model import Predicate, Source, parse
+from rtfilter.predicates.predicate import Predicate, Source, parse
 from rtfilter.service.deliver import Owned
 from rtfilter.service.log_matcher import Index
 from rtfilter.service.records import FilterInfo, StoredSubscription, Wish

@@ -10,7 +10,7 @@ from math import inf
 from rtfilter.dtypes import FloatArray
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import Filters
-from rtfilter.predicates.list_tests import names_of
+from rtfilter.predicates.disjunction import names_of
 from rtfilter.predicates.store import Kept
 
 

@@ -19,7 +19,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.registry import Factory, factory_of
 from rtfilter.predicates.many import Refused
-from rtfilter.predicates.model import Source
+from rtfilter.predicates.predicate import Source
 from rtfilter.predicates.store import Kept
 from rtfilter.subscriptions import drafts, slices
 from rtfilter.subscriptions.changing import Changing

@@ -12,7 +12,7 @@ from rtfilter.matchers.port import Takes, refuse_untaken
 from rtfilter.predicates.bounds import compile_bounds
 from rtfilter.predicates.boxes import compile_predicate
 from rtfilter.predicates.many import Refused, compile_many
-from rtfilter.predicates.model import Predicate, Source, parse
+from rtfilter.predicates.predicate import Predicate, Source, parse
 from rtfilter.predicates.store import Kept, kept
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
 from rtfilter.text import cut, numbered

@@ -24,7 +24,7 @@ from rtfilter.matchers.port import Adopting, Matcher, Replacing, Scannable, Sing
 from rtfilter.matchers.registry import Factory, factory_of, name_of
 from rtfilter.matchers.scan import ScanMatcher
 from rtfilter.predicates.ends import EndStore
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.predicates.store import Kept, PredicateStore, kept
 from rtfilter.subscriptions.asked import Asked
 from rtfilter.subscriptions.handles import Handles

@@ -23,7 +23,7 @@ from rtfilter.cli import main, pairs, spark_match
 from rtfilter.cli.schemas import read_schema
 from rtfilter.extras import install
 from rtfilter.matching.filter_parts import KIND
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.predicate import parse
 from rtfilter.snapshots import arrays as snapshot
 
 SCHEMA = {

@@ -262,7 +262,7 @@ def test_exact_ends_ask_no_predicate(monkeypatch):
     def asked(*_):
         raise AssertionError("a predicate was asked")
 
-    monkeypatch.setattr("rtfilter.predicates.model.Predicate.matches", asked)
+    monkeypatch.setattr("rtfilter.predicates.predicate.Predicate.matches", asked)
     monkeypatch.setattr("rtfilter.subscriptions.content.Subscriptions.get", asked)
     events = low[:, np.newaxis]
     for form in (events, pa.table({"t": low}), pd.DataFrame({"t": low})):

@@ -27,7 +27,7 @@ from rtfilter.index.kernels import counts
 from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.matching.gate import Writing
 from rtfilter.matching.road import Batch
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.predicate import parse
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ from lengths import long_but
 from rtfilter import EventFilter, Schema
 from rtfilter.adaptive import FixedPlan
 from rtfilter.filter import part_of
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.predicate import parse
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.labels import Beside
 

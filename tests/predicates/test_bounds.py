@@ -18,7 +18,7 @@ from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.bounds import bounds_predicate, compile_bounds
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.predicate import parse
 
 SCHEMA = Schema({"x": float, "s": str, "flag": bool, "t": datetime})
 

@@ -25,7 +25,8 @@ from rtfilter.events.encoding import (
 )
 from rtfilter.events.schema import Attribute, Schema
 from rtfilter.predicates.boxes import MAX_BOXES, MAX_SPLIT, compile_predicate
-from rtfilter.predicates.model import COMPARE, FORMS, Constraint, Filter, Predicate, parse
+from rtfilter.predicates.constraints import COMPARE, FORMS, Constraint, Filter
+from rtfilter.predicates.predicate import Predicate, parse
 
 SCHEMA = Schema({"x": float, "s": str, "flag": bool, "t": datetime})
 FREE = [-math.inf, math.inf]

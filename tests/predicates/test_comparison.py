@@ -17,9 +17,10 @@ from rtfilter.events.schema import Schema
 from rtfilter.predicates.boxes import compile_predicate, unbounded
 from rtfilter.predicates.combine import MAX_DEPTH
 from rtfilter.predicates.comparison import Comparison
+from rtfilter.predicates.constraints import Constraint, Filter
 from rtfilter.predicates.explanation import explain
 from rtfilter.predicates.expressions import MAX_OPERATIONS, Operation, evaluate, evaluate_columns
-from rtfilter.predicates.model import Constraint, Filter, Predicate, parse
+from rtfilter.predicates.predicate import Predicate, parse
 from rtfilter.predicates.store import PredicateStore, kept
 
 TYPES = {"a": float, "b": int, "c": float, "s": str, "z": str, "t": datetime, "u": datetime}

@@ -17,7 +17,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.predicates import misses as module
 from rtfilter.predicates.explanation import explain, nearest
 from rtfilter.predicates.misses import Miss, MissSearch
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.predicate import parse
 
 SCHEMA = Schema({"price": float, "symbol": str, "bid": float, "at": datetime})
 

@@ -12,9 +12,9 @@ from rtfilter.errors import EventError, PredicateError
 from rtfilter.events import elements, nesting
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
-from rtfilter.predicates import boxes, combine, expressions, model, sql
+from rtfilter.predicates import boxes, combine, constraints, expressions, sql
 from rtfilter.predicates.list_tests import Elements
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.predicate import parse
 
 PAGE = (Path(__file__).parents[2] / "docs" / "predicates.md").read_text(encoding="utf-8")
 MORE = (Path(__file__).parent / "examples.md").read_text(encoding="utf-8")
@@ -48,7 +48,7 @@ def sources(entries):
 def by_definition(schema, source, event):
     parsed, table = parse(source, schema), schema.read(event)
     if table.choices is not None:
-        return Elements(table.row(0), table.choices.lists[0], schema.fields).satisfy(parsed)
+        return Elements(table.row(0), table.choices.lists[0], schema.fields).satisfy(parsed.filters)
     return parsed.satisfied_by(table.row(0))
 
 
@@ -62,7 +62,9 @@ def by_boxes(schema, source, event):
         exact for low, high, exact in zip(*compiled, strict=True) for one in points if inside(one, low, high)
     ]
     if table.choices is not None:
-        return bool(hits) and Elements(table.row(1), table.choices.lists[1], schema.fields).satisfy(parsed)
+        return bool(hits) and Elements(table.row(1), table.choices.lists[1], schema.fields).satisfy(
+            parsed.filters
+        )
     return any(hits) or (bool(hits) and parsed.satisfied_by(table.row(1)))
 
 
@@ -157,8 +159,10 @@ def test_every_operator_is_in_the_table():
     for row in OPERATORS:
         for form in row[0][1]:
             for conjunction in parse(form, schema).filters:
-                told |= {one.operator for one in conjunction.constraints if isinstance(one, model.Constraint)}
-    assert told == {*model.COMPARE, *model.PRESENCE}
+                told |= {
+                    one.operator for one in conjunction.constraints if isinstance(one, constraints.Constraint)
+                }
+    assert told == {*constraints.COMPARE, *constraints.PRESENCE}
 
 
 def test_every_block_is_run():
@@ -175,7 +179,7 @@ def test_every_block_is_run():
     ("row", "value"),
     [
         ("conjunctions, after", combine.MAX_FILTERS),
-        ("constants in", model.MAX_TERMS),
+        ("constants in", constraints.MAX_TERMS),
         ("boxes in", boxes.MAX_BOXES),
         ("boxes of one", boxes.MAX_SPLIT),
         ("characters", sql.MAX_LENGTH),

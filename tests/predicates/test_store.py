@@ -10,7 +10,8 @@ from cases import cases
 from examples import SCHEMA, random_predicate
 from rtfilter import EventFilter, Schema
 from rtfilter.events.encoding import Timestamp
-from rtfilter.predicates.model import Constraint, Filter, Predicate, parse
+from rtfilter.predicates.constraints import Constraint, Filter
+from rtfilter.predicates.predicate import Predicate, parse
 from rtfilter.predicates.store import PredicateStore, kept
 
 PRICES = Schema({"price": float, "symbol": str})

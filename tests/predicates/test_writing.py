@@ -12,9 +12,9 @@ from predicate_cases import conditions, schemas, sql
 from rtfilter import Predicate, PredicateError, Schema
 from rtfilter.predicates.comparison import Comparison
 from rtfilter.predicates.conditions import MOST
+from rtfilter.predicates.constraints import Constraint, Quantified
 from rtfilter.predicates.distances import Distance
 from rtfilter.predicates.intervals import Now
-from rtfilter.predicates.model import Constraint, Quantified
 
 SCHEMA = Schema({"price": float, "qty": int, "symbol": str, "ok": bool, "url.code": int})
 

@@ -19,7 +19,8 @@ from rtfilter.events.encoding import is_missing
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
 from rtfilter.matchers.port import Takes
-from rtfilter.predicates.model import Filter, Predicate, Test
+from rtfilter.predicates.constraints import Filter, Test
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.predicates.sets import Space, asks_for_aspects
 from rtfilter.predicates.values import ValueOrder, Values
 
