@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.constraints import Constraint, Filter
+from rtfilter.predicates.model.constraints import Constraint, Filter
 from rtfilter.predicates.predicate import Predicate
 
 VALUES: Final = 12

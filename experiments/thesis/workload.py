@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.constraints import Constraint, Filter
+from rtfilter.predicates.model.constraints import Constraint, Filter
 from rtfilter.predicates.predicate import Predicate
 
 ATTRIBUTES: Final = tuple(f"longAttribute{j}" for j in range(12))

@@ -20,9 +20,17 @@ from rtfilter.events.table import EventTable
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import FAMILIES, Matcher, Resumable, Savable, Takes, refuse_untaken
 from rtfilter.matchers.registry import Factory, factory_of, name_of
-from rtfilter.predicates.comparison import RELATIONS, Comparison
-from rtfilter.predicates.constraints import OPERATORS_OF, PRESENCE, SETS, Constraint, Filter, Quantified, Test
-from rtfilter.predicates.expressions import ARITHMETIC, Operation
+from rtfilter.predicates.model.comparison import RELATIONS, Comparison
+from rtfilter.predicates.model.constraints import (
+    OPERATORS_OF,
+    PRESENCE,
+    SETS,
+    Constraint,
+    Filter,
+    Quantified,
+    Test,
+)
+from rtfilter.predicates.operands.expressions import ARITHMETIC, Operation
 from rtfilter.predicates.predicate import Predicate
 from rtfilter.results import Hits
 

@@ -21,7 +21,7 @@ from rtfilter.matchers.affix_columns import AffixColumns
 from rtfilter.matchers.equal_sides import EqualSides
 from rtfilter.matchers.filters import BoxColumns
 from rtfilter.matchers.rows import MOST, distinct
-from rtfilter.predicates.boxes import compile_predicate
+from rtfilter.predicates.boxes.compiling import compile_predicate
 from rtfilter.predicates.predicate import Predicate
 from rtfilter.results import Hits
 

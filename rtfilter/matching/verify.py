@@ -21,14 +21,14 @@ from rtfilter.dtypes import BoolArray, Flags, IntArray
 from rtfilter.events.elements import Choices, is_of_choices, ranges
 from rtfilter.events.encoding import Timestamp
 from rtfilter.events.table import NOW, EventTable, microseconds_at
-from rtfilter.predicates.comparison import Comparison
-from rtfilter.predicates.constraints import Constraint, Quantified, Test
-from rtfilter.predicates.disjunction import asks_for_none
-from rtfilter.predicates.ends import EndStore
-from rtfilter.predicates.intervals import Now
-from rtfilter.predicates.list_tests import Elements
+from rtfilter.predicates.bounds.ends import EndStore
+from rtfilter.predicates.explanations.verdicts import places_of, verdicts
+from rtfilter.predicates.model.comparison import Comparison
+from rtfilter.predicates.model.constraints import Constraint, Quantified, Test
+from rtfilter.predicates.model.disjunction import asks_for_none
+from rtfilter.predicates.model.list_tests import Elements
+from rtfilter.predicates.operands.intervals import Now
 from rtfilter.predicates.predicate import Predicate
-from rtfilter.predicates.verdicts import places_of, verdicts
 from rtfilter.results import Hits
 from rtfilter.subscriptions.verdict import ASK, NO, YES
 from rtfilter.subscriptions.verified import SAMPLE

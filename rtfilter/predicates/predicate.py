@@ -1,6 +1,6 @@
 """Predicates with their notations, their cost and their relations.
 
-`rtfilter.predicates.disjunction.Disjunction` has their data and their meaning.
+`rtfilter.predicates.model.disjunction.Disjunction` has their data and their meaning.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.as_pattern import as_pattern
-from rtfilter.predicates.combine import all_of, any_of, checked
-from rtfilter.predicates.cost import Cost, cost_of
-from rtfilter.predicates.covering import intersects, judge
-from rtfilter.predicates.disjunction import Disjunction
-from rtfilter.predicates.pattern import parse_pattern
-from rtfilter.predicates.sql import MAX_LENGTH, parse_sql
+from rtfilter.predicates.boxes.cost import Cost, cost_of
+from rtfilter.predicates.covers.covering import intersects, judge
+from rtfilter.predicates.language.as_pattern import as_pattern
+from rtfilter.predicates.language.pattern import parse_pattern
+from rtfilter.predicates.language.sql import MAX_LENGTH, parse_sql
+from rtfilter.predicates.model.combine import all_of, any_of, checked
+from rtfilter.predicates.model.disjunction import Disjunction
 from rtfilter.text import shown
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from rtfilter import EventFilter, Schema
 from rtfilter.errors import EventError, PredicateError
-from rtfilter.predicates.constraints import Constraint, Filter
+from rtfilter.predicates.model.constraints import Constraint, Filter
 from rtfilter.predicates.predicate import Predicate
 
 NFC, NFD = (normalize(form, "größe") for form in ("NFC", "NFD"))

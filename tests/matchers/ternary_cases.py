@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from rtfilter import Schema
 from rtfilter.matchers import Filters, make_matcher
-from rtfilter.predicates.constraints import Constraint, Filter
+from rtfilter.predicates.model.constraints import Constraint, Filter
 from rtfilter.predicates.predicate import Predicate
 
 NAMES = ("ternary-tree", "ternary-vectors", "rapidmatch", "rapidmatch-modified")

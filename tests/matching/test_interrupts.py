@@ -28,7 +28,7 @@ import rtfilter.matching.road
 import rtfilter.matching.stream
 import rtfilter.matching.subscriber
 import rtfilter.matching.updates
-import rtfilter.predicates.store
+import rtfilter.predicates.stored.predicate_store
 import rtfilter.subscriptions.changing
 import rtfilter.subscriptions.content
 import rtfilter.subscriptions.deadlines
@@ -76,7 +76,7 @@ MODULES = [
     rtfilter.matching.stream,
     rtfilter.matching.subscriber,
     rtfilter.matching.updates,
-    rtfilter.predicates.store,
+    rtfilter.predicates.stored.predicate_store,
     rtfilter.subscriptions.changing,
     rtfilter.subscriptions.content,
     rtfilter.subscriptions.deadlines,

@@ -4,8 +4,8 @@ import pytest
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.combine import MAX_FILTERS, all_of, any_of
-from rtfilter.predicates.constraints import MAX_TERMS, Constraint, Filter
+from rtfilter.predicates.model.combine import MAX_FILTERS, all_of, any_of
+from rtfilter.predicates.model.constraints import MAX_TERMS, Constraint, Filter
 from rtfilter.predicates.predicate import parse
 
 

@@ -11,7 +11,7 @@ from cases import cases
 from predicate_cases import events, patterns, schemas, sql, truth
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.combine import MAX_DEPTH
+from rtfilter.predicates.model.combine import MAX_DEPTH
 from rtfilter.predicates.predicate import parse
 
 SCHEMA = Schema(

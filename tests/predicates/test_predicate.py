@@ -17,7 +17,7 @@ from predicate_cases import NETWORKS, conditions, defined, events, like, schemas
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.events.encoding import Timestamp
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.constraints import COMPARE, NEGATED, OPERATORS_OF, Constraint, Filter
+from rtfilter.predicates.model.constraints import COMPARE, NEGATED, OPERATORS_OF, Constraint, Filter
 from rtfilter.predicates.predicate import Predicate, parse
 
 LOG = Schema({"application": str, "severity": int})

@@ -12,8 +12,11 @@ from rtfilter.errors import EventError, PredicateError
 from rtfilter.events import elements, nesting
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
-from rtfilter.predicates import boxes, combine, constraints, expressions, sql
-from rtfilter.predicates.list_tests import Elements
+from rtfilter.predicates.boxes import compiling
+from rtfilter.predicates.language import sql
+from rtfilter.predicates.model import combine, constraints
+from rtfilter.predicates.model.list_tests import Elements
+from rtfilter.predicates.operands import expressions
 from rtfilter.predicates.predicate import parse
 
 PAGE = (Path(__file__).parents[2] / "docs" / "predicates.md").read_text(encoding="utf-8")
@@ -56,7 +59,7 @@ def by_boxes(schema, source, event):
     """As an index does it: boxes first, the definition where they are not exact."""
     parsed = parse(source, schema)
     table = schema.read([{}, event])
-    compiled = boxes.compile_predicate(parsed, schema)
+    compiled = compiling.compile_predicate(parsed, schema)
     points = table.searched.points[1:]  # of an event with lists those of its choices
     hits = [
         exact for low, high, exact in zip(*compiled, strict=True) for one in points if inside(one, low, high)
@@ -142,8 +145,8 @@ def test_operator(row):
             assert len({predicate.matches(event) for predicate in predicates}) == 1, event
         assert sum(predicates[0].matches(schema.read(EVENTS).row(at)) for at in range(len(EVENTS))) > 0
     for predicate in predicates:
-        compiled = boxes.compile_predicate(predicate, schema)
-        found = "check" if boxes.unbounded(compiled, schema).any() else "box, check"
+        compiled = compiling.compile_predicate(predicate, schema)
+        found = "check" if compiling.unbounded(compiled, schema).any() else "box, check"
         assert row[-1][0] == ("box" if compiled.exact.all() else found)
 
 
@@ -180,11 +183,11 @@ def test_every_block_is_run():
     [
         ("conjunctions, after", combine.MAX_FILTERS),
         ("constants in", constraints.MAX_TERMS),
-        ("boxes in", boxes.MAX_BOXES),
-        ("boxes of one", boxes.MAX_SPLIT),
+        ("boxes in", compiling.MAX_BOXES),
+        ("boxes of one", compiling.MAX_SPLIT),
         ("characters", sql.MAX_LENGTH),
         ("operations of one", expressions.MAX_OPERATIONS),
-        ("unbounded subscriptions", boxes.MAX_UNBOUNDED),
+        ("unbounded subscriptions", compiling.MAX_UNBOUNDED),
         ("levels of parentheses", combine.MAX_DEPTH),
         ("levels of objects", nesting.MAX_NESTING),
         ("choices of elements", elements.MAX_CHOICES),

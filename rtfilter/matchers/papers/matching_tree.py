@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
 from rtfilter.matchers.port import Takes
-from rtfilter.predicates import constraints
-from rtfilter.predicates.constraints import Constraint, Filter
+from rtfilter.predicates.model import constraints
+from rtfilter.predicates.model.constraints import Constraint, Filter
 
 STAR: Final[Hashable] = "*", "any result"
 """The edge of subscriptions that do not ask for a result; it equals no result."""
