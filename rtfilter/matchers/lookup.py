@@ -11,9 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rtfilter.dtypes import BoolArray, Flags, FloatArray, IntArray
-from rtfilter.events.elements import ranges
 from rtfilter.events.schema import Schema
-from rtfilter.events.table import EventTable
+from rtfilter.events.table import EventTable, ranges
 from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.pools import grown

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rtfilter.dtypes import BoolArray, Flags, IntArray
-from rtfilter.events.elements import Choices, is_of_choices, ranges
+from rtfilter.events.elements import is_of_choices
 from rtfilter.events.encoding import Timestamp
-from rtfilter.events.table import NOW, EventTable, microseconds_at
+from rtfilter.events.fields import NOW, microseconds_at
+from rtfilter.events.table import Choices, EventTable, ranges
 from rtfilter.predicates.bounds.ends import EndStore
 from rtfilter.predicates.explanations.verdicts import places_of, verdicts
 from rtfilter.predicates.model.comparison import Comparison

@@ -200,8 +200,8 @@ class _Csv:
         rows: list[tuple[int, list[str]]],
     ) -> FileError:
         """Return the error about the first cell that is of another type than its attribute."""
+        from rtfilter.events.fields import PHRASES
         from rtfilter.events.schema import Attribute
-        from rtfilter.events.table import PHRASES
 
         for line, row in rows:
             for at, name, convert in columns:

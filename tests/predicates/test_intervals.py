@@ -13,7 +13,7 @@ from cases import cases
 from kinds import EACH
 from predicate_cases import ORDERS, truth
 from rtfilter import AsyncFilter, EventFilter, Predicate, PredicateError, Schema
-from rtfilter.events.table import NOW
+from rtfilter.events.fields import NOW
 from rtfilter.predicates.model.comparison import Comparison
 from rtfilter.predicates.operands.intervals import LONGEST, Now, duration, interval
 

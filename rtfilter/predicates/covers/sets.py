@@ -17,8 +17,8 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from rtfilter.events.encoding import Timestamp
+from rtfilter.events.fields import NOW
 from rtfilter.events.schema import Schema
-from rtfilter.events.table import NOW
 from rtfilter.predicates.boxes.narrowing import implied
 from rtfilter.predicates.covers.values import (
     LINES,

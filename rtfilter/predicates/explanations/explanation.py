@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from rtfilter.events.elements import every_value
 from rtfilter.events.encoding import Timestamp, is_missing
-from rtfilter.events.table import NOW, PHRASES
+from rtfilter.events.fields import NOW, PHRASES
 from rtfilter.predicates.boxes.cost import Cost
 from rtfilter.predicates.explanations.reasons import WORDS, apart, by_how_much, reason, sample
 from rtfilter.predicates.explanations.remedies import remedy_of_comparison, remedy_of_constraint

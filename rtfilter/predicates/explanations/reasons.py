@@ -7,8 +7,8 @@ from math import inf
 from typing import Any, Final, NamedTuple
 
 from rtfilter.events.encoding import READERS, Timestamp
+from rtfilter.events.fields import PHRASES
 from rtfilter.events.moments import why_no_moment
-from rtfilter.events.table import PHRASES
 from rtfilter.predicates.model.constraints import SETS, Constraint
 from rtfilter.predicates.operands.differences import difference
 from rtfilter.predicates.operands.letters import fold

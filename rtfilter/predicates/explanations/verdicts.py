@@ -14,7 +14,7 @@ import numpy as np
 
 from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.events.encoding import EXACT, IDENTITY_MAX, MISSING, STRING_BYTES, string_code, utf8
-from rtfilter.events.table import Fields
+from rtfilter.events.fields import Fields
 from rtfilter.predicates.model.comparison import Comparison
 from rtfilter.predicates.model.constraints import Constraint
 from rtfilter.predicates.operands.distances import SLACK, Distance

@@ -36,9 +36,9 @@ from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import READERS, Timestamp, microseconds
+from rtfilter.events.fields import PHRASES
 from rtfilter.events.moments import EXAMPLE, why_no_moment
 from rtfilter.events.schema import Schema
-from rtfilter.events.table import PHRASES
 from rtfilter.predicates.language.sql_words import SUPPORTED, Word, number_of, words_of
 from rtfilter.predicates.model.combine import (
     ALWAYS,

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import Timestamp
+from rtfilter.events.fields import PHRASES
 from rtfilter.events.schema import Schema
-from rtfilter.events.table import PHRASES
 from rtfilter.predicates.model.comparison import Comparison
 from rtfilter.predicates.model.constraints import (
     COMPARE,

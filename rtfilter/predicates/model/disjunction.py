@@ -13,9 +13,9 @@ from typing import Any, Self
 from rtfilter.errors import PredicateError
 from rtfilter.events.cells import require_usable
 from rtfilter.events.encoding import is_missing
+from rtfilter.events.fields import NOW, microseconds_at
 from rtfilter.events.nesting import ATOMS, is_list, with_composed_names
 from rtfilter.events.schema import Schema
-from rtfilter.events.table import NOW, microseconds_at
 from rtfilter.predicates.model.constraints import Filter, Quantified, constraint_from_json, constraint_to_json
 from rtfilter.predicates.model.list_tests import Elements, event_of, is_null
 

@@ -11,10 +11,11 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from rtfilter.events.elements import Choice, Chosen, ListKey, Lists, below, choices
+from rtfilter.events.elements import Choice, Chosen, ListKey, below, choices
 from rtfilter.events.encoding import is_missing
+from rtfilter.events.fields import NOW, Fields
 from rtfilter.events.nesting import flatten
-from rtfilter.events.table import NOW, EventTable, Fields
+from rtfilter.events.table import EventTable, Lists
 from rtfilter.predicates.model.constraints import Constraint, Filter, Quantified, Test
 
 _NONE: Final = Fields()

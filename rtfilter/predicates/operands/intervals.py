@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from rtfilter.errors import PredicateError
-from rtfilter.events.table import NOW, microseconds_at
+from rtfilter.events.fields import NOW, microseconds_at
 from rtfilter.text import shown
 
 LONGEST: Final = 10**18
