@@ -81,7 +81,7 @@ class FilterParts:
 
             self.road.choosing = Choosing(self.road, self.updates, chooser)
         if grows and subscriptions.factory == SMALL:
-            self.road.growing = Growing(subscriptions, self.updates)
+            self.road.growing = Growing(subscriptions, self.updates.grow)
             self.road.look()
         if observer is not None:
             observer.observe_state(lambda: (self.stats(), control.snapshot(subscriptions.updates)))
