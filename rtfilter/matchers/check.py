@@ -31,6 +31,7 @@ from rtfilter.predicates.model.constraints import (
     Test,
 )
 from rtfilter.predicates.operands.expressions import ARITHMETIC, Operation
+from rtfilter.predicates.operands.text_operators import TEXT_OPERATORS
 from rtfilter.predicates.predicate import Predicate
 from rtfilter.results import Hits
 
@@ -303,7 +304,8 @@ def _constant(operator: str, values: list[Any]) -> Any:
         return values
     if "like" in operator:
         return f"%{values[0]}_%"
-    return "10.0.0.0/8" if "cidr" in operator else values[0]
+    own = TEXT_OPERATORS.get(operator.removeprefix("not "))
+    return own.function.example if own is not None and own.function is not None else values[0]
 
 
 def _operators(name: str) -> tuple[str, ...]:

@@ -37,10 +37,8 @@ from rtfilter.predicates.model.comparison import Comparison
 from rtfilter.predicates.model.constraints import COMPARE, FORMS, Constraint, Filter, Test
 from rtfilter.predicates.model.disjunction import Disjunction, asks_for_every
 from rtfilter.predicates.operands.letters import fold
-from rtfilter.predicates.operands.letters import starts as caseless_starts
 from rtfilter.predicates.operands.like import end as like_end
-from rtfilter.predicates.operands.like import start as like_start
-from rtfilter.predicates.operands.networks import network_starts
+from rtfilter.predicates.operands.text_operators import TEXT_OPERATORS
 
 MAX_BOXES: Final = 1024
 """Most boxes of one predicate."""
@@ -54,13 +52,6 @@ ENDS: Final = frozenset(("=", "<", "<=", ">", ">="))
 _STRICTEST: Final[dict[str, Callable[[Any, Any], Any]]] = {"<": min, "<=": min, ">": max, ">=": max}
 
 
-_STARTS: Final[dict[str, Callable[[str], list[str]]]] = {
-    "like": lambda pattern: [like_start(pattern)],
-    "ignore case": lambda folded: caseless_starts(folded, STRING_BYTES),
-    "like ignore case": lambda pattern: caseless_starts(like_start(pattern), STRING_BYTES),
-    "cidr": lambda network: network_starts(network, STRING_BYTES),
-}
-"""The possible beginnings of strings that satisfy an operator of `FORMS`; unknown for complements."""
 ENDINGS: Final[dict[str, Callable[[str], tuple[float, float]]]] = {
     "like": lambda pattern: ending_range(fold(like_end(pattern))),
     "like ignore case": lambda pattern: ending_range(like_end(pattern)),
@@ -365,8 +356,9 @@ def _text(constraints: list[Constraint]) -> list[Piece]:
             continue
         if operator in FORMS:
             exact = False
-            if operator in _STARTS:
-                wanted.append(sorted({text_range(utf8(text)) for text in _STARTS[operator](value)}))
+            if operator in TEXT_OPERATORS:  # no complement
+                starts = TEXT_OPERATORS[operator].starts(value, STRING_BYTES)
+                wanted.append(sorted({text_range(utf8(text)) for text in starts}))
             if operator in ENDINGS:
                 first, last = ENDINGS[operator](value)
                 ending = max(ending[0], first), min(ending[1], last)

@@ -45,11 +45,10 @@ from rtfilter.predicates.operands.distances import SLACK, Distance, distance
 from rtfilter.predicates.operands.expressions import Operand, Operation, text
 from rtfilter.predicates.operands.intervals import Now
 from rtfilter.predicates.operands.letters import fold
-from rtfilter.predicates.operands.letters import starts as caseless_starts
 from rtfilter.predicates.operands.like import end as end_of
-from rtfilter.predicates.operands.like import escaped, is_like, is_wider, sample, simplest
-from rtfilter.predicates.operands.like import start as like_start
-from rtfilter.predicates.operands.networks import address, network_starts
+from rtfilter.predicates.operands.like import escaped, is_wider, sample, simplest
+from rtfilter.predicates.operands.networks import address
+from rtfilter.predicates.operands.text_operators import TEXT_OPERATORS
 
 _V4: Final = 2**32
 _ADDRESSES: Final = _V4 + 2**128
@@ -61,11 +60,10 @@ MOST_POINTS: Final = 1000
 """Most texts of one attribute that are tested on the aspects one by one."""
 
 _LINES_OF: Final[dict[str, ValueOrder]] = {
-    "like": LINES["bool"],
+    **dict.fromkeys(TEXT_OPERATORS, LINES["bool"]),
     "end": LINES["str"],  # letters from the last to the first
     "folded": LINES["str"],
     "folded end": LINES["str"],
-    "folded like": LINES["bool"],
     "address": ValueOrder(0, _ADDRESSES + 1, lambda place: place + 1),  # the last place: no address
     "order": ValueOrder(-1, 2, lambda sign: sign + 1),
     "result": ValueOrder(-inf, TOP, next_number),
@@ -75,18 +73,11 @@ _LINES_OF: Final[dict[str, ValueOrder]] = {
 }
 _ENDS: Final = {"like": "end", "like ignore case": "folded end"}
 """The aspect of the end of texts, for each kind of pattern."""
-_PATTERNS: Final = ("like", "folded like")
+_PATTERNS: Final = ("like", "like ignore case")
 _FITS: Final = LINES["bool"].points((True,))
 _SIGNS: Final[dict[str, tuple[int, ...]]] = {
     "=": (0,), "<>": (-1, 1), "<": (-1,), "<=": (-1, 0), ">": (1,), ">=": (0, 1),
 }  # fmt: skip
-_STARTS: Final[dict[str, Any]] = {
-    "like": lambda pattern: [like_start(pattern)],
-    "ignore case": lambda folded: caseless_starts(folded, _ENOUGH),
-    "like ignore case": lambda pattern: caseless_starts(like_start(pattern), _ENOUGH),
-    "cidr": lambda network: network_starts(network, _ENOUGH),
-}
-"""The possible beginnings of texts that satisfy a constraint, by operator."""
 _ALIEN_OF: Final[dict[str, Any]] = {"number": "", "timestamp": True, "bool": "", "str": 0}
 """A value of another type for each family."""
 
@@ -95,7 +86,7 @@ class Aspect(NamedTuple):
     """A property that a constraint tests instead of the value of an attribute."""
 
     kind: str
-    """A key of `_LINES_OF`."""
+    """A key of `_LINES_OF`; the name of an operator asks whether a text satisfies it."""
     subject: Operand
     """The attribute; for a comparison, its left side."""
     other: Any = None
@@ -108,16 +99,14 @@ class Aspect(NamedTuple):
 
     def place(self, value: str) -> Any:
         """Return the place of a text; not of comparisons."""
-        if self.kind == "like":
-            return is_like(value, self.other)
+        if self.kind in TEXT_OPERATORS:
+            return TEXT_OPERATORS[self.kind].accepts(value, self.other)
         if self.kind == "end":
             return value[::-1]
         if self.kind == "folded":
             return fold(value)
         if self.kind == "folded end":
             return fold(value)[::-1]
-        if self.kind == "folded like":
-            return is_like(fold(value), self.other)
         found = address(value)
         if found is None:
             return _ADDRESSES
@@ -125,9 +114,11 @@ class Aspect(NamedTuple):
 
     def texts(self, spans: Spans) -> Iterator[str]:
         """Yield some texts that may lie in some places."""
-        if self.kind in ("like", "folded like"):
+        if self.kind in _PATTERNS:
             yield sample(self.other)
             yield sample(self.other, "x")
+        elif self.kind in TEXT_OPERATORS:
+            yield TEXT_OPERATORS[self.kind].example(self.other)
         elif self.kind in ("end", "folded end"):
             for reversed_, _ in spans[:2]:
                 yield reversed_[::-1]
@@ -274,8 +265,9 @@ class Space:
             spans = line.points(value)
         elif operator in ("prefix", "not prefix"):
             spans = ((value, behind(value)),)
-        elif operator in _STARTS:
-            spans = _joined((start, behind(start)) for start in _STARTS[operator](value))
+        elif operator in TEXT_OPERATORS:
+            starts = TEXT_OPERATORS[operator].starts(value, _ENOUGH)
+            spans = _joined((start, behind(start)) for start in starts)
         elif operator in _ASPECTS:
             return Values(line.all)
         else:
@@ -490,7 +482,11 @@ def _is_end(pattern: str) -> bool:
 def _of_pattern(test: Constraint) -> tuple[Aspect, Spans]:
     if _is_end(test.value):
         return Aspect("end", test.attribute), _ending(end_of(test.value))
-    return Aspect("like", test.attribute, test.value), _FITS
+    return _of_any(test)
+
+
+def _of_any(test: Constraint) -> tuple[Aspect, Spans]:
+    return Aspect(test.operator.removeprefix("not "), test.attribute, test.value), _FITS
 
 
 def _of_folded(test: Constraint) -> tuple[Aspect, Spans]:
@@ -502,7 +498,7 @@ def _of_folded_pattern(test: Constraint) -> tuple[Aspect, Spans]:
         return Aspect("folded end", test.attribute), _ending(end_of(test.value))
     operator, start = simplest(test.value)
     if operator != "prefix":
-        return Aspect("folded like", test.attribute, test.value), _FITS
+        return _of_any(test)
     return Aspect("folded", test.attribute), ((start, behind(start)),)
 
 
@@ -512,15 +508,16 @@ def _of_network(test: Constraint) -> tuple[Aspect, Spans]:
     return Aspect("address", test.attribute), ((first, first + network.num_addresses),)
 
 
+_OWN_ASPECTS: Final[dict[str, Any]] = {
+    "like": _of_pattern,
+    "ignore case": _of_folded,
+    "like ignore case": _of_folded_pattern,
+    "cidr": _of_network,
+}
 _ASPECTS: Final[dict[str, Any]] = {
-    negation + operator: aspect
+    f"{negation}{name}": _OWN_ASPECTS.get(name, _of_any)
+    for name in TEXT_OPERATORS
     for negation in ("", "not ")
-    for operator, aspect in {
-        "like": _of_pattern,
-        "ignore case": _of_folded,
-        "like ignore case": _of_folded_pattern,
-        "cidr": _of_network,
-    }.items()
 }
 """The aspect that a constraint tests, and its places at which the constraint, or its complement, holds."""
 

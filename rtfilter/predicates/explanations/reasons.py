@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from rtfilter.events.encoding import READERS, Timestamp
 from rtfilter.events.fields import PHRASES
 from rtfilter.events.moments import why_no_moment
 from rtfilter.predicates.model.constraints import SETS, Constraint
-from rtfilter.predicates.operands.differences import difference
-from rtfilter.predicates.operands.letters import fold
-from rtfilter.predicates.operands.like import lacks
-from rtfilter.predicates.operands.networks import address, agreeing_bits
-from rtfilter.text import numbered, plain, shown
+from rtfilter.predicates.operands.differences import Reason, difference, why_unequal
+from rtfilter.predicates.operands.text_operators import TEXT_OPERATORS
+from rtfilter.text import plain, shown
 
 MICROSECONDS: Final = 1_000_000
 WORDS: Final = {
@@ -28,17 +26,6 @@ WORDS: Final = {
 """The words for the relation that a value lacks; used if there is no distance."""
 FAMILY: Final = {bool: "bool", int: "number", float: "number", str: "str", Timestamp: "timestamp"}
 """The family of attributes that a canonical constant is compared with, by its type."""
-
-
-class Reason(NamedTuple):
-    """The reason why a value does not satisfy a constraint."""
-
-    phrase: str
-    """The amount by which it fails, such as ``too high by 2.5``."""
-    distance: float | None = None
-    """For numbers and timestamps: the distance, in seconds for timestamps."""
-    agrees: int | None = None
-    """For text: the number of its first characters that agree; for an address: of its first bits."""
 
 
 def sample(constraint: Constraint) -> Any:
@@ -98,14 +85,9 @@ def _ordinal(operator: str, found: Any, constant: Any, timestamps: bool) -> Reas
     return Reason(phrase, distance)
 
 
-def _equal(found: str, constant: str) -> Reason:
-    differs = difference(found, constant)
-    return Reason(str(differs), None, differs.place)
-
-
 def _among(found: str, constants: frozenset[str]) -> Reason:
     if len(constants) == 1:
-        return _equal(found, next(iter(constants)))
+        return why_unequal(found, next(iter(constants)))
     nearest = nearest_text(found, constants)
     agrees = difference(found, nearest).place
     near = f"; {shown(nearest)} agrees up to character {agrees}" if agrees else ""
@@ -128,49 +110,17 @@ def _ordered(operator: str) -> Callable[[str, str], Reason]:
     return compare
 
 
-def _like(found: str, pattern: str) -> Reason:
-    lack = lacks(found, pattern)
-    return Reason("") if lack is None else Reason(lack.reason, None, lack.agrees)
-
-
-def _caseless(why: Callable[[str, str], Reason]) -> Callable[[str, str], Reason]:
-    def compare(found: str, constant: str) -> Reason:
-        folded = fold(found)
-        inner = why(folded, constant)
-        if folded == found:
-            return inner
-        return inner._replace(phrase=f"{shown(folded)} but for case: {inner.phrase}")
-
-    return compare
-
-
-def _network(found: str, network: str) -> Reason:
-    bits = agreeing_bits(found, network)
-    if bits is not None:
-        return Reason(f"{bits[0]} of {numbered(bits[1], 'leading bit')} agree", None, bits[0])
-    known = address(found)
-    if known is None:
-        return Reason("no IP address")
-    return Reason(f"an address of IPv{known[0]}, not IPv{10 - known[0]}", None, 0)
-
-
 def _excluded(phrase: str) -> Callable[[str, str], Reason]:
     return lambda found, constant: Reason(phrase.format(shown(constant)))
 
 
 _TEXT: Final[dict[str, Callable[[Any, Any], Reason]]] = {
-    "=": _equal,
+    "=": why_unequal,
     "in": _among,
     **{operator: _ordered(operator) for operator in ("<", "<=", ">", ">=")},
-    "prefix": _equal,
+    "prefix": why_unequal,
     "not prefix": _excluded("begins with {}"),
-    "like": _like,
-    "not like": _excluded("fits {}"),
-    "ignore case": _caseless(_equal),
-    "not ignore case": _excluded("equal to {} but for case"),
-    "like ignore case": _caseless(_like),
-    "not like ignore case": _excluded("fits {} but for case"),
-    "cidr": _network,
-    "not cidr": _excluded("in the network {}"),
+    **{name: own.why_not for name, own in TEXT_OPERATORS.items()},
+    **{f"not {name}": _excluded(own.excluded) for name, own in TEXT_OPERATORS.items()},
 }
 """The function that explains a string, for each operator with a constant except ``<>`` and ``not in``."""

@@ -16,7 +16,7 @@ from rtfilter.predicates.model.comparison import FAMILIES, Comparison
 from rtfilter.predicates.model.constraints import Constraint
 from rtfilter.predicates.operands.distances import Distance
 from rtfilter.predicates.operands.expressions import Number, Operand, Operation, calculate, evaluate, names
-from rtfilter.predicates.operands.like import example
+from rtfilter.predicates.operands.text_operators import TEXT_OPERATORS
 
 Values = Mapping[str, object]
 
@@ -91,10 +91,8 @@ def _beside(at: Any, constant: Any, value: object, side: int) -> Any:
 def _texts(operator: str, constant: Any, found: str) -> Iterator[str]:
     if operator == "in":
         yield nearest_text(found, constant)
-    elif operator in ("like", "like ignore case"):
-        yield example(constant)
-    elif operator == "cidr":
-        yield constant.partition("/")[0]
+    elif operator in TEXT_OPERATORS:
+        yield TEXT_OPERATORS[operator].example(constant)
     elif operator == "<":
         yield constant[:-1]
     elif operator == ">":

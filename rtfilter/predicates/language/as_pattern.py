@@ -16,6 +16,7 @@ from rtfilter.predicates.model.constraints import NEGATED, Constraint, Filter, Q
 from rtfilter.predicates.operands.distances import Distance
 from rtfilter.predicates.operands.intervals import Now
 from rtfilter.predicates.operands.like import escaped, start, with_stars
+from rtfilter.predicates.operands.text_operators import TEXT_OPERATORS
 
 _ORDERS: Final = frozenset(("<", "<=", ">", ">="))
 _CASELESS: Final = "equals-ignore-case"
@@ -119,10 +120,9 @@ def _matcher(test: Constraint, operator: str) -> dict[str, Any]:
     pattern = test.value
     if operator == "prefix":
         return {"prefix": pattern}
-    if operator == "ignore case":
-        return {_CASELESS: pattern}
-    if operator == "cidr":
-        return {"cidr": pattern}
+    own = TEXT_OPERATORS.get(operator)
+    if own is not None and own.matcher is not None:
+        return {own.matcher: pattern}
     if operator == "like":
         stars = with_stars(pattern)
         if stars is None:

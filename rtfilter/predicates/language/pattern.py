@@ -28,13 +28,14 @@ from rtfilter.predicates.model.constraints import MAX_TERMS, NEGATED
 from rtfilter.predicates.operands.distances import Distance
 from rtfilter.predicates.operands.intervals import Now, duration
 from rtfilter.predicates.operands.like import escaped
+from rtfilter.predicates.operands.text_operators import MATCHERS
 from rtfilter.text import composed, shown
 
 _ORDERS: Final = frozenset(("<", "<=", "=", ">=", ">"))
 _FAMILIES: Final[dict[type, str]] = {bool: "bool", int: "number", float: "number", str: "str"}
 """The family of attributes for each type of JSON value."""
 IGNORING: Final = "equals-ignore-case"
-_TEXTS: Final = ("prefix", "suffix", "wildcard", "shellstyle", IGNORING, "cidr")
+_TEXTS: Final = ("prefix", "suffix", "wildcard", "shellstyle", *MATCHERS)
 """Matchers of text, which anything-but accepts as well."""
 
 
@@ -326,10 +327,8 @@ def text_test(matcher: str, text: str, path: str, caseless: bool = False) -> tup
         return ("like ignore case", f"{escaped(text)}%") if caseless else ("prefix", text)
     if matcher == "suffix":
         return "like ignore case" if caseless else "like", f"%{escaped(text)}"
-    if matcher == "cidr":
-        return "cidr", text
-    if matcher == IGNORING:
-        return "ignore case", text
+    if matcher in MATCHERS:
+        return MATCHERS[matcher], text
     return "like", _with_stars(text, matcher, path)
 
 

@@ -15,7 +15,7 @@ unintended subscriptions.
             | sum ["NOT"] "IN" "(" [sum {"," sum}] ")"
             | sum ["NOT"] "LIKE" sum ["ESCAPE" text]
             | sum "IS" ["NOT"] ("NULL" | "MISSING")
-            | "CIDR" "(" sum "," sum ")"
+            | function "(" sum "," sum ")"
     sum     = product {("+" | "-") product}
     product = signed {("*" | "/") signed}
     signed  = {"+" | "-"} operand
@@ -60,6 +60,7 @@ from rtfilter.predicates.operands.expressions import Number, Operand, Operation,
 from rtfilter.predicates.operands.intervals import Now, interval
 from rtfilter.predicates.operands.letters import fold
 from rtfilter.predicates.operands.like import canonical_like
+from rtfilter.predicates.operands.text_operators import FUNCTIONS, TEXT_OPERATORS
 from rtfilter.text import shown
 
 MAX_LENGTH: Final = 65_536
@@ -243,8 +244,8 @@ class _SqlReader:
             found = self._plain_comparison(word, negated)
             if found is not None:
                 return found
-        if self._is_function("CIDR"):
-            return self._network(negated, depth)
+        if self._is_function():
+            return self._function(negated, depth)
         left, word = self._operand(depth), self.word
         if word.kind == "symbol" and word.text in RELATIONS:
             return self._comparison(left, negated, depth)
@@ -412,19 +413,23 @@ class _SqlReader:
             )
         return self._one(left, "like", text, negated, pattern.place)
 
-    def _network(self, negated: bool, depth: int) -> Filters:
-        """Read ``CIDR(attribute, 'network')``."""
+    def _function(self, negated: bool, depth: int) -> Filters:
+        """Read ``NAME(attribute, 'constant')``."""
         word, self.at = self.word, self.at + 1
+        operator = FUNCTIONS[word.text.upper()]
+        function = TEXT_OPERATORS[operator].function
+        assert function is not None
         opening = self.word
         self.at += 1
         left = self._operand(self._deeper(depth, word))
         if left.name is None or left.case is not None or not self._pass(","):
-            self._fail("write CIDR(attribute, '10.0.0.0/8')", word.start)
-        network = self._other(depth)
-        if not network.is_constant:
-            self._fail("CIDR needs a network in single quotes, such as '10.0.0.0/8'", network.place)
+            self._fail(f"write {function.name}(attribute, '{function.example}')", word.start)
+        constant = self._other(depth)
+        if not constant.is_constant:
+            takes = f"{function.takes} in single quotes, such as '{function.example}'"
+            self._fail(f"{function.name} needs {takes}", constant.place)
         self._close(opening)
-        return self._one(left, "cidr", network.value, negated, network.place)
+        return self._one(left, operator, constant.value, negated, constant.place)
 
     def _one(self, left: _Operand, operator: str, value: Any, negated: bool, place: int) -> Filters:
         if left.name is None:
@@ -573,9 +578,11 @@ class _SqlReader:
                 return self._cased(word, depth)
             if word.text.upper() == "DISTANCE_KM" and not word.quoted:
                 return self._distance(word, depth)
-            if word.text.upper() == "CIDR" and not word.quoted:
-                self._fail("CIDR(...) is a condition of its own; write it without a comparison", word.start)
             name = word.text.upper()
+            if name in FUNCTIONS and not word.quoted:
+                self._fail(
+                    f"{name}(...) is a condition of its own; write it without a comparison", word.start
+                )
             more = f"write {name} tags = 'a'" if name in ("ANY", "ALL", "NONE") else SUPPORTED
             self._fail(f"the function {name} is not supported; {more}", word.start)
         parts = [word]
@@ -654,10 +661,10 @@ class _SqlReader:
         self._close(opening)
         return found._replace(place=word.start, case=case)
 
-    def _is_function(self, name: str) -> bool:
-        """Return whether a function of this name is next."""
+    def _is_function(self) -> bool:
+        """Return whether a function of `FUNCTIONS` is next."""
         word = self.words[self.at]
-        if word.kind != "name" or word.text.upper() != name or word.quoted:
+        if word.kind != "name" or word.text.upper() not in FUNCTIONS or word.quoted:
             return False
         following = self.words[self.at + 1]
         return following.kind == "symbol" and following.text == "("

@@ -7,11 +7,12 @@ from typing import Final, Literal, NamedTuple, NoReturn
 
 from rtfilter.errors import PredicateError
 from rtfilter.predicates.operands.attribute_names import RESERVED, WORD
+from rtfilter.predicates.operands.text_operators import FUNCTIONS
 from rtfilter.text import composed
 
 SUPPORTED: Final = (
     "supported are =, <>, <, <=, >, >=, + - * /, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT, TRUE, FALSE, "
-    "ANY, ALL, NONE, LOWER, UPPER, CIDR, NOW, DISTANCE_KM"
+    f"ANY, ALL, NONE, LOWER, UPPER, {', '.join(FUNCTIONS)}, NOW, DISTANCE_KM"
 )
 
 Kind = Literal["keyword", "name", "number", "text", "symbol", "end"]

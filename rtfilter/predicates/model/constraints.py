@@ -15,13 +15,17 @@ from rtfilter.events.elements import every_value
 from rtfilter.events.encoding import READERS, Constant, Timestamp, canonical, is_missing
 from rtfilter.predicates.model.comparison import RELATIONS, Comparison
 from rtfilter.predicates.operands.attribute_names import written
-from rtfilter.predicates.operands.letters import fold
-from rtfilter.predicates.operands.like import canonical_like, escaped, is_like, simplest
-from rtfilter.predicates.operands.networks import canonical_network, is_in_network
+from rtfilter.predicates.operands.like import escaped
+from rtfilter.predicates.operands.text_operators import TEXT_OPERATORS
 from rtfilter.text import composed, shown
 
 MAX_TERMS: Final = 10_000
 """Most constants in all filters of one predicate."""
+
+
+def _complement(accepts: Callable[[str, str], bool]) -> Callable[[str, str], bool]:
+    return lambda value, constant: not accepts(value, constant)
+
 
 COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     **RELATIONS,
@@ -29,14 +33,11 @@ COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "not in": lambda value, constants: value not in constants,
     "prefix": str.startswith,
     "not prefix": lambda value, start: not value.startswith(start),
-    "like": is_like,
-    "not like": lambda value, pattern: not is_like(value, pattern),
-    "ignore case": lambda value, folded: fold(value) == folded,
-    "not ignore case": lambda value, folded: fold(value) != folded,
-    "like ignore case": lambda value, pattern: is_like(fold(value), pattern),
-    "not like ignore case": lambda value, pattern: not is_like(fold(value), pattern),
-    "cidr": is_in_network,
-    "not cidr": lambda value, network: not is_in_network(value, network),
+    **{
+        f"{negation}{name}": compare
+        for name, own in TEXT_OPERATORS.items()
+        for negation, compare in (("", own.accepts), ("not ", _complement(own.accepts)))
+    },
 }
 """Operators with a constant, on canonical values of one type; the constant is the right operand."""
 
@@ -51,14 +52,8 @@ NEGATED: Final = {
     "not in": "in",
     "prefix": "not prefix",
     "not prefix": "prefix",
-    "like": "not like",
-    "not like": "like",
-    "ignore case": "not ignore case",
-    "not ignore case": "ignore case",
-    "like ignore case": "not like ignore case",
-    "not like ignore case": "like ignore case",
-    "cidr": "not cidr",
-    "not cidr": "cidr",
+    **{name: f"not {name}" for name in TEXT_OPERATORS},
+    **{f"not {name}": name for name in TEXT_OPERATORS},
     "is null": "exists",
     "exists": "is null",
 }
@@ -69,11 +64,7 @@ SETS: Final = frozenset(("in", "not in"))
 PRESENCE: Final = frozenset(("is null", "exists"))
 """Operators without a constant."""
 
-FORMS: Final = frozenset(
-    form + operator
-    for operator in ("like", "ignore case", "like ignore case", "cidr")
-    for form in ("", "not ")
-)
+FORMS: Final = frozenset(f"{negation}{name}" for name in TEXT_OPERATORS for negation in ("", "not "))
 """Operators of strings whose constant has a canonical form; see `Constraint`."""
 
 _ORDINAL = ("=", "<>", "<", "<=", ">", ">=", "in", "not in")
@@ -342,28 +333,13 @@ def _text_form(operator: str, value: Constant) -> tuple[str, str]:
         raise PredicateError(f"{operator} needs a string; got {shown(value)}")
     if operator not in FORMS:
         return operator, value
-    if operator in ("cidr", "not cidr"):
-        return operator, canonical_network(value)
-    if operator in ("ignore case", "not ignore case"):
-        return operator, fold(value)
-    caseless = operator.endswith(" ignore case")
-    pattern = canonical_like(value)
-    simple, text = simplest(fold(pattern) if caseless else pattern)
-    if simple == "like" or (caseless and simple == "prefix"):
-        return operator, fold(pattern) if caseless else pattern
-    simple = "ignore case" if caseless else simple
-    return NEGATED[simple] if operator.startswith("not ") else simple, text
+    name = operator.removeprefix("not ")
+    simple, text = TEXT_OPERATORS[name].canonical(value)
+    return simple if name == operator else NEGATED[simple], text
 
 
-_WRITTEN: Final = {
-    "like": "{} LIKE {}",
-    "not like": "{} NOT LIKE {}",
-    "ignore case": "LOWER({}) = {}",
-    "not ignore case": "LOWER({}) <> {}",
-    "like ignore case": "LOWER({}) LIKE {}",
-    "not like ignore case": "LOWER({}) NOT LIKE {}",
-    "cidr": "CIDR({}, {})",
-    "not cidr": "NOT CIDR({}, {})",
+_WRITTEN: Final = {name: own.written for name, own in TEXT_OPERATORS.items()} | {
+    f"not {name}": own.unwritten for name, own in TEXT_OPERATORS.items()
 }
 """The SQL form of each operator of `FORMS`."""
 

@@ -1,10 +1,21 @@
-"""The first place where a text differs from the wanted one, for explanations. Characters count from 1."""
+"""Reasons why a value fails, as the first place where a text differs. Characters count from 1."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from rtfilter.text import shown
+
+
+class Reason(NamedTuple):
+    """The reason why a value does not satisfy a constraint."""
+
+    phrase: str
+    """The amount by which it fails, such as ``too high by 2.5``."""
+    distance: float | None = None
+    """For numbers and timestamps: the distance, in seconds for timestamps."""
+    agrees: int | None = None
+    """For text: the number of its first characters that agree; for an address: of its first bits."""
 
 
 class Difference(NamedTuple):
@@ -41,3 +52,9 @@ def difference(value: str, text: str, place: int = 0) -> Difference:
     if at >= len(value):
         return Difference(len(value), "", text[common:])
     return Difference(at, value[at], text[common])
+
+
+def why_unequal(found: str, constant: str) -> Reason:
+    """Return the reason why a text is not equal to another one."""
+    differs = difference(found, constant)
+    return Reason(str(differs), None, differs.place)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import utf8
-from rtfilter.predicates.operands.differences import Difference, difference
+from rtfilter.predicates.operands.differences import Difference, Reason, difference
 from rtfilter.text import numbered, shown
 
 ANY: Final = 0xFF
@@ -209,6 +209,12 @@ def lacks(value: str, pattern: str) -> Lack | None:
             return Lack(place, f"lacks {_shown(piece)}{after}{before if after else before[4:]}")
         place = found + piece.length
     return None
+
+
+def why_unlike(found: str, pattern: str) -> Reason:
+    """Return the reason why a value does not fit a canonical pattern."""
+    lack = lacks(found, pattern)
+    return Reason("") if lack is None else Reason(lack.reason, None, lack.agrees)
 
 
 def example(pattern: str) -> str:

@@ -7,8 +7,9 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Final
 
 from rtfilter.errors import PredicateError
+from rtfilter.predicates.operands.differences import Reason
 from rtfilter.predicates.operands.letters import starts as caseless_starts
-from rtfilter.text import shown
+from rtfilter.text import numbered, shown
 
 _LONGEST: Final = 45
 """Characters of the longest address: IPv6 that ends in dotted IPv4."""
@@ -61,6 +62,17 @@ def agreeing_bits(value: str, network: str) -> tuple[int, int] | None:
         return None
     length = _LENGTHS[version] - bits
     return length - (found[1] >> bits ^ start).bit_length(), length
+
+
+def why_outside(found: str, network: str) -> Reason:
+    """Return the reason why a value is no address in a canonical network."""
+    bits = agreeing_bits(found, network)
+    if bits is not None:
+        return Reason(f"{bits[0]} of {numbered(bits[1], 'leading bit')} agree", None, bits[0])
+    known = address(found)
+    if known is None:
+        return Reason("no IP address")
+    return Reason(f"an address of IPv{known[0]}, not IPv{10 - known[0]}", None, 0)
 
 
 def address(value: str) -> tuple[int, int] | None:
