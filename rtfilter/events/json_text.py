@@ -33,7 +33,7 @@ LOOKED_AT: Final = 100
 EVERY: Final = 256
 """After these, one of this many batches is read completely, which takes some fifteen times as long."""
 ALONE: Final = 1024
-"""One of this many events that come alone is read completely, which takes as long as twenty others."""
+"""Number of events alone of which one is read completely, which takes as long as twenty others."""
 
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _BOM: Final = b"\xef\xbb\xbf"
@@ -299,6 +299,11 @@ class _OneEvent(EventTable):
     @property
     def _rows(self) -> Rows:  # type: ignore[override]
         return _Struct(self.event, self._reader._getters)
+
+    def value(self, attribute: str) -> object:
+        """See `EventTable`."""
+        get = self._reader._getters.get(attribute)
+        return None if get is None else get(self.event)
 
     def free(self) -> None:
         """See `EventTable`."""

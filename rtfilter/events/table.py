@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from rtfilter.events.encoding import MISSING
 from rtfilter.events.exact import rest_of
 from rtfilter.events.fields import NOW, Field, Fields, microseconds_at
 from rtfilter.text import shown
+
+_FIRST: Final = (0,)
 
 Lists = Mapping[str, Sequence[Any]]
 """Lists of an event by their paths."""
@@ -165,6 +167,10 @@ class EventTable:
     def values(self, attribute: str, rows: Sequence[int] | None = None) -> Sequence[object]:
         """Return the original values of an attribute in some rows, or all; None for missing ones."""
         return self._rows.values(attribute, range(len(self)) if rows is None else rows)
+
+    def value(self, attribute: str) -> object:
+        """Return the original value of an attribute of the first event; None if it is missing."""
+        return self._rows.values(attribute, _FIRST)[0]
 
     def rests(self, rows: IntArray, coordinates: IntArray) -> IntArray:
         """Return the rests of numbers and timestamps, int64 (k,): see `rtfilter.events.exact`.

@@ -150,12 +150,13 @@ def verify_one(ids: IntArray, exact: Flags, event: EventTable, held: Held, momen
     if not candidates:
         return ids
     begun = compiled = perf_counter()
-    verdicts, asked, by_python = exact, NO, candidates
+    verdicts, found, asked, by_python = exact, flags, NO, candidates
     if held.checks is not None:
         verdicts = held.checks.decide_one(ids, exact, event, held.read)
-        asked, by_python, compiled = ASK, verdicts.tobytes().count(ASK), perf_counter()
+        found, asked, compiled = verdicts.tobytes(), ASK, perf_counter()
+        by_python = found.count(ASK)
     if by_python:
-        flags, verdicts, row = verdicts.tobytes(), verdicts.copy(), event.row(0)
+        flags, verdicts, row = found, verdicts.copy(), event.row(0)
         if event.now is None:
             row[NOW] = microseconds_at(held.now(moment))
         for at, flag in enumerate(flags):
@@ -164,10 +165,13 @@ def verify_one(ids: IntArray, exact: Flags, event: EventTable, held: Held, momen
                 predicate = held.get(ids.item(at))
                 if predicate is None or not predicate.satisfied_by(row):
                     verdicts[at] = NO
-    ended = perf_counter()
-    refused = verdicts.tobytes().count(NO)
-    slow = flags.find(asked if by_python else NO, int(random() * len(flags)))
-    some = ((ids.item(slow), verdicts.item(slow)),) if slow >= 0 else ()
+        found = verdicts.tobytes()
+    ended, refused = perf_counter(), found.count(NO)
+    some: tuple[tuple[int, int], ...] = ()
+    if random() * SAMPLE < 1:
+        slow = flags.find(asked if by_python else NO, int(random() * len(flags)))
+        if slow >= 0:
+            some = ((ids.item(slow), found[slow]),)
     parts = (("compiled", candidates - by_python, compiled - begun), ("python", by_python, ended - compiled))
     held.verified.add(parts if by_python else parts[:1], refused, some)
     return ids[verdicts.view(np.bool_)] if refused else ids

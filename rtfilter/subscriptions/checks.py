@@ -91,7 +91,6 @@ opened_written = WRITTEN_BY_ADDRESS.opened
 SEPARATOR, NO_TEXT = 0xFF, 0xFE
 """Bytes that no text in UTF-8 has: they separate the texts of one event, and stand for a missing one."""
 _SEPARATOR, _NO_TEXT = bytearray((SEPARATOR,)), bytes((NO_TEXT,))
-_ONE_ROW: Final = (0,)
 
 _PYTHON: Final[list[Alternative]] = [(PYTHON, 0, 0, 0.0, 0.0, b"")]
 
@@ -180,7 +179,7 @@ class Checks:
 
     def _texts_of_one(self, event: EventTable) -> NDArray[np.uint8]:
         """Encode all texts of one event that conditions ask for, with separators."""
-        texts = [encoded_one(event.values(name, _ONE_ROW)[0], folded) for name, folded in self._columns]
+        texts = [encoded_one(event.value(name), folded) for name, folded in self._columns]
         parts = [_NO_TEXT if text is None else text for text in texts]
         return np.frombuffer(_SEPARATOR.join(parts), np.uint8)  # writable: numba is faster
 

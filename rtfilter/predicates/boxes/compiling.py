@@ -7,7 +7,8 @@ false, and `rtfilter.predicates.model.disjunction.Disjunction.matches` decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from itertools import chain, pairwise, product
 from math import inf, nextafter, prod
 from typing import Any, Final, NamedTuple
@@ -37,7 +38,9 @@ from rtfilter.predicates.model.comparison import Comparison
 from rtfilter.predicates.model.constraints import COMPARE, FORMS, Constraint, Filter, Test
 from rtfilter.predicates.model.disjunction import Disjunction, asks_for_every
 from rtfilter.predicates.operands.letters import fold
+from rtfilter.predicates.operands.letters import starts as caseless_starts
 from rtfilter.predicates.operands.like import end as like_end
+from rtfilter.predicates.operands.like import start as like_start
 from rtfilter.predicates.operands.text_operators import TEXT_OPERATORS
 
 MAX_BOXES: Final = 1024
@@ -50,6 +53,32 @@ MAX_SPLIT: Final = 16
 ENDS: Final = frozenset(("=", "<", "<=", ">", ">="))
 """Operators whose constant is an end of an interval of numbers or timestamps."""
 _STRICTEST: Final[dict[str, Callable[[Any, Any], Any]]] = {"<": min, "<=": min, ">": max, ">=": max}
+
+
+_ENOUGH: Final = STRING_BYTES + 3
+"""Folded characters that decide `order`: the fold of one character has three at most."""
+_Ranges = Sequence[tuple[int, int]]
+_Intervals = Sequence[tuple[float, float]]
+
+
+def _ranges(starts: Iterable[str]) -> _Ranges:
+    """Return the `order` of the strings with some beginnings, ascending ranges."""
+    return sorted({text_range(utf8(start)) for start in starts})
+
+
+@lru_cache(maxsize=4096)
+def _caseless_ranges(start: str) -> _Ranges:
+    """Return `_ranges` for a folded beginning: it takes 20 us, and many subscriptions begin alike."""
+    return _ranges(caseless_starts(start, STRING_BYTES))
+
+
+def _beginning(operator: str, value: str) -> _Ranges:
+    """Return the `order` of strings that satisfy an operator of `TEXT_OPERATORS`, ascending ranges."""
+    if operator == "ignore case":
+        return _caseless_ranges(value[:_ENOUGH])
+    if operator == "like ignore case":
+        return _caseless_ranges(like_start(value)[:_ENOUGH])
+    return _ranges(TEXT_OPERATORS[operator].starts(value, STRING_BYTES))
 
 
 ENDINGS: Final[dict[str, Callable[[str], tuple[float, float]]]] = {
@@ -350,15 +379,14 @@ def _text(constraints: list[Constraint]) -> list[Piece]:
     affix = NO_AFFIX
     cuts: list[tuple[float, float]] = []
     holes: set[float] = set()
-    wanted: list[list[tuple[float, float]]] = []
+    wanted: list[_Ranges] = []
     for _, operator, value in constraints:
         if operator == "exists":
             continue
         if operator in FORMS:
             exact = False
             if operator in TEXT_OPERATORS:  # no complement
-                starts = TEXT_OPERATORS[operator].starts(value, STRING_BYTES)
-                wanted.append(sorted({text_range(utf8(text)) for text in starts}))
+                wanted.append(_beginning(operator, value))
             if operator in ENDINGS:
                 first, last = ENDINGS[operator](value)
                 ending = max(ending[0], first), min(ending[1], last)
@@ -388,7 +416,7 @@ def _text(constraints: list[Constraint]) -> list[Piece]:
         else:
             high = min(high, start - 1 if operator == "<" and sharp else start)
             exact = exact and sharp and operator == "<"
-    orders = _gaps(low, high, sorted(cuts))
+    orders: _Intervals = _gaps(low, high, sorted(cuts))
     for ranges in wanted:
         orders = _common(orders, ranges)
     if ending[0] > ending[1]:
@@ -423,8 +451,10 @@ def _longer(code: int, size: int) -> tuple[int, int]:
     return code, code + 256 ** max(STRING_BYTES - size, 0) - 1
 
 
-def _common(one: list[tuple[float, float]], two: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the intersection of two sorted lists of disjoint intervals."""
+def _common(one: _Intervals, two: _Intervals) -> _Intervals:
+    """Return the intersection of two sorted lists of disjoint intervals, of which the second is not empty."""
+    if len(one) == 1 and one[0][0] <= two[0][0] and two[-1][1] <= one[0][1]:
+        return two
     found: list[tuple[float, float]] = []
     i = j = 0
     while i < len(one) and j < len(two):
