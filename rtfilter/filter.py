@@ -21,8 +21,8 @@ from rtfilter.matching.cover_search import Related
 from rtfilter.matching.filter_parts import FilterParts, moment_of
 from rtfilter.matching.stream import Stream
 from rtfilter.options import Named
-from rtfilter.predicates.boxes import MAX_UNBOUNDED
-from rtfilter.predicates.model import Source, parse
+from rtfilter.predicates.boxes.compiling import MAX_UNBOUNDED
+from rtfilter.predicates.predicate import Source, parse
 from rtfilter.results import Matches
 from rtfilter.scheduler import Order
 from rtfilter.subscriptions.given import Lifetime
@@ -34,8 +34,8 @@ from rtfilter.watch.off import OFF, Off
 if TYPE_CHECKING:
     from rtfilter.adaptive import Controller, MatcherChooser
     from rtfilter.events.unusable import OnBadEvent
-    from rtfilter.predicates.explanation import Explanation
-    from rtfilter.predicates.misses import Misses
+    from rtfilter.predicates.explanations.explanation import Explanation
+    from rtfilter.predicates.explanations.misses import Misses
     from rtfilter.watch.metrics import Metrics
 
 Table = Mapping[str, Any]
@@ -406,7 +406,7 @@ class EventFilter:
         """Explain why one event matches a subscription or not, or list the nearest misses of many.
 
         Raises `UnknownSubscriptionError`, `EventError`, and `ValueError` for more than
-        `rtfilter.predicates.misses.MAX_PAIRS` pairs.
+        `rtfilter.predicates.explanations.misses.MAX_PAIRS` pairs.
 
         Parameters
         ----------

@@ -20,10 +20,11 @@ from rtfilter.events.cells import assemble, encode_objects, meaningless, refusal
 from rtfilter.events.elements import with_choices
 from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING
 from rtfilter.events.exact import instants, rests
+from rtfilter.events.fields import PHRASES, Field, Fields
 from rtfilter.events.foreign import PLAIN, arrow_values, families, pandas_values, streamed
 from rtfilter.events.nesting import inner_paths, is_list
 from rtfilter.events.oddities import look_at_columns
-from rtfilter.events.table import PHRASES, EventTable, Field, Fields, rests_one_by_one
+from rtfilter.events.table import EventTable, rests_one_by_one
 from rtfilter.text import composed, listed
 
 _FAMILIES = {"i": "number", "u": "number", "f": "number", "b": "bool", "M": "timestamp"}

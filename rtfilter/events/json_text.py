@@ -20,11 +20,12 @@ from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.errors import EventError
 from rtfilter.events.cells import encode_cell, encode_objects
 from rtfilter.events.encoding import MISSING, string_code
+from rtfilter.events.fields import Field, Fields
 from rtfilter.events.json_forms import form_of
 from rtfilter.events.json_lists import ReadValues, read_lists
 from rtfilter.events.nesting import flatten, inner_paths
 from rtfilter.events.objects import read_dict, read_flat, read_flat_dict, read_list
-from rtfilter.events.table import EventTable, Field, Fields, Rows, rests_one_by_one
+from rtfilter.events.table import EventTable, Rows, rests_one_by_one
 from rtfilter.text import shown
 
 LOOKED_AT: Final = 100

@@ -15,9 +15,10 @@ from rtfilter.errors import EventError
 from rtfilter.events.cells import assemble, encode_cell, encode_objects
 from rtfilter.events.elements import with_choices
 from rtfilter.events.encoding import ALIEN, MISSING, is_missing, string_code
+from rtfilter.events.fields import Field, Fields
 from rtfilter.events.nesting import ATOMS, LISTS, flatten, is_list, with_composed_names
 from rtfilter.events.oddities import look_at_objects
-from rtfilter.events.table import EventTable, Field, Fields, rests_one_by_one
+from rtfilter.events.table import EventTable, rests_one_by_one
 
 _PLAIN = frozenset((int, float))
 _FORMS = (

@@ -9,8 +9,9 @@ import numpy as np
 
 from rtfilter.errors import EventError
 from rtfilter.events.columns import read_columns
+from rtfilter.events.fields import Fields
 from rtfilter.events.objects import read_dict, read_list
-from rtfilter.events.table import EventTable, Fields
+from rtfilter.events.table import EventTable
 from rtfilter.text import listed
 
 TEXT: Final = (bytes, str, bytearray, memoryview)

@@ -9,11 +9,11 @@ import numpy as np
 
 from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.errors import EventError
-from rtfilter.events.elements import Choices
 from rtfilter.events.encoding import MISSING
+from rtfilter.events.fields import Field
 from rtfilter.events.foreign import readable_twice
 from rtfilter.events.reading import TEXT, is_text
-from rtfilter.events.table import EventTable, Field, Rows
+from rtfilter.events.table import Choices, EventTable, Rows
 from rtfilter.text import numbered
 
 Read = Callable[[Any], EventTable]

@@ -24,7 +24,7 @@ from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.lookup import FoundBoxes, Lookup
 from rtfilter.matchers.port import Matcher, Takes
 from rtfilter.matchers.rows import distinct, grouped
-from rtfilter.predicates.affixes import LOWEST_OF_BEGINNINGS
+from rtfilter.predicates.boxes.affixes import LOWEST_OF_BEGINNINGS
 from rtfilter.results import Hits
 
 #: Rows in use, and how many times the subscriptions, above which memory is released.

@@ -14,10 +14,11 @@ from rtfilter.events.reading import read_events
 from rtfilter.events.table import EventTable
 from rtfilter.matching.event_reader import as_batch
 from rtfilter.matching.road import Road
-from rtfilter.predicates import misses
-from rtfilter.predicates.explanation import Explanation, explain
-from rtfilter.predicates.list_tests import events_of, names_of
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.explanations import misses
+from rtfilter.predicates.explanations.explanation import Explanation, explain
+from rtfilter.predicates.model.disjunction import names_of
+from rtfilter.predicates.model.list_tests import events_of
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.subscriptions.ids import Name, asked_ids
 
 

@@ -22,7 +22,7 @@ from rtfilter.matching.road import Road
 from rtfilter.matching.subscriber import Subscriber
 from rtfilter.matching.updates import Updates
 from rtfilter.options import Named
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.scheduler import Order, resolve
 from rtfilter.snapshots import arrays as snapshot
 from rtfilter.subscriptions.content import Subscriptions
@@ -81,7 +81,7 @@ class FilterParts:
 
             self.road.choosing = Choosing(self.road, self.updates, chooser)
         if grows and subscriptions.factory == SMALL:
-            self.road.growing = Growing(subscriptions, self.updates)
+            self.road.growing = Growing(subscriptions, self.updates.grow)
             self.road.look()
         if observer is not None:
             observer.observe_state(lambda: (self.stats(), control.snapshot(subscriptions.updates)))

@@ -26,8 +26,7 @@ from weakref import ref
 
 from rtfilter.adaptive import WHOLE, Plan, Report, Shape, Ticket
 from rtfilter.dtypes import AnyArray, BoolArray, IntArray
-from rtfilter.events.elements import ranges
-from rtfilter.events.table import EventTable
+from rtfilter.events.table import EventTable, ranges
 from rtfilter.index.kernels import counts
 from rtfilter.matching.control import Control
 from rtfilter.matching.event_reader import QUICK, EventReader

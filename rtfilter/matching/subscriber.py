@@ -14,7 +14,7 @@ from rtfilter.matching.event_reader import count_of
 from rtfilter.matching.road import Road
 from rtfilter.matching.updates import Updates
 from rtfilter.options import require_on_error
-from rtfilter.predicates.model import Predicate, Source
+from rtfilter.predicates.predicate import Predicate, Source
 from rtfilter.subscriptions.drafts import Draft, tell_impossible
 from rtfilter.subscriptions.given import Lifetime, labels_of
 from rtfilter.subscriptions.ids import Name, asked_ids, new_ids, one_id

@@ -18,15 +18,18 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rtfilter.dtypes import BoolArray, Flags, IntArray
-from rtfilter.events.elements import Choices, is_of_choices, ranges
+from rtfilter.events.elements import is_of_choices
 from rtfilter.events.encoding import Timestamp
-from rtfilter.events.table import NOW, EventTable, microseconds_at
-from rtfilter.predicates.comparison import Comparison
-from rtfilter.predicates.ends import EndStore
-from rtfilter.predicates.intervals import Now
-from rtfilter.predicates.list_tests import Elements, asks_for_none
-from rtfilter.predicates.model import Constraint, Predicate, Quantified, Test
-from rtfilter.predicates.verdicts import places_of, verdicts
+from rtfilter.events.fields import NOW, microseconds_at
+from rtfilter.events.table import Choices, EventTable, ranges
+from rtfilter.predicates.bounds.ends import EndStore
+from rtfilter.predicates.explanations.verdicts import places_of, verdicts
+from rtfilter.predicates.model.comparison import Comparison
+from rtfilter.predicates.model.constraints import Constraint, Quantified, Test
+from rtfilter.predicates.model.disjunction import asks_for_none
+from rtfilter.predicates.model.list_tests import Elements
+from rtfilter.predicates.operands.intervals import Now
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.results import Hits
 from rtfilter.subscriptions.verdict import ASK, NO, YES
 from rtfilter.subscriptions.verified import SAMPLE
@@ -351,7 +354,7 @@ def _decide_choices(
             continue
         if row != seen:
             event, seen = Elements(events.row(row), choices.lists[row] or {}, events.fields), row
-        found.append(event.satisfy(predicate))
+        found.append(event.satisfy(predicate.filters))
         verified.append((id, found[-1]))
     if verified:
         parts = [("lists", len(verified), perf_counter() - begun)]

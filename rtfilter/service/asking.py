@@ -16,7 +16,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.events.unusable import BadEvent
 from rtfilter.filter import EventFilter
-from rtfilter.predicates.explanation import Explanation
+from rtfilter.predicates.explanations.explanation import Explanation
 from rtfilter.results import Matches
 from rtfilter.service.hosted import Hosted
 from rtfilter.service.log_matcher import Index

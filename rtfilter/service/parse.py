@@ -14,8 +14,8 @@ from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 
 if TYPE_CHECKING:
-    from rtfilter.events.oddities import Oddity
-    from rtfilter.predicates.explanation import Explanation
+    from rtfilter.events.table import Oddity
+    from rtfilter.predicates.explanations.explanation import Explanation
 
 MOST_BYTES: Final = 2**19
 """Most bytes of an event, by default."""

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from rtfilter import EventFilter, SnapshotError
 from rtfilter.dtypes import FloatArray
 from rtfilter.options import require_on_error
-from rtfilter.predicates.bound_columns import SIDES
+from rtfilter.predicates.bounds.bound_columns import SIDES
 from rtfilter.spark import places, refusals
 from rtfilter.spark.balance import (
     Balance,

@@ -28,12 +28,12 @@ from rtfilter.index.kernels.borrow import ByAddress
 from rtfilter.index.kernels.hash_tables import hash_id
 from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel, part
-from rtfilter.predicates.conditions import EQUAL, GREATER, LESS, MOST, ORDERS, count_conditions
-from rtfilter.predicates.constraints import is_negated
-from rtfilter.predicates.letters import encoded, encoded_one
-from rtfilter.predicates.like import ANY, EACH, in_bytes
-from rtfilter.predicates.list_tests import asks_for_every
-from rtfilter.predicates.model import SETS, Constraint, Filter, Predicate, Quantified, Test
+from rtfilter.predicates.boxes.conditions import EQUAL, GREATER, LESS, MOST, ORDERS, count_conditions
+from rtfilter.predicates.model.constraints import SETS, Constraint, Filter, Quantified, Test, is_negated
+from rtfilter.predicates.model.disjunction import asks_for_every
+from rtfilter.predicates.operands.letters import encoded, encoded_one
+from rtfilter.predicates.operands.like import ANY, EACH, in_bytes
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.subscriptions.verdict import ASK, NO, UNKNOWN, YES
 
 AT_ONCE, SHARE = 4096, 8

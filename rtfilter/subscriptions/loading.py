@@ -14,7 +14,7 @@ import numpy as np
 from rtfilter.dtypes import AnyArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import microseconds
-from rtfilter.predicates.bound_columns import SIDES, Columns
+from rtfilter.predicates.bounds.bound_columns import SIDES, Columns
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.drafts import Draft
 from rtfilter.subscriptions.given import seconds

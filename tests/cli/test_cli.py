@@ -23,7 +23,7 @@ from rtfilter.cli import main, pairs, spark_match
 from rtfilter.cli.schemas import read_schema
 from rtfilter.extras import install
 from rtfilter.matching.filter_parts import KIND
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.predicate import parse
 from rtfilter.snapshots import arrays as snapshot
 
 SCHEMA = {
@@ -871,12 +871,12 @@ def test_explain_a_file_in_batches(files, capsys, monkeypatch):
     monkeypatch.setattr("rtfilter.cli.explain.BATCH", 10)
     assert main(given) == 0
     assert capsys.readouterr().out == whole
-    monkeypatch.setattr("rtfilter.predicates.misses.MAX_PAIRS", 7 * 12 + 3)
+    monkeypatch.setattr("rtfilter.predicates.explanations.misses.MAX_PAIRS", 7 * 12 + 3)
     assert main(given) == 0
     shown = capsys.readouterr()
     assert "only the first 12 events were explained: at most 87 pairs are" in shown.err
     assert " of 84 pairs match" in shown.out
-    monkeypatch.setattr("rtfilter.predicates.misses.MAX_PAIRS", 6)
+    monkeypatch.setattr("rtfilter.predicates.explanations.misses.MAX_PAIRS", 6)
     assert "7 subscriptions are more than 6; name one with --id" in fails(capsys, *given)
 
 
@@ -1124,6 +1124,6 @@ def test_explain_events_with_lists(tmp_path, monkeypatch, capsys):
     assert "yes  tags = 'c': tags[1] is 'c'" in capsys.readouterr().out
     assert main(given) == 0
     assert "6 (x[1])       too high by 1" in capsys.readouterr().out
-    monkeypatch.setattr("rtfilter.predicates.misses.MAX_PAIRS", 11)
+    monkeypatch.setattr("rtfilter.predicates.explanations.misses.MAX_PAIRS", 11)
     assert main(given) == 0
     assert "only the first 1 event were explained" in capsys.readouterr().err

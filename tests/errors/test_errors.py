@@ -13,8 +13,8 @@ from pyspark import cloudpickle
 from cases import cases
 from rtfilter.errors import EventError, PredicateError, SnapshotError, UnknownSubscriptionError
 from rtfilter.events.schema import Attribute, Schema
-from rtfilter.predicates.bounds import compile_bounds
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.bounds.bound_arrays import compile_bounds
+from rtfilter.predicates.predicate import parse
 
 SCHEMA = Schema({"price": Attribute(float, low=0, high=10), "symbol": str, "a.b": int})
 DEEP = {"a": 1}

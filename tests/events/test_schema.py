@@ -47,7 +47,7 @@ from rtfilter.events.schema import KINDS, Attribute, Schema
 from rtfilter.extras import install
 from rtfilter.filter import EventFilter
 from rtfilter.index.kernels import text_codes
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.predicate import Predicate
 
 NUMBERS = Schema({"x": float, "n": int})
 MIXED = Schema({"price": float, "symbol": str, "ok": bool, "at": datetime})

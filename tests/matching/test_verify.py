@@ -14,8 +14,9 @@ from oracle import as_sets, subscribers
 from predicate_cases import events, schemas
 from rtfilter import EventFilter, Schema
 from rtfilter.matching import verify
-from rtfilter.predicates.comparison import Comparison
-from rtfilter.predicates.model import COMPARE, Constraint, parse
+from rtfilter.predicates.model.comparison import Comparison
+from rtfilter.predicates.model.constraints import COMPARE, Constraint
+from rtfilter.predicates.predicate import parse
 
 TYPES = {"a": float, "b": int, "s": str, "z": str, "t": datetime, "ok": bool}
 

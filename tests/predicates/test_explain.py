@@ -17,20 +17,12 @@ from rtfilter import EventFilter
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import READERS
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.comparison import Comparison
-from rtfilter.predicates.explanation import explain
-from rtfilter.predicates.like import canonical_like, example, is_like, lacks
-from rtfilter.predicates.model import (
-    COMPARE,
-    PRESENCE,
-    SETS,
-    Constraint,
-    Filter,
-    Predicate,
-    Quantified,
-    parse,
-)
-from rtfilter.predicates.reasons import sample
+from rtfilter.predicates.explanations.explanation import explain
+from rtfilter.predicates.explanations.reasons import sample
+from rtfilter.predicates.model.comparison import Comparison
+from rtfilter.predicates.model.constraints import COMPARE, PRESENCE, SETS, Constraint, Filter, Quantified
+from rtfilter.predicates.operands.like import canonical_like, example, is_like, lacks
+from rtfilter.predicates.predicate import Predicate, parse
 
 NOON = datetime(2024, 5, 31, 12, tzinfo=UTC)
 

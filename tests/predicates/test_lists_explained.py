@@ -175,7 +175,7 @@ def test_tables_tell_elements():
 def test_choices_are_counted(monkeypatch):
     filter = EventFilter(SCHEMA)
     filter.subscribe_many(["tags = 'c'", "x = 5"])
-    monkeypatch.setattr("rtfilter.predicates.misses.MAX_PAIRS", 6)
+    monkeypatch.setattr("rtfilter.predicates.explanations.misses.MAX_PAIRS", 6)
     assert filter.explain([{"tags": list("ab")}, {"tags": "c"}]).pairs == 4
     with pytest.raises(ValueError, match="4 choices of elements and 2 subscriptions are more than 6 pairs"):
         filter.explain([{"tags": list("abc")}, {}])
