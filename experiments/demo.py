@@ -22,7 +22,7 @@ from experiments.timing import one_core
 from rtfilter import EventFilter, RStarTree, Schema
 from rtfilter.adaptive import CostController, FixedPlan, LevelController
 from rtfilter.index.kernels import runs
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.predicate import parse
 from rtfilter.replay import PEER, Contender, ReplayReport, ReplaySettings, draw, replay
 from rtfilter.replay.machine import one_line
 from rtfilter.replay.output import Row, table

@@ -176,9 +176,17 @@ ROWS = [
             ),
             Panel(
                 "Time of exact checks",
-                "Seconds per second that exact checks take, of all threads.",
-                {"checks": rate("rtfilter_exact_check_seconds_total")},
+                "Seconds per second that exact checks take, of all threads, by kind. If python or lists "
+                "take the most, look at the dearest subscriptions in the statistics of the filter.",
+                {"{{kind}}": rate("rtfilter_exact_check_seconds_total", "kind")},
                 "percentunit",
+            ),
+            Panel(
+                "Exact checks by kind",
+                "Candidates checked per second: exact ends compared in columns, conditions checked by "
+                "compiled code, predicates checked in Python, and missing attributes of lists, in Python.",
+                {"{{kind}}": rate("rtfilter_exact_checks_total", "kind")},
+                "ops",
             ),
             Panel(
                 "In flight",

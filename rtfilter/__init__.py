@@ -26,14 +26,15 @@ from rtfilter.lazy import at_first_use
 if TYPE_CHECKING:
     from rtfilter.asynchronous.async_filter import AsyncFilter
     from rtfilter.events.schema import Attribute, Schema
+    from rtfilter.events.unusable import BadEvent
     from rtfilter.filter import EventFilter
     from rtfilter.index.tree import RStarTree
     from rtfilter.matching.cover_search import Related
     from rtfilter.matching.stream import Completion, Stream
-    from rtfilter.predicates.cost import Cost
-    from rtfilter.predicates.explanation import Explanation
-    from rtfilter.predicates.misses import Misses
-    from rtfilter.predicates.model import Predicate
+    from rtfilter.predicates.boxes.cost import Cost
+    from rtfilter.predicates.explanations.explanation import Explanation
+    from rtfilter.predicates.explanations.misses import Misses
+    from rtfilter.predicates.predicate import Predicate
     from rtfilter.reading import infer_schema, read_events
     from rtfilter.results import Matches, RelatedIds
     from rtfilter.subscriptions.loading import BadSubscription
@@ -44,14 +45,15 @@ else:
     _PLACES = {
         "AsyncFilter": "asynchronous.async_filter",
         "Attribute": "events.schema",
+        "BadEvent": "events.unusable",
         "BadSubscription": "subscriptions.loading",
         "Completion": "matching.stream",
-        "Cost": "predicates.cost",
+        "Cost": "predicates.boxes.cost",
         "EventFilter": "filter",
-        "Explanation": "predicates.explanation",
+        "Explanation": "predicates.explanations.explanation",
         "Matches": "results",
-        "Misses": "predicates.misses",
-        "Predicate": "predicates.model",
+        "Misses": "predicates.explanations.misses",
+        "Predicate": "predicates.predicate",
         "RStarTree": "index.tree",
         "Related": "matching.cover_search",
         "RelatedIds": "results",
@@ -73,6 +75,7 @@ __version__ = "0.2.0"
 __all__ = [
     "AsyncFilter",
     "Attribute",
+    "BadEvent",
     "BadSubscription",
     "Completion",
     "Cost",

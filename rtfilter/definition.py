@@ -12,7 +12,7 @@ from rtfilter.filter import EventFilter
 from rtfilter.matchers.port import Takes
 from rtfilter.matchers.registry import MATCHERS, make_matcher
 from rtfilter.options import Named
-from rtfilter.predicates.boxes import MAX_UNBOUNDED
+from rtfilter.predicates.boxes.compiling import MAX_UNBOUNDED
 from rtfilter.scheduler import ORDERS
 from rtfilter.text import shown
 from rtfilter.watch.metrics import Metrics

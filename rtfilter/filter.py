@@ -21,8 +21,8 @@ from rtfilter.matching.cover_search import Related
 from rtfilter.matching.filter_parts import FilterParts, moment_of
 from rtfilter.matching.stream import Stream
 from rtfilter.options import Named
-from rtfilter.predicates.boxes import MAX_UNBOUNDED
-from rtfilter.predicates.model import Source, parse
+from rtfilter.predicates.boxes.compiling import MAX_UNBOUNDED
+from rtfilter.predicates.predicate import Source, parse
 from rtfilter.results import Matches
 from rtfilter.scheduler import Order
 from rtfilter.subscriptions.given import Lifetime
@@ -33,8 +33,9 @@ from rtfilter.watch.off import OFF, Off
 
 if TYPE_CHECKING:
     from rtfilter.adaptive import Controller, MatcherChooser
-    from rtfilter.predicates.explanation import Explanation
-    from rtfilter.predicates.misses import Misses
+    from rtfilter.events.unusable import OnBadEvent
+    from rtfilter.predicates.explanations.explanation import Explanation
+    from rtfilter.predicates.explanations.misses import Misses
     from rtfilter.watch.metrics import Metrics
 
 Table = Mapping[str, Any]
@@ -330,7 +331,12 @@ class EventFilter:
         return ids
 
     def match_batch(
-        self, events: object, *, at: float | None = None, arrival: float | None = None
+        self,
+        events: object,
+        *,
+        on_error: OnBadEvent = "raise",
+        at: float | None = None,
+        arrival: float | None = None,
     ) -> Matches:
         """Match a batch as a whole, with the least work; return all results at once.
 
@@ -339,6 +345,9 @@ class EventFilter:
         events : list of dict or of rows, JSON text, ndarray, masked array, DataFrame or pyarrow.Table
             See `Schema.read`, whose result is also accepted. JSON text is parsed only for the attributes that
             subscriptions use, and for those with a domain.
+        on_error : "raise", "skip" or callable
+            By default an `EventError` refuses the batch. "skip" logs the number of unusable events, which
+            match nothing; a callable, such as ``bad.append``, gets a `BadEvent` for each before the search.
         at : float, optional
             The moment for expiry and for ``NOW()``, in seconds of the filter's clock: by default now. With an
             earlier moment, some subscriptions that expired since may be missing.
@@ -348,13 +357,15 @@ class EventFilter:
         """
         begun = perf_counter()
         moment = self._subscriptions.moment() if at is None else moment_of(at)
-        table = self._road.reader.many(events)
+        table = self._road.reader.many(events, on_error=on_error)
         matches = self._road.match(table, begun if arrival is None else arrival, moment)
         if at is None and moment > -inf:
             self._parts.updates.sweep(moment)
         return matches
 
-    def stream(self, events: object, *, arrival: float | None = None) -> Stream:
+    def stream(
+        self, events: object, *, on_error: OnBadEvent = "raise", arrival: float | None = None
+    ) -> Stream:
         """Match a batch; return an iterator that yields each event as soon as its matches are known.
 
         The controller chooses a plan, and the policy orders the events by their estimated workload (Wang et
@@ -362,13 +373,13 @@ class EventFilter:
         (dicts, frames) before it ends. The parameters are those of `match_batch`.
         """
         begun = perf_counter()
-        table = self._road.reader.many(events)
+        table = self._road.reader.many(events, on_error=on_error)
         return Stream(self._road, *self._road.stream(table, begun, begun if arrival is None else arrival))
 
-    def any_match(self, events: object) -> BoolArray:
+    def any_match(self, events: object, *, on_error: OnBadEvent = "raise") -> BoolArray:
         """Return whether each event has a match, bool (n,). Faster than `match_batch`; not in the metrics."""
         moment = self._subscriptions.moment()
-        found = self._road.any_match(self._road.reader.many(events), moment)
+        found = self._road.any_match(self._road.reader.many(events, on_error=on_error), moment)
         if moment > -inf:
             self._parts.updates.sweep(moment)
         return found
@@ -395,7 +406,7 @@ class EventFilter:
         """Explain why one event matches a subscription or not, or list the nearest misses of many.
 
         Raises `UnknownSubscriptionError`, `EventError`, and `ValueError` for more than
-        `rtfilter.predicates.misses.MAX_PAIRS` pairs.
+        `rtfilter.predicates.explanations.misses.MAX_PAIRS` pairs.
 
         Parameters
         ----------

@@ -19,6 +19,12 @@ Named = str | Mapping[str, Any]
 _WORDS: Final = {bool: "true or false", int: "an integer", float: "a number", str: "text", NoneType: "null"}
 
 
+def require_on_error(given: object) -> None:
+    """Raise `ValueError` unless a value is valid for `on_error`."""
+    if not (callable(given) or given in ("raise", "skip")):
+        raise ValueError(f'on_error is "raise", "skip" or a function such as bad.append; got {shown(given)}')
+
+
 def whole(named: Named | None) -> Mapping[str, Any] | None:
     """Return a name as an object with ``name`` and options."""
     return {"name": named} if isinstance(named, str) else named

@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from rtfilter.errors import UnknownSubscriptionError
 from rtfilter.filter import EventFilter
-from rtfilter.predicates.model import Source
+from rtfilter.predicates.predicate import Source
 
 R = TypeVar("R", bound=Hashable)
 

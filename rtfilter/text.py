@@ -61,7 +61,7 @@ def listed(names: Sequence[str]) -> str:
 
 def numbered(count: int, noun: str) -> str:
     """Return a count with its noun, such as ``1 match`` or ``2,000 matches``."""
-    plural = noun + ("es" if noun.endswith("ch") else "s")
+    plural = noun + ("es" if noun.endswith(("ch", "x")) else "s")
     return f"{count:,} {noun if count == 1 else plural}"
 
 

@@ -4,7 +4,7 @@ from functools import partial
 
 from predicate_cases import patterns, sources
 from rtfilter import PredicateError, Schema
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.predicate import parse
 
 
 def sources_within(types):

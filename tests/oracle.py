@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.predicates.model import Filter, Quantified
+from rtfilter.predicates.model.constraints import Filter, Quantified
 
 
 def matches(low: NDArray, high: NDArray, points: NDArray, ids: NDArray | None = None) -> list[set[int]]:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from rtfilter import Predicate, Schema
 from rtfilter.matchers import Filters
-from rtfilter.predicates.model import Constraint, Filter
+from rtfilter.predicates.model.constraints import Constraint, Filter
 
 SCHEMA = Schema({"x": float, "y": int, "s": str, "b": bool})
 CARES = st.one_of(

@@ -18,8 +18,8 @@ from predicate_cases import inside
 from rtfilter import EventFilter
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.boxes import compile_predicate
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.boxes.compiling import compile_predicate
+from rtfilter.predicates.predicate import parse
 
 RIGHT, REFUSED, DIFFERS = "right", "refused clearly", "differs as documented"
 _FOLDER = Path(__file__).parent / "predicates"

@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.model import Constraint, Filter, Predicate
+from rtfilter.predicates.model.constraints import Constraint, Filter
+from rtfilter.predicates.predicate import Predicate
 
 VALUES: Final = 12
 """Values of each attribute: 0 to 11, all alike. With few of them the tree of Gough and Smith finds room."""

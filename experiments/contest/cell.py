@@ -33,8 +33,8 @@ from rtfilter.index.kernels import counts
 from rtfilter.matchers.port import Matcher, Takes, refuse_missing
 from rtfilter.matchers.registry import make_matcher
 from rtfilter.matching.verify import verify
-from rtfilter.predicates.ends import EndStore
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.bounds.ends import EndStore
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.replay.output import Row
 from rtfilter.replay.workloads import Bounds, Workload, workload
 from rtfilter.subscriptions import drafts

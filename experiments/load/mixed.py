@@ -40,8 +40,8 @@ from experiments.peers.scans import brute_force, require_equal
 from experiments.timing import cores, rounds
 from rtfilter import EventFilter
 from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
-from rtfilter.predicates.bounds import bounds_predicate
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.bounds.bound_arrays import bounds_predicate
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table
 from rtfilter.replay.workloads import BOXES, Bounds, BoxWorkload

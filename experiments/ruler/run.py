@@ -79,19 +79,13 @@ def measured(kind: str, count: int, starts: Mapping[str, Start], given: argparse
                 if who == "quamina" and None in of_quamina:
                     row["note"] = "has no such rules"
                     continue
-                if who in OURS[1:]:  # the same program, asked in another way
-                    first = rows[OURS[0]]
-                    row |= {key: first[key] for key in ("load_us", "bytes", "note") if key in first}
-                    if OURS[0] in running:
-                        running[who] = running[OURS[0]]
-                    continue
                 file = files["quamina" if who == "quamina" else "event"]
                 loaded = _load(who, start, file, Path(folder, "events.jsonl"), given.limit, row)
                 if loaded is not None:
                     running[who] = loaded
             _take_turns(running, rows, len(events), given)
         finally:
-            for program in set(running.values()):
+            for program in running.values():
                 program.close()
         return list(rows.values())
 

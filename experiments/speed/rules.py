@@ -15,10 +15,10 @@ from experiments.output import keep
 from experiments.timing import one_core
 from rtfilter import EventFilter, Schema
 from rtfilter.matchers.filters import Filters
-from rtfilter.predicates.boxes import compile_predicate
-from rtfilter.predicates.many import compile_many
-from rtfilter.predicates.model import parse
-from rtfilter.predicates.store import kept
+from rtfilter.predicates.boxes.compiling import compile_predicate
+from rtfilter.predicates.predicate import parse
+from rtfilter.predicates.stored.predicate_store import kept
+from rtfilter.predicates.templates.many import compile_many
 from rtfilter.replay.machine import one_line
 from rtfilter.replay.output import Row, table
 from rtfilter.subscriptions.drafts import Draft

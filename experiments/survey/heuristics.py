@@ -29,7 +29,8 @@ from experiments.timing import medians
 from experiments.timing import rounds as in_turns
 from rtfilter.events.schema import Schema
 from rtfilter.matchers import Filters, make_matcher
-from rtfilter.predicates.model import Constraint, Filter, Predicate
+from rtfilter.predicates.model.constraints import Constraint, Filter
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.replay.output import Row, table
 from rtfilter.text import plain
 

@@ -21,7 +21,7 @@ from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Matcher
 from rtfilter.matchers.registry import Factory, make_matcher
 from rtfilter.matchers.rtree import RTreeMatcher
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.predicate import Predicate
 
 FOUR: Final[Mapping[str, Factory]] = {
     "MT": "matching-tree",

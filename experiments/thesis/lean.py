@@ -12,7 +12,7 @@ from bisect import bisect_right
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
 from rtfilter.matchers.port import Takes
-from rtfilter.predicates.model import Constraint, Filter
+from rtfilter.predicates.model.constraints import Constraint, Filter
 
 
 class LeanCounting(EventwiseMatcher):

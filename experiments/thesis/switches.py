@@ -15,7 +15,7 @@ from experiments.thesis.workload import METHODS, SCHEMA, predicates
 from experiments.timing import all_cores, medians
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.port import Matcher
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.replay.output import Row
 
 METHOD = next(method for method in METHODS if method.name == "Match2_50_random")

@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.model import Constraint, Filter, Predicate
+from rtfilter.predicates.model.constraints import Constraint, Filter
+from rtfilter.predicates.predicate import Predicate
 
 ATTRIBUTES: Final = tuple(f"longAttribute{j}" for j in range(12))
 SCHEMA: Final = Schema(dict.fromkeys(ATTRIBUTES, int))

@@ -103,8 +103,8 @@ def _table(
     given: argparse.Namespace,
 ) -> None:
     """Print the nearest misses."""
-    from rtfilter.predicates.list_tests import events_of
-    from rtfilter.predicates.misses import MAX_PAIRS, MissSearch
+    from rtfilter.predicates.explanations.misses import MAX_PAIRS, MissSearch
+    from rtfilter.predicates.model.list_tests import events_of
 
     ids = target.ids().tolist() if given.id is None else [given.id]
     if len(ids) > MAX_PAIRS:

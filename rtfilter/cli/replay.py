@@ -120,7 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command; after an interrupt, write the results of the complete bursts."""
     from rtfilter import EventFilter, replay
     from rtfilter.extras import needed
-    from rtfilter.predicates.boxes import MAX_UNBOUNDED
+    from rtfilter.predicates.boxes.compiling import MAX_UNBOUNDED
     from rtfilter.replay.workloads import WORKLOADS, workload
 
     # Report errors before the replay, which takes minutes.

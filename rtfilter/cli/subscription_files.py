@@ -217,7 +217,7 @@ class _CsvColumn(NamedTuple):
 
 
 def _read_csv(path: str, schema: Schema, refusals: _Refusals, progress: bool) -> _FileTable:
-    from rtfilter.predicates.bound_columns import bounded_columns
+    from rtfilter.predicates.bounds.bound_columns import bounded_columns
 
     header, lines = files.read_csv(path)
     columns = []

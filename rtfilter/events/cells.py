@@ -24,8 +24,8 @@ from rtfilter.events.encoding import (
     string_code,
     string_codes,
 )
+from rtfilter.events.fields import Field
 from rtfilter.events.nesting import LISTS
-from rtfilter.events.table import Field
 from rtfilter.text import cut
 
 _NUMBERS = frozenset((int, float))

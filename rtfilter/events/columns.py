@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,10 +20,11 @@ from rtfilter.events.cells import assemble, encode_objects, meaningless, refusal
 from rtfilter.events.elements import with_choices
 from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING
 from rtfilter.events.exact import instants, rests
+from rtfilter.events.fields import PHRASES, Field, Fields
 from rtfilter.events.foreign import PLAIN, arrow_values, families, pandas_values, streamed
 from rtfilter.events.nesting import inner_paths, is_list
 from rtfilter.events.oddities import look_at_columns
-from rtfilter.events.table import PHRASES, EventTable, Field, Fields, rests_one_by_one
+from rtfilter.events.table import EventTable, rests_one_by_one
 from rtfilter.text import composed, listed
 
 _FAMILIES = {"i": "number", "u": "number", "f": "number", "b": "bool", "M": "timestamp"}
@@ -46,8 +48,10 @@ class Column(NamedTuple):
     """True if the table has no such column."""
 
 
-def read_columns(fields: Fields, events: Any) -> EventTable:
+def read_columns(fields: Fields, events: Any, names: frozenset[str] | None = None) -> EventTable:
     """Read n events from an array, a DataFrame, or an Arrow table or record batch.
+
+    With `names`, only these attributes from lists.
 
     Raises
     ------
@@ -55,8 +59,15 @@ def read_columns(fields: Fields, events: Any) -> EventTable:
         The object is no table, has a wrong shape or none of the attributes, or has a value that
         `rtfilter.events.schema.Schema.read` refuses.
     """
+    table = _read(fields, events, None if fields.strict else names)
+    if table.read is not None:
+        table.again = partial(read_columns, fields, events)
+    return table
+
+
+def _read(fields: Fields, events: Any, names: frozenset[str] | None) -> EventTable:
     if isinstance(events, np.ndarray):
-        return _read_array(fields, events)
+        return _read_array(fields, events, names)
     kinds = families(events)  # includes subclasses (geopandas)
     if ("pandas", "DataFrame") in kinds:
         if fields.spelled:
@@ -64,16 +75,16 @@ def read_columns(fields: Fields, events: Any) -> EventTable:
         _require_known(fields, map(str, events.columns))
         table = _table(lambda field: _pandas_column(field, events), fields, len(events))
         lists = _pandas_lists(table, events)
-        table = with_choices(table, lists)
+        table = with_choices(table, lists, names)
         inside = [lists.get(row, {}) for row in range(len(table))] if lists else ()
         return look_at_columns(table, map(str, events.columns), inside)
     if ("pyarrow", "RecordBatch") in kinds:
         events = sys.modules["pyarrow"].Table.from_batches([events])
         kinds.add(("pyarrow", "Table"))
     if ("pyarrow", "Table") in kinds:
-        return _read_arrow(fields, events)
+        return _read_arrow(fields, events, names)
     if hasattr(events, "__arrow_c_stream__"):
-        return _read_arrow(fields, streamed(events, EventError))
+        return _read_arrow(fields, streamed(events, EventError), names)
     raise EventError(
         f"cannot read events from {type(events).__name__}; pass a dict, a list of dicts or of rows, "
         "a NumPy array, a DataFrame of pandas or Polars, or an Arrow table"
@@ -172,7 +183,7 @@ def _nulls(column: Column) -> Column:
     return Column(coordinates, value)
 
 
-def _read_array(fields: Fields, events: AnyArray) -> EventTable:
+def _read_array(fields: Fields, events: AnyArray, names: frozenset[str] | None) -> EventTable:
     own = fields.labels
     if events.ndim != 2 or events.shape[1] != len(own):
         raise EventError(f"expected an array of shape (n, {len(own)}) [{', '.join(own)}]; got {events.shape}")
@@ -207,7 +218,7 @@ def _read_array(fields: Fields, events: AnyArray) -> EventTable:
     for name in own:
         if (table.points[:, fields.places[name]] == ALIEN).any():
             _gather(lists, name, table.values(name))
-    return look_at_columns(with_choices(table, lists), ())
+    return look_at_columns(with_choices(table, lists, names), ())
 
 
 def _require(fields: Fields, possible: Set[str | None], values: AnyArray) -> None:
@@ -335,13 +346,13 @@ def _respelled(fields: Fields, table: Any) -> Any:
     return table.rename_columns([spelling.get(name, name) for name in table.column_names])
 
 
-def _read_arrow(fields: Fields, table: Any) -> EventTable:
+def _read_arrow(fields: Fields, table: Any, names: frozenset[str] | None) -> EventTable:
     table = _respelled(fields, table)
     _require_known(fields, table.column_names)
     numbers = _read_arrow_numbers(fields, table) if fields.numbers and table.num_rows else None
     if numbers is not None and not fields.strict:
         return numbers
-    found = _read_any_arrow(fields, table) if numbers is None else numbers
+    found = _read_any_arrow(fields, table, names) if numbers is None else numbers
     return look_at_columns(found, _arrow_paths(table.schema, {*fields.known, *fields.spelling.inner}, ""))
 
 
@@ -377,7 +388,7 @@ def _read_arrow_numbers(fields: Fields, table: Any) -> EventTable | None:
     return EventTable(points, _NumberColumns(arrays), fields)
 
 
-def _read_any_arrow(fields: Fields, table: Any) -> EventTable:
+def _read_any_arrow(fields: Fields, table: Any, names: frozenset[str] | None) -> EventTable:
     types = sys.modules["pyarrow"].types
     for _ in range(max(field.name.count(".") for field in fields)):
         if not any(types.is_struct(kind) for kind in table.schema.types):
@@ -390,7 +401,7 @@ def _read_any_arrow(fields: Fields, table: Any) -> EventTable:
         column = table.column(name)
         if _is_list(column.type):
             _gather(lists, name, found.values(name) if name in fields.known else column.to_pylist())
-    return with_choices(found, lists)
+    return with_choices(found, lists, names)
 
 
 def _pandas_lists(table: EventTable, frame: Any) -> dict[int, dict[str, Any]]:

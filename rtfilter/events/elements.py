@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import chain, compress
 from math import prod
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,9 @@ from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.errors import EventError
 from rtfilter.events.cells import encode_objects
 from rtfilter.events.encoding import MISSING, is_missing
+from rtfilter.events.fields import NULL, Field, Fields
 from rtfilter.events.nesting import ATOMS, MAX_NESTING, flatten, inner_paths, is_list, too_deep, twice
-from rtfilter.events.table import NULL, EventTable, Field, Fields, Rows, SomeRows, rests_one_by_one
+from rtfilter.events.table import ByRow, Choices, EventTable, Lists, Rows, SomeRows, rests_one_by_one
 from rtfilter.text import listed
 
 MAX_CHOICES: Final = 1000
@@ -28,8 +29,6 @@ MAX_CHOICES: Final = 1000
 _UNREAD: Final = 0.0
 """Coordinate of an attribute that was not read, because no subscription uses it."""
 
-Lists = Mapping[str, Sequence[Any]]
-"""Lists of an event by their paths."""
 ListKey = tuple[Any, ...]
 """Identifies a list of an event: indexes and paths from the outermost list to it."""
 
@@ -73,56 +72,6 @@ def is_of_choices(table: EventTable) -> bool:
     while isinstance(rows, SomeRows):
         rows = rows.source
     return isinstance(rows, _Elements)
-
-
-class ByRow(Protocol):
-    """The lists of each event, by its row."""
-
-    def __getitem__(self, row: int, /) -> Lists | None: ...
-
-
-class Choices(NamedTuple):
-    """The choices of n events with lists: m >= n."""
-
-    table: EventTable
-    """The table of the m choices."""
-    offsets: IntArray
-    """int64 (n + 1,): event i has the choices ``offsets[i]:offsets[i + 1]``, at least one."""
-    lists: ByRow
-    """The lists of each event; None for an event without."""
-    partial: BoolArray | None
-    """bool (m,): True if the choice lacks an attribute of another choice of its event; None if none does."""
-
-    def take(self, rows: IntArray) -> Choices:
-        """Return the choices of some events, int64 (k,), in this order."""
-        places, offsets = ranges(self.offsets, rows)
-        partial = None if self.partial is None else self.partial[places]
-        return Choices(self.table.take(places), offsets, _SomeLists(self.lists, rows), partial)
-
-    def sums(self, values: IntArray, rows: IntArray | None = None) -> IntArray:
-        """Return the sums of values over the choices of each event, or of events in `rows`, int64 (k,)."""
-        counts = np.diff(self.offsets)
-        ends = np.cumsum(counts if rows is None else counts[rows])
-        totals = np.concatenate([[0], np.cumsum(values)])
-        found: IntArray = np.diff(totals[np.concatenate([[0], ends])])
-        return found
-
-
-class _SomeLists:
-    """The lists of some events."""
-
-    def __init__(self, lists: ByRow, rows: IntArray) -> None:
-        self._lists, self._rows = lists, rows
-
-    def __getitem__(self, row: int) -> Lists | None:
-        return self._lists[int(self._rows[row])]
-
-
-def ranges(offsets: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the places ``offsets[i]:offsets[i + 1]`` of some rows, joined, and their offsets."""
-    counts = np.diff(offsets)[rows]
-    own = np.concatenate([[0], np.cumsum(counts)])
-    return np.repeat(offsets[rows] - own[:-1], counts) + np.arange(own[-1]), own
 
 
 def choices(

@@ -103,6 +103,15 @@ def streamed(given: Any, refusal: type[EventError | PredicateError]) -> Any:
     return table
 
 
+def readable_twice(events: Any) -> Any:
+    """Return events in a form that can be read twice, which a stream of Arrow cannot."""
+    once = hasattr(events, "__arrow_c_stream__") and not families(events) & {
+        ("pandas", "DataFrame"),
+        ("pyarrow", "Table"),
+    }
+    return streamed(events, EventError) if once else events
+
+
 def _with_plain_text(pa: Any, column: Any) -> Any:
     """Return the column with text in a type that all functions of pyarrow accept; Polars uses another one."""
     if column.type == pa.string_view():

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
 
-from rtfilter.events.table import Field
+from rtfilter.events.fields import Field
 
 _TYPES: Final[dict[str, Any]] = {
     "number": int | float | None,

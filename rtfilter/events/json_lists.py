@@ -12,9 +12,10 @@ import numpy as np
 from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.errors import EventError
 from rtfilter.events.cells import encode_objects
-from rtfilter.events.elements import MAX_CHOICES, Lists, of_choices
+from rtfilter.events.elements import MAX_CHOICES, of_choices
+from rtfilter.events.fields import Field, Fields
 from rtfilter.events.json_forms import Form, Inner
-from rtfilter.events.table import EventTable, Field, Fields, rests_one_by_one
+from rtfilter.events.table import EventTable, Lists, rests_one_by_one
 
 _NONE: Final = type(None)
 

@@ -20,11 +20,12 @@ from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.errors import EventError
 from rtfilter.events.cells import encode_cell, encode_objects
 from rtfilter.events.encoding import MISSING, string_code
+from rtfilter.events.fields import Field, Fields
 from rtfilter.events.json_forms import form_of
 from rtfilter.events.json_lists import ReadValues, read_lists
 from rtfilter.events.nesting import flatten, inner_paths
 from rtfilter.events.objects import read_dict, read_flat, read_flat_dict, read_list
-from rtfilter.events.table import EventTable, Field, Fields, Rows, rests_one_by_one
+from rtfilter.events.table import EventTable, Rows, rests_one_by_one
 from rtfilter.text import shown
 
 LOOKED_AT: Final = 100
@@ -32,7 +33,7 @@ LOOKED_AT: Final = 100
 EVERY: Final = 256
 """After these, one of this many batches is read completely, which takes some fifteen times as long."""
 ALONE: Final = 1024
-"""One of this many events that come alone is read completely, which takes as long as twenty others."""
+"""Number of events alone of which one is read completely, which takes as long as twenty others."""
 
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _BOM: Final = b"\xef\xbb\xbf"
@@ -41,11 +42,16 @@ _DEEPEST: Final = 4
 """Most parts of a name with its own decoder, which has a field for each spelling with dots."""
 
 
-def read_json(fields: Fields, text: Any, lone: bool = False) -> EventTable:
-    """Read all attributes of each event; `lone` means that the text is one object. Raises `EventError`."""
+def read_json(
+    fields: Fields, text: Any, names: frozenset[str] | None = None, lone: bool = False
+) -> EventTable:
+    """Read each event as a dict; with `names`, only these attributes from lists.
+
+    `lone` means that the text is one object. Raises `EventError`.
+    """
     if lone:
-        return read_dict(fields, _object(_alone(text)))
-    return read_list(fields, [_object(part, row) for row, part in enumerate(_parts(text))])
+        return read_dict(fields, _object(_alone(text)), names)
+    return read_list(fields, [_object(part, row) for row, part in enumerate(parts(text))], names)
 
 
 class JsonReader:
@@ -67,19 +73,14 @@ class JsonReader:
 
         Raises `EventError`.
         """
-        if (
-            names is None
-            or self.fields.strict
-            or self._looks(lone or (type(text) is list and len(text) == 1))
-        ):
-            table = read_json(self.fields, text, lone)
-            self._unseen -= len(table)
-            return table
-        narrow = self._narrow
-        if narrow is None or narrow.names is not names:
-            self._narrow = narrow = _Narrow(self.fields, names)
-        if narrow.decoder is None:
-            return read_json(self.fields, text, lone)
+        narrow = None if names is None or self.fields.strict else self._narrow_of(names)
+        if narrow is None or narrow.decoder is None:
+            return self._whole(text, names, lone)
+        if self._looks(lone or (type(text) is list and len(text) == 1)):
+            try:
+                return self._whole(text, names, lone)
+            except EventError:  # perhaps about an attribute that nobody asks for: these looks refuse nothing
+                self._unseen -= 1
         table = narrow.read_one(text) if lone else narrow.read_many(text)
         table.read, table.again = names, partial(self.read, text, lone=lone)
         return table
@@ -90,6 +91,17 @@ class JsonReader:
         if narrow is None or narrow.names is not names or narrow.decoder is None or next(self._lone, True):
             return self.read(text, names, lone=True)
         return narrow.read_one(text)
+
+    def _whole(self, text: Any, names: frozenset[str] | None, lone: bool) -> EventTable:
+        table = read_json(self.fields, text, names, lone)
+        self._unseen -= len(table)
+        return table
+
+    def _narrow_of(self, names: frozenset[str]) -> _Narrow:
+        narrow = self._narrow
+        if narrow is None or narrow.names is not names:
+            self._narrow = narrow = _Narrow(self.fields, names)
+        return narrow
 
     def _looks(self, alone: bool) -> bool:
         """Return whether to look at all attributes of the next event, if it comes alone, or events."""
@@ -198,7 +210,7 @@ class _Narrow:
         try:
             events = self._decoded(text)
         except _UNREADABLE:
-            return self._one_by_one([self._either(part, row) for row, part in enumerate(_parts(text))])
+            return self._one_by_one([self._either(part, row) for row, part in enumerate(parts(text))])
         return self._table(events)
 
     def _table(self, events: Sequence[Any]) -> EventTable:
@@ -228,27 +240,15 @@ class _Narrow:
 
     def _decoded(self, text: Any) -> list[Any]:
         if isinstance(text, list | tuple):
-            data = b"\n".join(text) if set(map(type, text)) == _BYTES else b""
-            if not (data and data.isascii()):  # else there is no mark of the byte order
-                data = b"\n".join([_bytes(part, row) for row, part in enumerate(text)])
-                _require_utf8(data)
-            # bytes.count looks at one byte after the other, which takes a fifth of the time of it all
-            if np.count_nonzero(np.frombuffer(data, np.uint8) == ord("\n")) != len(text) - 1:
-                raise msgspec.DecodeError("an event has several lines")
-            events = self._lines(data)
-            if len(events) != len(text):
-                raise msgspec.DecodeError("an event is no text")
-            return events
+            if set(map(type, text)) != _BYTES or not all(map(bytes.isascii, text)):
+                text = [_bytes(part, row) for row, part in enumerate(text)]
+                _require_utf8(b"\n".join(text))
+            return list(map(self._decode, text))
         data = _bytes(text)
         _require_utf8(data)
-        if not data.lstrip().startswith(b"["):
-            return self._lines(data)
-        found: list[Any] = self._array.decode(data)
-        return found
-
-    def _lines(self, data: bytes) -> list[Any]:
-        found: list[Any] = self.decoder.decode_lines(data)  # type: ignore[union-attr]
-        return found
+        if data.lstrip().startswith(b"["):
+            return self._array.decode(data)
+        return list(map(self._decode, _lines(data)))
 
     def _either(self, data: bytes, row: int) -> Any:
         """Read one event as a struct or, if it does not fit, as a dict."""
@@ -293,6 +293,11 @@ class _OneEvent(EventTable):
     @property
     def _rows(self) -> Rows:  # type: ignore[override]
         return _Struct(self.event, self._reader._getters)
+
+    def value(self, attribute: str) -> object:
+        """See `EventTable`."""
+        get = self._reader._getters.get(attribute)
+        return None if get is None else get(self.event)
 
     def free(self) -> None:
         """See `EventTable`."""
@@ -355,18 +360,22 @@ def _alone(text: Any) -> bytes:
     return _bytes(text)
 
 
-def _parts(text: Any) -> list[bytes]:
+def parts(text: Any) -> list[bytes]:
     """Return the text of each event as bytes."""
     if isinstance(text, list | tuple):
         return [_bytes(part, row) for row, part in enumerate(text)]
     data = _bytes(text)
     if not data.lstrip().startswith(b"["):
-        return [data] if _is_one(data) else [line for line in data.split(b"\n") if line.strip()]
+        return [data] if _is_one(data) else _lines(data)
     try:
         _require_utf8(data)
         return list(map(bytes, msgspec.json.decode(data, type=list[msgspec.Raw])))
     except _UNREADABLE as error:
         raise EventError(f"this is no JSON array: {error}") from None
+
+
+def _lines(data: bytes) -> list[bytes]:
+    return [line for line in data.split(b"\n") if line.strip()]
 
 
 def _is_one(data: bytes) -> bool:

@@ -12,7 +12,6 @@ import numpy as np
 
 from rtfilter.errors import EventError
 from rtfilter.events.encoding import is_missing
-from rtfilter.events.foreign import families, streamed
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.text import listed, shown
@@ -21,15 +20,6 @@ _SOUND = frozenset((str, int, bytes, bool, tuple, UUID))
 """Types without a value that stands for a missing one."""
 _LISTS = ("to_pylist", "tolist", "to_list")
 """The methods of arrays of NumPy, pandas, Arrow and Polars that return a list."""
-
-
-def readable_twice(events: Any) -> Any:
-    """Return events in a form that can be read twice, which a stream of Arrow cannot."""
-    once = hasattr(events, "__arrow_c_stream__") and not families(events) & {
-        ("pandas", "DataFrame"),
-        ("pyarrow", "Table"),
-    }
-    return streamed(events, EventError) if once else events
 
 
 def attribute_keys(name: str, apart: Schema | None, events: Any, table: EventTable) -> list[Any]:

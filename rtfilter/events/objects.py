@@ -15,9 +15,10 @@ from rtfilter.errors import EventError
 from rtfilter.events.cells import assemble, encode_cell, encode_objects
 from rtfilter.events.elements import with_choices
 from rtfilter.events.encoding import ALIEN, MISSING, is_missing, string_code
+from rtfilter.events.fields import Field, Fields
 from rtfilter.events.nesting import ATOMS, LISTS, flatten, is_list, with_composed_names
 from rtfilter.events.oddities import look_at_objects
-from rtfilter.events.table import EventTable, Field, Fields, rests_one_by_one
+from rtfilter.events.table import EventTable, rests_one_by_one
 
 _PLAIN = frozenset((int, float))
 _FORMS = (
@@ -138,10 +139,7 @@ def read_list(fields: Fields, events: Sequence[Any], names: frozenset[str] | Non
     for kind in kinds:
         if kind is not dict and not issubclass(kind, Mapping):
             row = next(row for row, event in enumerate(events) if type(event) is kind)
-            reason = f"is of type {kind.__name__}; {_FORMS}"
-            error = EventError(f"event {row} {reason}", reason=reason)
-            error.row = row
-            raise error
+            raise EventError(f"this is of type {kind.__name__}; {_FORMS}", row=row)
     lists: dict[int, dict[str, Any]] = {}
     if fields.spelled and not (fields.paths is None and all(map(fields.known.issuperset, events))):
         events = [with_composed_names(event, fields.known, row) for row, event in enumerate(events)]
@@ -204,10 +202,8 @@ def _named(fields: Fields, rows: Sequence[Sequence[object]]) -> list[dict[str, o
     names, count = fields.labels, len(fields.labels)
     for place, row in enumerate(rows):
         if len(row) != count:
-            reason = f"has {len(row)} values; expected {count}: {', '.join(names)}"
-            error = EventError(f"event {place} {reason}", reason=reason)
-            error.row = place
-            raise error
+            message = f"this row has {len(row)} values; expected {count}: {', '.join(names)}"
+            raise EventError(message, row=place)
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 

@@ -7,40 +7,22 @@ reported.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from rtfilter.dtypes import BoolArray, IntArray
 from rtfilter.errors import EventError
 from rtfilter.events.encoding import ALIEN, MISSING, is_missing
+from rtfilter.events.fields import PHRASES, Field, Fields
 from rtfilter.events.moments import why_no_moment
 from rtfilter.events.nesting import ATOMS, is_list
 from rtfilter.events.spelling import unknown
-from rtfilter.events.table import PHRASES, EventTable, Field, Fields
+from rtfilter.events.table import EventTable, Oddity
 from rtfilter.text import shown
 
 _Found = Mapping[str, Sequence[int]]
 """Rows of events, ascending, by a name in the events that the schema does not have."""
-
-
-class Oddity(NamedTuple):
-    """An oddity of one name in a batch."""
-
-    name: str
-    """An attribute with a value of another type, or an unknown name."""
-    misspelt: bool
-    """True if the name is unknown."""
-    reason: str
-    row: int
-    """The row of the first event with it."""
-    events: int
-    """The number of events with it."""
-    told: bool = False
-    """True if it was reported already, by code that knows the place in a file."""
-
-    def __str__(self) -> str:
-        return self.reason if self.misspelt else f"attribute {shown(self.name)} {self.reason}"
 
 
 def look_at_objects(table: EventTable, events: Sequence[Mapping[Any, object]]) -> EventTable:

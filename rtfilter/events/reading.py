@@ -9,8 +9,9 @@ import numpy as np
 
 from rtfilter.errors import EventError
 from rtfilter.events.columns import read_columns
+from rtfilter.events.fields import Fields
 from rtfilter.events.objects import read_dict, read_list
-from rtfilter.events.table import EventTable, Fields
+from rtfilter.events.table import EventTable
 from rtfilter.text import listed
 
 TEXT: Final = (bytes, str, bytearray, memoryview)
@@ -26,7 +27,7 @@ def read_events(fields: Fields, events: object, names: frozenset[str] | None = N
     if type(events) is dict:
         return read_dict(fields, events, names)
     if isinstance(events, np.ndarray):
-        return read_columns(fields, events)
+        return read_columns(fields, events, names)
     if isinstance(events, EventTable):
         return _own(fields, events)
     if isinstance(events, Mapping):
@@ -34,10 +35,10 @@ def read_events(fields: Fields, events: object, names: frozenset[str] | None = N
     if is_text(events):
         from rtfilter.events.json_text import read_json
 
-        return read_json(fields, events)
+        return read_json(fields, events, names)
     if isinstance(events, _MANY):
         return read_list(fields, events, names)
-    return read_columns(fields, events)
+    return read_columns(fields, events, names)
 
 
 def is_text(events: object) -> bool:

@@ -23,10 +23,11 @@ from rtfilter.events.encoding import (
     microseconds,
     number,
 )
+from rtfilter.events.fields import PHRASES, Field, Fields
 from rtfilter.events.moments import EXAMPLE, why_no_moment
 from rtfilter.events.reading import read_events
 from rtfilter.events.spelling import correction
-from rtfilter.events.table import PHRASES, EventTable, Field, Fields
+from rtfilter.events.table import EventTable
 from rtfilter.text import composed, shown
 
 _NULL = type(None)

@@ -1,8 +1,8 @@
 """Beginnings and ends of texts as further coordinates, by which boxes wait in a hash table.
 
-A box tells the beginning or end that its pattern asks for (`rtfilter.predicates.affixes`). Each attribute,
-kind and length that occurs is a column: a box has the checksum there that its texts have, an event that of
-its own text. One pass over a text computes the checksums of all lengths.
+A box tells the beginning or end that its pattern asks for (`rtfilter.predicates.boxes.affixes`). Each
+attribute, kind and length that occurs is a column: a box has the checksum there that its texts have, an event
+that of its own text. One pass over a text computes the checksums of all lengths.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.kernels.jit import kernel
-from rtfilter.predicates.affixes import END, LOWEST_END
-from rtfilter.predicates.letters import encoded
+from rtfilter.predicates.boxes.affixes import END, LOWEST_END
+from rtfilter.predicates.operands.letters import encoded
 
 
 class _Asked(NamedTuple):

@@ -20,18 +20,19 @@ from rtfilter.events.table import EventTable
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import FAMILIES, Matcher, Resumable, Savable, Takes, refuse_untaken
 from rtfilter.matchers.registry import Factory, factory_of, name_of
-from rtfilter.predicates.comparison import RELATIONS, Comparison
-from rtfilter.predicates.expressions import ARITHMETIC, Operation
-from rtfilter.predicates.model import (
+from rtfilter.predicates.model.comparison import RELATIONS, Comparison
+from rtfilter.predicates.model.constraints import (
     OPERATORS_OF,
     PRESENCE,
     SETS,
     Constraint,
     Filter,
-    Predicate,
     Quantified,
     Test,
 )
+from rtfilter.predicates.operands.expressions import ARITHMETIC, Operation
+from rtfilter.predicates.operands.text_operators import TEXT_OPERATORS
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.results import Hits
 
 #: Attributes of the random events and subscriptions that matchers are checked with.
@@ -303,7 +304,8 @@ def _constant(operator: str, values: list[Any]) -> Any:
         return values
     if "like" in operator:
         return f"%{values[0]}_%"
-    return "10.0.0.0/8" if "cidr" in operator else values[0]
+    own = TEXT_OPERATORS.get(operator.removeprefix("not "))
+    return own.function.example if own is not None and own.function is not None else values[0]
 
 
 def _operators(name: str) -> tuple[str, ...]:

@@ -10,18 +10,19 @@ import numpy as np
 from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.bounds import EncodedBounds, bounds_predicate
-from rtfilter.predicates.boxes import Boxes, compile_predicate, unbounded
-from rtfilter.predicates.ends import NO_ENDS, Ends
-from rtfilter.predicates.many import Compiled
-from rtfilter.predicates.model import Constraint, Predicate
-from rtfilter.predicates.store import KeptPredicates
+from rtfilter.predicates.bounds.bound_arrays import EncodedBounds, bounds_predicate
+from rtfilter.predicates.bounds.ends import NO_ENDS, Ends
+from rtfilter.predicates.boxes.compiling import Boxes, compile_predicate, unbounded
+from rtfilter.predicates.model.constraints import Constraint
+from rtfilter.predicates.predicate import Predicate
+from rtfilter.predicates.stored.predicate_store import KeptPredicates
+from rtfilter.predicates.templates.many import Compiled
 
 _NO_ROWS: Final = np.empty(0, np.int64)
 
 
 class BoxColumns(NamedTuple):
-    """m closed boxes in encoded coordinates; see `rtfilter.predicates.boxes`."""
+    """m closed boxes in encoded coordinates; see `rtfilter.predicates.boxes.compiling`."""
 
     ids: IntArray
     """int64 (m,): the subscription of each box, which may have several or none."""
@@ -46,7 +47,7 @@ class ConstraintColumns(NamedTuple):
     attributes: list[str]
     """Flattened name, for each constraint."""
     operators: list[str]
-    """A key of `rtfilter.predicates.model.COMPARE`, or ``is null`` or ``exists``."""
+    """A key of `rtfilter.predicates.model.constraints.COMPARE`, or ``is null`` or ``exists``."""
     values: list[Any]
     """The canonical constant.
 

@@ -11,9 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rtfilter.dtypes import BoolArray, Flags, FloatArray, IntArray
-from rtfilter.events.elements import ranges
 from rtfilter.events.schema import Schema
-from rtfilter.events.table import EventTable
+from rtfilter.events.table import EventTable, ranges
 from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.pools import grown
@@ -21,8 +20,8 @@ from rtfilter.matchers.affix_columns import AffixColumns
 from rtfilter.matchers.equal_sides import EqualSides
 from rtfilter.matchers.filters import BoxColumns
 from rtfilter.matchers.rows import MOST, distinct
-from rtfilter.predicates.boxes import compile_predicate
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.boxes.compiling import compile_predicate
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.results import Hits
 
 PIECE: Final = 4096

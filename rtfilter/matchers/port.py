@@ -14,8 +14,9 @@ from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.selection import How
 from rtfilter.matchers.filters import Filters
-from rtfilter.predicates.comparison import Comparison
-from rtfilter.predicates.model import NEGATED, Predicate, Quantified
+from rtfilter.predicates.model.comparison import Comparison
+from rtfilter.predicates.model.constraints import NEGATED, Quantified
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.results import Hits
 
 OPERATORS: Final = frozenset(NEGATED)

@@ -24,7 +24,7 @@ from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.lookup import FoundBoxes, Lookup
 from rtfilter.matchers.port import Matcher, Takes
 from rtfilter.matchers.rows import distinct, grouped
-from rtfilter.predicates.affixes import LOWEST_OF_BEGINNINGS
+from rtfilter.predicates.boxes.affixes import LOWEST_OF_BEGINNINGS
 from rtfilter.results import Hits
 
 #: Rows in use, and how many times the subscriptions, above which memory is released.
@@ -205,7 +205,12 @@ class RTreeMatcher:
         ids, exact, _ = self.tree.one(event.points)
         if not len(self._lookup):
             return ids, exact
-        hits = self._both(Hits.of_one(ids, exact), self._lookup.search(event))
+        found = self._lookup.search(event)
+        if not len(found.ids):
+            return ids, exact
+        if not len(ids):
+            return found.ids, None if found.exact.all() else found.exact.astype(np.uint8)
+        hits = self._both(Hits.of_one(ids, exact), found)
         return hits.ids, hits.exact
 
     def _both(self, hits: Hits, found: FoundBoxes) -> Hits:

@@ -32,10 +32,12 @@ STEP: Final = 4
 BOXES: Final = 4096
 """Most boxes that are compared together."""
 LITTLE: Final = 48
-"""Most boxes that Python compares with one event: it takes 0.1 us for each, and the calls of NumPy 5 us."""
+"""Most boxes that Python compares with one event: it takes 30 to 200 ns for each, the calls of NumPy 5 us."""
 
 CALL: Final = 20_000
 """Comparisons that take as long as a call of NumPy takes longer than a call of compiled code, about."""
+EACH, FREE = 60, 16
+"""Comparisons that take as long as Python for a box, and boxes for which compiled code is not faster."""
 
 _Side = tuple[int, float, float]
 """A coordinate with closed ends."""
@@ -155,7 +157,7 @@ class ScanMatcher:
         """See `Single`. Calls of NumPy take most of the time, so there are few."""
         used = self._used
         if used <= LITTLE:
-            self.work += CALL
+            self.work += max(used - FREE, 0) * EACH
             places = self._few(event.point)
             return self._at(np.array(places)) if places else _NOTHING
         self._count(1)

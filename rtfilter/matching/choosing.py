@@ -23,8 +23,9 @@ from rtfilter.adaptive import MatcherChooser
 from rtfilter.adaptive.matchers import Content, Move, Trial, Try
 from rtfilter.adaptive.sizes import powers_of_two
 from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.events.fields import Field
 from rtfilter.events.schema import Schema
-from rtfilter.events.table import EventTable, Field
+from rtfilter.events.table import EventTable
 from rtfilter.index.kernels import counts
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Matcher

@@ -1,7 +1,7 @@
 """Subscriptions that cover a predicate, are covered by it, or mean the same.
 
 The index finds candidates. The boxes of some make them certain; the others are decided one by one
-(`rtfilter.predicates.covering`). An event that rules out one candidate often rules out many others.
+(`rtfilter.predicates.covers.covering`). An event that rules out one candidate often rules out many others.
 
 A subscription that covers a predicate matches every event that satisfies it. So candidates are found by a few
 such events, in opposite corners of the predicate. A box that contains a box of the predicate makes it
@@ -23,11 +23,11 @@ from rtfilter.matchers.filters import BoxColumns
 from rtfilter.matchers.port import SearchingBoxes
 from rtfilter.matching.road import Road
 from rtfilter.matching.verify import verify
-from rtfilter.predicates.boxes import Boxes, compile_predicate
-from rtfilter.predicates.covering import Question
-from rtfilter.predicates.list_tests import asks_for_every
-from rtfilter.predicates.model import Predicate
-from rtfilter.predicates.sets import MOMENT
+from rtfilter.predicates.boxes.compiling import Boxes, compile_predicate
+from rtfilter.predicates.covers.covering import Question
+from rtfilter.predicates.covers.sets import MOMENT
+from rtfilter.predicates.model.disjunction import asks_for_every
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.results import Hits, Matches, RelatedIds
 from rtfilter.subscriptions.content import Subscriptions
 

@@ -13,10 +13,12 @@ from rtfilter.events.objects import read_dict
 from rtfilter.events.reading import is_text, read_events
 from rtfilter.matchers.port import refuse_missing
 from rtfilter.matching.odd_values import OddValues
+from rtfilter.options import require_on_error
 
 if TYPE_CHECKING:
     from rtfilter.events.json_text import JsonReader
     from rtfilter.events.table import EventTable
+    from rtfilter.events.unusable import OnBadEvent
     from rtfilter.subscriptions.content import Subscriptions
     from rtfilter.watch.metrics import Metrics
 
@@ -76,11 +78,11 @@ class EventReader:
             self.note(table)
         return table
 
-    def many(self, events: object, whole: bool = False) -> EventTable:
+    def many(self, events: object, whole: bool = False, on_error: OnBadEvent = "raise") -> EventTable:
         """Read a batch of any form that `Schema.read` takes; `whole`: all attributes. Raises `EventError`."""
         if isinstance(events, Mapping):
             raise EventError("a batch is a list of dicts, an array or a table; for a single event use match")
-        table = self._checked(events, whole)
+        table = self._checked(events, whole) if on_error == "raise" else self._usable(events, on_error)
         self.note(table)
         return table
 
@@ -101,6 +103,21 @@ class EventReader:
         except EventError:
             self._count_refused(events)
             raise
+
+    def _usable(self, events: object, on_error: OnBadEvent) -> EventTable:
+        """Read a batch in which events that cannot be used match nothing; report these."""
+        from rtfilter.events.unusable import read_usable, report
+
+        require_on_error(on_error)
+        try:
+            table, bad = read_usable(self._read, events)
+        except EventError:
+            self._count_refused(events)
+            raise
+        if self.metrics is not None:
+            self.metrics.refused_events += len(bad)
+        report(bad, len(table), on_error)
+        return table
 
     def _read(self, events: object, whole: bool = False, lone: bool = False) -> EventTable:
         held = self._subscriptions

@@ -22,7 +22,7 @@ from rtfilter.matching.road import Road
 from rtfilter.matching.subscriber import Subscriber
 from rtfilter.matching.updates import Updates
 from rtfilter.options import Named
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.scheduler import Order, resolve
 from rtfilter.snapshots import arrays as snapshot
 from rtfilter.subscriptions.content import Subscriptions
@@ -81,7 +81,7 @@ class FilterParts:
 
             self.road.choosing = Choosing(self.road, self.updates, chooser)
         if grows and subscriptions.factory == SMALL:
-            self.road.growing = Growing(subscriptions, self.updates)
+            self.road.growing = Growing(subscriptions, self.updates.grow)
             self.road.look()
         if observer is not None:
             observer.observe_state(lambda: (self.stats(), control.snapshot(subscriptions.updates)))
@@ -272,12 +272,13 @@ class FilterParts:
             }
 
     def _dearest(self) -> list[dict[str, Any]]:
-        """Return the subscriptions that were verified most often, each with its share of a sample."""
+        """Return the subscriptions that were verified most often, as a sample has them; see `Dear`."""
         held, found = self.subscriptions, []
-        for handle, share in held.verified.dearest():
+        for handle, share, matched in held.verified.dearest():
             if handle in held:
                 (id,) = held.labels.ids(np.array([handle])).tolist()
-                found.append({"id": id if isinstance(id, int) else str(id), "share": round(share, 3)})
+                name = id if isinstance(id, int) else str(id)
+                found.append({"id": name, "share": round(share, 3), "matched": round(matched, 3)})
         return found
 
 

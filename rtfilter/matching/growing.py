@@ -9,6 +9,7 @@ replaces the scan. Until then the scan answers.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from weakref import ref
 
@@ -16,7 +17,6 @@ from rtfilter.index import ready
 from rtfilter.matchers.scan import ScanMatcher
 
 if TYPE_CHECKING:
-    from rtfilter.matching.updates import Updates
     from rtfilter.subscriptions.content import Subscriptions
 
 SMALL: Final = "scan"
@@ -40,10 +40,17 @@ A scan of more takes too long for most users.
 
 
 class Growing:
-    """The move of a filter to the R*-tree, once."""
+    """The move of a filter to the R*-tree, once.
 
-    def __init__(self, subscriptions: Subscriptions, updates: Updates) -> None:
-        self._held, self._updates = subscriptions, updates
+    Parameters
+    ----------
+    subscriptions : Subscriptions
+    grow : callable
+        Replaces the matcher by another one, whose name it takes.
+    """
+
+    def __init__(self, subscriptions: Subscriptions, grow: Callable[[str], object]) -> None:
+        self._held, self._grow = subscriptions, grow
         self._thread: threading.Thread | None = None
         self._given_up = False
 
@@ -92,7 +99,7 @@ class Growing:
 
     def move(self) -> None:
         """Build the tree and replace the scan by it; the kernels must be loaded."""
-        self._updates.grow(LARGE)
+        self._grow(LARGE)
 
     def give_up(self) -> None:
         """Stay with the scan for good, and log a warning."""

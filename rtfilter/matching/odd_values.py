@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from rtfilter.events.oddities import Oddity
+    from rtfilter.events.table import Oddity
 
 LOGGER: Final = "rtfilter.events"
 """The logger of the hints."""

@@ -26,8 +26,7 @@ from weakref import ref
 
 from rtfilter.adaptive import WHOLE, Plan, Report, Shape, Ticket
 from rtfilter.dtypes import AnyArray, BoolArray, IntArray
-from rtfilter.events.elements import ranges
-from rtfilter.events.table import EventTable
+from rtfilter.events.table import EventTable, ranges
 from rtfilter.index.kernels import counts
 from rtfilter.matching.control import Control
 from rtfilter.matching.event_reader import QUICK, EventReader
@@ -137,6 +136,7 @@ class Road:
         event = None if quick else self.reader.lone(given)  # may run code of the caller
         if next(self.untimed, True):
             return self.match(event or self.reader.lone(given), arrival, moment).ids
+        checked = True
         with self.gate.reading():
             held = self.subscriptions
             event = self.reader.one(given) if event is None else held.whole(event)
@@ -149,6 +149,8 @@ class Road:
                     _, ids = verify(Hits.of_one(ids, exact), event, held, None, moment)
                 elif exact is not None and len(ids):
                     ids = verify_one(ids, exact, event, held, moment)
+                else:
+                    checked = False
             names = held.labels.names
             if names is not None:  # before the next change, which may reuse handles
                 ids = names.take(ids)
@@ -156,7 +158,7 @@ class Road:
             if event.odd:
                 self.reader.note(event)
             event.free()
-        if self.growing is not None and self._verified_much:
+        if checked and self._verified_much:
             self.look()
         if self.metrics is not None:
             self.metrics.record_whole(1, perf_counter() - arrival, len(ids))

@@ -13,12 +13,13 @@ from rtfilter.errors import PredicateError
 from rtfilter.matching.event_reader import count_of
 from rtfilter.matching.road import Road
 from rtfilter.matching.updates import Updates
-from rtfilter.predicates.model import Predicate, Source
+from rtfilter.options import require_on_error
+from rtfilter.predicates.predicate import Predicate, Source
 from rtfilter.subscriptions.drafts import Draft, tell_impossible
 from rtfilter.subscriptions.given import Lifetime, labels_of
 from rtfilter.subscriptions.ids import Name, asked_ids, new_ids, one_id
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
-from rtfilter.subscriptions.loading import Load, OnError, require_on_error
+from rtfilter.subscriptions.loading import Load, OnError
 from rtfilter.subscriptions.subscription_tables import (
     SubscriptionTable,
     no_list,

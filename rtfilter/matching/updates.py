@@ -32,7 +32,7 @@ from rtfilter.matching.aside import Copy, MovedError, copied
 from rtfilter.matching.gate import Gate, Writing
 from rtfilter.matching.growing import LARGE
 from rtfilter.matching.road import Road
-from rtfilter.predicates.store import Kept
+from rtfilter.predicates.stored.predicate_store import Kept
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.drafts import Draft
 from rtfilter.subscriptions.handles import ClaimedError

@@ -18,15 +18,18 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rtfilter.dtypes import BoolArray, Flags, IntArray
-from rtfilter.events.elements import Choices, is_of_choices, ranges
+from rtfilter.events.elements import is_of_choices
 from rtfilter.events.encoding import Timestamp
-from rtfilter.events.table import NOW, EventTable, microseconds_at
-from rtfilter.predicates.comparison import Comparison
-from rtfilter.predicates.ends import EndStore
-from rtfilter.predicates.intervals import Now
-from rtfilter.predicates.list_tests import Elements, asks_for_none
-from rtfilter.predicates.model import Constraint, Predicate, Quantified, Test
-from rtfilter.predicates.verdicts import places_of, verdicts
+from rtfilter.events.fields import NOW, microseconds_at
+from rtfilter.events.table import Choices, EventTable, ranges
+from rtfilter.predicates.bounds.ends import EndStore
+from rtfilter.predicates.explanations.verdicts import places_of, verdicts
+from rtfilter.predicates.model.comparison import Comparison
+from rtfilter.predicates.model.constraints import Constraint, Quantified, Test
+from rtfilter.predicates.model.disjunction import asks_for_none
+from rtfilter.predicates.model.list_tests import Elements
+from rtfilter.predicates.operands.intervals import Now
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.results import Hits
 from rtfilter.subscriptions.verdict import ASK, NO, YES
 from rtfilter.subscriptions.verified import SAMPLE
@@ -96,20 +99,23 @@ def _verified(
     if hits.exact is None:
         return hits.offsets, hits.ids
     doubtful = (hits.exact == 0).nonzero()[0]
-    candidates, slow, ids = len(doubtful), doubtful, hits.ids
+    slow, ids, candidates = doubtful, hits.ids, len(doubtful)
     if not candidates:
         return hits.offsets, hits.ids
-    begun = perf_counter()
+    begun = compared = compiled = perf_counter()
     if events.now is None:
         events = events.at(held.now(moment) if now is None else now)
     keep = np.ones(len(hits.ids), np.bool_)
     owner = np.arange(len(hits.offsets) - 1).repeat(hits.offsets[1:] - hits.offsets[:-1])
     if held.ends:
         doubtful = _compare_ends(hits.ids, owner, doubtful, events, held.ends, rows, keep)
+        compared = compiled = perf_counter()
+    by_compiled = 0
     if held.checks is not None and len(doubtful) >= COMPILED:
         verdicts = held.checks.decide(hits.ids[doubtful], owner[doubtful], events, rows, held.read)
         keep[doubtful] = verdicts != NO
         doubtful = doubtful[verdicts == ASK]
+        by_compiled, compiled = len(verdicts) - len(doubtful), perf_counter()
     by_python = len(doubtful)
     if by_python:
         slow = doubtful
@@ -122,11 +128,18 @@ def _verified(
             event = events.row(int(seen if rows is None else rows[seen]))
         predicate = held.get(int(hits.ids[hit]))
         keep[hit] = predicate is not None and predicate.satisfied_by(event)
-    hits = hits.only(keep)
-    refused = len(keep) - len(hits.ids)
-    some = ids[slow[:: len(slow) // SAMPLE + 1]].tolist()
-    held.verified.add(candidates, refused, by_python, perf_counter() - begun, some)
-    return hits.offsets, hits.ids
+    ended, refused = perf_counter(), (~keep).nonzero()[0]
+    some = slow[:: len(slow) // SAMPLE + 1]
+    pairs = zip(ids[some].tolist(), keep[some].tolist(), strict=True)
+    parts = (
+        ("ends", candidates - by_compiled - by_python, compared - begun),
+        ("compiled", by_compiled, compiled - compared),
+        ("python", by_python, ended - compiled),
+    )
+    held.verified.add(parts if by_python else parts[:2], len(refused), pairs)
+    if not len(refused):
+        return hits.offsets, hits.ids
+    return hits.offsets - refused.searchsorted(hits.offsets), hits.ids[keep]
 
 
 def verify_one(ids: IntArray, exact: Flags, event: EventTable, held: Held, moment: float) -> IntArray:
@@ -137,13 +150,14 @@ def verify_one(ids: IntArray, exact: Flags, event: EventTable, held: Held, momen
     candidates = flags.count(NO)
     if not candidates:
         return ids
-    begun, verified = perf_counter(), held.verified
-    verdicts, asked, by_python = exact, NO, candidates
+    begun = compiled = perf_counter()
+    verdicts, found, asked, by_python = exact, flags, NO, candidates
     if held.checks is not None:
         verdicts = held.checks.decide_one(ids, exact, event, held.read)
-        asked, by_python = ASK, verdicts.tobytes().count(ASK)
+        found, asked, compiled = verdicts.tobytes(), ASK, perf_counter()
+        by_python = found.count(ASK)
     if by_python:
-        flags, verdicts, row = verdicts.tobytes(), verdicts.copy(), event.row(0)
+        flags, verdicts, row = found, verdicts.copy(), event.row(0)
         if event.now is None:
             row[NOW] = microseconds_at(held.now(moment))
         for at, flag in enumerate(flags):
@@ -152,10 +166,15 @@ def verify_one(ids: IntArray, exact: Flags, event: EventTable, held: Held, momen
                 predicate = held.get(ids.item(at))
                 if predicate is None or not predicate.satisfied_by(row):
                     verdicts[at] = NO
-    refused = verdicts.tobytes().count(NO)
-    slow = flags.find(asked if by_python else NO, int(random() * len(flags)))
-    some = (ids.item(slow),) if slow >= 0 else ()
-    verified.add(candidates, refused, by_python, perf_counter() - begun, some)
+        found = verdicts.tobytes()
+    ended, refused = perf_counter(), found.count(NO)
+    some: tuple[tuple[int, int], ...] = ()
+    if random() * SAMPLE < 1:
+        slow = flags.find(asked if by_python else NO, int(random() * len(flags)))
+        if slow >= 0:
+            some = ((ids.item(slow), found[slow]),)
+    parts = (("compiled", candidates - by_python, compiled - begun), ("python", by_python, ended - compiled))
+    held.verified.add(parts if by_python else parts[:1], refused, some)
     return ids[verdicts.view(np.bool_)] if refused else ids
 
 
@@ -325,7 +344,7 @@ def _decide_choices(
     """Return whether an event satisfies a subscription that one of its choices matches, for each pair."""
     asked: dict[int, Predicate | None] = {}
     event, found = Elements({}, {}, events.fields), []
-    seen = -1
+    verified, seen, begun = list[tuple[int, bool]](), -1, perf_counter()
     for id, row in zip(ids.tolist(), rows.tolist(), strict=True):
         if id not in asked:
             predicate = held.get(id)
@@ -336,5 +355,9 @@ def _decide_choices(
             continue
         if row != seen:
             event, seen = Elements(events.row(row), choices.lists[row] or {}, events.fields), row
-        found.append(event.satisfy(predicate))
+        found.append(event.satisfy(predicate.filters))
+        verified.append((id, found[-1]))
+    if verified:
+        parts = [("lists", len(verified), perf_counter() - begun)]
+        held.verified.add(parts, found.count(False), verified[:: len(verified) // SAMPLE + 1])
     return found

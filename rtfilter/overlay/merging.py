@@ -11,9 +11,9 @@ from rtfilter.overlay.broker_messages import BrokerMessage
 from rtfilter.overlay.broker_names import SubscriptionId
 from rtfilter.overlay.routing_messages import RouterSubscription
 from rtfilter.overlay.suppressing import CoveringForwarding
-from rtfilter.predicates.boxes import compile_predicate
-from rtfilter.predicates.model import Predicate
-from rtfilter.predicates.sql_words import written
+from rtfilter.predicates.boxes.compiling import compile_predicate
+from rtfilter.predicates.operands.attribute_names import written
+from rtfilter.predicates.predicate import Predicate
 
 FAR: Final = 1e300
 """Size of an end from which a side counts as open."""

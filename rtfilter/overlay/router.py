@@ -45,7 +45,7 @@ from rtfilter.overlay.strategies import strategy_of
 from rtfilter.overlay.strategies.strategy import Strategy
 from rtfilter.overlay.switching import Switched, Switching
 from rtfilter.overlay.uncertainty import LOST, Uncertainty
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.predicate import Predicate
 
 
 class Router:

@@ -15,7 +15,7 @@ from rtfilter.filter import EventFilter
 from rtfilter.matchers.registry import Factory
 from rtfilter.overlay.broker_names import Connection, ConnectionKind, SubscriptionId
 from rtfilter.overlay.routing_messages import RouterEntry, RouterSubscription
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.predicate import Predicate
 
 PARSED: Final = 10_000
 """Most conditions that are cached as predicates."""

@@ -8,7 +8,7 @@ from rtfilter.filter import EventFilter
 from rtfilter.overlay.broker_messages import BrokerMessage
 from rtfilter.overlay.broker_names import SubscriptionId
 from rtfilter.overlay.routing_messages import RouterSubscribe, RouterSubscription, RouterUnsubscribe
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.predicate import Predicate
 
 
 class SubscriptionForwarding:

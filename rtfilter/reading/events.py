@@ -6,7 +6,7 @@ The row of an event, which the command line prints, counts from 0 and skips blan
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +24,6 @@ from rtfilter.reading.inference import (
     infer_from_objects,
     kinds_of_cells,
 )
-from rtfilter.reading.tables import check_names
 from rtfilter.text import composed, listed, shown
 
 if TYPE_CHECKING:
@@ -200,8 +199,8 @@ class _Csv:
         rows: list[tuple[int, list[str]]],
     ) -> FileError:
         """Return the error about the first cell that is of another type than its attribute."""
+        from rtfilter.events.fields import PHRASES
         from rtfilter.events.schema import Attribute
-        from rtfilter.events.table import PHRASES
 
         for line, row in rows:
             for at, name, convert in columns:
@@ -276,4 +275,22 @@ def _check_columns(schema: Schema, header: list[str], path: str, tell: Tell) -> 
             f"{files.place(path)}: none of its columns ({listed(header)}) is an attribute of the schema "
             f"({listed(schema.names)})"
         )
-    check_names(schema, header, path, tell)
+    _check_names(schema, header, path, tell)
+
+
+def _check_names(schema: Schema, header: Iterable[str], path: str, tell: Tell) -> None:
+    """Report misspelt names of columns; readers use only the columns of the schema.
+
+    Raises
+    ------
+    FileError
+        A column is unknown, and the schema is strict.
+    """
+    from rtfilter.errors import EventError
+    from rtfilter.events.oddities import look_at_header
+
+    try:
+        for hint in look_at_header(schema.fields, [composed(name) for name in header]):
+            tell(f"{files.place(path)}: {hint}")
+    except EventError as error:
+        raise FileError(f"{files.place(path)}: {error.message}") from None

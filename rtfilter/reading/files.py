@@ -12,10 +12,13 @@ import json
 import os
 import sys
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from errno import EISDIR
 from itertools import chain
 from typing import IO, Any, cast
+
+import msgspec
 
 from rtfilter.errors import FileError
 from rtfilter.extras import needed
@@ -92,7 +95,18 @@ def json_lines(path: str) -> Iterator[tuple[int, Any]]:
     """
     for number, line in lines(path):
         if not line.isspace():
-            yield number, parse_json(line, place(path, number))
+            yield number, _decoded(line, path, number)
+
+
+def _decoded(line: bytes, path: str, number: int) -> Any:
+    try:
+        return msgspec.json.decode(line.removeprefix(BOM_UTF8))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        where = place(path, number)
+        parse_json(line, where)  # its message has the column, but it takes more
+        raise FileError(
+            f"{where}: not JSON: {error}; JSON has no NaN, no infinity and no lone surrogates"
+        ) from None
 
 
 def parse_json(text: bytes, where: str, **options: Any) -> Any:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
-
-from rtfilter.errors import FileError
-from rtfilter.reading import files
-from rtfilter.text import composed
 
 if TYPE_CHECKING:
     from rtfilter.events.schema import Schema
@@ -41,21 +36,3 @@ class Tables:
                 self._tell(f"{batch.place(one.row)}: {one} (later ones are not reported)")
         table.odd = tuple(one._replace(told=True) for one in table.odd)
         return table
-
-
-def check_names(schema: Schema, header: Iterable[str], path: str, tell: Tell) -> None:
-    """Report misspelt names of columns; readers use only the columns of the schema.
-
-    Raises
-    ------
-    FileError
-        A column is unknown, and the schema is strict.
-    """
-    from rtfilter.errors import EventError
-    from rtfilter.events.oddities import look_at_header
-
-    try:
-        for hint in look_at_header(schema.fields, [composed(name) for name in header]):
-            tell(f"{files.place(path)}: {hint}")
-    except EventError as error:
-        raise FileError(f"{files.place(path)}: {error.message}") from None

@@ -17,7 +17,7 @@ from rtfilter.events.table import EventTable
 from rtfilter.extras import needed
 from rtfilter.filter import EventFilter
 from rtfilter.matchers.rtree import tree_of
-from rtfilter.predicates.model import Predicate, parse
+from rtfilter.predicates.predicate import Predicate, parse
 from rtfilter.replay.output import Row
 from rtfilter.replay.replay_settings import PEER, Contender, ReplaySettings
 from rtfilter.replay.report import ReplayInterrupted, ReplayReport

@@ -11,15 +11,16 @@ from typing import Any, Final
 import numpy as np
 
 from rtfilter.dtypes import BoolArray
-from rtfilter.errors import EventError, PredicateError
+from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
+from rtfilter.events.unusable import BadEvent
 from rtfilter.filter import EventFilter
-from rtfilter.predicates.explanation import Explanation
+from rtfilter.predicates.explanations.explanation import Explanation
 from rtfilter.results import Matches
 from rtfilter.service.hosted import Hosted
 from rtfilter.service.log_matcher import Index
-from rtfilter.service.parse import LISTED, Listed, as_published, parts, readable
+from rtfilter.service.parse import LISTED, Listed, as_published, parts
 from rtfilter.service.records import Page, StoredEvent
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.service_errors import BusyError, RequestError, UnknownError, lone
@@ -171,7 +172,7 @@ def _searched(
             yield [(entry, True) for entry in some]
             continue
         begun = time.perf_counter()
-        stored = readable([entry.body for _, entry in some])
+        stored = [entry.body for _, entry in some]
         for first, after in parts(stored):
             hits = _hits(one, stored[first:after]).tolist()
             time.sleep(time.perf_counter() - begun)  # half of the time is for others
@@ -179,14 +180,13 @@ def _searched(
             begun = time.perf_counter()
 
 
-def _hits(one: EventFilter, stored: list[Any]) -> BoolArray:
+def _hits(one: EventFilter, stored: list[bytes]) -> BoolArray:
     """Return which stored events match."""
-    try:
-        return one.any_match(stored)
-    except EventError:
-        if len(stored) > 1:
-            return np.concatenate([_hits(one, [event]) for event in stored])
-        return one.any_match(as_published(one.schema, stored[0]))
+    bad: list[BadEvent] = []
+    found = one.any_match(stored, on_error=bad.append)
+    for row, event, _ in bad:
+        found[row] = one.any_match(as_published(one.schema, event))[0]
+    return found
 
 
 def _parts(events: Iterator[Logged | None]) -> Iterator[list[Logged]]:

@@ -32,7 +32,7 @@ from rtfilter.results import Matches
 from rtfilter.service.deliver import STEP, MatchedEvent, Recipients
 from rtfilter.service.measures import Measures
 from rtfilter.service.order import Turns
-from rtfilter.service.parse import as_published, parts, readable
+from rtfilter.service.parse import as_published, parts
 from rtfilter.service.records import FilterInfo
 from rtfilter.service.rounds import Rounds, Turn
 from rtfilter.service.service_errors import BusyError
@@ -333,12 +333,13 @@ class LogMatcher:
         told: dict[int, float] = {}  # when its matches became known, by row
         try:
             key = index.info.key if self._ordered.get(index.info.name) else None
-            events = readable([one.entry.body for one in batch], whole=key is not None)
-            several = parts(events)
+            bodies = [one.entry.body for one in batch]
+            several = parts(bodies)
             if len(several) > 1:
                 for first, after in several:
                     self._search(index, batch[first:after], taken)
                 return
+            events: list[Any] = bodies if key is None else list(map(msgspec.json.decode, bodies))
             turns = None if key is None else Turns([key_of(event, key) for event in events])
             with index.paced(len(batch)):
                 for group in index.stream(events).groups():

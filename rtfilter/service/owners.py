@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from rtfilter.errors import PredicateError, RTFilterError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.boxes import unbounded
-from rtfilter.predicates.many import FEW as TOGETHER
-from rtfilter.predicates.many import compile_many
-from rtfilter.predicates.model import Predicate, Source, parse
+from rtfilter.predicates.boxes.compiling import unbounded
+from rtfilter.predicates.predicate import Predicate, Source, parse
+from rtfilter.predicates.templates.many import FEW as TOGETHER
+from rtfilter.predicates.templates.many import compile_many
 from rtfilter.service.deliver import Owned
 from rtfilter.service.log_matcher import Index
 from rtfilter.service.records import FilterInfo, StoredSubscription, Wish

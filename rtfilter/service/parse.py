@@ -14,8 +14,8 @@ from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 
 if TYPE_CHECKING:
-    from rtfilter.events.oddities import Oddity
-    from rtfilter.predicates.explanation import Explanation
+    from rtfilter.events.table import Oddity
+    from rtfilter.predicates.explanations.explanation import Explanation
 
 MOST_BYTES: Final = 2**19
 """Most bytes of an event, by default."""
@@ -29,21 +29,14 @@ LISTED: Final = 16
 """Events with lists that are read at once: each may stand for a thousand."""
 
 
-def readable(bodies: list[bytes], whole: bool = False) -> list[Any]:
-    """Return stored events as a filter reads them: text, or objects where some may have lists.
+def parts(bodies: Sequence[bytes]) -> list[tuple[int, int]]:
+    """Return the first row of each part to match at once, and the row after its last; at least one part.
 
-    A filter decodes of text only the attributes that subscriptions ask for. With `whole`, all are objects.
+    The bodies are of stored events. A bracket may be of a list.
     """
-    if whole or any(b"[" in body for body in bodies):
-        return list(map(msgspec.json.decode, bodies))
-    return bodies
-
-
-def parts(events: Sequence[Any]) -> list[tuple[int, int]]:
-    """Return the first row of each part to read at once, and the row after its last; at least one part."""
-    if len(events) <= LISTED or not any(map(has_list, events)):
-        return [(0, len(events))]
-    return _cut_up(len(events))
+    if len(bodies) <= LISTED or not any(b"[" in body for body in bodies):
+        return [(0, len(bodies))]
+    return _cut_up(len(bodies))
 
 
 def _cut_up(count: int) -> list[tuple[int, int]]:
@@ -175,7 +168,10 @@ class Parse:
         self, events: Sequence[dict[str, Any]], bodies: list[bytes] | None, stored: bool, lone: bool = False
     ) -> Parsed:
         try:
-            table = self._listed(events) if any(map(has_list, events)) else self._schema.read(events)
+            if (bodies is None or any(b"[" in body for body in bodies)) and any(map(has_list, events)):
+                table: EventTable | Listed = self._listed(events)
+            else:
+                table = self._schema.read(events[0] if lone else events)
         except EventError as error:
             if lone:
                 error.row = None

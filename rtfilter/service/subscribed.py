@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from rtfilter.errors import RTFilterError
-from rtfilter.predicates.model import Source
+from rtfilter.predicates.predicate import Source
 from rtfilter.service.ending import Ending
 from rtfilter.service.hosted import Hosted
 from rtfilter.service.log_matcher import Index

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pyspark.accumulators import AccumulatorParam
 
-from rtfilter import EventError, PredicateError, Schema
+from rtfilter import EventError, Schema
 from rtfilter.dtypes import BoolArray
 from rtfilter.events.cells import encode_cell
 from rtfilter.events.exact import instants
+from rtfilter.events.fields import Field
 from rtfilter.events.foreign import arrow_values
-from rtfilter.events.table import EventTable, Field
+from rtfilter.events.table import EventTable
+from rtfilter.events.unusable import read_usable
 from rtfilter.spark.work import partition
 from rtfilter.text import shown
 
@@ -127,6 +128,8 @@ class TaskEventReader:
 
         Others are added to `left_out`. Raises `EventError`.
         """
+        import pyarrow as pa
+
         try:
             return events, self.schema.read(events.select(self.names))
         except EventError as error:
@@ -143,8 +146,9 @@ class TaskEventReader:
                 ) from None
         given = LeftOut() if left_out is None else left_out
         usable = self._inside(events, given)
-        parts = sound(usable, lambda some: self.schema.read(some.select(self.names)), self._noting(given))
-        found = _joined(parts, usable)
+        keep = np.ones(len(usable), np.bool_)
+        keep[self._note_bad(usable, given)] = False
+        found = usable.filter(pa.array(keep))
         return found, self.schema.read(found.select(self.names))
 
     def report(self, left_out: LeftOut) -> None:
@@ -157,12 +161,12 @@ class TaskEventReader:
     def _name(self, events: pa.RecordBatch | pa.Table, row: int) -> str:
         return shown(events.column(self.id)[row].as_py())
 
-    def _noting(self, left_out: LeftOut) -> Callable[[Any, EventError | PredicateError], None]:
-        def note(event: Any, error: EventError | PredicateError) -> None:
-            named = f"event {self._name(event, 0)}: {error.message}"
-            left_out.add(LeftOut(1, [named]))
-
-        return note
+    def _note_bad(self, events: pa.RecordBatch | pa.Table, left_out: LeftOut) -> list[int]:
+        """Add the events that cannot be used to `left_out`, and return their rows."""
+        _, bad = read_usable(self.schema.read, events.select(self.names))
+        for one in bad:
+            left_out.add(LeftOut(1, [f"event {self._name(events, one.row)}: {one.reason}"]))
+        return [one.row for one in bad]
 
     def _inside(self, events: pa.RecordBatch | pa.Table, left_out: LeftOut) -> pa.RecordBatch | pa.Table:
         """Remove the bad rows that a check of whole columns finds: they may be many."""
@@ -178,10 +182,8 @@ class TaskEventReader:
             if at >= 0:
                 bad |= _refused(one, table.column(at))
         rows = np.flatnonzero(bad)
-        note = self._noting(left_out)
         for row in rows[: max(NAMED - len(left_out.named), 0)].tolist():
-            event = events.slice(row, 1)
-            sound(event, lambda some: self.schema.read(some.select(self.names)), note)
+            self._note_bad(events.slice(row, 1), left_out)
             left_out.count -= 1
         left_out.count += len(rows)
         return events.filter(pa.array(~bad))
@@ -211,41 +213,3 @@ def _refused(field: Field, column: pa.ChunkedArray) -> BoolArray:
             refused[place] = True
     found: BoolArray = refused[coded.indices.fill_null(-1).to_numpy()]
     return found
-
-
-def sound(
-    rows: Any,
-    use: Callable[[Any], object],
-    refuse: Callable[[Any, EventError | PredicateError], None],
-) -> list[Any]:
-    """Return the parts of some rows that can be used, and pass the others to `refuse`, row by row.
-
-    Parameters
-    ----------
-    rows : pyarrow.RecordBatch or Table
-    use : callable
-        Raises an error if one of some rows cannot be used.
-    refuse : callable
-        Takes a row and its error.
-    """
-    if not len(rows):
-        return []
-    try:
-        use(rows)
-    except (EventError, PredicateError) as error:
-        if len(rows) == 1:
-            refuse(rows, error)
-            return []
-        half = len(rows) // 2
-        return [*sound(rows.slice(0, half), use, refuse), *sound(rows.slice(half), use, refuse)]
-    return [rows]
-
-
-def _joined(parts: list[Any], whole: Any) -> Any:
-    """Return slices of a batch or table as one."""
-    import pyarrow as pa
-
-    if isinstance(whole, pa.Table):
-        return pa.concat_tables(parts) if parts else whole.slice(0, 0)
-    table = pa.Table.from_batches(parts, whole.schema).combine_chunks()
-    return table.to_batches()[0] if len(table) else whole.slice(0, 0)

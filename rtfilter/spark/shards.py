@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 from rtfilter import EventFilter, Schema, SnapshotError
 from rtfilter.dtypes import IntArray
 from rtfilter.matchers.rtree import tree_of
+from rtfilter.options import require_on_error
 from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
 from rtfilter.spark.cuts import Cuts
@@ -45,7 +46,7 @@ from rtfilter.spark.subscribing import (
     written,
 )
 from rtfilter.subscriptions.ids import as_ids
-from rtfilter.subscriptions.loading import BadSubscription, OnError, require_on_error
+from rtfilter.subscriptions.loading import BadSubscription, OnError
 from rtfilter.text import numbered
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from numpy.typing import ArrayLike
 
 from rtfilter import EventFilter, SnapshotError
 from rtfilter.dtypes import FloatArray
-from rtfilter.predicates.bound_columns import SIDES
+from rtfilter.options import require_on_error
+from rtfilter.predicates.bounds.bound_columns import SIDES
 from rtfilter.spark import places, refusals
 from rtfilter.spark.balance import (
     Balance,
@@ -301,7 +302,7 @@ class ChangeStage:
     def __init__(
         self, index: str | PathLike[str], *, order: str | None = None, on_error: loading.OnError = "skip"
     ) -> None:
-        loading.require_on_error(on_error)
+        require_on_error(on_error)
         self.place, self.order, self.on_error = places.absolute(index), order, on_error
         self._filter: EventFilter | None = None
 

@@ -18,9 +18,9 @@ from rtfilter import EventFilter, PredicateError, Schema
 from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.filter import part_of
 from rtfilter.matchers.rtree import shown, tree_of
-from rtfilter.predicates.bound_columns import SIDES
-from rtfilter.predicates.bounds import compile_bounds
-from rtfilter.predicates.many import compile_many
+from rtfilter.predicates.bounds.bound_arrays import compile_bounds
+from rtfilter.predicates.bounds.bound_columns import SIDES
+from rtfilter.predicates.templates.many import compile_many
 from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout, blocks, gathered, quoted

@@ -10,8 +10,8 @@ from math import inf
 from rtfilter.dtypes import FloatArray
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import Filters
-from rtfilter.predicates.list_tests import names_of
-from rtfilter.predicates.store import Kept
+from rtfilter.predicates.model.disjunction import names_of
+from rtfilter.predicates.stored.predicate_store import Kept
 
 
 class Asked:

@@ -15,7 +15,7 @@ from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import UnknownSubscriptionError
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Replacing
-from rtfilter.predicates.store import Kept
+from rtfilter.predicates.stored.predicate_store import Kept
 from rtfilter.subscriptions.drafts import Draft
 from rtfilter.subscriptions.held import Held
 from rtfilter.subscriptions.ids import NO_IDS, Name, among, as_ids, is_integer

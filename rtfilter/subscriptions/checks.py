@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from rtfilter.dtypes import BoolArray, Flags, FloatArray, IntArray
 from rtfilter.events.elements import is_of_choices
-from rtfilter.events.encoding import EXACT, HIGHEST, LOWEST, MISSING, utf8
+from rtfilter.events.encoding import HIGHEST, LOWEST, MISSING, utf8
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.kernels.array_types import Byte1, Int1, Int2, Int32_1
@@ -28,15 +28,14 @@ from rtfilter.index.kernels.borrow import ByAddress
 from rtfilter.index.kernels.hash_tables import hash_id
 from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel, part
-from rtfilter.predicates.constraints import is_negated
-from rtfilter.predicates.letters import encoded, encoded_one
-from rtfilter.predicates.like import ANY, EACH, in_bytes
-from rtfilter.predicates.list_tests import asks_for_every
-from rtfilter.predicates.model import SETS, Constraint, Filter, Predicate, Quantified, Test
+from rtfilter.predicates.boxes.conditions import EQUAL, GREATER, LESS, MOST, ORDERS, count_conditions
+from rtfilter.predicates.model.constraints import SETS, Constraint, Filter, Quantified, Test, is_negated
+from rtfilter.predicates.model.disjunction import asks_for_every
+from rtfilter.predicates.operands.letters import encoded, encoded_one
+from rtfilter.predicates.operands.like import ANY, EACH, in_bytes
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.subscriptions.verdict import ASK, NO, UNKNOWN, YES
 
-MOST: Final = 64
-"""Most conditions that one predicate is compiled to."""
 AT_ONCE, SHARE = 4096, 8
 """New predicates that one call compiles, before Python checks the others: other threads wait meanwhile.
 
@@ -50,14 +49,6 @@ STEPS: Final = 16
 """Failed comparisons for each byte of a text, after which Python searches the text in linear time."""
 
 INSIDE, ORDER, PATTERN, PYTHON = 0, 1, 2, 3
-LESS, EQUAL, GREATER = 1, 2, 4
-_ORDERS: Final = {
-    "<": LESS, "<=": LESS | EQUAL, "=": EQUAL, "<>": EQUAL, ">=": GREATER | EQUAL, ">": GREATER,
-    "in": EQUAL, "not in": EQUAL, "ignore case": EQUAL, "not ignore case": EQUAL,
-}  # fmt: skip
-_PATTERNS: Final = frozenset(
-    negation + operator for operator in ("prefix", "like", "like ignore case") for negation in ("", "not ")
-)
 MORE, LAST_OF_TEST, LAST_OF_FILTER, LAST = 0, 1, 2, 3
 
 CONDITION: Final = np.dtype(
@@ -100,7 +91,6 @@ opened_written = WRITTEN_BY_ADDRESS.opened
 SEPARATOR, NO_TEXT = 0xFF, 0xFE
 """Bytes that no text in UTF-8 has: they separate the texts of one event, and stand for a missing one."""
 _SEPARATOR, _NO_TEXT = bytearray((SEPARATOR,)), bytes((NO_TEXT,))
-_ONE_ROW: Final = (0,)
 
 _PYTHON: Final[list[Alternative]] = [(PYTHON, 0, 0, 0.0, 0.0, b"")]
 
@@ -189,7 +179,7 @@ class Checks:
 
     def _texts_of_one(self, event: EventTable) -> NDArray[np.uint8]:
         """Encode all texts of one event that conditions ask for, with separators."""
-        texts = [encoded_one(event.values(name, _ONE_ROW)[0], folded) for name, folded in self._columns]
+        texts = [encoded_one(event.value(name), folded) for name, folded in self._columns]
         parts = [_NO_TEXT if text is None else text for text in texts]
         return np.frombuffer(_SEPARATOR.join(parts), np.uint8)  # writable: numba is faster
 
@@ -302,7 +292,7 @@ class Checks:
 
     def _alternatives(self, test: Test) -> tuple[bool, list[Alternative]]:
         """Return whether a constraint is negated, and its alternatives: one must hold, or none if negated."""
-        if not isinstance(test, Constraint):
+        if not isinstance(test, Constraint) or not count_conditions(test, self._families):
             return False, _PYTHON
         name, operator, value = test
         place = self._places[name]
@@ -313,12 +303,8 @@ class Checks:
             return False, [(INSIDE, 0, place, MISSING, MISSING, b"")]
         constants: Iterable[Any] = value if operator in SETS else (value,)
         if self._families[name] != "str":
-            if not constants or any(abs(one) >= EXACT for one in constants):
-                return False, _PYTHON
             return negated, [(INSIDE, 0, place, *_interval(operator, float(one)), b"") for one in constants]
-        accepts = _ORDERS.get(operator, 0)
-        if not constants or not (accepts or operator in _PATTERNS):
-            return False, _PYTHON
+        accepts = ORDERS.get(operator, 0)
         column = self._columns.setdefault((name, operator.endswith("ignore case")), len(self._columns))
         if accepts:
             return negated, [(ORDER, accepts, column, 0.0, 0.0, utf8(one)) for one in constants]

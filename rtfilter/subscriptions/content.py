@@ -18,9 +18,9 @@ from rtfilter.dtypes import IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.registry import Factory, factory_of
-from rtfilter.predicates.many import Refused
-from rtfilter.predicates.model import Source
-from rtfilter.predicates.store import Kept
+from rtfilter.predicates.predicate import Source
+from rtfilter.predicates.stored.predicate_store import Kept
+from rtfilter.predicates.templates.many import Refused
 from rtfilter.subscriptions import drafts, slices
 from rtfilter.subscriptions.changing import Changing
 from rtfilter.subscriptions.drafts import Draft
@@ -53,7 +53,7 @@ class Subscriptions(Changing):
         return drafts.of_sources(sources, self.schema, self.matcher.takes, self.name, refused)
 
     def draft_bounds(self, low: Any, high: Any) -> Draft:
-        """Read closed bounds; see `rtfilter.predicates.bounds.compile_bounds`."""
+        """Read closed bounds; see `rtfilter.predicates.bounds.bound_arrays.compile_bounds`."""
         return drafts.of_bounds(low, high, self.schema, self.matcher.takes, self.name)
 
     # -- large changes -------------------------------------------------------------------------------------

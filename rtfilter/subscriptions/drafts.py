@@ -9,11 +9,11 @@ from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Takes, refuse_untaken
-from rtfilter.predicates.bounds import compile_bounds
-from rtfilter.predicates.boxes import compile_predicate
-from rtfilter.predicates.many import Refused, compile_many
-from rtfilter.predicates.model import Predicate, Source, parse
-from rtfilter.predicates.store import Kept, kept
+from rtfilter.predicates.bounds.bound_arrays import compile_bounds
+from rtfilter.predicates.boxes.compiling import compile_predicate
+from rtfilter.predicates.predicate import Predicate, Source, parse
+from rtfilter.predicates.stored.predicate_store import Kept, kept
+from rtfilter.predicates.templates.many import Refused, compile_many
 from rtfilter.subscriptions.labels import NO_LABELS, Beside
 from rtfilter.text import cut, numbered
 
@@ -96,7 +96,7 @@ def _of_sources(
 
 
 def of_bounds(low: Any, high: Any, schema: Schema, takes: Takes, name: str) -> Draft:
-    """Read closed bounds; see `rtfilter.predicates.bounds.compile_bounds`."""
+    """Read closed bounds; see `rtfilter.predicates.bounds.bound_arrays.compile_bounds`."""
     filters = Filters.of_bounds(schema, compile_bounds(low, high, schema))
     if not takes.everything:
         refuse_untaken(name, takes, filters.predicates(), schema)

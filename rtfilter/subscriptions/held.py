@@ -23,9 +23,9 @@ from rtfilter.matchers.flat import leveled
 from rtfilter.matchers.port import Adopting, Matcher, Replacing, Scannable, Single
 from rtfilter.matchers.registry import Factory, factory_of, name_of
 from rtfilter.matchers.scan import ScanMatcher
-from rtfilter.predicates.ends import EndStore
-from rtfilter.predicates.model import Predicate
-from rtfilter.predicates.store import Kept, PredicateStore, kept
+from rtfilter.predicates.bounds.ends import EndStore
+from rtfilter.predicates.predicate import Predicate
+from rtfilter.predicates.stored.predicate_store import Kept, PredicateStore, kept
 from rtfilter.subscriptions.asked import Asked
 from rtfilter.subscriptions.handles import Handles
 from rtfilter.subscriptions.ids import NO_IDS, Name, among, is_integer

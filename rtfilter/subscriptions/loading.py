@@ -14,7 +14,7 @@ import numpy as np
 from rtfilter.dtypes import AnyArray
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import microseconds
-from rtfilter.predicates.bound_columns import SIDES, Columns
+from rtfilter.predicates.bounds.bound_columns import SIDES, Columns
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.drafts import Draft
 from rtfilter.subscriptions.given import seconds
@@ -61,14 +61,6 @@ class BadSubscription(NamedTuple):
 
 _WORDS: Final[dict[type, str]] = {int: "an integer", str: "text", UUID: "a UUID"}
 OnError = Literal["raise", "skip"] | Callable[[BadSubscription], object]
-
-
-def require_on_error(given: object) -> None:
-    """Raise `ValueError` unless a value is valid for `on_error`."""
-    if not (callable(given) or given in ("raise", "skip")):
-        raise ValueError(
-            f'on_error is "raise", "skip" or a function that takes a BadSubscription; got {shown(given)}'
-        )
 
 
 class Load:

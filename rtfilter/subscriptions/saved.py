@@ -15,8 +15,8 @@ from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.port import Matcher, Savable
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of, name_of
-from rtfilter.predicates.boxes import MAX_UNBOUNDED
-from rtfilter.predicates.store import PredicateStore
+from rtfilter.predicates.boxes.compiling import MAX_UNBOUNDED
+from rtfilter.predicates.stored.predicate_store import PredicateStore
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.ids import KINDS
 from rtfilter.subscriptions.labels import Labels

@@ -9,7 +9,7 @@ import numpy as np
 
 from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.matchers.filters import Filters
-from rtfilter.predicates.store import Kept, kept
+from rtfilter.predicates.stored.predicate_store import Kept, kept
 from rtfilter.subscriptions.held import Held
 from rtfilter.subscriptions.ids import NO_IDS
 from rtfilter.subscriptions.labels import NO_LABELS, Beside

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.predicate import Predicate
 
 
 class Subscription(NamedTuple):

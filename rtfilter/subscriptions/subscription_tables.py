@@ -14,7 +14,7 @@ from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import is_missing
 from rtfilter.events.foreign import families, streamed
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.bound_columns import SIDES, Columns, bounded_columns, read_bounds
+from rtfilter.predicates.bounds.bound_columns import SIDES, Columns, bounded_columns, read_bounds
 from rtfilter.text import listed, shown
 
 FETCHED: Final = 10_000

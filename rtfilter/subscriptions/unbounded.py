@@ -7,7 +7,7 @@ import numpy as np
 from rtfilter.dtypes import IntArray
 from rtfilter.errors import PredicateError
 from rtfilter.matchers.filters import Filters
-from rtfilter.predicates.boxes import MAX_UNBOUNDED
+from rtfilter.predicates.boxes.compiling import MAX_UNBOUNDED
 from rtfilter.subscriptions.deadlines import Deadlines
 from rtfilter.subscriptions.ids import among
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Iterable
-from typing import Final
+from heapq import nlargest
+from typing import Any, Final, NamedTuple
 
+KINDS: Final = ("ends", "compiled", "python", "lists")
+"""The ways to verify candidates.
+
+``ends`` compares columns of exact ends, ``compiled`` is compiled code, and ``python`` checks predicates in
+Python. ``lists`` decides in Python whether no element of a list has an attribute.
+"""
 SAMPLE: Final = 8
 """Candidates of a batch that are counted by subscription, about."""
 MOST: Final = 4096
@@ -15,50 +21,91 @@ DEAREST: Final = 10
 """Most subscriptions that `Verified.dearest` returns."""
 
 
+Part = tuple[str, int, float]
+"""A kind of work, its number of candidates and their seconds."""
+
+
+class Dear(NamedTuple):
+    """A subscription that is verified often."""
+
+    handle: int
+    share: float
+    """Its share of the sample."""
+    matched: float
+    """The share of its own candidates in the sample that matched."""
+
+
 class Verified:
     """The work of verification so far. Threads may share it.
 
     Attributes
     ----------
-    candidates, refused : int
-        All candidates, and those that do not satisfy their predicate.
-    by_python : int
-        Candidates that compiled code did not decide: each takes microseconds instead of tens of nanoseconds.
-    seconds : float
+    work : dict
+        By kind (see `KINDS`), a list of the number of candidates and their seconds.
+    refused : int
+        Candidates that do not satisfy their predicate.
     """
 
     def __init__(self) -> None:
-        self.candidates = self.refused = self.by_python = 0
-        self.seconds = 0.0
-        self._sampled: Counter[int] = Counter()
+        self.work: dict[str, list[Any]] = {kind: [0, 0.0] for kind in KINDS}
+        self.refused = 0
+        self._sampled: dict[int, list[int]] = {}  # by handle: candidates, and how many of them matched
         self._lock = threading.RLock()  # reentrant, because a signal handler may match
 
-    def add(self, candidates: int, refused: int, by_python: int, seconds: float, some: Iterable[int]) -> None:
+    @property
+    def by_python(self) -> int:
+        """Candidates that Python checked: each takes microseconds instead of tens of nanoseconds."""
+        candidates: int = self.work["python"][0]
+        return candidates
+
+    def add(self, parts: Iterable[Part], refused: int, some: Iterable[tuple[int, int]]) -> None:
         """Count the candidates of a batch, or of a group of a stream.
 
-        `some` are handles of the slowest ones.
+        Parameters
+        ----------
+        parts : iterable of Part
+        refused : int
+        some : iterable of tuple
+            Handles of some of the slowest candidates, each with 1 if it matches, else 0.
         """
         with self._lock:
-            self.candidates += candidates
+            for kind, candidates, seconds in parts:
+                own = self.work[kind]
+                own[0] += candidates
+                own[1] += seconds
             self.refused += refused
-            self.by_python += by_python
-            self.seconds += seconds
-            self._sampled.update(some)
+            for handle, matched in some:
+                counts = self._sampled.get(handle)
+                if counts is None:
+                    counts = self._sampled[handle] = [0, 0]
+                counts[0] += 1
+                counts[1] += matched
             if len(self._sampled) > MOST:
-                self._sampled = Counter(dict(self._sampled.most_common(MOST // 2)))
+                self._sampled = dict(self._most(MOST // 2))
+
+    def _most(self, count: int) -> list[tuple[int, list[int]]]:
+        return nlargest(count, self._sampled.items(), key=lambda one: one[1][0])
 
     def forget(self, handle: int) -> None:
         """Drop the count of a subscription that is removed."""
         self._sampled.pop(handle, None)
 
-    def dearest(self) -> list[tuple[int, float]]:
-        """Return the handles that were verified most often, with their shares of a sample."""
+    def dearest(self) -> list[Dear]:
+        """Return the subscriptions that were verified most often."""
         with self._lock:
-            total = self._sampled.total()
-            return [(handle, count / total) for handle, count in self._sampled.most_common(DEAREST)]
+            total = sum(count for count, _ in self._sampled.values())
+            most = self._most(DEAREST)
+            return [Dear(handle, count / total, matched / count) for handle, (count, matched) in most]
 
-    def stats(self) -> dict[str, float]:
-        """Return the counts by name."""
+    def stats(self) -> dict[str, Any]:
+        """Return the sums, and under `kinds` the counts of each kind."""
         with self._lock:
-            names = ("candidates", "refused", "by_python", "seconds")
-            return {name: getattr(self, name) for name in names}
+            return {
+                "candidates": sum(candidates for candidates, _ in self.work.values()),
+                "refused": self.refused,
+                "seconds": sum(seconds for _, seconds in self.work.values()),
+                "kinds": {
+                    kind: {"candidates": candidates, "seconds": seconds}
+                    for kind, (candidates, seconds) in self.work.items()
+                },
+            }

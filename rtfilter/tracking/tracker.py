@@ -10,14 +10,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from rtfilter.dtypes import AnyArray, IntArray
-from rtfilter.events.keys import (
-    attribute_keys,
-    from_text,
-    given_keys,
-    last_rows,
-    readable_twice,
-    to_text,
-)
+from rtfilter.events.foreign import readable_twice
+from rtfilter.events.keys import attribute_keys, from_text, given_keys, last_rows, to_text
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter

@@ -394,13 +394,18 @@ def _index_metrics(index: dict[str, Any]) -> Iterable[Metric]:
         ("ill_typed", "Values of events that are of another type than their attribute"),
     ):
         yield CounterMetricFamily(f"rtfilter_values_{key}", text, index[key])
+    verified = index["verified"]
     for key, name, text in (
         ("candidates", "exact_checks", "Candidates that no box decides, verified by the predicate"),
-        ("refused", "exact_checks_refused", "Candidates that did not satisfy the predicate"),
-        ("by_python", "exact_checks_by_python", "Candidates that compiled code did not decide"),
         ("seconds", "exact_check_seconds", "Time of exact checks"),
     ):
-        yield CounterMetricFamily(f"rtfilter_{name}", text, index["verified"][key])
+        counter = CounterMetricFamily(f"rtfilter_{name}", text, labels=["kind"])
+        for kind, counts in verified["kinds"].items():
+            counter.add_metric([kind], counts[key])
+        yield counter
+    yield CounterMetricFamily(
+        "rtfilter_exact_checks_refused", "Candidates that did not satisfy the predicate", verified["refused"]
+    )
     yield from _matcher_metrics(index.get("matcher", {}))
     gauges = {
         "boxes": "Distinct boxes in the index",

@@ -23,7 +23,7 @@ from rtfilter.cli import main, pairs, spark_match
 from rtfilter.cli.schemas import read_schema
 from rtfilter.extras import install
 from rtfilter.matching.filter_parts import KIND
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.predicate import parse
 from rtfilter.snapshots import arrays as snapshot
 
 SCHEMA = {
@@ -168,7 +168,8 @@ def test_match_compressed_events(files, capsys):
 def test_blank_lines_are_no_events_but_count_as_lines(files, capsys):
     Path("gaps.jsonl").write_text('\n{"price": 7}\n\n{"price": NaN}\n')
     message = fails(capsys, "match", "subs.jsonl", "gaps.jsonl", "--schema", "schema.json")
-    assert message.startswith("gaps.jsonl:4: attribute 'price' is NaN")
+    assert message.startswith("gaps.jsonl:4: not JSON: ")
+    assert message.endswith("; JSON has no NaN, no infinity and no lone surrogates\n")
     Path("gaps.jsonl").write_text('\n{"price": 7}\n\n')
     assert {row for row, _ in run_match(capsys, "subs.jsonl", "gaps.jsonl", "--schema", "schema.json")} == {0}
 
@@ -536,7 +537,7 @@ def test_missing_files(files, capsys, missing):
         ("e.jsonl", b"[1]\n", "e.jsonl:1: an event is a JSON object, not an array"),
         ("e.jsonl", b'{"price": 1}\n{"symbol": "\xff"}\n', "e.jsonl:2: not JSON: 'utf-8' codec"),
         ("e.jsonl", b"[" * 100_000, "e.jsonl:1: the JSON is nested too deeply"),
-        ("e.jsonl", b'{"price": 1e999}', "e.jsonl:1: attribute 'price' is infinite"),
+        ("e.jsonl", b'{"price": 1e999}', "e.jsonl:1: not JSON: Number out of range"),
         ("e.jsonl", b'{"x.live": true, "x": {"live": true}}', "e.jsonl:1: attribute 'x.live' occurs twice"),
         ("e.csv", b"price\n1\nnan\n", "e.csv:3: attribute 'price' is NaN"),
         ("e.csv", b'symbol,price\n"a\nb",1\nc,nan\n', "e.csv:4: attribute 'price' is NaN"),
@@ -870,12 +871,12 @@ def test_explain_a_file_in_batches(files, capsys, monkeypatch):
     monkeypatch.setattr("rtfilter.cli.explain.BATCH", 10)
     assert main(given) == 0
     assert capsys.readouterr().out == whole
-    monkeypatch.setattr("rtfilter.predicates.misses.MAX_PAIRS", 7 * 12 + 3)
+    monkeypatch.setattr("rtfilter.predicates.explanations.misses.MAX_PAIRS", 7 * 12 + 3)
     assert main(given) == 0
     shown = capsys.readouterr()
     assert "only the first 12 events were explained: at most 87 pairs are" in shown.err
     assert " of 84 pairs match" in shown.out
-    monkeypatch.setattr("rtfilter.predicates.misses.MAX_PAIRS", 6)
+    monkeypatch.setattr("rtfilter.predicates.explanations.misses.MAX_PAIRS", 6)
     assert "7 subscriptions are more than 6; name one with --id" in fails(capsys, *given)
 
 
@@ -1123,6 +1124,6 @@ def test_explain_events_with_lists(tmp_path, monkeypatch, capsys):
     assert "yes  tags = 'c': tags[1] is 'c'" in capsys.readouterr().out
     assert main(given) == 0
     assert "6 (x[1])       too high by 1" in capsys.readouterr().out
-    monkeypatch.setattr("rtfilter.predicates.misses.MAX_PAIRS", 11)
+    monkeypatch.setattr("rtfilter.predicates.explanations.misses.MAX_PAIRS", 11)
     assert main(given) == 0
     assert "only the first 1 event were explained" in capsys.readouterr().err

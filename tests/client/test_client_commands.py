@@ -167,11 +167,7 @@ def test_a_bad_event_is_told_with_its_line(asked, tmp_path):
     path.write_text('{"price": 1}\n\n{"price": 1e400}\n')
     code, _, said = asked("publish", path, "--user", "bob")
     assert code == FAILED
-    assert f"error: {path}:3: " in said
-    assert (
-        "price is not finite: JSON has no NaN and no infinity; leave out what is not known; this frame"
-        in said
-    )
+    assert f"error: {path}:3: not JSON: Number out of range" in said
     assert "published 0 events" in said
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import forks
 import postgresql
-from rtfilter.predicates.boxes import MAX_UNBOUNDED
+from rtfilter.predicates.boxes.compiling import MAX_UNBOUNDED
 from rtfilter.service import hosted, owners, writing
 from rtfilter.service.doors import admission, bodies, handshakes, shared, streamed, timeouts, websocket
 from rtfilter.service.settings import Settings

@@ -13,8 +13,8 @@ from pyspark import cloudpickle
 from cases import cases
 from rtfilter.errors import EventError, PredicateError, SnapshotError, UnknownSubscriptionError
 from rtfilter.events.schema import Attribute, Schema
-from rtfilter.predicates.bounds import compile_bounds
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.bounds.bound_arrays import compile_bounds
+from rtfilter.predicates.predicate import parse
 
 SCHEMA = Schema({"price": Attribute(float, low=0, high=10), "symbol": str, "a.b": int})
 DEEP = {"a": 1}
@@ -52,9 +52,11 @@ def test_what_event_errors_carry(events, row, attribute, message, reason):
 
 def test_an_event_of_another_type_is_named_by_its_row():
     error = caught(lambda: SCHEMA.read([{}, 5]))
-    assert str(error).startswith("event 1 is of type int; expected a mapping of names to values; a list ")
+    assert str(error).startswith(
+        "event 1: this is of type int; expected a mapping of names to values; a list "
+    )
     assert (error.row, error.attribute) == (1, None)
-    assert error.reason == str(error).removeprefix("event 1 ")
+    assert error.reason == str(error).removeprefix("event 1: ")
 
 
 @cases(

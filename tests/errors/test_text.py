@@ -5,8 +5,8 @@ import pytest
 from cases import cases
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.events.schema import Attribute, Schema
-from rtfilter.predicates.explanation import explain
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.explanations.explanation import explain
+from rtfilter.predicates.predicate import parse
 from rtfilter.replay.output import table
 from rtfilter.text import listed, numbered, plain, shown
 

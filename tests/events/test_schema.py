@@ -47,7 +47,7 @@ from rtfilter.events.schema import KINDS, Attribute, Schema
 from rtfilter.extras import install
 from rtfilter.filter import EventFilter
 from rtfilter.index.kernels import text_codes
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.predicate import Predicate
 
 NUMBERS = Schema({"x": float, "n": int})
 MIXED = Schema({"price": float, "symbol": str, "ok": bool, "at": datetime})
@@ -582,7 +582,7 @@ def test_rows_of_values_are_read_in_the_order_of_the_schema():
 
 @pytest.mark.parametrize("rows", [[(1, 2), (1,)], [(1, 2), (1, 2, 3)]])
 def test_a_row_of_another_length_is_named(rows):
-    with pytest.raises(EventError, match=r"event 1 has \d values; expected 2: x, y") as caught:
+    with pytest.raises(EventError, match=r"event 1: this row has \d values; expected 2: x, y") as caught:
         Schema({"x": float, "y": float}).read(rows)
     assert caught.value.row == 1
 
@@ -715,13 +715,13 @@ def test_a_column_is_no_table(column):
 
 
 def test_list_of_something_else():
-    with pytest.raises(EventError, match="event 1 is of type list; expected a mapping"):
+    with pytest.raises(EventError, match="event 1: this is of type list; expected a mapping"):
         NUMBERS.read([{"x": 1}, [1, 2]])
 
 
 @pytest.mark.parametrize("events", [(2.0, 3.0), [2.0, 3.0], [np.array([2.0, 3.0])]])
 def test_a_list_of_numbers_or_arrays_is_told_what_a_list_may_hold(events):
-    message = "event 0 is of type .* a list holds mappings, or nothing but lists or tuples of values in the"
+    message = "event 0: this is of type .* a list holds mappings, or nothing but lists or tuples of"
     with pytest.raises(EventError, match=message):
         NUMBERS.read(events)
 

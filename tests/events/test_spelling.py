@@ -10,8 +10,8 @@ import pytest
 
 from rtfilter import EventFilter, Schema
 from rtfilter.errors import EventError, PredicateError
-from rtfilter.predicates.constraints import Constraint
-from rtfilter.predicates.model import Filter, Predicate
+from rtfilter.predicates.model.constraints import Constraint, Filter
+from rtfilter.predicates.predicate import Predicate
 
 NFC, NFD = (normalize(form, "größe") for form in ("NFC", "NFD"))
 SPELLINGS = [(a, b) for a in (NFC, NFD) for b in (NFC, NFD)]

@@ -12,7 +12,7 @@ from lengths import long_but
 from rtfilter import EventFilter, Schema
 from rtfilter.matchers import Filters, check_matcher
 from rtfilter.matchers.papers.shared_counting import SharedCountingMatcher
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.predicate import Predicate
 
 SCHEMA = Schema({"x": int})
 

@@ -12,7 +12,7 @@ from experiments.thesis import claims, printed, results, thesis
 from experiments.thesis.contestants import FOUR, made
 from experiments.thesis.lean import LeanCounting
 from experiments.thesis.workload import ATTRIBUTES, METHODS, SCHEMA, SIZES, equalities, predicates
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.predicate import Predicate
 
 SMALL = ((100, 10), (100, 1), (200, 1), (400, 1))
 

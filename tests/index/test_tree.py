@@ -3,6 +3,7 @@
 import ctypes
 import mmap
 import pickle
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -81,6 +82,27 @@ def test_an_id_with_several_boxes_is_found_once_and_deleted_whole():
     assert tree.delete(7)
     assert tree.search([[6.0], [15.0]]).ids.tolist() == []
     tree.check()
+
+
+@given(
+    queries=st.lists(st.lists(st.integers(-1, 12).map(lambda id: id * 2**58), max_size=40), max_size=6),
+    flagged=st.booleans(),
+)
+def test_each_query_keeps_each_id_once_exact_if_any_hit_is(queries, flagged):
+    offsets = np.cumsum([0, *map(len, queries)])
+    ids = np.array([id for own in queries for id in own], np.int64)
+    exact = np.arange(len(ids) if flagged else 0).astype(np.uint8) % 3 == 0
+    wanted: list[dict[int, bool]] = []
+    for first, last in pairwise(offsets):
+        wanted.append({})
+        for at in range(first, last):
+            wanted[-1][int(ids[at])] = wanted[-1].get(int(ids[at]), False) | bool(flagged and exact[at])
+    flags = exact.astype(np.uint8)
+    runs.distinct(offsets, ids, flags)
+    for own, (first, last) in zip(wanted, pairwise(offsets), strict=True):
+        assert sorted(ids[first:last]) == sorted(own)
+        if flagged:
+            assert dict(zip(ids[first:last].tolist(), map(bool, flags[first:last]), strict=True)) == own
 
 
 def test_identical_boxes_are_stored_once():

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from rtfilter import Schema
 from rtfilter.matchers import Filters, make_matcher
-from rtfilter.predicates.model import Constraint, Filter, Predicate
+from rtfilter.predicates.model.constraints import Constraint, Filter
+from rtfilter.predicates.predicate import Predicate
 
 NAMES = ("ternary-tree", "ternary-vectors", "rapidmatch", "rapidmatch-modified")
 # A subscription has at least one filter of a letter each attribute: + is IN (FALSE, TRUE), ? is IS NULL,

@@ -22,7 +22,7 @@ from rtfilter.matchers.papers.leaf_sets import (
     with_number,
     without_number,
 )
-from rtfilter.predicates.model import Constraint, Filter
+from rtfilter.predicates.model.constraints import Constraint, Filter
 
 POINTERS, BITS = partial(FilterNodesMatcher, bit_lists=1), partial(FilterNodesMatcher, bit_lists=0)
 XY = Schema({"x": int, "y": int})

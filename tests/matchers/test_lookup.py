@@ -14,9 +14,9 @@ from rtfilter.adaptive import FixedPlan
 from rtfilter.matchers import equal_sides, lookup, rtree
 from rtfilter.matchers.affix_columns import AffixColumns
 from rtfilter.matchers.equal_sides import CROWDED
-from rtfilter.predicates.affixes import BEGINNING, END, LONGEST, affix_of
-from rtfilter.predicates.boxes import compile_predicate
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.boxes.affixes import BEGINNING, END, LONGEST, affix_of
+from rtfilter.predicates.boxes.compiling import compile_predicate
+from rtfilter.predicates.predicate import parse
 from rtfilter.replay.rtree_peer import RtreePeer
 from rtfilter.spark.subscribing import hulls
 

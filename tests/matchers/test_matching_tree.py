@@ -13,7 +13,8 @@ from lengths import long_but
 from rtfilter import Schema
 from rtfilter.matchers import Filters, make_matcher
 from rtfilter.matchers.papers.matching_tree import STAR, Check, Compare, Examine, Leaf
-from rtfilter.predicates.model import Constraint, Filter, Predicate
+from rtfilter.predicates.model.constraints import Constraint, Filter
+from rtfilter.predicates.predicate import Predicate
 
 NAMES = ("matching-tree", "matching-tree-equality")
 SCHEMA = Schema({"application": str, "severity": int, "x": float})

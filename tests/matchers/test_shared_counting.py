@@ -18,7 +18,8 @@ from lengths import long_but
 from rtfilter import EventFilter, PredicateError, Schema
 from rtfilter.matchers import Filters, check_matcher, make_matcher
 from rtfilter.matchers.papers.shared_counting import SharedCountingMatcher
-from rtfilter.predicates.model import Constraint, Filter, Predicate
+from rtfilter.predicates.model.constraints import Constraint, Filter
+from rtfilter.predicates.predicate import Predicate
 
 LAYOUTS = ("map", "filters", "stamped")
 VARIANTS = [{"counters": counters, "share": share} for counters in LAYOUTS for share in (True, False)]

@@ -26,7 +26,7 @@ from rtfilter.adaptive import (
     PlanController,
     WangController,
 )
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.predicate import parse
 
 CONTROLLERS = {
     "root": lambda: FixedPlan(0, 1),

@@ -18,7 +18,7 @@ from oracle import as_sets
 from predicate_cases import events, schemas, truth
 from rtfilter import EventFilter, Schema
 from rtfilter.filter import part_of
-from rtfilter.predicates import store
+from rtfilter.predicates.stored import predicate_store
 from rtfilter.subscriptions import drafts
 
 INF = math.inf
@@ -262,7 +262,7 @@ def test_exact_ends_ask_no_predicate(monkeypatch):
     def asked(*_):
         raise AssertionError("a predicate was asked")
 
-    monkeypatch.setattr("rtfilter.predicates.model.Predicate.matches", asked)
+    monkeypatch.setattr("rtfilter.predicates.predicate.Predicate.matches", asked)
     monkeypatch.setattr("rtfilter.subscriptions.content.Subscriptions.get", asked)
     events = low[:, np.newaxis]
     for form in (events, pa.table({"t": low}), pd.DataFrame({"t": low})):
@@ -292,8 +292,8 @@ def test_a_loaded_predicate_is_parsed_once_by_a_copy_too(monkeypatch, other, tmp
     if other is None:
         loaded.repack()
     parsed = []
-    decoded = store._decoded
-    monkeypatch.setattr(store, "_decoded", lambda text: parsed.append(text) or decoded(text))
+    decoded = predicate_store._decoded
+    monkeypatch.setattr(predicate_store, "_decoded", lambda text: parsed.append(text) or decoded(text))
     for _ in range(3):
         assert loaded.match({"s": "ab"}).tolist() == [0]
     assert len(parsed) == 1

@@ -27,7 +27,7 @@ from rtfilter.index.kernels import counts
 from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.matching.gate import Writing
 from rtfilter.matching.road import Batch
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.predicate import parse
 
 
 @pytest.fixture
@@ -630,7 +630,7 @@ def test_an_update_that_fails_restores_what_was(prices, monkeypatch):
 
 
 def test_a_subscription_that_fails_leaves_nothing_behind(prices, monkeypatch):
-    from rtfilter.predicates.store import PredicateStore
+    from rtfilter.predicates.stored.predicate_store import PredicateStore
 
     fails_once(monkeypatch, PredicateStore, "put", KeyboardInterrupt(), after=1)
     with pytest.raises(KeyboardInterrupt):

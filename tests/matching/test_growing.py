@@ -218,7 +218,7 @@ def test_work_alone_moves_a_small_filter(kernels, monkeypatch, way):
         "stream": lambda filter: list(filter.stream([{"x": 1.25}])),
     }[way]
     filter, empty = EventFilter(NUMBERS), EventFilter(NUMBERS)
-    filter.subscribe_boxes(*intervals(3))  # the batches are counted from here
+    filter.subscribe_boxes(*intervals(20))  # the batches are counted from here
     monkeypatch.setattr(growing, "WORK", 1)
     for _ in range(growing.BATCHES):
         call(filter)
@@ -229,7 +229,20 @@ def test_work_alone_moves_a_small_filter(kernels, monkeypatch, way):
     call(filter)
     moves(filter, kernels)
     moved(filter, kernels)
-    require_intervals(filter, 3)
+    require_intervals(filter, 20)
+
+
+def test_single_events_do_not_move_a_filter_in_which_compiled_code_is_not_faster(kernels, monkeypatch):
+    filter = EventFilter(NUMBERS)
+    filter.subscribe_boxes(*intervals(3))
+    monkeypatch.setattr(growing, "WORK", 1)
+    for _ in range(2 * growing.BATCHES):
+        filter.match({"x": 1.25})
+    assert not kernels.asked.is_set()
+    filter.match_batch([{"x": 1.25}, {"x": 2.5}])
+    for _ in range(growing.BATCHES):
+        filter.match({"x": 1.25})
+    moves(filter, kernels)
 
 
 @pytest.mark.parametrize("way", ["match_batch", "stream"])

@@ -28,7 +28,7 @@ import rtfilter.matching.road
 import rtfilter.matching.stream
 import rtfilter.matching.subscriber
 import rtfilter.matching.updates
-import rtfilter.predicates.store
+import rtfilter.predicates.stored.predicate_store
 import rtfilter.subscriptions.changing
 import rtfilter.subscriptions.content
 import rtfilter.subscriptions.deadlines
@@ -46,7 +46,7 @@ from lengths import long_but
 from rtfilter import EventFilter, Schema
 from rtfilter.adaptive import FixedPlan
 from rtfilter.filter import part_of
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.predicate import parse
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.labels import Beside
 
@@ -76,7 +76,7 @@ MODULES = [
     rtfilter.matching.stream,
     rtfilter.matching.subscriber,
     rtfilter.matching.updates,
-    rtfilter.predicates.store,
+    rtfilter.predicates.stored.predicate_store,
     rtfilter.subscriptions.changing,
     rtfilter.subscriptions.content,
     rtfilter.subscriptions.deadlines,

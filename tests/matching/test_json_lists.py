@@ -108,6 +108,15 @@ def test_lists_of_flat_objects_are_read_by_columns(monkeypatch, at, by_columns):
     assert any(taken) == by_columns
 
 
+def test_only_lists_that_subscriptions_use_are_counted():
+    filter = EventFilter(SCHEMA)
+    filter.subscribe("n > 1")
+    text = json.dumps({"n": 2, "way": {"at": [{"x": at} for at in range(1001)]}})
+    for _ in range(json_text.LOOKED_AT + 1):  # the first events are read completely
+        assert filter.match(text).tolist() == [0]
+    assert filter.match_batch([text] * 2).counts.tolist() == [1, 1]
+
+
 def test_too_many_elements_are_refused_as_ever():
     text = json.dumps({"way": {"at": [{"x": at} for at in range(1001)]}}).encode()
     filter = filled(RULES[:1])

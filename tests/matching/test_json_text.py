@@ -90,9 +90,12 @@ def test_only_what_is_asked_for_is_read():
 MANY = [{"x": number, "y": 1} for number in range(1001)]
 
 
+@pytest.mark.parametrize("looks", [False, True])
 @pytest.mark.parametrize("form", ["dicts", "text", "one dict", "one text"])
-def test_a_list_counts_that_is_asked_for_alone(form):
+def test_a_list_counts_that_is_asked_for_alone(form, looks):
     filter = lots("size > 7")
+    if looks:
+        filter._road.reader._json._unseen = 100
     event = {"size": 8, "at": MANY, "tags": list(map(str, range(1001)))}
 
     def match():

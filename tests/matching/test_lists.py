@@ -13,7 +13,7 @@ from nested import EVENTS, TYPES
 from oracle import as_sets, satisfied
 from rtfilter import AsyncFilter, EventError, EventFilter, Schema, Tracker
 from rtfilter.adaptive import FixedPlan
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.predicate import parse
 
 SCHEMA = Schema(TYPES)
 

@@ -15,7 +15,7 @@ from rtfilter.adaptive import FixedPlan
 from rtfilter.matching import road, updates
 from rtfilter.matching.aside import Copy
 from rtfilter.matching.updates import Updates
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.predicate import parse
 from rtfilter.subscriptions.content import Subscriptions
 
 WAYS = {"bits": -1, "aside": 10**9}

@@ -14,8 +14,9 @@ from oracle import as_sets, subscribers
 from predicate_cases import events, schemas
 from rtfilter import EventFilter, Schema
 from rtfilter.matching import verify
-from rtfilter.predicates.comparison import Comparison
-from rtfilter.predicates.model import COMPARE, Constraint, parse
+from rtfilter.predicates.model.comparison import Comparison
+from rtfilter.predicates.model.constraints import COMPARE, Constraint
+from rtfilter.predicates.predicate import parse
 
 TYPES = {"a": float, "b": int, "s": str, "z": str, "t": datetime, "ok": bool}
 
@@ -173,12 +174,18 @@ def test_a_string_is_asked_about_once_or_compared_by_compiled_code(monkeypatch, 
     assert len(calls) == asked
 
 
+def counted_kinds(target):
+    """The candidates of each kind that has some."""
+    kinds = target.stats()["verified"]["kinds"]
+    return {kind: own["candidates"] for kind, own in kinds.items() if own["candidates"]}
+
+
 def test_python_is_not_asked_about_patterns_on_a_text_of_one_event():
     target = EventFilter(Schema({"s": str}), matcher="rtree")
     target.subscribe_many([f"s LIKE 'a long%{text} %'" for text in ("prefix", "postfix", "way")])
     assert target.match({"s": "a long prefix 1"}).tolist() == [0]
-    verified = target.stats()["verified"]
-    assert (verified["candidates"], verified["refused"], verified["by_python"]) == (3, 2, 0)
+    assert counted_kinds(target) == {"compiled": 3}
+    assert target.stats()["verified"]["refused"] == 2
     target.match_batch([{"s": "a long prefix 1"}] * 20)
     assert not target._subscriptions.predicates._parsed  # only their compiled form is kept
 
@@ -190,8 +197,44 @@ def test_compiled_code_and_python_decide_about_one_event():
     )
     assert sorted(target.match({"s": "ab", "z": "b"}).tolist()) == [0, 2, 4]
     assert sorted(target.match({"s": "ab", "z": "a"}).tolist()) == [0, 3, 4]
+    assert counted_kinds(target) == {"compiled": 4, "python": 4}
+    assert target.stats()["verified"]["refused"] == 4
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize(
+    ("condition", "event", "kinds"),
+    [
+        ({"n": [2**53 + 1]}, {"n": 2**53 + 1}, {"ends": 1}),
+        ("s LIKE 'a%z%'", {"s": "ay"}, {"compiled": 1}),
+        ("s < z", {"s": "a", "z": "b"}, {"python": 1}),
+        ("s IS NULL AND z = 'a'", {"o": [{"s": "b", "z": "a"}, {"z": "a"}]}, {}),
+        ("o.s IS NULL AND o.z = 'a'", {"o": [{"s": "b"}, {"z": "a"}]}, {"lists": 1}),
+        ("n > 3", {"n": 4}, {}),
+    ],
+)
+def test_candidates_and_time_are_counted_by_kind(condition, event, kinds, alone):
+    schema = Schema({"n": int, "s": str, "z": str, "o.s": str, "o.z": str})
+    target = EventFilter(schema, matcher="rtree")
+    if isinstance(condition, dict):
+        target.subscribe_boxes(condition, condition)
+    else:
+        cost = target[target.subscribe(condition)].predicate.cost
+        found = {kind for kind in ("compiled", "python") if getattr(cost, kind)}
+        assert found == {"compiled", "python"} & set(kinds)
+    times = verify.COMPILED
+    for _ in range(times if alone else 1):
+        if alone:
+            target.match(event)
+        else:
+            target.match_batch([event] * times)
+    assert counted_kinds(target) == {kind: times * count for kind, count in kinds.items()}
     verified = target.stats()["verified"]
-    assert (verified["candidates"], verified["refused"], verified["by_python"]) == (8, 4, 4)
+    spent = {kind for kind, own in verified["kinds"].items() if own["seconds"] > 0}
+    assert set(kinds) <= spent
+    assert "python" in kinds or "python" not in spent
+    assert verified["candidates"] == sum(kinds.values()) * times
+    assert 0 <= verified["seconds"] < 10
 
 
 @pytest.mark.parametrize("alone", [False, True])
@@ -211,6 +254,7 @@ def test_the_subscriptions_that_are_verified_most_often_are_named(kind, alone):
     assert first["id"] == ids[0]
     assert first["share"] >= 0.8
     assert {one["id"] for one in others} <= {ids[1]}
+    assert first["matched"] == 0
     json.dumps(target.stats())
     target.unsubscribe(ids[0])
     assert ids[0] not in {one["id"] for one in target.stats()["verified"]["dearest"]}

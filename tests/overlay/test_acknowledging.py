@@ -19,7 +19,7 @@ from rtfilter.overlay.broker_names import EventId, SubscriptionId
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Acknowledge, Confirm
 from rtfilter.overlay.strategies import STRATEGIES
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.predicate import Predicate
 
 pytestmark = pytest.mark.slow
 

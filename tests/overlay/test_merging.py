@@ -17,7 +17,7 @@ from rtfilter.overlay.broker_names import SubscriptionId
 from rtfilter.overlay.merging import MergingForwarding
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import RouterSubscribe, RouterSubscription, RouterUnsubscribe
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.predicate import Predicate
 
 
 def told(slack: float) -> MergingForwarding:

@@ -6,7 +6,7 @@ from overlay.networks import TYPES
 from rtfilter.overlay.broker_names import SubscriptionId
 from rtfilter.overlay.routing_messages import RouterSubscribe, RouterSubscription, RouterUnsubscribe
 from rtfilter.overlay.suppressing import CoveringForwarding
-from rtfilter.predicates.model import Predicate
+from rtfilter.predicates.predicate import Predicate
 
 
 def about(number: int, condition: str, type: str = "alarm") -> RouterSubscription:

@@ -17,8 +17,8 @@ from predicate_cases import inside
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.bounds import bounds_predicate, compile_bounds
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.bounds.bound_arrays import bounds_predicate, compile_bounds
+from rtfilter.predicates.predicate import parse
 
 SCHEMA = Schema({"x": float, "s": str, "flag": bool, "t": datetime})
 

@@ -24,8 +24,9 @@ from rtfilter.events.encoding import (
     string_code,
 )
 from rtfilter.events.schema import Attribute, Schema
-from rtfilter.predicates.boxes import MAX_BOXES, MAX_SPLIT, compile_predicate
-from rtfilter.predicates.model import COMPARE, FORMS, Constraint, Filter, Predicate, parse
+from rtfilter.predicates.boxes.compiling import MAX_BOXES, MAX_SPLIT, compile_predicate
+from rtfilter.predicates.model.constraints import COMPARE, FORMS, Constraint, Filter
+from rtfilter.predicates.predicate import Predicate, parse
 
 SCHEMA = Schema({"x": float, "s": str, "flag": bool, "t": datetime})
 FREE = [-math.inf, math.inf]

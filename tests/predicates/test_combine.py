@@ -4,8 +4,9 @@ import pytest
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.combine import MAX_FILTERS, all_of, any_of
-from rtfilter.predicates.model import MAX_TERMS, Constraint, Filter, parse
+from rtfilter.predicates.model.combine import MAX_FILTERS, all_of, any_of
+from rtfilter.predicates.model.constraints import MAX_TERMS, Constraint, Filter
+from rtfilter.predicates.predicate import parse
 
 
 def test_duplicates_are_dropped():

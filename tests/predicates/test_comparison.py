@@ -14,13 +14,14 @@ from cases import cases
 from predicate_cases import comparisons, computed, events, expressions, inside, schemas, sql, truth
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.boxes import compile_predicate, unbounded
-from rtfilter.predicates.combine import MAX_DEPTH
-from rtfilter.predicates.comparison import Comparison
-from rtfilter.predicates.explanation import explain
-from rtfilter.predicates.expressions import MAX_OPERATIONS, Operation, evaluate, evaluate_columns
-from rtfilter.predicates.model import Constraint, Filter, Predicate, parse
-from rtfilter.predicates.store import PredicateStore, kept
+from rtfilter.predicates.boxes.compiling import compile_predicate, unbounded
+from rtfilter.predicates.explanations.explanation import explain
+from rtfilter.predicates.model.combine import MAX_DEPTH
+from rtfilter.predicates.model.comparison import Comparison
+from rtfilter.predicates.model.constraints import Constraint, Filter
+from rtfilter.predicates.operands.expressions import MAX_OPERATIONS, Operation, evaluate, evaluate_columns
+from rtfilter.predicates.predicate import Predicate, parse
+from rtfilter.predicates.stored.predicate_store import PredicateStore, kept
 
 TYPES = {"a": float, "b": int, "c": float, "s": str, "z": str, "t": datetime, "u": datetime}
 SCHEMA = Schema(TYPES)

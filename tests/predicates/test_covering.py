@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cases import cases
 from predicate_cases import conditions, events, schemas, sql
 from rtfilter import Attribute, Predicate, PredicateError, Schema
-from rtfilter.predicates import covering
+from rtfilter.predicates.covers import covering
 
 SCHEMA = Schema({"a": float, "b": int, "s": str, "ok": bool, "at": datetime})
 BIG = 2**53

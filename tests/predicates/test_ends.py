@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lengths import long_but
-from rtfilter.predicates.ends import NO_ENDS, Ends, EndStore
+from rtfilter.predicates.bounds.ends import NO_ENDS, Ends, EndStore
 
 
 def drawn(rng, ids):

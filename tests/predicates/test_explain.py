@@ -13,23 +13,16 @@ from hypothesis import strategies as st
 from cases import cases
 from limits import sources_within
 from predicate_cases import BIG, CONSTANTS, POOLS, STRINGS, events, schemas, truth
+from rtfilter import EventFilter
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import READERS
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.comparison import Comparison
-from rtfilter.predicates.explanation import explain
-from rtfilter.predicates.like import canonical_like, example, is_like, lacks
-from rtfilter.predicates.model import (
-    COMPARE,
-    PRESENCE,
-    SETS,
-    Constraint,
-    Filter,
-    Predicate,
-    Quantified,
-    parse,
-)
-from rtfilter.predicates.reasons import sample
+from rtfilter.predicates.explanations.explanation import explain
+from rtfilter.predicates.explanations.reasons import sample
+from rtfilter.predicates.model.comparison import Comparison
+from rtfilter.predicates.model.constraints import COMPARE, PRESENCE, SETS, Constraint, Filter, Quantified
+from rtfilter.predicates.operands.like import canonical_like, example, is_like, lacks
+from rtfilter.predicates.predicate import Predicate, parse
 
 NOON = datetime(2024, 5, 31, 12, tzinfo=UTC)
 
@@ -347,6 +340,17 @@ def test_a_report_of_tests_of_all_kinds():
         "    yes  LOWER(symbol) <> 'a.n': is 'A.L'\n"
         "    no   CIDR(host, '10.0.0.0/8'): is 'local', no IP address"
     )
+
+
+@pytest.mark.parametrize(
+    ("matcher", "cost"), [("rtree", "  cost: 1 box; Python verifies bid < ask"), ("naive", None)]
+)
+def test_a_report_tells_the_cost_of_verification(matcher, cost):
+    filter = EventFilter(Schema({"bid": float, "ask": float}), matcher=matcher)
+    filter.subscribe_many(["bid < ask AND bid > 1", "bid > 1"])
+    reports = [str(filter.explain({"bid": 2, "ask": 3}, id)).splitlines() for id in (0, 1)]
+    assert reports[0][4:] == ([cost] if cost else [])
+    assert reports[1] == ["match", "  filter 1 of 1: yes", "    yes  bid > 1: is 2"]
 
 
 def test_report_of_everything_and_nothing():

@@ -13,9 +13,9 @@ from cases import cases
 from kinds import EACH
 from predicate_cases import ORDERS, truth
 from rtfilter import AsyncFilter, EventFilter, Predicate, PredicateError, Schema
-from rtfilter.events.table import NOW
-from rtfilter.predicates.comparison import Comparison
-from rtfilter.predicates.intervals import LONGEST, Now, duration, interval
+from rtfilter.events.fields import NOW
+from rtfilter.predicates.model.comparison import Comparison
+from rtfilter.predicates.operands.intervals import LONGEST, Now, duration, interval
 
 SCHEMA = Schema({"at": datetime, "x": float})
 START = datetime(2030, 1, 1, tzinfo=UTC)

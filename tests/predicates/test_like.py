@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from cases import cases
 from predicate_cases import like, regular
 from rtfilter.errors import PredicateError
-from rtfilter.predicates.like import MAX_PARTS, canonical_like, escaped, is_like, lacks, simplest, start
+from rtfilter.predicates.operands.like import (
+    MAX_PARTS,
+    canonical_like,
+    escaped,
+    is_like,
+    lacks,
+    simplest,
+    start,
+)
 
 TOKENS = st.lists(st.sampled_from(["a", "b", "ab", "é", "%", "_", "\\%", "\\_", "\\\\"]), max_size=8)
 PATTERNS = TOKENS.map("".join)

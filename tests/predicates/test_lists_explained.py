@@ -1,5 +1,10 @@
 """Predicates and explanations on events with lists, beside the choices of the oracle."""
 
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -170,7 +175,7 @@ def test_tables_tell_elements():
 def test_choices_are_counted(monkeypatch):
     filter = EventFilter(SCHEMA)
     filter.subscribe_many(["tags = 'c'", "x = 5"])
-    monkeypatch.setattr("rtfilter.predicates.misses.MAX_PAIRS", 6)
+    monkeypatch.setattr("rtfilter.predicates.explanations.misses.MAX_PAIRS", 6)
     assert filter.explain([{"tags": list("ab")}, {"tags": "c"}]).pairs == 4
     with pytest.raises(ValueError, match="4 choices of elements and 2 subscriptions are more than 6 pairs"):
         filter.explain([{"tags": list("abc")}, {}])
@@ -185,6 +190,45 @@ def test_equal_elements_are_one_choice():
 def test_too_many_choices_are_refused():
     with pytest.raises(EventError, match="1,001 choices"):
         Predicate.parse("tags = 'b'", SCHEMA).matches({"tags": [str(one) for one in range(1001)]})
+
+
+def as_array(event):
+    return np.array([[*event.values(), None, None, None]], object)
+
+
+def as_frame(event):
+    return pd.DataFrame([event])
+
+
+def as_arrow(event):
+    return pa.Table.from_pylist([event])
+
+
+@pytest.mark.parametrize("form", [as_array, as_frame, as_arrow])
+def test_only_lists_in_columns_that_subscriptions_use_are_counted(form):
+    filter = EventFilter(SCHEMA)
+    filter.subscribe("x > 1")
+    table = form({"x": 2, "tags": [str(one) for one in range(1001)]})
+    assert filter.match_batch(table).counts.tolist() == [1]
+    assert filter.explain(table, 0).matched
+    short = filter._road.reader.many(form({"x": 2, "tags": ["a", "b"]}))
+    filter.subscribe("tags = 'b'")
+    assert filter.match_batch(short).counts.tolist() == [2]  # it is read again
+    for ask in (filter.match_batch, lambda table: filter.explain(table, 1)):
+        with pytest.raises(EventError, match="1,001 choices"):
+            ask(table)
+
+
+@pytest.mark.parametrize("form", [dict, json.dumps, lambda event: json.dumps(event).encode()])
+def test_explain_counts_only_lists_that_its_subscriptions_use(form):
+    filter = EventFilter(SCHEMA)
+    filter.subscribe_many(["x > 1", "tags = 'b'"])
+    event = form({"x": 2, "tags": [str(one) for one in range(1001)]})
+    assert filter.explain(event, 0).matched
+    assert filter.explain([event], ids=[0]).matched == 1
+    for asked in ({"id": 1}, {"ids": [0, 1]}, {}):
+        with pytest.raises(EventError, match="1,001 choices"):
+            filter.explain(event if "id" in asked else [event], **asked)
 
 
 def test_objects_are_read_as_a_filter_reads_them():

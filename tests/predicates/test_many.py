@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 import predicate_cases
 from cases import cases
 from rtfilter import PredicateError, Schema
-from rtfilter.predicates import many, model, pattern_templates, sql_templates
-from rtfilter.predicates.boxes import compile_predicate
-from rtfilter.predicates.many import compile_many
-from rtfilter.predicates.model import parse
-from rtfilter.predicates.pattern import parse_pattern
-from rtfilter.predicates.sql import parse_sql
-from rtfilter.predicates.store import kept
+from rtfilter.predicates import predicate
+from rtfilter.predicates.boxes.compiling import compile_predicate
+from rtfilter.predicates.language.pattern import parse_pattern
+from rtfilter.predicates.language.sql import parse_sql
+from rtfilter.predicates.predicate import parse
+from rtfilter.predicates.stored.predicate_store import kept
+from rtfilter.predicates.templates import many, pattern_templates, sql_templates
+from rtfilter.predicates.templates.many import compile_many
 
 SCHEMA = Schema({"price": float, "size": int, "symbol": str, "halted": bool, "at": datetime})
 CONSTANT = re.compile(r"'(?:[^']|'')*'|(?<![\w.\"])[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?(?![\w.])")
@@ -212,7 +213,7 @@ def test_each_pattern_template_is_parsed_twice(monkeypatch):
         parsed.append(pattern)
         return parse_pattern(pattern, schema)
 
-    monkeypatch.setattr(model, "parse_pattern", counted)
+    monkeypatch.setattr(predicate, "parse_pattern", counted)
     monkeypatch.setattr(pattern_templates, "parse_pattern", counted)
     schema = Schema({**SCHEMA.attributes, "url.path": str, "url.host": str})
     texts = list(map(json.dumps, PATTERNS))
@@ -300,7 +301,7 @@ def test_each_template_is_parsed_twice(monkeypatch):
         parsed.append(source)
         return parse_sql(source, schema)
 
-    monkeypatch.setattr(model, "parse_sql", counted)
+    monkeypatch.setattr(predicate, "parse_sql", counted)
     monkeypatch.setattr(sql_templates, "parse_sql", counted)
     good = [
         "price > {} AND size < {}",

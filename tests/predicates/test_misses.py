@@ -14,10 +14,10 @@ from limits import sources_within
 from predicate_cases import events, schemas
 from rtfilter import EventFilter, UnknownSubscriptionError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates import misses as module
-from rtfilter.predicates.explanation import explain, nearest
-from rtfilter.predicates.misses import Miss, MissSearch
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.explanations import misses as module
+from rtfilter.predicates.explanations.explanation import explain, nearest
+from rtfilter.predicates.explanations.misses import Miss, MissSearch
+from rtfilter.predicates.predicate import parse
 
 SCHEMA = Schema({"price": float, "symbol": str, "bid": float, "at": datetime})
 
@@ -224,7 +224,7 @@ def test_a_subscription_beyond_its_deadline_is_not_looked_at():
 
 
 def test_too_many_pairs_are_refused(monkeypatch):
-    monkeypatch.setattr("rtfilter.predicates.misses.MAX_PAIRS", 5)
+    monkeypatch.setattr("rtfilter.predicates.explanations.misses.MAX_PAIRS", 5)
     with pytest.raises(ValueError, match="2 events and 3 subscriptions are more than 5 pairs"):
         alerts().explain([{}, {}])
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cases import cases
 from rtfilter.errors import PredicateError
-from rtfilter.predicates.networks import address, canonical_network, is_in_network, network_starts
+from rtfilter.predicates.operands.networks import address, canonical_network, is_in_network, network_starts
 
 V4 = st.ip_addresses(v=4, network="10.0.0.0/14") | st.ip_addresses(v=4)
 V6 = st.ip_addresses(v=6, network="2001:db8::/30") | st.ip_addresses(v=6)

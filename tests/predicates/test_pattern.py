@@ -11,8 +11,8 @@ from cases import cases
 from predicate_cases import events, patterns, schemas, sql, truth
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.combine import MAX_DEPTH
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.model.combine import MAX_DEPTH
+from rtfilter.predicates.predicate import parse
 
 SCHEMA = Schema(
     {"price": float, "symbol": str, "ok": bool, "at": datetime, "url.resource": str, "url.code": int}

@@ -17,7 +17,8 @@ from predicate_cases import NETWORKS, conditions, defined, events, like, schemas
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.events.encoding import Timestamp
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.model import COMPARE, NEGATED, OPERATORS_OF, Constraint, Filter, Predicate, parse
+from rtfilter.predicates.model.constraints import COMPARE, NEGATED, OPERATORS_OF, Constraint, Filter
+from rtfilter.predicates.predicate import Predicate, parse
 
 LOG = Schema({"application": str, "severity": int})
 

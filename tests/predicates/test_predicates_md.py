@@ -12,9 +12,12 @@ from rtfilter.errors import EventError, PredicateError
 from rtfilter.events import elements, nesting
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
-from rtfilter.predicates import boxes, combine, expressions, model, sql
-from rtfilter.predicates.list_tests import Elements
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.boxes import compiling
+from rtfilter.predicates.language import sql
+from rtfilter.predicates.model import combine, constraints
+from rtfilter.predicates.model.list_tests import Elements
+from rtfilter.predicates.operands import expressions
+from rtfilter.predicates.predicate import parse
 
 PAGE = (Path(__file__).parents[2] / "docs" / "predicates.md").read_text(encoding="utf-8")
 MORE = (Path(__file__).parent / "examples.md").read_text(encoding="utf-8")
@@ -48,7 +51,7 @@ def sources(entries):
 def by_definition(schema, source, event):
     parsed, table = parse(source, schema), schema.read(event)
     if table.choices is not None:
-        return Elements(table.row(0), table.choices.lists[0], schema.fields).satisfy(parsed)
+        return Elements(table.row(0), table.choices.lists[0], schema.fields).satisfy(parsed.filters)
     return parsed.satisfied_by(table.row(0))
 
 
@@ -56,13 +59,15 @@ def by_boxes(schema, source, event):
     """As an index does it: boxes first, the definition where they are not exact."""
     parsed = parse(source, schema)
     table = schema.read([{}, event])
-    compiled = boxes.compile_predicate(parsed, schema)
+    compiled = compiling.compile_predicate(parsed, schema)
     points = table.searched.points[1:]  # of an event with lists those of its choices
     hits = [
         exact for low, high, exact in zip(*compiled, strict=True) for one in points if inside(one, low, high)
     ]
     if table.choices is not None:
-        return bool(hits) and Elements(table.row(1), table.choices.lists[1], schema.fields).satisfy(parsed)
+        return bool(hits) and Elements(table.row(1), table.choices.lists[1], schema.fields).satisfy(
+            parsed.filters
+        )
     return any(hits) or (bool(hits) and parsed.satisfied_by(table.row(1)))
 
 
@@ -140,8 +145,8 @@ def test_operator(row):
             assert len({predicate.matches(event) for predicate in predicates}) == 1, event
         assert sum(predicates[0].matches(schema.read(EVENTS).row(at)) for at in range(len(EVENTS))) > 0
     for predicate in predicates:
-        compiled = boxes.compile_predicate(predicate, schema)
-        found = "check" if boxes.unbounded(compiled, schema).any() else "box, check"
+        compiled = compiling.compile_predicate(predicate, schema)
+        found = "check" if compiling.unbounded(compiled, schema).any() else "box, check"
         assert row[-1][0] == ("box" if compiled.exact.all() else found)
 
 
@@ -157,8 +162,10 @@ def test_every_operator_is_in_the_table():
     for row in OPERATORS:
         for form in row[0][1]:
             for conjunction in parse(form, schema).filters:
-                told |= {one.operator for one in conjunction.constraints if isinstance(one, model.Constraint)}
-    assert told == {*model.COMPARE, *model.PRESENCE}
+                told |= {
+                    one.operator for one in conjunction.constraints if isinstance(one, constraints.Constraint)
+                }
+    assert told == {*constraints.COMPARE, *constraints.PRESENCE}
 
 
 def test_every_block_is_run():
@@ -175,12 +182,12 @@ def test_every_block_is_run():
     ("row", "value"),
     [
         ("conjunctions, after", combine.MAX_FILTERS),
-        ("constants in", model.MAX_TERMS),
-        ("boxes in", boxes.MAX_BOXES),
-        ("boxes of one", boxes.MAX_SPLIT),
+        ("constants in", constraints.MAX_TERMS),
+        ("boxes in", compiling.MAX_BOXES),
+        ("boxes of one", compiling.MAX_SPLIT),
         ("characters", sql.MAX_LENGTH),
         ("operations of one", expressions.MAX_OPERATIONS),
-        ("unbounded subscriptions", boxes.MAX_UNBOUNDED),
+        ("unbounded subscriptions", compiling.MAX_UNBOUNDED),
         ("levels of parentheses", combine.MAX_DEPTH),
         ("levels of objects", nesting.MAX_NESTING),
         ("choices of elements", elements.MAX_CHOICES),

@@ -21,7 +21,7 @@ from predicate_cases import (
 )
 from rtfilter import EventFilter, Predicate, PredicateError, Schema
 from rtfilter.filter import part_of
-from rtfilter.predicates.model import Constraint, Filter, Quantified
+from rtfilter.predicates.model.constraints import Constraint, Filter, Quantified
 from rtfilter.subscriptions.checks import ASK, NO, YES, Checks
 
 TYPES = {"price": float, "symbol": str, "ok": bool}

@@ -11,10 +11,11 @@ from cases import cases
 from lengths import long_but
 from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.combine import MAX_DEPTH
-from rtfilter.predicates.model import Constraint, Filter, Predicate, parse
-from rtfilter.predicates.sql import MAX_LENGTH, _SqlReader, parse_sql
-from rtfilter.predicates.sql_words import RESERVED
+from rtfilter.predicates.language.sql import MAX_LENGTH, _SqlReader, parse_sql
+from rtfilter.predicates.model.combine import MAX_DEPTH
+from rtfilter.predicates.model.constraints import Constraint, Filter
+from rtfilter.predicates.operands.attribute_names import RESERVED
+from rtfilter.predicates.predicate import Predicate, parse
 
 SCHEMA = Schema(
     {"price": float, "qty": int, "symbol": str, "ok": bool, "at": datetime, "url.resource": str}

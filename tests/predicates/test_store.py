@@ -10,8 +10,9 @@ from cases import cases
 from examples import SCHEMA, random_predicate
 from rtfilter import EventFilter, Schema
 from rtfilter.events.encoding import Timestamp
-from rtfilter.predicates.model import Constraint, Filter, Predicate, parse
-from rtfilter.predicates.store import PredicateStore, kept
+from rtfilter.predicates.model.constraints import Constraint, Filter
+from rtfilter.predicates.predicate import Predicate, parse
+from rtfilter.predicates.stored.predicate_store import PredicateStore, kept
 
 PRICES = Schema({"price": float, "symbol": str})
 

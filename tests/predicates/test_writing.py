@@ -10,10 +10,11 @@ from cases import cases
 from limits import patterns_within
 from predicate_cases import conditions, schemas, sql
 from rtfilter import Predicate, PredicateError, Schema
-from rtfilter.predicates.comparison import Comparison
-from rtfilter.predicates.distances import Distance
-from rtfilter.predicates.intervals import Now
-from rtfilter.predicates.model import Constraint, Quantified
+from rtfilter.predicates.boxes.conditions import MOST
+from rtfilter.predicates.model.comparison import Comparison
+from rtfilter.predicates.model.constraints import Constraint, Quantified
+from rtfilter.predicates.operands.distances import Distance
+from rtfilter.predicates.operands.intervals import Now
 
 SCHEMA = Schema({"price": float, "qty": int, "symbol": str, "ok": bool, "url.code": int})
 
@@ -168,13 +169,37 @@ def test_parse_tells_the_place():
     ],
 )
 def test_cost(condition, boxes, checked, unbounded):
-    assert p(condition).cost == (boxes, checked, unbounded)
-    assert p(condition).cost.boxes == boxes
+    cost = p(condition).cost
+    assert (cost.boxes, cost.checked, cost.unbounded) == (boxes, checked, unbounded)
+
+
+@cases(
+    ("condition", "said"),
+    [
+        ("price < 10 AND symbol = 'ACME'", "1 box"),
+        ("price < 3 AND price > 5", "0 boxes"),
+        ("qty = 3 AND symbol LIKE 'a%b'", "1 box; compiled code verifies symbol LIKE 'a%b'"),
+        ("price > qty", "no bound: nearly every event is a candidate; Python verifies price > qty"),
+        (
+            "price > qty AND symbol = 'abcdefgh' AND qty = 1",
+            "1 box; compiled code verifies symbol = 'abcdefgh'; Python verifies price > qty",
+        ),
+        ("qty IN (1, 3, 5, 7, 9) AND price IN (1, 3, 5, 7)", "16 boxes; candidates are verified"),
+    ],
+)
+def test_the_cost_names_the_constraints_that_are_verified(condition, said):
+    assert str(p(condition).cost) == said
+
+
+def test_constraints_of_many_conditions_are_verified_by_python():
+    for count, (compiled, python) in ((MOST, (1, 0)), (MOST + 1, (0, 1))):
+        cost = p({"symbol": [f"abcdefgh{number}" for number in range(count)]}).cost
+        assert (len(cost.compiled), len(cost.python)) == (compiled, python)
 
 
 def test_the_cost_needs_a_schema():
     free = Predicate((p("qty = 1").filters[0],))
     with pytest.raises(PredicateError, match=r"use Predicate.parse\(predicate, schema\)"):
         _ = free.cost
-    assert p(free).cost == (1, False, False)
+    assert p(free).cost == (1, False, False, (), ())
     assert free.filters[0].constraints[0] == Constraint("qty", "=", 1)

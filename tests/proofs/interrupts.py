@@ -21,7 +21,7 @@ from oracle import as_sets, subscribers
 from rtfilter import EventFilter
 from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.matching import updates
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.predicate import parse
 
 SIGNALS = 40
 """Of one case; `cases` of the proof times this many are tried."""

@@ -10,7 +10,7 @@ from examples import SCHEMA, random_events, random_predicate
 from kinds import TAKING_ALL
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.predicate import parse
 
 STEPS = 60
 

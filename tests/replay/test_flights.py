@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from rtfilter import EventFilter
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.predicate import parse
 from rtfilter.replay.workloads import flight_alerts, flights, workload
 from rtfilter.replay.workloads.base import BLOCK
 from rtfilter.replay.workloads.flight_alerts import Alert, Term

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rtfilter import EventFilter
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.predicate import parse
 from rtfilter.replay.workloads import workload
 from rtfilter.replay.workloads.base import BLOCK
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtfilter import EventError, EventFilter, Schema
-from rtfilter.service.parse import Listed, Parse, readable
+from rtfilter.service.parse import Listed, Parse, parts
 
 pa = pytest.importorskip("pyarrow")
 SCHEMA = Schema({"price": float, "count": int, "symbol": str, "hot": bool})
@@ -141,8 +141,9 @@ def test_events_with_lists_are_read_in_parts(monkeypatch):
     assert (refused.value.row, str(refused.value)[:8]) == (5, "event 5:")
 
 
-def test_stored_events_stay_text_where_none_has_a_list():
+def test_stored_events_that_may_have_lists_are_matched_few_at_once():
     plain, listed = b'{"price": 1}', b'{"price": [1, 2]}'
-    assert readable([plain, plain]) == [plain, plain]
-    assert readable([plain, plain], whole=True) == [{"price": 1}] * 2
-    assert readable([plain, listed]) == [{"price": 1}, {"price": [1, 2]}]
+    assert parts([]) == [(0, 0)]
+    assert parts([plain] * 40) == [(0, 40)]
+    assert parts([listed] * 16) == [(0, 16)]
+    assert parts([plain] * 39 + [listed]) == [(0, 16), (16, 32), (32, 40)]

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy
 from served import ADMIN, ANN, BOB, CARL, SCHEMA, events, pairs, publish, served, subscribe
 
-from rtfilter import EventFilter, Predicate, Schema
+from rtfilter import Attribute, EventFilter, Predicate, Schema
 from rtfilter.adaptive import FixedPlan
 from rtfilter.definition import Definition
 from rtfilter.errors import EventError, PredicateError
@@ -1367,12 +1367,20 @@ def test_a_query_goes_step_by_step_through_events_that_are_not_of_it():
     assert [one.position for one in page.events] == [7]
 
 
+def test_an_event_that_later_attributes_refuse_is_queried_without_them():
+    schema = Schema({"price": float, "size": Attribute(int, low=0)})
+    bodies = [b'{"price":39,"size":1}', b'{"price":38,"size":-1}', b'{"price":39,"size":-1}']
+    rows = [Logged(at, Entry(Kind.EVENT, "default", "carl", body)) for at, body in enumerate(bodies, 1)]
+    (*_, page) = asking.pages(asking.asked(schema, "price > 38 OR size > 5"), iter(rows), 100, 2**20)
+    assert [one.position for one in page.events] == [1, 3]
+
+
 def test_few_events_with_lists_are_searched_in_a_step_of_a_query(monkeypatch):
     plain, steps = EventFilter.any_match, [0]
 
-    def any_match(self, events):
+    def any_match(self, events, **given):
         steps[-1] += len(events)
-        return plain(self, events)
+        return plain(self, events, **given)
 
     monkeypatch.setattr(EventFilter, "any_match", any_match)
     rows = [Logged(at, Entry(Kind.EVENT, "default", "carl", b'{"price":[0,%d]}' % at)) for at in range(1, 41)]

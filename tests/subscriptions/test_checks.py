@@ -15,7 +15,8 @@ from oracle import as_sets
 from predicate_cases import events, schemas
 from rtfilter import EventFilter, Schema
 from rtfilter.events.table import EventTable
-from rtfilter.predicates.model import Constraint, Filter, Predicate, parse
+from rtfilter.predicates.model.constraints import Constraint, Filter
+from rtfilter.predicates.predicate import Predicate, parse
 from rtfilter.subscriptions import checks
 from rtfilter.subscriptions.checks import ASK, NO, YES, Checks
 

@@ -16,7 +16,7 @@ from oracle import as_sets, subscribers
 from rtfilter import EventFilter, UnknownSubscriptionError
 from rtfilter.filter import part_of
 from rtfilter.matching import updates
-from rtfilter.predicates.model import parse
+from rtfilter.predicates.predicate import parse
 
 NUMBERS = st.integers(0, 24)
 SEEDS = st.integers(0, 10_000)

@@ -12,8 +12,9 @@ from rtfilter.index.kernels.array_types import Bool1, Byte1, Int1, Int32_1, Word
 from rtfilter.index.kernels.borrow import ByAddress, borrowed
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.layout import BOXES, INEXACT, LINKS, ONE, WORD, Tree, words_for
-from rtfilter.index.kernels.sorting import ascending
 from rtfilter.index.kernels.vector import trailing_zeros
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # spreads ids over the bits of a hash, upper ones best
 
 
 class Runs(NamedTuple):
@@ -123,24 +124,32 @@ def gather(room: Int1, offsets: Int1, ids: Int1, exact: Byte1) -> None:
 
 @kernel
 def distinct(offsets: Int1, ids: Int1, exact: Byte1) -> None:
-    """Sort the ids of each query and keep each once, exact if any of its hits was; all arrays in place."""
-    used, most = 0, 0
+    """Keep each id of a query once, exact if any of its hits was; all arrays in place.
+
+    A hash table has the place of each id. Places of former queries are below those of the present one, so the
+    table is never cleared.
+    """
+    offsets, ids, exact = borrowed((offsets, ids, exact))
+    most, used = 1, 0
     for i in range(len(offsets) - 1):
         most = max(most, offsets[i + 1] - offsets[i])
-    own_ids, own_exact = np.empty(most, np.int64), np.empty(most, np.uint8)
+    bits = 1
+    while most >> (bits - 1) > 0:  # at most half of it is in use
+        bits += 1
+    table = np.full(1 << bits, -1, np.int64)
+    shift, last = np.uint64(64 - bits), len(table) - 1
     for i in range(len(offsets) - 1):
-        start, stop = offsets[i], offsets[i + 1]
-        order = ascending(ids[start:stop])
-        for h in range(len(order)):
-            own_ids[h] = ids[start + order[h]]
-            if len(exact) > 0:
-                own_exact[h] = exact[start + order[h]]
-        offsets[i] = used
-        for h in range(len(order)):
-            again = h > 0 and own_ids[h] == own_ids[h - 1]
-            if not again:
-                ids[used] = own_ids[h]
+        start, stop, first = offsets[i], offsets[i + 1], used
+        for h in range(start, stop):
+            slot = np.int64((np.uint64(ids[h]) * GOLDEN) >> shift)
+            while table[slot] >= first and ids[table[slot]] != ids[h]:
+                slot = (slot + 1) & last
+            if table[slot] < first:
+                table[slot], ids[used] = used, ids[h]
+                if len(exact) > 0:
+                    exact[used] = exact[h]
                 used += 1
-            if len(exact) > 0:
-                exact[used - 1] = own_exact[h] | (exact[used - 1] if again else np.uint8(0))
+            elif len(exact) > 0:
+                exact[table[slot]] |= exact[h]
+        offsets[i] = first
     offsets[-1] = used

@@ -14,8 +14,8 @@ from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Takes
-from rtfilter.predicates.constraints import COMPARE
-from rtfilter.predicates.model import Constraint, Filter, Predicate, Test
+from rtfilter.predicates.model.constraints import COMPARE, Constraint, Filter, Test
+from rtfilter.predicates.predicate import Predicate
 from rtfilter.results import Hits
 
 

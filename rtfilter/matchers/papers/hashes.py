@@ -15,7 +15,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.papers.eventwise import PredicateMatcher
 from rtfilter.matchers.port import Takes
-from rtfilter.predicates.model import Constraint, Filter, Test
+from rtfilter.predicates.model.constraints import Constraint, Filter, Test
 from rtfilter.results import Hits
 
 

@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
 from rtfilter.matchers.port import Takes
-from rtfilter.predicates import model
-from rtfilter.predicates.model import Constraint, Filter
+from rtfilter.predicates.model import constraints
+from rtfilter.predicates.model.constraints import Constraint, Filter
 
 STAR: Final[Hashable] = "*", "any result"
 """The edge of subscriptions that do not ask for a result; it equals no result."""
@@ -86,7 +86,7 @@ class Compare:
 class Check:
     """The test of another constraint. The one result is True; nothing follows from it or implies it."""
 
-    constraint: model.Test
+    constraint: constraints.Test
 
     def results(self, event: FlatEvent) -> tuple[Hashable, ...]:
         """Return the results for an event."""
@@ -320,7 +320,7 @@ class EqualityTreeMatcher(MatchingTreeMatcher):
         return [Step(level, wanted.get(level.attribute, STAR)) for level in self._levels]
 
 
-def _step(constraint: model.Test) -> Step:
+def _step(constraint: constraints.Test) -> Step:
     if isinstance(constraint, Constraint):
         if constraint.operator == "=":
             return Step(Examine(constraint.attribute), constraint.value)
@@ -329,7 +329,7 @@ def _step(constraint: model.Test) -> Step:
     return Step(Check(constraint), True)
 
 
-def _rank(constraint: model.Test) -> tuple[Any, ...]:
+def _rank(constraint: constraints.Test) -> tuple[Any, ...]:
     """Return the sort key of a test: by attribute, operator and constant; other tests come last."""
     if isinstance(constraint, Constraint) and (constraint.operator in COMPARED or constraint.operator == "="):
         return 0, constraint.attribute, constraint.operator, constraint.value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
 from rtfilter.matchers.port import Takes
-from rtfilter.predicates.model import Filter
+from rtfilter.predicates.model.constraints import Filter
 
 
 class NaiveMatcher(EventwiseMatcher):

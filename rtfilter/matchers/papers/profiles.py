@@ -19,9 +19,10 @@ from rtfilter.events.encoding import is_missing
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
 from rtfilter.matchers.port import Takes
-from rtfilter.predicates.model import Filter, Predicate, Test
-from rtfilter.predicates.sets import Space, asks_for_aspects
-from rtfilter.predicates.values import ValueOrder, Values
+from rtfilter.predicates.covers.sets import Space, asks_for_aspects
+from rtfilter.predicates.covers.values import ValueOrder, Values
+from rtfilter.predicates.model.constraints import Filter, Test
+from rtfilter.predicates.predicate import Predicate
 
 MISSING: Final = 0
 """The place of events without the attribute: for profiles that ignore it, and for ``is null``."""

@@ -20,7 +20,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
 from rtfilter.matchers.papers.ternary import ONE, TAKES, ZERO, Vectors, refused
 from rtfilter.matchers.papers.ternary_trie import TernaryTrie
-from rtfilter.predicates.model import Filter
+from rtfilter.predicates.model.constraints import Filter
 
 MOST: Final = 4
 """The default of the parameter c."""

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable
 from itertools import count
 from typing import Any, Final, NamedTuple, Protocol
 
-from rtfilter.predicates.model import Constraint, Filter, Test
+from rtfilter.predicates.model.constraints import Constraint, Filter, Test
 
 INDEXED: Final = frozenset(("=", "in", "<", "<=", ">", ">=", "prefix"))
 """Operators of constraints that are found by looking up an event's value."""

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
 from rtfilter.matchers.port import Takes
-from rtfilter.predicates.model import Constraint, Filter, Test
+from rtfilter.predicates.model.constraints import Constraint, Filter, Test
 
 FIRST: Final = 8
 """Subscriptions from which groups are made."""

@@ -18,7 +18,7 @@ from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
 from rtfilter.matchers.papers.operator_indexes import Collections, ConstraintIndex
 from rtfilter.matchers.papers.relations import Relations, StoredConstraint
 from rtfilter.matchers.port import Takes
-from rtfilter.predicates.model import Filter
+from rtfilter.predicates.model.constraints import Filter
 
 
 class SharedCountingMatcher(EventwiseMatcher):

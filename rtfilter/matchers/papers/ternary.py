@@ -14,8 +14,7 @@ from typing import Any, Final
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.papers.eventwise import FlatEvent
 from rtfilter.matchers.port import Takes
-from rtfilter.predicates.constraints import OPERATORS_OF, PRESENCE
-from rtfilter.predicates.model import Constraint, Filter
+from rtfilter.predicates.model.constraints import OPERATORS_OF, PRESENCE, Constraint, Filter
 
 ZERO: Final = 1
 """The state of an attribute that is false."""

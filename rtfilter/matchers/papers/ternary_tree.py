@@ -8,7 +8,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
 from rtfilter.matchers.papers.ternary import TAKES, Vectors
 from rtfilter.matchers.papers.ternary_trie import TernaryTrie
-from rtfilter.predicates.model import Filter
+from rtfilter.predicates.model.constraints import Filter
 
 
 class TernaryTreeMatcher(EventwiseMatcher):

@@ -20,7 +20,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.papers.eventwise import PredicateMatcher
 from rtfilter.matchers.papers.ternary import STATES, TAKES, Vectors
-from rtfilter.predicates.model import Filter
+from rtfilter.predicates.model.constraints import Filter
 from rtfilter.results import Hits
 
 WordArray = NDArray[np.uint64]

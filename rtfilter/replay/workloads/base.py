@@ -18,7 +18,7 @@ from rtfilter.events.schema import Schema
 
 if TYPE_CHECKING:
     from rtfilter.filter import EventFilter
-    from rtfilter.predicates.model import Source
+    from rtfilter.predicates.predicate import Source
 
 Drawn = TypeVar("Drawn")
 

@@ -17,7 +17,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.replay.workloads.base import EVENTS, SUBSCRIPTIONS, Workload, blocks
 
 if TYPE_CHECKING:
-    from rtfilter.predicates.model import Source
+    from rtfilter.predicates.predicate import Source
 
 ATTRIBUTES = 50
 ASKED = 0.2

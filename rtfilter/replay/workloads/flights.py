@@ -23,7 +23,7 @@ from rtfilter.replay.workloads.base import Workload, blocks, refuse_negative
 from rtfilter.replay.workloads.flight_alerts import draw_alerts
 
 if TYPE_CHECKING:
-    from rtfilter.predicates.model import Source
+    from rtfilter.predicates.predicate import Source
 
 SCHEMA = Schema(
     {

@@ -10,7 +10,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.replay.workloads.base import Workload
 
 if TYPE_CHECKING:
-    from rtfilter.predicates.model import Source
+    from rtfilter.predicates.predicate import Source
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.replay.workloads.base import EVENTS, SUBSCRIPTIONS, Workload, blocks
 
 if TYPE_CHECKING:
-    from rtfilter.predicates.model import Source
+    from rtfilter.predicates.predicate import Source
 
 SCHEMA = Schema({"service": str, "region": str, "host": str, "path": str, "user": str, "status": int})
 SERVICES, REGIONS, HOSTS, USERS = 300, 24, 2000, 50_000

@@ -15,7 +15,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.replay.workloads.base import EVENTS, SUBSCRIPTIONS, Workload, blocks
 
 if TYPE_CHECKING:
-    from rtfilter.predicates.model import Source
+    from rtfilter.predicates.predicate import Source
 
 SCHEMA = Schema({"host": str, "file": str})
 NODES, SITES, DOMAINS, FILES = 200, 500, 40, 100_000

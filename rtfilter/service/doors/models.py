@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from rtfilter.predicates.boxes import MAX_UNBOUNDED
+from rtfilter.predicates.boxes.compiling import MAX_UNBOUNDED
 from rtfilter.service.doors.problems import Problem
 from rtfilter.service.records import FilterInfo, Wish
 

@@ -1,0 +1,1 @@
+"""Predicates given as closed bounds in arrays and tables."""

@@ -1,0 +1,1 @@
+"""The boxes that predicates compile to, and their cost."""

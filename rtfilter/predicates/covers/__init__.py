@@ -1,0 +1,1 @@
+"""Predicates as sets: covering and intersection."""

@@ -1,0 +1,1 @@
+"""Reasons why an event matches or does not match, and values that would match."""

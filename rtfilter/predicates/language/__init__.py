@@ -1,0 +1,1 @@
+"""The notations of predicates: SQL conditions and event patterns, read and written."""

@@ -1,0 +1,1 @@
+"""Constraints, conjunctions and disjunctions: the data of predicates, and their meaning."""

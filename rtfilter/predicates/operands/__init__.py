@@ -1,0 +1,1 @@
+"""The parts of constraints: names, patterns of text, networks, times, distances and arithmetic."""

@@ -1,0 +1,117 @@
+"""Internet Protocol addresses in text, and their networks (CIDR, RFC 4632 and RFC 4291)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import Final
+
+from rtfilter.errors import PredicateError
+from rtfilter.predicates.operands.differences import Reason
+from rtfilter.predicates.operands.letters import starts as caseless_starts
+from rtfilter.text import numbered, shown
+
+_LONGEST: Final = 45
+"""Characters of the longest address: IPv6 that ends in dotted IPv4."""
+_GROUP: Final = 16
+"""Bits of one group of an IPv6 address."""
+_LENGTHS: Final = {4: 32, 6: 128}
+"""Bits of an address of each version."""
+
+
+def canonical_network(text: str) -> str:
+    """Return a network, such as ``10.0.0.0/8``, in its canonical form: no host bits, IPv6 compressed.
+
+    Raises
+    ------
+    PredicateError
+        The text is no network with a slash and a number of bits.
+    """
+    bits = text.rpartition("/")[2]
+    try:
+        if (
+            "/" in text
+            and "%" not in text
+            and bits.isascii()
+            and bits.isdigit()
+            and len(text) <= _LONGEST + 4
+        ):
+            return str(ip_network(text, strict=False))
+    except ValueError:
+        pass
+    raise PredicateError(f"{shown(text)} is no network; write one as '10.0.0.0/8' or '2001:db8::/32'")
+
+
+def is_in_network(value: str, network: str) -> bool:
+    """Return whether a value is an address in a canonical network; other text is in none."""
+    found = address(value)
+    if found is None:
+        return False
+    version, bits, start = _network(network)
+    return found[0] == version and found[1] >> bits == start
+
+
+def agreeing_bits(value: str, network: str) -> tuple[int, int] | None:
+    """Return how many leading bits of an address agree with a canonical network, and the network's bits.
+
+    Returns None for other text, and for an address of the other version.
+    """
+    found = address(value)
+    version, bits, start = _network(network)
+    if found is None or found[0] != version:
+        return None
+    length = _LENGTHS[version] - bits
+    return length - (found[1] >> bits ^ start).bit_length(), length
+
+
+def why_outside(found: str, network: str) -> Reason:
+    """Return the reason why a value is no address in a canonical network."""
+    bits = agreeing_bits(found, network)
+    if bits is not None:
+        return Reason(f"{bits[0]} of {numbered(bits[1], 'leading bit')} agree", None, bits[0])
+    known = address(found)
+    if known is None:
+        return Reason("no IP address")
+    return Reason(f"an address of IPv{known[0]}, not IPv{10 - known[0]}", None, 0)
+
+
+def address(value: str) -> tuple[int, int] | None:
+    """Return the version and the number of an address in text; None for other text."""
+    return _address(value) if len(value) <= _LONGEST and "%" not in value else None
+
+
+def network_starts(network: str, enough: int) -> list[str]:
+    """Return the possible beginnings, in text, of addresses in a canonical network; see `letters.starts`.
+
+    They distinguish networks whose mask is on a byte boundary, in IPv6 only by the first group.
+    """
+    found = ip_network(network)
+    if isinstance(found, IPv4Network):
+        whole = found.prefixlen // 8
+        text = ".".join(str(found.network_address).split(".")[:whole])
+        return [text + "." if 0 < whole < 4 else text]
+    return _ipv6_starts(found, enough)
+
+
+def _ipv6_starts(network: IPv6Network, enough: int) -> list[str]:
+    group = int(network.network_address) >> 128 - _GROUP
+    if network.prefixlen < _GROUP or group < 0x1000:  # may be written with leading zeros, or left out
+        return [""]
+    return caseless_starts(f"{group:x}:", enough)
+
+
+@lru_cache(maxsize=65_536)
+def _address(value: str) -> tuple[int, int] | None:
+    try:
+        found = ip_address(value)
+    except ValueError:
+        return None
+    return found.version, int(found)
+
+
+@lru_cache(maxsize=65_536)
+def _network(network: str) -> tuple[int, int, int]:
+    """Return the version of a network, its number of host bits, and the bits before these."""
+    found = ip_network(network)
+    bits = found.max_prefixlen - found.prefixlen
+    return found.version, bits, int(found.network_address) >> bits

@@ -1,0 +1,1 @@
+"""Predicates as they are kept in memory and in snapshots, by id."""

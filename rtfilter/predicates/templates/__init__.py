@@ -1,0 +1,1 @@
+"""Many predicates, read and compiled together."""
