@@ -159,6 +159,8 @@ class ScanMatcher:
         if used <= LITTLE:
             self.work += max(used - FREE, 0) * EACH
             places = self._few(event.point)
+            if self._several and places:
+                return self._each_once(places)
             return self._at(np.array(places)) if places else _NOTHING
         self._count(1)
         rows, point = self._rows, event.points[0]
@@ -175,6 +177,15 @@ class ScanMatcher:
                 _, ids, flags = distinct(np.array((0, len(ids))), ids, flags)
             exact = None if self._all_exact else flags.astype(np.uint8)
         return ids, exact
+
+    def _each_once(self, places: Iterable[int]) -> tuple[IntArray, Flags | None]:
+        """Return what `_at` returns for a few places, without the calls of NumPy for ids of several boxes."""
+        exact: dict[int, bool] = {}
+        for place in places:
+            id = self._ids.item(place)
+            exact[id] = exact.get(id, False) or self._exact.item(place)
+        ids = np.array([*exact], np.int64)
+        return ids, None if self._all_exact else np.array([*exact.values()], np.uint8)
 
     def _few(self, point: Sequence[float]) -> list[int]:
         """Return the places of boxes that contain a point; with few boxes, Python is faster than NumPy."""
