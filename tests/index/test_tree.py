@@ -2,8 +2,12 @@
 
 import ctypes
 import mmap
+import os
 import pickle
+import subprocess
+import sys
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -599,3 +603,32 @@ def test_an_interrupt_while_arrays_move_leaves_none_without_its_addresses(monkey
     assert tree._where.tolist() == layout.TREE_BY_ADDRESS.addresses(tree._arrays).tolist()
     tree.insert(2, [0.0, 0.0], [1.0, 1.0])
     assert np.sort(tree.search([[0.5, 0.5]]).ids).tolist() == [1, 2]
+
+
+_IN_NEW_THREADS = """
+import threading
+import numpy as np
+from rtfilter.index.tree import RStarTree
+
+low = 100 * np.random.default_rng(0).random((3000, 2))
+tree, points = RStarTree.bulk_load(low, low + 20), 110 * np.random.default_rng(1).random((200, 1, 2))
+wanted, found = [((low <= point) & (point <= low + 20)).all(axis=1).any() for point in points], []
+ask = lambda: found.append([tree.any(point)[0] for point in points])
+threads = [threading.Thread(target=ask) for _ in range(16)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(found == [wanted] * 16)
+"""
+
+
+def test_the_search_for_one_point_keeps_its_memory():
+    """Without its cache of small pieces, the allocator soon hands out memory that was freed too early."""
+    done = subprocess.run(
+        [sys.executable, "-c", _IN_NEW_THREADS],
+        env=os.environ
+        | {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0", "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "True\n")

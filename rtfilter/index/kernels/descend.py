@@ -184,7 +184,8 @@ def search_one(where: Int1, queries: Float2, first_only: bool, room: Int1) -> in
     found, rest = rest[:masks].view(np.uint64), rest[masks:]
     ahead, rest = (rows, rest[: AHEAD + 1], found), rest[AHEAD + 1 :]
     leaves, cuts, pairs = rest[:most], rest[most : 2 * most + 1], rest[2 * most + 1 : 3 * most + 1]
-    stack, depth = rest[3 * most + 1 :], 1
+    # Counted: numba frees the memory after the last use of a counted array.
+    stack, depth = memory[len(memory) - len(rest) + 3 * most + 1 :], 1
     pairs, rows = pairs.view(np.int32), ahead[0]
     done = np.zeros(1 if first_only else 0, np.bool_)
     cuts[0] = 0
