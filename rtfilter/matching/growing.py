@@ -8,6 +8,7 @@ replaces the scan. Until then the scan answers.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -60,6 +61,8 @@ class Growing:
         It returns at once, and raises nothing.
         """
         if self._given_up or self.moving or not self._pays():
+            return
+        if sys.is_finalizing():  # a thread would never begin, and Python 3.11 waits for its beginning
             return
         try:
             # The thread does not keep alive a filter that is not used any more.

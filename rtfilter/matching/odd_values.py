@@ -29,13 +29,15 @@ class OddValues:
     def __init__(self) -> None:
         self.misspelt = self.ill_typed = 0
         self._logged: set[tuple[str, bool]] = set()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant, because a signal handler may match
 
     def note(self, found: Sequence[Oddity]) -> None:
         """Count the oddities of a batch, and log new ones."""
+        misspelt = sum(one.events for one in found if one.misspelt)
+        ill_typed = sum(one.events for one in found if not one.misspelt)
         with self._lock:
-            self.misspelt += sum(one.events for one in found if one.misspelt)
-            self.ill_typed += sum(one.events for one in found if not one.misspelt)
+            self.misspelt += misspelt
+            self.ill_typed += ill_typed
             new = [one for one in found if not one.told and (one.name, one.misspelt) not in self._logged]
             new = new[: _MOST - len(self._logged)]
             self._logged.update((one.name, one.misspelt) for one in new)

@@ -23,6 +23,8 @@ DEAREST: Final = 10
 
 Part = tuple[str, int, float]
 """A kind of work, its number of candidates and their seconds."""
+Counted = list[tuple[int, list[int]]]
+"""Handles, each with its number of candidates, and how many of them matched."""
 
 
 class Dear(NamedTuple):
@@ -81,10 +83,7 @@ class Verified:
                 counts[0] += 1
                 counts[1] += matched
             if len(self._sampled) > MOST:
-                self._sampled = dict(self._most(MOST // 2))
-
-    def _most(self, count: int) -> list[tuple[int, list[int]]]:
-        return nlargest(count, self._sampled.items(), key=lambda one: one[1][0])
+                self._sampled = dict(_most(MOST // 2, list(self._sampled.copy().items())))
 
     def forget(self, handle: int) -> None:
         """Drop the count of a subscription that is removed."""
@@ -93,9 +92,10 @@ class Verified:
     def dearest(self) -> list[Dear]:
         """Return the subscriptions that were verified most often."""
         with self._lock:
-            total = sum(count for count, _ in self._sampled.values())
-            most = self._most(DEAREST)
-            return [Dear(handle, count / total, matched / count) for handle, (count, matched) in most]
+            known = list(self._sampled.copy().items())
+        total = sum(count for _, (count, _) in known)
+        most = _most(DEAREST, known)
+        return [Dear(handle, count / total, matched / count) for handle, (count, matched) in most]
 
     def stats(self) -> dict[str, Any]:
         """Return the sums, and under `kinds` the counts of each kind."""
@@ -109,3 +109,8 @@ class Verified:
                     for kind, (candidates, seconds) in self.work.items()
                 },
             }
+
+
+def _most(count: int, known: Counted) -> Counted:
+    """Return the largest counts. `known` is a copy: a signal handler that matches may count meanwhile."""
+    return nlargest(count, known, key=lambda one: one[1][0])

@@ -104,7 +104,7 @@ class Metrics(Collector):
         self._wholes: deque[tuple[int, float, int]] = deque()
         self._streams: deque[StreamRecord] = deque()
         self._waiting = 0
-        self._lock = threading.Lock()
+        self._lock, self._folding = threading.RLock(), False
         self._response: dict[int, Histogram] = {}
         self._mean: dict[int, Histogram] = {}
         self._batches: dict[int, int] = {}
@@ -173,23 +173,32 @@ class Metrics(Collector):
     def fold(self) -> None:
         """Add the waiting records to the histograms and counters."""
         with self._lock:
-            wholes = [self._wholes.popleft() for _ in range(len(self._wholes))]
-            if wholes:
-                # NumPy on whole columns: a Python loop over the records would slow down matching.
-                sizes, seconds, matches = (np.array(column) for column in zip(*wholes, strict=True))
-                classes = np.left_shift(1, np.frexp(sizes)[1] - 1)  # powers of two, as in the controllers
-                for size_class in np.unique(classes).tolist():
-                    own = classes == size_class
-                    self._add(size_class, seconds[own], sizes[own], seconds[own], int(matches[own].sum()))
-            self._waiting = 0
-            for record in [self._streams.popleft() for _ in range(len(self._streams))]:
-                mean = np.array([np.average(record.ended, weights=record.sizes)])
-                self._add(record.size_class, record.ended, record.sizes, mean, record.matches)
-                self._estimation.add(np.array([record.estimation]))
-                bucket = self._workload.add(record.workload)
-                self._estimated[0] += np.bincount(bucket, minlength=len(NODES) + 1)
-                self._estimated[1] += np.bincount(bucket, record.visits, len(NODES) + 1)
-                self._stream_seconds += float(record.ended[-1]) if len(record.ended) else 0.0
+            if self._folding:  # a signal handler or a finalizer matches events during the call
+                return
+            try:
+                self._folding = True
+                self._fold()
+            finally:
+                self._folding = False
+
+    def _fold(self) -> None:
+        wholes = [self._wholes.popleft() for _ in range(len(self._wholes))]
+        if wholes:
+            # NumPy on whole columns: a Python loop over the records would slow down matching.
+            sizes, seconds, matches = (np.array(column) for column in zip(*wholes, strict=True))
+            classes = np.left_shift(1, np.frexp(sizes)[1] - 1)  # powers of two, as in the controllers
+            for size_class in np.unique(classes).tolist():
+                own = classes == size_class
+                self._add(size_class, seconds[own], sizes[own], seconds[own], int(matches[own].sum()))
+        self._waiting = 0
+        for record in [self._streams.popleft() for _ in range(len(self._streams))]:
+            mean = np.array([np.average(record.ended, weights=record.sizes)])
+            self._add(record.size_class, record.ended, record.sizes, mean, record.matches)
+            self._estimation.add(np.array([record.estimation]))
+            bucket = self._workload.add(record.workload)
+            self._estimated[0] += np.bincount(bucket, minlength=len(NODES) + 1)
+            self._estimated[1] += np.bincount(bucket, record.visits, len(NODES) + 1)
+            self._stream_seconds += float(record.ended[-1]) if len(record.ended) else 0.0
 
     def _add(
         self,
@@ -224,7 +233,8 @@ class Metrics(Collector):
         """Yield each metric with its present value, without the label `filter`; called at a scrape."""
         self.fold()
         with self._lock:
-            yield from self._work()
+            work = list(self._work())
+        yield from work
         if self._state is not None:
             index, controller = self._state()
             yield from _index_metrics(index)

@@ -3,9 +3,13 @@
 import contextlib
 import gc
 import logging
+import os
 import pickle
+import subprocess
+import sys
 import threading
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -643,3 +647,31 @@ def test_what_covers_is_the_same_by_scan_and_by_tree(seed):
             one, other = (getattr(filter.related(source), how) for filter in (scan, tree))
             assert one.ids.tolist() == other.ids.tolist()
             assert one.unknown.tolist() == other.unknown.tolist()
+
+
+_AT_THE_END = """
+from rtfilter import EventFilter, Schema
+from rtfilter.matching import growing
+
+class Last:
+    def __init__(self):
+        self.filter, self.growing = EventFilter(Schema({"price": float})), growing
+        self.filter.subscribe("price > 5")
+
+    def __del__(self):
+        self.growing.MOVED = 1
+        found = [self.filter.match({"price": 6}).tolist() for _ in range(3 * self.growing.BATCHES)]
+        print(found == [[0]] * len(found))
+
+last = Last()
+last.own = last  # so that it lives until Python ends
+"""
+
+
+def test_a_finalizer_matches_when_python_ends():
+    done = subprocess.run(
+        [sys.executable, "-c", _AT_THE_END],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True, text=True, check=False, timeout=PATIENCE,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "True\n")

@@ -1,12 +1,15 @@
 """A filter counts odd values, and logs each name once."""
 
 import logging
+import threading
 
 import pytest
 
 from rtfilter import EventFilter
 from rtfilter.errors import EventError
 from rtfilter.events.schema import Schema
+from rtfilter.events.table import Oddity
+from rtfilter.matching.odd_values import OddValues
 
 SCHEMA = {"price": float, "symbol": str}
 
@@ -54,3 +57,23 @@ def test_a_strict_filter_stays_strict(tmp_path):
             one.match_batch([{"price": 1}, {"prise": 1}])
         assert one.metrics.refused_events == 2
         assert one.match({"price": 1}).tolist() == [0]
+
+
+def test_a_signal_handler_may_match_while_odd_values_are_counted():
+    """An interrupt of the loop over the oddities stands for the signal."""
+    values, one, left = OddValues(), Oddity("price", False, "is odd", 0, 1), [True] * 3
+
+    class Interrupted(tuple):
+        __slots__ = ()
+
+        def __iter__(self):
+            if left:
+                left.pop()
+                values.note((one,))
+            return super().__iter__()
+
+    noting = threading.Thread(target=values.note, args=(Interrupted((one,)),), daemon=True)
+    noting.start()
+    noting.join(30)
+    assert not noting.is_alive()
+    assert (values.ill_typed, values.misspelt) == (4, 0)

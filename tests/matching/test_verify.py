@@ -2,6 +2,8 @@
 
 import json
 from datetime import datetime
+from heapq import nlargest
+from itertools import count
 
 import numpy as np
 import pandas as pd
@@ -17,6 +19,8 @@ from rtfilter.matching import verify
 from rtfilter.predicates.model.comparison import Comparison
 from rtfilter.predicates.model.constraints import COMPARE, Constraint
 from rtfilter.predicates.predicate import parse
+from rtfilter.subscriptions import verified
+from rtfilter.subscriptions.verified import Verified
 
 TYPES = {"a": float, "b": int, "s": str, "z": str, "t": datetime, "ok": bool}
 
@@ -258,3 +262,18 @@ def test_the_subscriptions_that_are_verified_most_often_are_named(kind, alone):
     json.dumps(target.stats())
     target.unsubscribe(ids[0])
     assert ids[0] not in {one["id"] for one in target.stats()["verified"]["dearest"]}
+
+
+def test_a_signal_handler_may_match_while_counts_are_compared(monkeypatch):
+    counted, handles = Verified(), count(10**6)
+
+    def interrupted(most, known, key):
+        def key_of(one):
+            counted.add((), 0, [(next(handles), 1)])
+            return key(one)
+
+        return nlargest(most, known, key_of)
+
+    monkeypatch.setattr(verified, "nlargest", interrupted)
+    counted.add((), 0, [(handle, 1) for handle in range(100)])
+    assert len(counted.dearest()) == verified.DEAREST

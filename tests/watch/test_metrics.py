@@ -162,6 +162,23 @@ def test_records_are_folded_before_they_pile_up():
     assert value(filter, "rtfilter_events_total") == FOLD_AT + 5
 
 
+def test_a_signal_handler_may_match_while_records_are_folded(monkeypatch):
+    metrics, add = Metrics(), Metrics._add
+
+    def interrupted(*arguments):
+        for _ in range(FOLD_AT if metrics._events == 0 else 0):
+            metrics.record_whole(1, 0.001, 2)
+        add(*arguments)
+
+    monkeypatch.setattr(Metrics, "_add", interrupted)
+    metrics.record_whole(1, 0.001, 2)
+    folding = threading.Thread(target=metrics.fold, daemon=True)
+    folding.start()
+    folding.join(30)
+    assert not folding.is_alive()
+    assert metrics.totals()[:2] == (FOLD_AT + 1, 2 * (FOLD_AT + 1))
+
+
 def test_filters_do_not_share_registries_and_refuse_to():
     one, other = make(), make()
     one.match({"a": 0.5})
