@@ -68,7 +68,7 @@ class Gate:
     def changing(self) -> bool:
         """True if a change runs or waits."""
         self._forget_other_process()
-        return any(change.runs() for change in list(self._changes))
+        return _some_run(self._changes)
 
     @property
     def idle(self) -> bool:
@@ -196,7 +196,7 @@ class Gate:
 
     def _bury(self, reading: Reading) -> None:
         """Run an empty change if all changes were interrupted; it recovers from them."""
-        if not any(change.runs() for change in list(self._changes)) and _remove(self._waiting, reading):
+        if not _some_run(self._changes) and _remove(self._waiting, reading):
             with Writing(self):
                 pass
 
@@ -385,6 +385,17 @@ def _own(entries: Iterable[Entry], but: _Entry | None = None) -> list[Entry]:
             found.append(frames[frame])
         frame = frame.f_back
     return found
+
+
+def _some_run(changes: Iterable[Writing]) -> bool:
+    """Return whether a change still runs.
+
+    Not a generator: an exception of a signal handler in its cleanup would reach no caller.
+    """
+    for change in list(changes):  # noqa: SIM110
+        if change.runs():
+            return True
+    return False
 
 
 def _remove(queue: deque[Any], entry: _Entry) -> bool:
