@@ -43,7 +43,9 @@ def table(body: bytes, most: int) -> Any:
                 _require_usable(pa, field.name, field.type, top=True)
             width = sum(_width(pa, field) for field in stream.schema)
             for batch in stream:
-                count += len(batch)
+                if batch.num_rows < 0:  # `validate` takes it, and `len` fails
+                    raise EventError("this is no stream of Arrow's: a batch has a negative number of rows")
+                count += batch.num_rows
                 if count > most:
                     raise TooLargeError(f"a request has at most {most} events; send several")
                 if count * width > MOST_NAMES:

@@ -1,6 +1,7 @@
 """Streams of Arrow's, good and bad."""
 
 import io
+import struct
 from datetime import UTC, datetime
 
 import pytest
@@ -153,3 +154,11 @@ def test_a_time_zone_whose_name_is_no_text_is_refused():
     body = stream(pa.table({"at": pa.array([1], pa.timestamp("ns", "Mars/Base"))}))
     with pytest.raises(EventError, match="no stream of Arrow's"):
         arrow.table(body.replace(b"Mars", b"M\xee\x80s"), 10)
+
+
+def test_a_batch_with_a_negative_number_of_rows_is_refused():
+    empty = pa.array([{}] * 77, pa.struct([]))  # no column could show that the number is wrong
+    body = stream(pa.Table.from_batches([pa.RecordBatch.from_struct_array(empty)]))
+    damaged = body.replace(struct.pack("<q", 2), struct.pack("<q", -1))  # it has two rows a batch
+    with pytest.raises(EventError, match="a batch has a negative number of rows"):
+        arrow.table(damaged, 100)
