@@ -178,14 +178,14 @@ def search_one(where: Int1, queries: Float2, first_only: bool, room: Int1) -> in
     # One array for all lists: each new array takes 40 ns.
     most = tree.state[INNER_CAPACITY] if tree.state[HEIGHT] > 1 else 1
     masks, width = max(words_of(tree, 0), words_of(tree, 1)), (AHEAD + 1) * len(point)
-    memory = np.empty(width + AHEAD + masks + (tree.state[HEIGHT] + 3) * most + 4, np.int64)
-    rest = borrowed(memory)
+    waiting = tree.state[HEIGHT] * most + 1
+    memory = np.empty(waiting + width + AHEAD + masks + 3 * most + 3, np.int64)
+    stack, depth = memory[:waiting], 1  # counted: numba frees memory after the last use of a counted array
+    rest = borrowed(memory)[waiting:]
     rows, rest = rest[:width].reshape(AHEAD + 1, len(point)), rest[width:]
     found, rest = rest[:masks].view(np.uint64), rest[masks:]
     ahead, rest = (rows, rest[: AHEAD + 1], found), rest[AHEAD + 1 :]
     leaves, cuts, pairs = rest[:most], rest[most : 2 * most + 1], rest[2 * most + 1 : 3 * most + 1]
-    # Counted: numba frees the memory after the last use of a counted array.
-    stack, depth = memory[len(memory) - len(rest) + 3 * most + 1 :], 1
     pairs, rows = pairs.view(np.int32), ahead[0]
     done = np.zeros(1 if first_only else 0, np.bool_)
     cuts[0] = 0
