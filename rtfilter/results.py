@@ -40,9 +40,12 @@ class Hits(NamedTuple):
 
     def only(self, wanted: BoolArray) -> Hits:
         """Return the hits chosen by `wanted`, bool (hits,)."""
-        kept = wanted.nonzero()[0]
-        exact = None if self.exact is None else self.exact[kept]
-        return Hits(kept.searchsorted(self.offsets), self.ids[kept], exact, self.visits)
+        others = (~wanted).nonzero()[0]  # mostly few
+        if not len(others):
+            return self
+        exact = None if self.exact is None else self.exact[wanted]
+        offsets = self.offsets - others.searchsorted(self.offsets)
+        return Hits(offsets, self.ids[wanted], exact, self.visits)
 
 
 class RelatedIds(NamedTuple):

@@ -128,7 +128,8 @@ def _verified(
             event = events.row(int(seen if rows is None else rows[seen]))
         predicate = held.get(int(hits.ids[hit]))
         keep[hit] = predicate is not None and predicate.satisfied_by(event)
-    ended, refused = perf_counter(), (~keep).nonzero()[0]
+    ended = perf_counter()
+    hits = hits._replace(exact=None).only(keep)
     some = slow[:: len(slow) // SAMPLE + 1]
     pairs = zip(ids[some].tolist(), keep[some].tolist(), strict=True)
     parts = (
@@ -136,10 +137,8 @@ def _verified(
         ("compiled", by_compiled, compiled - compared),
         ("python", by_python, ended - compiled),
     )
-    held.verified.add(parts if by_python else parts[:2], len(refused), pairs)
-    if not len(refused):
-        return hits.offsets, hits.ids
-    return hits.offsets - refused.searchsorted(hits.offsets), hits.ids[keep]
+    held.verified.add(parts if by_python else parts[:2], len(keep) - len(hits.ids), pairs)
+    return hits.offsets, hits.ids
 
 
 def verify_one(ids: IntArray, exact: Flags, event: EventTable, held: Held, moment: float) -> IntArray:
