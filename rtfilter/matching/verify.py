@@ -167,11 +167,8 @@ def verify_one(ids: IntArray, exact: Flags, event: EventTable, held: Held, momen
                     verdicts[at] = NO
         found = verdicts.tobytes()
     ended, refused = perf_counter(), found.count(NO)
-    some: tuple[tuple[int, int], ...] = ()
-    if random() * SAMPLE < 1:
-        slow = flags.find(asked if by_python else NO, int(random() * len(flags)))
-        if slow >= 0:
-            some = ((ids.item(slow), found[slow]),)
+    slow = flags.find(asked if by_python else NO, int(random() * len(flags)))
+    some = ((ids.item(slow), found[slow]),) if slow >= 0 else ()
     parts = (("compiled", candidates - by_python, compiled - begun), ("python", by_python, ended - compiled))
     held.verified.add(parts if by_python else parts[:1], refused, some)
     return ids[verdicts.view(np.bool_)] if refused else ids
