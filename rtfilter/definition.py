@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from rtfilter.events.schema import Attribute, Schema
-from rtfilter.filter import EventFilter
+from rtfilter.filter import EventFilter, inside
 from rtfilter.matchers.port import Takes
 from rtfilter.matchers.registry import MATCHERS, make_matcher
 from rtfilter.options import Named
@@ -56,11 +56,11 @@ class Definition:
             raise ValueError(f"order is one of {', '.join(ORDERS)}, not {shown(self.order)}")
         self.filter()  # checks the other arguments
 
-    def filter(self, *, metrics: bool | Metrics = False) -> EventFilter:
+    def filter(self, *, metrics: Metrics | None = None) -> EventFilter:
         """Return an empty filter."""
         return EventFilter(
             self.schema,
-            policy=self.order,
+            order=self.order,
             controller=self.controller,
             metrics=metrics,
             matcher=self.matcher,
@@ -73,7 +73,7 @@ class Definition:
         `where` names the user of the filter, such as "a server", which refuses no subscription that it
         stored.
         """
-        if not _takes_all(self.filter().matcher.takes):
+        if not _takes_all(inside(self.filter()).matcher.takes):
             names = [name for name in MATCHERS if self._would_take_all(name)]
             raise ValueError(
                 f"the matcher {shown(self.matcher)} does not take all subscriptions and events, as {where} "

@@ -15,10 +15,9 @@ from numpy.typing import ArrayLike
 from rtfilter.change_log import Changes
 from rtfilter.dtypes import AnyArray, BoolArray
 from rtfilter.events.schema import Given, Schema
-from rtfilter.matchers.port import Matcher
 from rtfilter.matchers.registry import Factory
 from rtfilter.matching.cover_search import Related
-from rtfilter.matching.filter_parts import FilterParts, moment_of
+from rtfilter.matching.filter_parts import FilterParts
 from rtfilter.matching.stream import Stream
 from rtfilter.options import Named
 from rtfilter.predicates.boxes.compiling import MAX_UNBOUNDED
@@ -29,7 +28,6 @@ from rtfilter.subscriptions.given import Lifetime
 from rtfilter.subscriptions.ids import Name
 from rtfilter.subscriptions.loading import OnError
 from rtfilter.subscriptions.subscription import Subscription
-from rtfilter.watch.off import OFF, Off
 
 if TYPE_CHECKING:
     from rtfilter.adaptive import Controller, MatcherChooser
@@ -38,16 +36,11 @@ if TYPE_CHECKING:
     from rtfilter.predicates.explanations.misses import Misses
     from rtfilter.watch.metrics import Metrics
 
-Table = Mapping[str, Any]
-"""Columns by name, such as a pandas DataFrame or an Arrow table."""
-Id = int | Name
-"""An integer, text or a UUID."""
-Ids = ArrayLike | Sequence[Name]
-"""Several of one type: int64, or object for text and UUIDs."""
-Notes = Mapping[str, Any]
-"""Metadata: values that JSON can hold, with text as keys."""
-Lifetimes = Lifetime | Sequence[Lifetime | None]
-"""Seconds or a timedelta, for all or for each; None: no expiry."""
+Table = Mapping[str, Any]  # columns by name, such as a DataFrame or an Arrow table
+Id = int | Name  # an integer, text or a UUID
+Ids = ArrayLike | Sequence[Name]  # several of one type: int64, or object for text and UUIDs
+Notes = Mapping[str, Any]  # metadata: values that JSON can hold, with text as keys
+Lifetimes = Lifetime | Sequence[Lifetime | None]  # for all or for each; None: no expiry
 
 
 class EventFilter:
@@ -61,27 +54,25 @@ class EventFilter:
     ----------
     schema : Schema
         The attributes and their types.
-    capacity : (int, int)
-        Most entries of an inner node and of a leaf of the R*-tree; the filter then is a tree from the start.
-    policy : str or callable
+    matcher : str, mapping, callable or MatcherChooser, optional
+        The index. By default the filter begins with a scan, which needs no compiled code, and moves to the
+        R*-tree once it is large. Else a name in `rtfilter.matchers`, such as "rtree" for the tree from the
+        start; a name with options, such as ``{"name": "rtree", "capacity": (64, 512)}``, the most entries of
+        an inner node and of a leaf; or a class of your own. With "auto", or a chooser, trials choose it.
+    order : str or callable
         Order in which `stream` searches the events of a batch: "shortest" (first), "fifo", "longest", or a
         function from workloads int64 (n,) to a permutation int64 (n,), which must not call the filter.
     controller : str, mapping or Controller, optional
         Chooses the plan of each `stream`; by default `CostController`. A name in
         `rtfilter.adaptive.CONTROLLERS`, or ``{"name": "wang", "rounds": 32, "threshold": 1000}``, is kept in
         snapshots; a `Controller` is not.
-    metrics : bool or Metrics
-        True, or a `rtfilter.watch.metrics.Metrics`, to observe for Prometheus.
-    matcher : str, mapping, callable or MatcherChooser, optional
-        The index. By default the filter begins with a scan, which needs no compiled code, and moves to the
-        R*-tree once it is large. "rtree" is the tree from the start; other names are in `rtfilter.matchers`,
-        or give a class of your own. An object has a name and options, such as ``{"name": "filter-nodes",
-        "bit_lists": 0.1}``. With "auto", or a `rtfilter.adaptive.MatcherChooser`, trials choose the matcher.
-    max_unbounded : int or None
-        Most subscriptions without any bound, such as ``bid >= ask`` alone: each costs an exact check of
-        nearly every event. None allows any number. Matchers that work without boxes have no limit.
+    metrics : rtfilter.watch.metrics.Metrics, optional
+        Observes the filter for Prometheus.
     ids : type, optional
         Type of all ids: int, str or uuid.UUID. By default the type of the first id.
+    max_unbounded : int or None
+        Most subscriptions without any bound, such as ``bid >= ask`` alone, which each verify nearly every
+        event. None allows any number. Matchers that work without boxes have no limit.
     clock : callable
         Function that returns the time in seconds since 1970, for times to live and ``NOW()``.
     """
@@ -89,17 +80,17 @@ class EventFilter:
     def __init__(
         self,
         schema: Schema,
-        capacity: tuple[int, int] | None = None,
-        policy: str | Order = "shortest",
-        controller: Controller | Named | None = None,
-        metrics: bool | Metrics = False,
+        *,
         matcher: Factory | MatcherChooser | None = None,
-        max_unbounded: int | None = MAX_UNBOUNDED,
+        order: str | Order = "shortest",
+        controller: Controller | Named | None = None,
+        metrics: Metrics | None = None,
         ids: type | None = None,
+        max_unbounded: int | None = MAX_UNBOUNDED,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._take(FilterParts.new(schema, capacity, policy, controller, metrics, matcher, ids, clock))
-        self.max_unbounded = max_unbounded
+        self._take(FilterParts.new(schema, matcher, order, controller, metrics, ids, clock))
+        self._parts.configure(None, None, max_unbounded)
 
     def _take(self, parts: FilterParts) -> None:
         self._parts, self._road, self._subscriptions = parts, parts.road, parts.subscriptions
@@ -109,66 +100,25 @@ class EventFilter:
         """The schema of events and predicates; `add_attributes` extends it."""
         return self._subscriptions.schema
 
-    @property
-    def policy(self) -> Order:
-        """Order in which `stream` searches the events of a batch."""
-        return self._road.policy
-
-    @policy.setter
-    def policy(self, policy: Order) -> None:
-        self._road.policy = policy
-
-    @property
-    def controller(self) -> Controller:
-        """The controller that chooses the plan of each `stream`."""
-        return self._road.control.controller
-
-    @controller.setter
-    def controller(self, controller: Controller | Named) -> None:
-        self._road.control.controller = controller
-
-    @property
-    def metrics(self) -> Metrics | Off:
-        """The metrics; without ``metrics=True``, a false object whose attributes raise an error."""
-        return OFF if self._road.metrics is None else self._road.metrics
-
-    @metrics.setter
-    def metrics(self, metrics: Metrics | Off | None) -> None:
-        self._road.metrics = self._road.reader.metrics = metrics or None
-
-    @property
-    def matcher(self) -> Matcher:
-        """The index in use; ``matcher.tree`` is its `RStarTree`, if any, ``matcher.takes`` what it can store.
-
-        The tree does not find patterns with long beginnings or ends, which `match` finds in a hash table.
-        """
-        return self._subscriptions.matcher
-
-    @property
-    def max_unbounded(self) -> int | None:
-        """Most subscriptions without any bound. A smaller number than exist now refuses only new ones."""
-        return self._subscriptions.unbounded.most
-
-    @max_unbounded.setter
-    def max_unbounded(self, most: int | None) -> None:
-        self._parts.limit_unbounded(most)
+    def configure(
+        self,
+        *,
+        order: str | Order | None = None,
+        controller: Controller | Named | None = None,
+        max_unbounded: int | EllipsisType | None = ...,
+    ) -> None:
+        """Change settings, given as for the constructor. A wrong one raises, and changes nothing."""
+        self._parts.configure(order, controller, max_unbounded)
 
     # -- subscriptions -------------------------------------------------------------------------------
 
     @overload
     def subscribe(
-        self,
-        predicate: Source,
-        id: int | None = None,
-        *,
-        ttl: Lifetime | None = None,
-        metadata: Notes | None = None,
+        self, predicate: Source, id: int | None = None, *, ttl: Any = None, metadata: Notes | None = None
     ) -> int: ...
 
     @overload
-    def subscribe(
-        self, predicate: Source, id: Name, *, ttl: Lifetime | None = None, metadata: Notes | None = None
-    ) -> Name: ...
+    def subscribe(self, predicate: Source, id: Name, *, ttl: Any = None, metadata: Any = None) -> Name: ...
 
     def subscribe(
         self,
@@ -180,16 +130,15 @@ class EventFilter:
     ) -> Id:
         """Add a subscription; batches that begin after the call returns see it.
 
-        Raises `PredicateError`, `ValueError` or `TypeError` for an unusable argument; nothing is changed.
+        Raises `PredicateError`, `ValueError` or `TypeError`, and then changes nothing.
 
         Parameters
         ----------
-        predicate : str, mapping or Predicate
-            An SQL condition, an event pattern, or a predicate object.
+        predicate : SQL condition (str), event pattern (mapping) or Predicate
         id : int, str or uuid.UUID, optional
             An id that is not in use, 0 to 2**63 - 2 if an integer. By default the next free integer.
         ttl : float or timedelta, optional
-            Seconds from this call until it expires, finite and above 0. By default it does not expire.
+            Seconds until it expires, finite and above 0. By default it does not expire.
         metadata : dict, optional
             Data to keep with the subscription, at most 4096 bytes as JSON.
         """
@@ -213,8 +162,7 @@ class EventFilter:
         where : sequence of str, mapping or Predicate (n,), or table
             A table is a DataFrame, Arrow table, stream of record batches, mapping of names to columns, or
             cursor. It has the column ``where``, or closed bounds in ``low.<attribute>`` and
-            ``high.<attribute>``; and optionally ``id``, ``ttl`` (seconds) or ``expires`` (a moment), and
-            ``metadata``.
+            ``high.<attribute>``; optionally ``id``, ``ttl`` (seconds) or ``expires``, and ``metadata``.
         ids, ttl, metadata : (n,), optional
             As for `subscribe`, one for each; a single `ttl` is for all. None: no expiry, no metadata.
         on_error : "raise", "skip" or callable
@@ -237,10 +185,9 @@ class EventFilter:
         Parameters
         ----------
         low, high : array_like (n, number of attributes), or table
-            Closed bounds. Both ends infinite: don't care, the attribute may be missing. One end infinite:
-            open on that side, the attribute must be present. A masked cell, None, NaT and null are infinite
-            ends. The columns of a table, also a mapping of names to columns, are some of the attributes.
-            Timestamps are datetime64 or microseconds.
+            Closed bounds; timestamps are datetime64 or microseconds. Both ends infinite: don't care, the
+            attribute may be missing. One end infinite: it must be present. A masked cell, None, NaT and null
+            are infinite ends. The columns of a table, or mapping, are some of the attributes.
         ids, ttl, metadata : (n,), optional
             As for `subscribe_many`; so are the errors.
         """
@@ -268,33 +215,29 @@ class EventFilter:
     ) -> None:
         """Replace the predicate of a subscription atomically: each batch sees either the old or the new one.
 
-        Omitted arguments change nothing. `ttl` counts from this call; None: it does not expire.
-        ``update(id, ttl=60)`` renews a subscription without touching the index. Raises
-        `UnknownSubscriptionError` also for an expired one, else the errors of `subscribe`.
+        Omitted arguments change nothing: ``update(id, ttl=60)`` renews it, from this call on. With the ttl
+        None, it does not expire. Raises `UnknownSubscriptionError`, and the errors of `subscribe`.
         """
         self._parts.subscriber.replace(id, predicate, ttl, metadata)
 
     def repack(self, matcher: Factory | None = None) -> None:
         """Pack the index again, to make it smaller and faster; with `matcher`, replace the matcher.
 
-        After many single subscriptions it may then answer twice as fast. Others match meanwhile. Raises
-        `ValueError` for a matcher that cannot be had, `TypeError` if there is no R*-tree to pack.
+        Other threads match meanwhile. Raises `ValueError`, or `TypeError` if there is no R*-tree to pack.
         """
         self._parts.repack(matcher)
 
     def add_attributes(self, attributes: Mapping[str, Given]) -> None:
         """Add attributes, given as for `Schema`, after the present ones. Later predicates may use them.
 
-        Matching and changes go on meanwhile. Rows of values, arrays and bounds need a column more for each
-        new attribute; make replicas and tables of `Schema.read` again. Raises `TypeError` or `ValueError` for
-        an attribute that cannot be added.
+        Rows, arrays and bounds then need a column more for each; make replicas and tables of `Schema.read`
+        again. Other threads match meanwhile. Raises `TypeError` or `ValueError`.
         """
         self._parts.updates.extend(attributes)
 
     def changes(self) -> Changes:
         """Return an object that collects the changes of subscriptions from now on, such as for a replica."""
-        with self._road.gate.writing():
-            return self._subscriptions.listen()
+        return self._parts.changes()
 
     def ids(self) -> AnyArray:
         """Return the ids of all subscriptions, ascending, int64 (n,), or object (n,) for text or UUIDs."""
@@ -320,8 +263,7 @@ class EventFilter:
     def match(self, event: object) -> AnyArray:
         """Return the ids of the subscriptions that match one event, int64 (k,), or object (k,).
 
-        The event is a dict, JSON text of an object, an ndarray of shape (number of attributes,), or a batch
-        of one; see `match_batch`.
+        The event is a dict, JSON text of an object, an array of its values, or a batch of one.
         """
         arrival, held = perf_counter(), self._subscriptions
         moment = -inf if held.labels.deadlines is None else held.moment()
@@ -352,45 +294,28 @@ class EventFilter:
             The moment for expiry and for ``NOW()``, in seconds of the filter's clock: by default now. With an
             earlier moment, some subscriptions that expired since may be missing.
         arrival : float, optional
-            `time.perf_counter()` when the batch arrived, if it has waited since: the metrics measure
-            responses from then.
+            `time.perf_counter()` when the batch arrived, from which the metrics measure responses.
         """
-        begun = perf_counter()
-        moment = self._subscriptions.moment() if at is None else moment_of(at)
-        table = self._road.reader.many(events, on_error=on_error)
-        matches = self._road.match(table, begun if arrival is None else arrival, moment)
-        if at is None and moment > -inf:
-            self._parts.updates.sweep(moment)
-        return matches
+        return self._parts.match_batch(events, on_error, at, arrival)
 
     def stream(
         self, events: object, *, on_error: OnBadEvent = "raise", arrival: float | None = None
     ) -> Stream:
         """Match a batch; return an iterator that yields each event as soon as its matches are known.
 
-        The controller chooses a plan, and the policy orders the events by their estimated workload (Wang et
-        al.). The stream sees neither later changes nor later expiries. Do not change the events themselves
-        (dicts, frames) before it ends. The parameters are those of `match_batch`.
+        The controller chooses a plan, and `order` sorts the events by their estimated workload (Wang et al.).
+        The stream sees neither later changes nor later expiries. Do not change the events themselves (dicts,
+        frames) before it ends. The parameters are those of `match_batch`.
         """
-        begun = perf_counter()
-        table = self._road.reader.many(events, on_error=on_error)
-        return Stream(self._road, *self._road.stream(table, begun, begun if arrival is None else arrival))
+        return self._parts.stream(events, on_error, arrival)
 
-    def any_match(self, events: object, *, on_error: OnBadEvent = "raise") -> BoolArray:
-        """Return whether each event has a match, bool (n,). Faster than `match_batch`; not in the metrics."""
-        moment = self._subscriptions.moment()
-        found = self._road.any_match(self._road.reader.many(events, on_error=on_error), moment)
-        if moment > -inf:
-            self._parts.updates.sweep(moment)
-        return found
-
-    # -- looking inside ------------------------------------------------------------------------------
+    # -- looking inside
 
     def related(self, predicate: Source) -> Related:
         """Return the subscriptions that cover a predicate, are covered by it, or mean the same.
 
-        The result has `covers`, `covered` and `equal`, each with the certain ids and the unknown ones (see
-        `Predicate.covers`). Raises `PredicateError`.
+        The result has `covers`, `covered` and `equal`, each with the certain and the unknown ids.
+        Raises `PredicateError`.
         """
         return Related(self._road, parse(predicate, self.schema))
 
@@ -405,33 +330,23 @@ class EventFilter:
     ) -> Explanation | Misses:
         """Explain why one event matches a subscription or not, or list the nearest misses of many.
 
-        Raises `UnknownSubscriptionError`, `EventError`, and `ValueError` for more than
-        `rtfilter.predicates.explanations.misses.MAX_PAIRS` pairs.
+        Raises `UnknownSubscriptionError`, `EventError`, and `ValueError` for too many pairs.
 
         Parameters
         ----------
         events : as for `match_batch`; one event, if there is an `id`
         id : int, str or uuid.UUID, optional
-            The subscription to explain constraint by constraint. For an event with lists, the elements are
-            those with which the fewest constraints fail, and of these the nearest ones.
+            The subscription to explain constraint by constraint. Of lists, the elements count with which the
+            fewest constraints fail.
         ids : int, str, uuid.UUID, or array or list of them, optional
             Without `id`: subscriptions of the table, by default all. A pair takes about 7 us.
         limit : int, optional
             Most pairs in the table, by default 1000: the nearest ones.
         """
-        from rtfilter.matching.explaining import explain_many, explain_one
-
-        if id is None:
-            return explain_many(self._road, events, ids, limit)
-        if ids is not None or limit is not None:
-            raise TypeError("explain takes one event and its `id`, or events with `ids` and `limit`")
-        return explain_one(self._road, events, id)
+        return self._parts.explain(events, id, ids, limit)
 
     def stats(self) -> dict[str, Any]:
-        """Return statistics of the index and its use, as a dict for JSON.
-
-        The `version` is the number of calls that changed the subscriptions; snapshots keep it.
-        """
+        """Return statistics of the index and its use, as a dict for JSON."""
         return self._parts.stats()
 
     # -- keeping -------------------------------------------------------------------------------------
@@ -439,8 +354,7 @@ class EventFilter:
     def save(self, path: str | PathLike[str]) -> None:
         """Write a snapshot: a directory that `load` maps into memory. It replaces an older one atomically.
 
-        Another thread packs and writes a copy of one version; matching and changes go on meanwhile. The copy
-        takes the memory of a second index.
+        Matching and changes go on meanwhile. Takes the memory of a second index.
         """
         self._parts.save(path)
 
@@ -448,23 +362,21 @@ class EventFilter:
     def load(
         cls,
         path: str | PathLike[str],
-        policy: str | Order = "shortest",
-        controller: Controller | Named | None = None,
-        metrics: bool | Metrics = False,
+        *,
         matcher: Factory | MatcherChooser | None = None,
+        order: str | Order = "shortest",
+        controller: Controller | Named | None = None,
+        metrics: Metrics | None = None,
         clock: Callable[[], float] = time.time,
     ) -> EventFilter:
-        """Open a snapshot that `save` wrote, by memory mapping. Raises `SnapshotError`.
+        """Open a snapshot that `save` wrote, by memory mapping. Changes stay in memory until you save again.
 
-        Changes stay in memory until you save again.
-
-        `matcher` is required if the filter was saved with a class of your own. Otherwise it replaces the
-        saved matcher; "auto" may keep the saved matcher, and a name alone may keep its saved options. By
-        default the `controller` has the saved name and options. Give the `clock` of the saved filter, or a
-        clock with the same zero: times of expiry refer to it.
+        Raises `SnapshotError`. The parameters are those of the constructor. By default, `matcher` and
+        `controller` are the saved ones; a class of your own must be given again, and the `clock`, too, if it
+        is not that of the constructor: times of expiry refer to it.
         """
         loaded = cls.__new__(cls)
-        loaded._take(FilterParts.load(path, policy, controller, metrics, matcher, clock))
+        loaded._take(FilterParts.load(path, matcher, order, controller, metrics, clock))
         return loaded
 
     def __getstate__(self) -> dict[str, Any]:
@@ -475,6 +387,11 @@ class EventFilter:
 
     def __repr__(self) -> str:
         return f"EventFilter({self.schema!r}, {len(self)} subscriptions)"
+
+
+def inside(filter: EventFilter) -> FilterParts:
+    """Return the parts of a filter: its matcher, its controller, and other things that users do not need."""
+    return filter._parts
 
 
 def part_of(filter: EventFilter, ids: Ids) -> EventFilter:

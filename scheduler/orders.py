@@ -68,7 +68,7 @@ ORDERS: Mapping[str, Order] = MappingProxyType(
 """The orders that have a name."""
 
 
-def resolve(policy: str | Order) -> Order:
+def resolve(order: str | Order) -> Order:
     """Return the order of a name in :data:`ORDERS`; a callable is returned as it is.
 
     Raises
@@ -76,10 +76,10 @@ def resolve(policy: str | Order) -> Order:
     ValueError
         The name is unknown; the message lists the names in :data:`ORDERS`.
     """
-    if callable(policy):
-        return policy
+    if callable(order):
+        return order
     try:
-        return ORDERS[policy]
+        return ORDERS[order]
     except KeyError:
         known = ", ".join(repr(name) for name in ORDERS)
-        raise ValueError(f"unknown scheduling policy {policy!r}; choose one of {known}") from None
+        raise ValueError(f"unknown order {order!r}; choose one of {known}") from None

@@ -166,7 +166,7 @@ def _matched(pattern: Any, event: Any) -> bool | None:
     if table.choices is not None:
         filter = EventFilter(schema)
         filter.subscribe(predicate)
-        return filter.any_match([event]).tolist() == [True]
+        return filter.match_batch([event]).any.tolist() == [True]
     matched = predicate.matches(table.row(0))
     low, high, exact = compile_predicate(predicate, schema)
     hits = [sure for *box, sure in zip(low, high, exact, strict=True) if inside(table.points[0], *box)]

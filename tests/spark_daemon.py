@@ -8,6 +8,8 @@ import os
 
 from pyspark.daemon import manager
 
+from rtfilter.filter import inside
+
 
 def load():
     """Load the kernels that tasks use, of filters with and without strings."""
@@ -18,10 +20,10 @@ def load():
     from rtfilter.spark import match_frame, tracking  # noqa: F401
 
     for kind, values in ((float, np.arange(2.0)[:, None]), (str, [{"x": "a"}])):
-        filter = EventFilter(Schema({"x": kind}), (4, 4))
+        filter = EventFilter(Schema({"x": kind}), matcher={"name": "rtree", "capacity": (4, 4)})
         filter.subscribe_many(["x IS NOT NULL", "x > 'a'" if kind is str else "x > 1"])
         filter.repack()
-        filter.matcher.workload(filter.schema.read(values))
+        inside(filter).matcher.workload(filter.schema.read(values))
         filter.match_batch(values)
         filter.unsubscribe(0)
 

@@ -20,7 +20,7 @@ from experiments.paper.work import by_plan
 from experiments.response.listener import Listener, stream
 from experiments.timing import one_core
 from rtfilter.adaptive import GROUPS, FixedPlan, Plan, Report, Shape, plans_of
-from rtfilter.filter import EventFilter
+from rtfilter.filter import EventFilter, inside
 from rtfilter.matchers.rtree import tree_of
 from rtfilter.replay import machine
 
@@ -58,7 +58,7 @@ def record(case: Case, seed: int) -> Log:
     with one_core(), tqdm(desc=case.name, unit="batch", leave=False, disable=None) as bar:
         for batch in case.batches():
             filter = case.filter
-            tree = tree_of(filter.matcher)
+            tree = tree_of(inside(filter).matcher)
             shape = Shape(tree.height, len(filter), tree.packed)
             possible = plans_of(len(batch.events), shape.height, GROUPS)
             turn = [possible[at] for at in rng.permutation(len(possible))]

@@ -72,7 +72,7 @@ def match_each(each: Mapping[Connection, EventFilter], events: Sequence[Event]) 
     found: list[set[Connection]] = []
     for event in events:
         read = SCHEMA.read(event)  # once for all
-        found.append({connection for connection, own in each.items() if own.any_match(read)[0]})
+        found.append({connection for connection, own in each.items() if own.match_batch(read).any[0]})
     return found
 
 

@@ -34,6 +34,7 @@ from experiments.peers.scans import brute_force, require_equal
 from experiments.timing import medians
 from rtfilter import EventFilter
 from rtfilter.dtypes import FloatArray
+from rtfilter.filter import inside
 from rtfilter.index.tree import RStarTree
 from rtfilter.matchers.rtree import tree_of
 from rtfilter.replay import machine
@@ -235,7 +236,7 @@ def measure_threads(workload: BoxWorkload, size: Size, folder: Path, bar: tqdm[N
             what: (partial(in_turn, call, batches), partial(on_pool, pool, call, batches))
             for what, call in (
                 ("match_batch", target.match_batch),
-                ("search", tree_of(target.matcher).search),
+                ("search", tree_of(inside(target).matcher).search),
             )
         }
         ways[CEILING] = partial(on_workers, workers[:1]), partial(on_workers, workers)

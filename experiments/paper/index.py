@@ -11,6 +11,7 @@ from experiments.paper.settings import Setting
 from rtfilter import EventFilter
 from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.events.table import EventTable
+from rtfilter.filter import inside
 from rtfilter.index.tree import RStarTree
 from rtfilter.matchers.rtree import tree_of
 from rtfilter.replay.workloads import Bounds, BoxWorkload
@@ -52,7 +53,7 @@ class TreeFilter(EventFilter):
     @property
     def tree(self) -> RStarTree:
         """The index."""
-        return tree_of(self.matcher)
+        return tree_of(inside(self).matcher)
 
     def count(self, events: object) -> IntArray:
         """Return the number of subscriptions that match each event, int64 (n,)."""
@@ -75,7 +76,7 @@ class GrowingFilter:
         period = self._source.period
         self._mixed = None if period is None else np.random.default_rng(seed).permutation(period)
         self.size = 0
-        self.filter = TreeFilter(self._source.schema, capacity=setting.capacity)
+        self.filter = TreeFilter(self._source.schema, matcher={"name": "rtree", "capacity": setting.capacity})
 
     def grow(self, size: int) -> None:
         """See `Growing`."""

@@ -29,6 +29,7 @@ from experiments.timing import WARM, one_core
 from rtfilter import EventFilter
 from rtfilter.adaptive import FixedPlan, Plan
 from rtfilter.events.table import EventTable
+from rtfilter.filter import inside
 from rtfilter.matchers.rtree import tree_of
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table
@@ -177,8 +178,8 @@ def measure(workload: BoxWorkload, size: Size, step: Callable[[str], None]) -> l
     filter = EventFilter(workload.schema, matcher="rtree")
     workload.subscribe(filter, 0, size.boxes)
     arriving = bursts(workload, size.burst)
-    plans = fixed_plans(tree_of(filter.matcher).height, size.burst)
-    adaptive = Listener(filter.controller)
+    plans = fixed_plans(tree_of(inside(filter).matcher).height, size.burst)
+    adaptive = Listener(inside(filter).controller)
 
     step("loading kernels")
     events = next(arriving)
@@ -212,7 +213,7 @@ def measure(workload: BoxWorkload, size: Size, step: Callable[[str], None]) -> l
     final = in_turns(again, arriving, size.finals, step)
 
     step("timing events alone")
-    quality = estimates.measure(tree_of(filter.matcher), next(arriving).points, size.timings)
+    quality = estimates.measure(tree_of(inside(filter).matcher), next(arriving).points, size.timings)
     verdict = judge(final, finalists, alone, twin) | {"bursts": settled_after, "final_seconds": final}
     rows = responses(taken, plans, size.burst) + [{"kind": "estimate", **row} for row in quality] + [verdict]
     return [{"workload": workload.name, **row} for row in rows]

@@ -7,7 +7,6 @@ from typing import Any
 from rtfilter import EventFilter
 from rtfilter.adaptive import Controller, Report, Shape, Ticket
 from rtfilter.events.table import EventTable
-from rtfilter.scheduler import resolve
 
 
 class Listener:
@@ -52,9 +51,9 @@ class Listener:
         return self._controller.snapshot()
 
 
-def stream(filter: EventFilter, policy: str, controller: Listener, events: EventTable) -> float:
+def stream(filter: EventFilter, order: str, controller: Listener, events: EventTable) -> float:
     """Stream a burst to a consumer that does nothing; return its mean response in seconds."""
-    filter.policy, filter.controller = resolve(policy), controller
+    filter.configure(order=order, controller=controller)
     for _ in filter.stream(events):
         pass
     return controller.response

@@ -17,6 +17,7 @@ from experiments.output import keep
 from experiments.ports import free_port
 from experiments.timing import one_core
 from rtfilter import EventFilter, Schema, Tracker
+from rtfilter.filter import inside
 from rtfilter.replay.machine import one_line
 from rtfilter.replay.output import Row, table
 from rtfilter.replay.workloads import workload
@@ -59,15 +60,15 @@ def startup(repeats: int) -> list[Row]:
 
 def metrics(name: str, boxes: int, repeats: int) -> Row:
     """Return the share that metrics add to the time of a batch, including deferred work."""
-    source = workload(name)
-    target = EventFilter(source.schema, metrics=True, matcher="rtree")
+    source, observer = workload(name), Metrics()
+    target = EventFilter(source.schema, metrics=observer, matcher="rtree")
     source.subscribe(target, 0, boxes)
     batch = target.schema.read(source.events(0, EVENTS))
-    observer = target.metrics or None
+    road = inside(target).road
     times: dict[bool, list[float]] = {False: [], True: []}
     for turn in range(10 * repeats):
         for on in (False, True) if turn % 2 else (True, False):
-            target.metrics = observer if on else None
+            road.metrics = road.reader.metrics = observer if on else None
             begun = perf_counter()
             for _ in range(20):
                 target.match_batch(batch)
@@ -143,14 +144,14 @@ def tracking(boxes: int, keys: int, repeats: int) -> list[Row]:
 
 def scraping(name: str, boxes: int, repeats: int) -> Row:
     """Return share of a core that one scrape per second takes over HTTP, with 12 classes of batch sizes."""
-    source = workload(name)
-    target = EventFilter(source.schema, metrics=True, matcher="rtree")
+    source, observer = workload(name), Metrics()
+    target = EventFilter(source.schema, metrics=observer, matcher="rtree")
     source.subscribe(target, 0, boxes)
     for size_class in range(12):
         list(target.stream(source.events(0, 1 << size_class)))
         target.match_batch(source.events(0, 1 << size_class))
     port = free_port()
-    stop = target.metrics.serve(port)
+    stop = observer.serve(port)
     try:
         spent = []
         for _ in range(repeats):

@@ -14,6 +14,7 @@ from rtfilter.cli.arguments import positive
 from rtfilter.cli.schemas import add_strict, read_definition, to_line, with_strict
 from rtfilter.cli.subscription_files import build_filter, is_index, open_index
 from rtfilter.cli.terminal import CommandError, say, show
+from rtfilter.filter import inside
 from rtfilter.text import numbered
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def _check(arguments: argparse.Namespace) -> int:
         if tree:  # any other matcher was built while opening
             from rtfilter.matchers.rtree import tree_of  # which imports numba
 
-            tree_of(target.matcher).check()
+            tree_of(inside(target).matcher).check()
     except SnapshotError as error:
         say(f"error: {error}")
         return DAMAGED

@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--group", default="adaptive", help="events per group, 'all', or 'adaptive' (default)"
     )
     parser.add_argument(
-        "--policy", choices=["shortest", "fifo", "longest"], help="order of events (default shortest)"
+        "--order", choices=["shortest", "fifo", "longest"], help="order of events (default shortest)"
     )
     parser.add_argument(
         "--matcher",
@@ -122,6 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rtfilter.extras import needed
     from rtfilter.predicates.boxes.compiling import MAX_UNBOUNDED
     from rtfilter.replay.workloads import WORKLOADS, workload
+    from rtfilter.watch.metrics import Metrics
 
     # Report errors before the replay, which takes minutes.
     if arguments.figure is not None:
@@ -144,13 +145,16 @@ def run(arguments: argparse.Namespace) -> int:
             source: Workload = workload(arguments.workload, arguments.seed, arguments.dimensions)
             count = 10_000 if arguments.subscriptions is None else arguments.subscriptions
         else:
-            source, most = _from_files(arguments)
-            count = most if arguments.subscriptions is None else arguments.subscriptions
-        capacity = tuple(arguments.capacity) if arguments.capacity else None
-        observed = arguments.metrics_port is not None or arguments.push is not None
+            source, there = _from_files(arguments)
+            count = there if arguments.subscriptions is None else arguments.subscriptions
+        metrics = Metrics() if arguments.metrics_port is not None or arguments.push is not None else None
         # Plans are about levels of a tree.
         matcher = "rtree" if arguments.matcher is None else arguments.matcher
-        filter = EventFilter(source.schema, capacity, metrics=observed, matcher=matcher, max_unbounded=most)
+        if arguments.capacity:
+            if matcher != "rtree":
+                raise CommandError("--capacity is only for the R*-tree; leave out --matcher")
+            matcher = {"name": "rtree", "capacity": tuple(arguments.capacity)}
+        filter = EventFilter(source.schema, metrics=metrics, matcher=matcher, max_unbounded=most)
         if arguments.rtree_every and filter.stats()["matcher"]["name"] != "rtree":
             raise CommandError("--rtree-every compares trees; leave out --matcher")
         settings = replay.ReplaySettings(
@@ -167,8 +171,8 @@ def run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         raise CommandError(str(error)) from None
     with contextlib.ExitStack() as stack:
-        if filter.metrics and arguments.metrics_port is not None:
-            stack.callback(filter.metrics.serve(arguments.metrics_port))
+        if metrics and arguments.metrics_port is not None:
+            stack.callback(metrics.serve(arguments.metrics_port))
             say(f"metrics on http://127.0.0.1:{arguments.metrics_port}/metrics")
         contenders = [_contender(arguments, controller)]
         interrupt = None
@@ -179,9 +183,9 @@ def run(arguments: argparse.Namespace) -> int:
         except replay.ReplayInterrupted as stopped:
             report, interrupt = stopped.report, stopped
     _write(arguments, report, entries)
-    if filter.metrics and arguments.push is not None:
+    if metrics and arguments.push is not None:
         try:
-            filter.metrics.push(arguments.push, "rtfilter")
+            metrics.push(arguments.push, "rtfilter")
         except OSError as error:
             raise CommandError(str(error)) from None
     if interrupt is not None:
@@ -196,7 +200,7 @@ def _take_definition(arguments: argparse.Namespace) -> Definition:
         arguments.matcher = definition.matcher
     if arguments.controller is None and (arguments.level, arguments.group) == ("adaptive", "adaptive"):
         arguments.controller = definition.controller
-    arguments.policy = arguments.policy or definition.order
+    arguments.order = arguments.order or definition.order
     return definition
 
 
@@ -228,7 +232,7 @@ def _contender(arguments: argparse.Namespace, controller: Controller) -> Contend
     from rtfilter.replay import Contender
 
     adaptive = "adaptive" in (arguments.level, arguments.group)
-    return Contender("adaptive" if adaptive else "fixed plan", arguments.policy or "shortest", controller)
+    return Contender("adaptive" if adaptive else "fixed plan", arguments.order or "shortest", controller)
 
 
 def _controller(arguments: argparse.Namespace, log: Any) -> Controller:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from rtfilter.cli.terminal import CommandError, say
+from rtfilter.filter import inside
 from rtfilter.index.kernels import counts
 
 KERNELS = 52
@@ -96,9 +97,9 @@ def compile_matchers() -> None:
         filter = EventFilter(Schema({"x": float, "s": str}), matcher=matcher)
         filter.subscribe_many(rules)
         for group in (None, 1):  # an adaptive controller tries one of them first, at random
-            filter.controller = FixedPlan(0, group)
+            filter.configure(controller=FixedPlan(0, group))
             list(filter.stream(events))
-        filter.matcher.workload(filter.schema.read(events))
+        inside(filter).matcher.workload(filter.schema.read(events))
         part_of(filter, [0, 3, 4])
         filter.unsubscribe(3)
     EqualSides(2).pack()

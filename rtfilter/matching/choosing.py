@@ -184,7 +184,7 @@ class Choosing:
             begun = clock()
             copy = Copy(self._gate, self._held, of=wanted.matcher)
             build, other = clock() - begun, copy.content.matcher
-            own = Costs(self._held.matcher, self._road.policy, self._gate.reading)
+            own = Costs(self._held.matcher, self._road.order, self._gate.reading)
             self._tell(wanted, len(other), True, begun, build, other, own)
             next_one = self._ask(self._content())
             if next_one != Move(wanted.matcher):
@@ -221,7 +221,7 @@ class Choosing:
             self.chooser.tried(trial)
 
     def _costs(self, matcher: Matcher) -> Costs:
-        return Costs(matcher, self._road.policy)
+        return Costs(matcher, self._road.order)
 
     def _load(self, matcher: str) -> None:
         """Load the kernels of a matcher before its trial: a process loads them once."""

@@ -42,7 +42,7 @@ class Costs:
     Parameters
     ----------
     matcher : Matcher
-    policy : Order
+    order : Order
         The order of the events of a streamed batch.
     reading : callable
         Returns a context manager that is entered during each batch.
@@ -51,11 +51,11 @@ class Costs:
     def __init__(
         self,
         matcher: Matcher,
-        policy: Order,
+        order: Order,
         reading: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._matcher, self._levels = matcher, leveled(matcher)
-        self._policy, self._reading = policy, reading
+        self._order, self._reading = order, reading
 
     def of(self, events: EventTable, plan: Plan | None) -> float:
         """Return the seconds of a batch, or with a plan the mean response of its events."""
@@ -65,7 +65,7 @@ class Costs:
                 self._matcher.match(events)
                 return clock() - begun
             frontier = self._levels.frontier(events, plan.level)
-            order, cuts = schedule(self._policy, frontier.workload, plan.group)
+            order, cuts = schedule(self._order, frontier.workload, plan.group)
             groups, waited = frontier.split(order, cuts), 0.0
             for group in range(len(cuts) - 1):
                 self._levels.resume_part(groups, group)

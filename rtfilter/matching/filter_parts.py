@@ -7,22 +7,28 @@ from collections.abc import Callable, Mapping
 from math import inf, isnan
 from numbers import Real
 from os import PathLike
+from time import perf_counter
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from rtfilter.change_log import Changes
 from rtfilter.dtypes import AnyArray
 from rtfilter.errors import SnapshotError
 from rtfilter.events.schema import Schema
 from rtfilter.index import ready
+from rtfilter.matchers.port import Matcher
 from rtfilter.matchers.registry import MATCHERS, Factory, factory_of, name_of
 from rtfilter.matching.control import Control
 from rtfilter.matching.growing import LARGE, SMALL, WAITED, Growing
 from rtfilter.matching.road import Road
+from rtfilter.matching.stream import Stream
 from rtfilter.matching.subscriber import Subscriber
 from rtfilter.matching.updates import Updates
 from rtfilter.options import Named
 from rtfilter.predicates.predicate import Predicate
+from rtfilter.results import Matches
 from rtfilter.scheduler import Order, resolve
 from rtfilter.snapshots import arrays as snapshot
 from rtfilter.subscriptions.content import Subscriptions
@@ -33,6 +39,9 @@ from rtfilter.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
     from rtfilter.adaptive import Controller, MatcherChooser
+    from rtfilter.events.unusable import OnBadEvent
+    from rtfilter.predicates.explanations.explanation import Explanation
+    from rtfilter.predicates.explanations.misses import Misses
     from rtfilter.watch.metrics import Metrics
 
 KIND = "rtfilter.filter"
@@ -44,7 +53,7 @@ class FilterParts:
     Parameters
     ----------
     subscriptions : Subscriptions
-    policy, controller, metrics
+    order, controller, metrics
         As of `EventFilter`.
     chooser : MatcherChooser, optional
     grows : bool
@@ -54,25 +63,23 @@ class FilterParts:
     def __init__(
         self,
         subscriptions: Subscriptions,
-        policy: str | Order,
+        order: str | Order,
         controller: Controller | Named | None,
-        metrics: bool | Metrics = False,
+        metrics: Metrics | None = None,
         chooser: MatcherChooser | None = None,
         grows: bool = False,
     ) -> None:
         control = Control(controller, subscriptions.updates)
-        observer: Metrics | None = None
-        if metrics is not False:
+        if metrics is not None:
             from rtfilter.watch.metrics import Metrics
 
-            observer = Metrics() if metrics is True else metrics
-            if not isinstance(observer, Metrics):
+            if not isinstance(metrics, Metrics):
                 raise TypeError(
-                    "metrics is True or a rtfilter.watch.metrics.Metrics, such as Metrics(registry); "
+                    "metrics is a rtfilter.watch.metrics.Metrics, such as Metrics(registry); "
                     f"got the {type(metrics).__name__} {metrics!r:.60}"
                 )
         self.subscriptions = subscriptions
-        self.road = Road(subscriptions, resolve(policy), control, observer)
+        self.road = Road(subscriptions, resolve(order), control, metrics)
         self.updates = Updates(self.road)
         self.subscriber = Subscriber(self.road, self.updates)
         self._grows = grows
@@ -83,44 +90,35 @@ class FilterParts:
         if grows and subscriptions.factory == SMALL:
             self.road.growing = Growing(subscriptions, self.updates.grow)
             self.road.look()
-        if observer is not None:
-            observer.observe_state(lambda: (self.stats(), control.snapshot(subscriptions.updates)))
+        if metrics is not None:
+            metrics.observe_state(lambda: (self.stats(), control.snapshot(subscriptions.updates)))
 
     @classmethod
     def new(
         cls,
         schema: Schema,
-        capacity: tuple[int, int] | None,
-        policy: str | Order,
-        controller: Controller | Named | None,
-        metrics: bool | Metrics,
         matcher: Factory | MatcherChooser | None,
+        order: str | Order,
+        controller: Controller | Named | None,
+        metrics: Metrics | None,
         ids: type | None,
         clock: Callable[[], float],
     ) -> Self:
         """Make the parts of an empty filter; the parameters are those of `EventFilter`."""
         if not isinstance(schema, Schema):
             raise TypeError(f"schema must be a Schema, as in Schema({{'price': float}}), not {schema!r}")
-        if capacity is not None and matcher not in (None, LARGE):
-            raise ValueError(f"capacity is only for the R*-tree; leave it out for the matcher {matcher!r}")
-        options = {} if capacity is None else {"capacity": capacity}
-        grows = matcher is None and capacity is None
-        if matcher is None:
-            matcher = SMALL if grows else LARGE
-        fixed, chooser = _resolved(matcher)
-        held = Subscriptions(
-            schema, fixed, factory_of(fixed)(schema, **options), kind=kind_of(ids), clock=clock
-        )
-        return cls(held, policy, controller, metrics, chooser, grows)
+        fixed, chooser = _resolved(SMALL if matcher is None else matcher)
+        held = Subscriptions(schema, fixed, factory_of(fixed)(schema), kind=kind_of(ids), clock=clock)
+        return cls(held, order, controller, metrics, chooser, grows=matcher is None)
 
     @classmethod
     def load(
         cls,
         path: str | PathLike[str],
-        policy: str | Order,
-        controller: Controller | Named | None,
-        metrics: bool | Metrics,
         matcher: Factory | MatcherChooser | None,
+        order: str | Order,
+        controller: Controller | Named | None,
+        metrics: Metrics | None,
         clock: Callable[[], float],
     ) -> Self:
         """Open a snapshot; the parameters are those of `EventFilter.load`."""
@@ -142,7 +140,7 @@ class FilterParts:
             held = from_arrays(found.meta, found.arrays, other, clock=clock)
             if controller is None:
                 controller = _saved_controller(found.meta)
-        return cls(held, policy, controller, metrics, chooser, grows)
+        return cls(held, order, controller, metrics, chooser, grows)
 
     @classmethod
     def of_state(cls, state: Mapping[str, Any]) -> Self:
@@ -152,7 +150,7 @@ class FilterParts:
             meta, state["arrays"], matcher if matcher in MATCHERS else state["matcher"], state["schema"]
         )
         chooser, controller = _saved_chooser(meta), _saved_controller(meta)
-        return cls(held, state["policy"], controller, False, chooser, bool(meta.get("grows")))
+        return cls(held, state["order"], controller, None, chooser, bool(meta.get("grows")))
 
     def part(self, ids: Any) -> FilterParts:
         """Make the parts of a packed filter that has some of these subscriptions; ignore unknown ids."""
@@ -162,7 +160,35 @@ class FilterParts:
         chooser = self._chooser
         if chooser is not None:
             chooser = type(chooser)(**chooser.options)
-        return FilterParts(part, self.road.policy, self.road.control.named, False, chooser, self._grows)
+        return FilterParts(part, self.road.order, self.road.control.named, None, chooser, self._grows)
+
+    @property
+    def matcher(self) -> Matcher:
+        """The index in use. An R*-tree lacks the long beginnings and ends, which a hash table finds."""
+        return self.subscriptions.matcher
+
+    @property
+    def metrics(self) -> Metrics | None:
+        """The metrics, if the filter has any."""
+        return self.road.metrics
+
+    @property
+    def controller(self) -> Controller:
+        """The controller that chooses the plan of each stream."""
+        return self.road.control.controller
+
+    def configure(
+        self,
+        order: str | Order | None,
+        controller: Controller | Named | None,
+        max_unbounded: int | EllipsisType | None,
+    ) -> None:
+        """Change the settings that are given; see `EventFilter.configure`."""
+        new, limits = self.road.order if order is None else resolve(order), self.subscriptions.unbounded
+        most = limits.most if max_unbounded is ... else _checked_limit(max_unbounded)
+        if controller is not None:
+            self.road.control.controller = controller  # raises for a wrong one, before the rest is changed
+        self.road.order, limits.most = new, most
 
     @property
     def _chooser(self) -> MatcherChooser | None:
@@ -178,7 +204,7 @@ class FilterParts:
         """Return what a pickle has."""
         meta, arrays = self._saved()
         copies = {name: np.asarray(array) for name, array in arrays.items()}
-        chosen = {"policy": self.road.policy, "matcher": self.subscriptions.factory}
+        chosen = {"order": self.road.order, "matcher": self.subscriptions.factory}
         return {"schema": self.subscriptions.schema, "meta": meta, "arrays": copies, **chosen}
 
     def _saved(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
@@ -214,13 +240,44 @@ class FilterParts:
             tree_of(self.subscriptions.matcher)  # raises if there is none
         self.updates.repack()
 
-    def limit_unbounded(self, most: int | None) -> None:
-        """Set the most subscriptions without any bound."""
-        if most is not None and (type(most) is not int or most < 0):
-            raise ValueError(f"max_unbounded is a number of subscriptions, or None for any; got {most!r:.60}")
-        self.subscriptions.unbounded.most = most
+    # -- matching ------------------------------------------------------------------------------------
+
+    def match_batch(
+        self, events: object, on_error: OnBadEvent, at: float | None, arrival: float | None
+    ) -> Matches:
+        """Match a batch as a whole; see `EventFilter.match_batch`."""
+        begun = perf_counter()
+        moment = self.subscriptions.moment() if at is None else moment_of(at)
+        table = self.road.reader.many(events, on_error=on_error)
+        matches = self.road.match(table, begun if arrival is None else arrival, moment)
+        if at is None and moment > -inf:
+            self.updates.sweep(moment)
+        return matches
+
+    def stream(self, events: object, on_error: OnBadEvent, arrival: float | None) -> Stream:
+        """Match a batch event by event; see `EventFilter.stream`."""
+        begun = perf_counter()
+        table = self.road.reader.many(events, on_error=on_error)
+        return Stream(self.road, *self.road.stream(table, begun, begun if arrival is None else arrival))
+
+    def explain(
+        self, events: object, id: int | Name | None, ids: Any, limit: int | None
+    ) -> Explanation | Misses:
+        """Explain one pair, or many; see `EventFilter.explain`."""
+        from rtfilter.matching.explaining import explain_many, explain_one
+
+        if id is None:
+            return explain_many(self.road, events, ids, limit)
+        if ids is not None or limit is not None:
+            raise TypeError("explain takes one event and its `id`, or events with `ids` and `limit`")
+        return explain_one(self.road, events, id)
 
     # -- the subscriptions ---------------------------------------------------------------------------
+
+    def changes(self) -> Changes:
+        """Return an object that collects the changes from now on."""
+        with self.road.gate.writing():
+            return self.subscriptions.listen()
 
     def ids(self) -> AnyArray:
         """Return the present ids, ascending."""
@@ -308,6 +365,12 @@ def _saved_controller(meta: Mapping[str, Any]) -> Named | None:
 
         make_controller(named)
     return named
+
+
+def _checked_limit(most: Any) -> int | None:
+    if most is not None and (type(most) is not int or most < 0):
+        raise ValueError(f"max_unbounded is a number of subscriptions, or None for any; got {most!r:.60}")
+    return most
 
 
 def moment_of(at: Any) -> float:

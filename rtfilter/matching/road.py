@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from rtfilter.adaptive import WHOLE, Plan, Report, Shape, Ticket
-from rtfilter.dtypes import AnyArray, BoolArray, IntArray
+from rtfilter.dtypes import AnyArray, IntArray
 from rtfilter.events.table import EventTable, ranges
 from rtfilter.index.kernels import counts
 from rtfilter.matching.control import Control
@@ -53,7 +53,7 @@ class Road:
     reader : EventReader
     gate : Gate
         The lock of the index: a batch sees one version of the subscriptions.
-    policy : Order
+    order : Order
     control : Control
     metrics : Metrics or None
     turn : context manager
@@ -70,9 +70,9 @@ class Road:
     """
 
     def __init__(
-        self, subscriptions: Subscriptions, policy: Order, control: Control, metrics: Metrics | None
+        self, subscriptions: Subscriptions, order: Order, control: Control, metrics: Metrics | None
     ) -> None:
-        self.policy, self.control, self.metrics = policy, control, metrics
+        self.order, self.control, self.metrics = order, control, metrics
         self.subscriptions, self.reader = subscriptions, EventReader(subscriptions, metrics)
         self.gate = Gate(subscriptions.recover)
         self._threads = subscriptions.matcher.takes.threads
@@ -163,20 +163,6 @@ class Road:
         if self.metrics is not None:
             self.metrics.record_whole(1, perf_counter() - arrival, len(ids))
         return ids
-
-    def any_match(self, events: EventTable, moment: float) -> BoolArray:
-        """Return whether each event has a match, bool (n,); search for the first match only if that is sure.
-
-        The first match might be hidden or expired, or belong to a choice of elements that is none.
-        """
-        with self.gate.reading(), self.turn:
-            held, now = self.subscriptions, self.subscriptions.now(moment)
-            events = held.whole(events)
-            unsure = events.choices is not None and (events.choices.partial is not None or held.listed)
-            first_only = not unsure and not held.hides(moment)
-            hits = held.matcher.match(held.searched(events, now), first_only=first_only)
-            offsets, _ = verify(hits, events, held, None, moment, now)
-        return offsets[1:] > offsets[:-1]
 
     @property
     def _verified_much(self) -> bool:
@@ -356,7 +342,7 @@ class Batch:
         choices = self._events.choices
         if choices is not None:
             self.workload = choices.sums(frontier.workload)
-        self.order, self.cuts = schedule(self._road.policy, self.workload, self.plan.group)
+        self.order, self.cuts = schedule(self._road.order, self.workload, self.plan.group)
         order, cuts = self.order, self.cuts
         if choices is not None:  # a group of events is searched as all of their choices
             order, ends = ranges(choices.offsets, order)

@@ -19,14 +19,14 @@ class Contender:
     ----------
     name : str
         Its name in the report.
-    policy : str
+    order : str
         The order of the events, a name of `rtfilter.scheduler.ORDERS`.
     controller : Controller
         Chooses the level and the group size of each burst.
     """
 
     name: str
-    policy: str
+    order: str
     controller: Controller
 
 

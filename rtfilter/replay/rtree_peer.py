@@ -10,6 +10,7 @@ from rtree.index import Index, Property
 
 from rtfilter import EventFilter
 from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.filter import inside
 from rtfilter.matchers.rtree import shown, tree_of
 
 CAPACITY = (10, 20)
@@ -39,7 +40,7 @@ class RtreePeer:
     """
 
     def __init__(self, filter: EventFilter, step: Callable[[int], object] = lambda rows: None) -> None:
-        self._tree = tree_of(filter.matcher)
+        self._tree = tree_of(inside(filter).matcher)
         self._schema = filter.schema
         ids, low, high, _ = self._tree.content()
         high = shown(filter.schema, high)

@@ -15,14 +15,13 @@ from rtfilter.adaptive.fixed import FixedPlan
 from rtfilter.dtypes import IntArray
 from rtfilter.events.table import EventTable
 from rtfilter.extras import needed
-from rtfilter.filter import EventFilter
+from rtfilter.filter import EventFilter, inside
 from rtfilter.matchers.rtree import tree_of
 from rtfilter.predicates.predicate import Predicate, parse
 from rtfilter.replay.output import Row
 from rtfilter.replay.replay_settings import PEER, Contender, ReplaySettings
 from rtfilter.replay.report import ReplayInterrupted, ReplayReport
 from rtfilter.replay.workloads.base import Bounds, Workload
-from rtfilter.scheduler import resolve
 
 
 def replay(
@@ -97,7 +96,7 @@ class _Replay:
             with needed("replay", "the comparison with rtree"):
                 from rtfilter.replay.rtree_peer import RtreePeer
 
-            with _bar("building rtree", len(tree_of(filter.matcher).content()[0]), progress) as bar:
+            with _bar("building rtree", len(tree_of(inside(filter).matcher).content()[0]), progress) as bar:
                 self.peer = RtreePeer(filter, bar.update)
 
     def burst(self, burst: int, size: int) -> None:
@@ -137,7 +136,8 @@ class _Replay:
         changes = len(new) + len(gone)
         self.report.updates += changes
         for contender in self.contenders:
-            if contender.controller is not self.filter.controller:  # the filter informs its own controller
+            # The filter informs its own controller.
+            if contender.controller is not inside(self.filter).controller:
                 contender.controller.on_update(changes)
 
     def finished(self) -> ReplayReport:
@@ -179,11 +179,11 @@ def _bar(text: str, total: int, progress: bool) -> Any:
 
 def _warm_up(filter: EventFilter, workload: Workload) -> None:
     """Match a few events as a whole and in groups, so that the kernels are loaded before the measurement."""
-    controller = filter.controller
+    controller = inside(filter).controller
     for group in (None, 1):
-        filter.controller = FixedPlan(0, group)
+        filter.configure(controller=FixedPlan(0, group))
         list(filter.stream(workload.events(0, 4)))
-    filter.controller = controller
+    filter.configure(controller=controller)
 
 
 def _row(response: float, level: int | None = None, group: int | None = None, **more: Any) -> Row:
@@ -199,7 +199,7 @@ def _row(response: float, level: int | None = None, group: int | None = None, **
 
 def _run(filter: EventFilter, contender: Contender, events: EventTable) -> tuple[Row, list[set[int]]]:
     """Run one burst for one contender; return its row of the report, and the matches of each event."""
-    filter.policy, filter.controller = resolve(contender.policy), contender.controller
+    filter.configure(order=contender.order, controller=contender.controller)
     stream = filter.stream(events)
     answers: list[set[int]] = [set()] * len(stream)
     released = list(stream)

@@ -183,9 +183,9 @@ def _searched(
 def _hits(one: EventFilter, stored: list[bytes]) -> BoolArray:
     """Return which stored events match."""
     bad: list[BadEvent] = []
-    found = one.any_match(stored, on_error=bad.append)
+    found = one.match_batch(stored, on_error=bad.append).any
     for row, event, _ in bad:
-        found[row] = one.any_match(as_published(one.schema, event))[0]
+        found[row] = one.match_batch(as_published(one.schema, event)).any[0]
     return found
 
 

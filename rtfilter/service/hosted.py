@@ -14,9 +14,9 @@ import msgspec
 from rtfilter.definition import DEFAULT_CONTROLLER, Definition
 from rtfilter.errors import RTFilterError
 from rtfilter.events.schema import Attribute
+from rtfilter.filter import inside
 from rtfilter.matching.choosing import AUTO
 from rtfilter.options import Named, whole
-from rtfilter.scheduler import resolve
 from rtfilter.service import snapshots
 from rtfilter.service.ending import Ending
 from rtfilter.service.log_matcher import Index, hash_of, key_of
@@ -168,8 +168,8 @@ class Hosted:
                 )
             await self._asides.beside.run(filter.repack, whole(new.matcher))
         if new.controller != former.controller:
-            filter.controller = new.controller or DEFAULT_CONTROLLER
-        filter.policy = resolve(new.order)
+            filter.configure(controller=new.controller or DEFAULT_CONTROLLER)
+        filter.configure(order=new.order)
         await self._store.change(self._log.redefine_filter, index.info.name, _stored(new))
         index.define(new)
 
@@ -187,7 +187,7 @@ class Hosted:
                 self._leaving.discard(name)  # it stays as before: its index has missed nothing
                 raise
             await self._store.change(self._log.remove_filter, name)  # or it is to be asked for again
-            metrics = self._indexes.pop(name).filter.metrics
+            metrics = inside(self._indexes.pop(name).filter).metrics
             if metrics:
                 metrics.leave()
             self._measures.forget(name)

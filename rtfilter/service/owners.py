@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from rtfilter.errors import PredicateError, RTFilterError
 from rtfilter.events.schema import Schema
+from rtfilter.filter import inside
 from rtfilter.predicates.boxes.compiling import unbounded
 from rtfilter.predicates.predicate import Predicate, Source, parse
 from rtfilter.predicates.templates.many import FEW as TOGETHER
@@ -234,7 +235,7 @@ def check(wishes: Sequence[Wish], index: Index) -> Checked:
         row: source if _is_small(source, wishes[row].where) else wishes[row].where
         for row, source in zip(rows, sources, strict=True)
     }
-    if index.info.definition.max_unbounded is None or not index.filter.matcher.takes.boxes:
+    if index.info.definition.max_unbounded is None or not inside(index.filter).matcher.takes.boxes:
         return Checked(wrong, [], predicates)
     owners = compiled.owners
     free = unbounded(compiled.boxes, index.info.schema).nonzero()[0]

@@ -48,8 +48,8 @@ def name_of(info: FilterInfo) -> str:
 
 def empty(info: FilterInfo, metrics: Metrics | None) -> EventFilter:
     """Return an empty filter, without `max_unbounded`, which is checked before changes are stored."""
-    made = info.definition.filter(metrics=metrics or False)
-    made.max_unbounded = None
+    made = info.definition.filter(metrics=metrics)
+    made.configure(max_unbounded=None)
     return made
 
 
@@ -78,16 +78,16 @@ def _newest(
         try:
             found = EventFilter.load(
                 one.path,
-                policy=wanted.order,
+                order=wanted.order,
                 controller=wanted.controller or DEFAULT_CONTROLLER,
-                metrics=metrics or False,
+                metrics=metrics,
                 matcher=whole(wanted.matcher),  # it may have been written before the definition was changed
             )
         except SnapshotError as error:
             _log.warning("%s; it is built from the log", error)
             _remove(one.path)
             continue
-        found.max_unbounded = None
+        found.configure(max_unbounded=None)
         if added := wanted.schema.added_to(found.schema):  # since it was written
             found.add_attributes(added)
         return found, one.position

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from rtfilter.filter import EventFilter
+from rtfilter.filter import EventFilter, inside
 from rtfilter.service.backlog import Backlog
 from rtfilter.service.hosted import Hosted
 from rtfilter.service.log_matcher import Index
@@ -121,9 +121,10 @@ def _of_filter(index: Index, response: Histogram | None) -> dict[str, Any]:
             "counts": response.counts.tolist(),  # of each bucket; the last has all above the last bound
             "sum": float(response.total),
         }
-    if not filter.metrics:
+    metrics = inside(filter).metrics
+    if metrics is None:
         return found
-    totals = filter.metrics.totals()
+    totals = metrics.totals()
     classes: dict[str, dict[str, Any]] = totals.controller.get("classes", {})
     return found | {
         "height": totals.statistics.get("height"),

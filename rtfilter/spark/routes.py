@@ -9,6 +9,7 @@ import numpy as np
 from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
+from rtfilter.filter import inside
 from rtfilter.spark.leases import Lease
 
 #: A leaf of shard s has the id s * LEAVES + its number in an index of leaves.
@@ -53,7 +54,7 @@ class Route:
         An event that reaches no leaf is not searched.
         """
         if self.leaves is None:
-            workload = self.leases[0].open().matcher.workload(events.searched)
+            workload = inside(self.leases[0].open()).matcher.workload(events.searched)
             if events.choices is not None:
                 workload = events.choices.sums(workload)
             rows = np.flatnonzero(workload)

@@ -24,6 +24,8 @@ from numpy.typing import ArrayLike
 
 from rtfilter import EventFilter, Schema, SnapshotError
 from rtfilter.dtypes import IntArray
+from rtfilter.filter import inside
+from rtfilter.matchers.registry import make_matcher
 from rtfilter.matchers.rtree import tree_of
 from rtfilter.options import require_on_error
 from rtfilter.snapshots import manifest as snapshot
@@ -300,9 +302,9 @@ class ShardedIndex:
             boxes[number] = one.leaves
         old = self.route().leaves if len(boxes) < len(shards) else None
         leaves = EventFilter(self.schema, matcher="rtree")
-        tree = tree_of(leaves.matcher)
+        tree = tree_of(inside(leaves).matcher)
         if old is not None:
-            ids, low, high, _ = tree_of(old.open().matcher).content()
+            ids, low, high, _ = tree_of(inside(old.open()).matcher).content()
             keep = ~np.isin(ids // LEAVES, list(boxes))
             tree.extend(ids[keep], low[keep], high[keep])
         for number, sides in boxes.items():
@@ -438,7 +440,8 @@ def build_sharded(
     if shards is not None and shards < 1:
         raise ValueError(f"an index has at least 1 shard, not {shards}")
     require_on_error(on_error)
-    capacity = tree_of(EventFilter(schema, capacity, matcher="rtree").matcher).capacity  # raises the error
+    options = {} if capacity is None else {"capacity": capacity}
+    capacity = tree_of(make_matcher("rtree", schema, **options)).capacity  # raises the error
     context_of(subscriptions.sparkSession)
     place = places.absolute(path)
     if _versions(place) or places.names(place):
@@ -467,7 +470,8 @@ def _build(given: SubscriptionFrame, draft: ShardedIndex) -> ShardedIndex:
         def empty(batches: Batches) -> Batches:
             for shard in _numbers(batches):
                 if shard in missing:
-                    yield written(shard, EventFilter(schema, capacity), f"{place}/shards")
+                    nothing = EventFilter(schema, matcher={"name": "rtree", "capacity": capacity})
+                    yield written(shard, nothing, f"{place}/shards")
 
         built += collected(draft._each(given.frame.sparkSession).mapInArrow(empty, BUILT))
     return draft._next(built)

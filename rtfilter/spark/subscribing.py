@@ -16,7 +16,7 @@ import numpy as np
 
 from rtfilter import EventFilter, PredicateError, Schema
 from rtfilter.dtypes import FloatArray, IntArray
-from rtfilter.filter import part_of
+from rtfilter.filter import inside, part_of
 from rtfilter.matchers.rtree import shown, tree_of
 from rtfilter.predicates.bounds.bound_arrays import compile_bounds
 from rtfilter.predicates.bounds.bound_columns import SIDES
@@ -287,7 +287,12 @@ class SubscriptionFrame:
             for (number,), batch in gathered(batches, [SHARD]):
                 before = shards[number]
                 filter = (
-                    EventFilter(reader.schema, capacity, max_unbounded=None, clock=reader.clock)
+                    EventFilter(
+                        reader.schema,
+                        matcher={"name": "rtree", "capacity": capacity},
+                        max_unbounded=None,
+                        clock=reader.clock,
+                    )
                     if before is None
                     else before.load(reader.clock)
                 )
@@ -388,7 +393,7 @@ def in_parts(number: int, filter: EventFilter, place: str, parts: int) -> Batche
 def hulls(filter: EventFilter) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return the ids, ascending, int64 (n,), and the box around all boxes of each, float64 (n, d) twice."""
     ids = filter.ids()
-    of_box, low, high, _ = tree_of(filter.matcher).content()
+    of_box, low, high, _ = tree_of(inside(filter).matcher).content()
     there = np.isin(of_box, ids)  # leaves out expired subscriptions
     owners = np.searchsorted(ids, of_box[there])
     return ids, *_around(owners, low[there], shown(filter.schema, high)[there], len(ids))
@@ -418,7 +423,7 @@ def written(
     filter.repack()  # as the saved one: events are led to its leaves
     manifest = save(filter, f"{place}/{name}")
     sides = np.zeros((2, 0, filter.schema.dimensions))
-    tree = tree_of(filter.matcher)
+    tree = tree_of(inside(filter).matcher)
     if len(tree):
         low, high = tree.boxes_at_level(tree.height - 1)
         sides = np.stack([low, shown(filter.schema, high)])

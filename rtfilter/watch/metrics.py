@@ -365,8 +365,8 @@ def serve(registry: CollectorRegistry, port: int, address: str = "127.0.0.1") ->
     """
     if not hasattr(registry, "collect") or isinstance(registry, Metrics):
         raise TypeError(
-            "serve takes the registry of metrics, such as filter.metrics.registry of an EventFilter(schema, "
-            f"metrics=True); got {registry!r:.60}"
+            "serve takes the registry of metrics, such as metrics.registry of an EventFilter(schema, "
+            f"metrics=metrics); got {registry!r:.60}"
         )
     try:
         server, thread = start_http_server(port, address, registry=registry)

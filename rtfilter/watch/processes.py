@@ -1,6 +1,6 @@
 """Metrics of several processes at one address: each process writes its own to a directory, one serves all.
 
-In each process, call ``share(filter.metrics, "/run/rtfilter")``. In one process, one of these or another,
+In each process, call ``share(metrics, "/run/rtfilter")``. In one process, one of these or another,
 call ``serve(Together("/run/rtfilter").registry, 17464)``. If each process can have its own port, let
 Prometheus scrape all of them instead: it then shows them separately.
 """

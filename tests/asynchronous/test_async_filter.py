@@ -21,8 +21,10 @@ from kinds import KINDS, id_of
 from oracle import as_sets
 from rtfilter import AsyncFilter, EventError, EventFilter, Schema
 from rtfilter.adaptive import FixedPlan
+from rtfilter.filter import inside
 from rtfilter.matchers import Takes
 from rtfilter.matchers.rtree import RTreeMatcher
+from rtfilter.watch.metrics import Metrics
 
 WAYS = pytest.mark.parametrize("pause", [inf, 0], ids=["loop", "thread"])
 """Where batches are matched."""
@@ -164,7 +166,7 @@ def noted():
 @pytest.fixture
 def gated():
     """One event at a time, the last of a batch first; each waits at the gate."""
-    filter = Noted(controller=FixedPlan(0, 1), policy=lambda workload: np.arange(len(workload))[::-1])
+    filter = Noted(controller=FixedPlan(0, 1), order=lambda workload: np.arange(len(workload))[::-1])
     filter.gate = Gate()
     return filter
 
@@ -416,15 +418,15 @@ def test_texts_are_one_batch_and_a_bad_one_fails_alone(noted, pause):
 
 @WAYS
 def test_each_refused_event_is_counted_once(pause):
-    filter = Noted(metrics=True)
+    filter = Noted(metrics=Metrics())
 
     async def main():
         async with AsyncFilter(filter, pause=pause) as alerts:
             await results(map(alerts.match, [event(1), event(nan), event(2), None, event(inf)]))
 
     run(main)
-    assert filter.metrics.refused_events == 3
-    assert filter.metrics.registry.get_sample_value("rtfilter_events_total") == 2
+    assert inside(filter).metrics.refused_events == 3
+    assert inside(filter).metrics.registry.get_sample_value("rtfilter_events_total") == 2
 
 
 class Complete(RTreeMatcher):

@@ -39,7 +39,7 @@ import sys
 import threading
 import numpy as np
 from rtfilter import EventFilter, RStarTree, Schema
-from rtfilter.filter import part_of
+from rtfilter.filter import inside, part_of
 from rtfilter.index.kernels import counts, pack
 from rtfilter.index.kernels.jit import Kernel
 from rtfilter.matchers import MATCHERS, make_matcher
@@ -62,8 +62,8 @@ def use_matcher(matcher):
     filter.match({"s": "a-long-prefix-1"})
     filter.match_batch(events)
     list(filter.stream(events))
-    filter.any_match(events)
-    filter.matcher.workload(schema.read(events))
+    filter.match_batch(events).any
+    inside(filter).matcher.workload(schema.read(events))
     part_of(filter, [0, 1])
     pickle.loads(pickle.dumps(filter)).subscribe("x > 5")
 
@@ -78,7 +78,7 @@ def use_tree():
     filter.repack()
     filter.match_batch(low)
     list(filter.stream(low))
-    filter.matcher.tree.check()
+    inside(filter).matcher.tree.check()
     tree = RStarTree(3)
     for id in range(50):
         tree.insert(id % 40, low[id], low[id] + 0.1)

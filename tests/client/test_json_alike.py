@@ -79,7 +79,6 @@ LIBRARY = {
     "of_one": lambda filter, text: filter.match_batch([text])[0],
     "lines": lambda filter, text: filter.match_batch(text + b"\n" + BEFORE)[0],
     "stream": lambda filter, text: {row: ids for row, ids, _ in filter.stream([BEFORE, text])}[1],
-    "any_match": lambda filter, text: filter.match(text) if filter.any_match([text])[0] else [],
     "explain": lambda filter, text: [id for id in range(len(CONDITIONS)) if filter.explain(text, id).matched],
 }
 ALL = ALIKE | dict.fromkeys(EMPTY, REFUSED)

@@ -13,6 +13,8 @@ from experiments.__main__ import EXPERIMENTS
 from idle_broker import idle_broker
 from rtfilter import EventFilter, Schema
 from rtfilter.cli import COMMANDS, main
+from rtfilter.filter import inside
+from rtfilter.watch.metrics import Metrics
 from service.running import running
 
 HOME = Path(__file__).parents[2]
@@ -162,13 +164,13 @@ def exported(families):
 
 @pytest.mark.slow
 def test_the_page_on_watching_has_all_metrics_and_no_others(tmp_path):
-    watched = EventFilter(Schema({"x": float}), metrics=True)
+    watched = EventFilter(Schema({"x": float}), metrics=Metrics())
     watched.subscribe("x > 1")
     watched.match({"x": 2.0})
     list(watched.stream([{"x": 2.0}] * 4))
     with running(tmp_path) as server:
         served = server.ask("GET", "/metrics", user="admin").bytes.decode()
-    exported_by_all = exported(watched.metrics.registry.collect())
+    exported_by_all = exported(inside(watched).metrics.registry.collect())
     exported_by_all |= exported(text_string_to_metric_families(served))
     exported_by_all |= exported(idle_broker(tmp_path).collect())
     assert set(re.findall(r"`(rtfilter_[a-z_]+)`", TEXTS[HOME / "docs" / "watching.md"])) == exported_by_all

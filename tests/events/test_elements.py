@@ -136,7 +136,7 @@ def test_lists_of_moments_in_a_table():
     filter.subscribe("at = '2024-06-01'")
     moments = [[datetime(2024, 5, 31, tzinfo=UTC), datetime(2024, 6, 1, tzinfo=UTC)], None, []]
     table = pa.table({"at": pa.array(moments, pa.list_(pa.timestamp("us", "UTC")))})
-    assert filter.any_match(table).tolist() == [True, False, False]
+    assert filter.match_batch(table).any.tolist() == [True, False, False]
 
 
 def test_a_map_is_no_list():
@@ -193,7 +193,7 @@ def test_nesting_is_limited():
 def test_workload_and_visits_count_all_choices():
     filter = EventFilter(SCHEMA)
     filter.subscribe_many([f"n = {k}" for k in range(200)])
-    filter.controller = FixedPlan(0, 1)
+    filter.configure(controller=FixedPlan(0, 1))
     one = filter.stream([{"n": 1}]).workload[0]
     assert filter.stream([{"n": [1, 2, 3]}, {"n": 1}]).workload.tolist() == [3 * one, one]
     stream = filter.stream([{"n": [1, 2, 3]}, {"n": 1}])

@@ -9,6 +9,7 @@ from experiments.response import bursts, estimates
 from experiments.response.estimates import Work
 from rtfilter import EventFilter, RStarTree
 from rtfilter.adaptive import FixedPlan, Plan
+from rtfilter.filter import inside
 from rtfilter.replay import machine
 from rtfilter.replay.workloads import workload
 
@@ -126,7 +127,7 @@ def test_settling_is_over_when_bursts_teach_nothing():
     target = EventFilter(made.schema, matcher="rtree")
     made.subscribe(target, 0, 50)
     arriving = bursts.bursts(made, 8)
-    adaptive = bursts.Listener(target.controller)
+    adaptive = bursts.Listener(inside(target).controller)
     assert bursts.settle(target, bursts.Listener(FixedPlan(0, 4)), arriving, bursts.CALM + 1) == 0
     assert bursts.settle(target, adaptive, arriving, bursts.CALM) is None
     assert bursts.settle(target, adaptive, arriving, 2000) >= 0

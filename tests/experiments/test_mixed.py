@@ -7,6 +7,7 @@ import pytest
 
 from experiments.load import mixed
 from rtfilter import EventFilter
+from rtfilter.filter import inside
 from rtfilter.replay.workloads import workload
 from rtfilter.results import Matches
 
@@ -86,7 +87,7 @@ def test_the_content_after_some_changes_is_that_of_the_filter(small):
         made[change] = True
         ids, boxes = changes.content(made)
         order = np.argsort(ids)
-        known = {id: target.matcher.tree.boxes_of(id) for id in target.ids().tolist()}
+        known = {id: inside(target).matcher.tree.boxes_of(id) for id in target.ids().tolist()}
         assert ids[order].tolist() == list(known)
         for row in order.tolist():
             low, high = known[int(ids[row])]

@@ -160,7 +160,7 @@ def test_an_event_outside_of_everything_visits_the_root_alone():
 
 def released(index, plan, events):
     """Mean response in visits, from a real stream."""
-    index.filter.controller = FixedPlan(plan.level, plan.group)
+    index.filter.configure(controller=FixedPlan(plan.level, plan.group))
     stream = index.filter.stream(events)
     visits = stream.visits
     return stream.estimation_visits + np.cumsum(visits[stream.order]).mean(), stream.estimation_visits

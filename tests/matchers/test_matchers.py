@@ -12,12 +12,14 @@ from kinds import EACH, EACH_TAKEN_OVER, TAKING_ALL
 from lengths import long_but
 from rtfilter import Attribute, EventError, EventFilter, PredicateError, Schema, SnapshotError
 from rtfilter.cli import main
+from rtfilter.filter import inside
 from rtfilter.matchers import MATCHERS, BoxColumns, Filters, Takes, check_matcher, make_matcher
 from rtfilter.matchers.flat import Flat, leveled
 from rtfilter.matchers.masks import MasksMatcher
 from rtfilter.matchers.papers.hashes import HashesMatcher
 from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.results import Hits
+from rtfilter.watch.metrics import Metrics
 
 PRICES = Schema({"price": float, "symbol": str})
 QUICK = ("rtree", "scan", "split", "masks", "be-tree")
@@ -86,7 +88,7 @@ def test_what_a_matcher_does_not_take_is_refused_at_subscribe_and_match():
     assert len(filter) == 0
     id = filter.subscribe("price = 3 AND symbol IN ('A', 'B')")
     assert filter.match({"price": 3, "symbol": "B"}).tolist() == [id]
-    for match in (filter.match_batch, filter.stream, filter.any_match):
+    for match in (filter.match_batch, filter.stream):
         with pytest.raises(EventError, match="event 1: attribute 'symbol' is missing"):
             match([{"price": 1, "symbol": "A"}, {"price": 3}])
     with pytest.raises(EventError, match="attribute 'price' is missing"):
@@ -156,8 +158,8 @@ def test_unknown_names_and_misplaced_options_say_what_to_do():
         EventFilter(PRICES, matcher="btree")
     with pytest.raises(TypeError, match="a matcher is a name or a class"):
         EventFilter(PRICES, matcher=7)
-    with pytest.raises(ValueError, match="leave it out for the matcher 'masks'"):
-        EventFilter(PRICES, (4, 4), matcher="masks")
+    with pytest.raises(ValueError, match="the matcher 'masks' has no option 'capacity'"):
+        EventFilter(PRICES, matcher={"name": "masks", "capacity": (4, 4)})
     with pytest.raises(TypeError, match="a CountingMatcher, and no R\\*-tree"):
         EventFilter(PRICES, matcher="counting").repack()
     with pytest.raises(ValueError, match="up to 255 coordinates"):
@@ -221,7 +223,7 @@ def test_bounds_reach_matchers_of_constraints():
     events = [{"x": 2.0}, {"x": 7.0, "b": True}, {"b": False}]
     assert [sorted(ids) for ids in filter.match_batch(events)] == [[0, 2, 3], [1, 2], [2]]
     assert str(filter[0].predicate) == "x >= 1.0 AND x <= 5.0"
-    assert filter.matcher.workload(filter.schema.read(events)).tolist() == [2 + 1, 2 + 1, 2]
+    assert inside(filter).matcher.workload(filter.schema.read(events)).tolist() == [2 + 1, 2 + 1, 2]
 
 
 @pytest.mark.slow
@@ -238,12 +240,12 @@ def test_layers_stay_few_and_removed_boxes_do_not_stay_for_ever():
 def test_the_workload_of_the_tree_is_the_leaves_to_visit():
     rng = np.random.default_rng(0)
     ends = np.sort(rng.random((400, 2, 2)), axis=1)
-    filter = EventFilter(Schema({"x": float, "y": float}), (4, 8))
+    filter = EventFilter(Schema({"x": float, "y": float}), matcher={"name": "rtree", "capacity": (4, 8)})
     filter.subscribe_boxes(ends[:, 0], ends[:, 1])
-    tree, events = filter.matcher.tree, rng.random((50, 2))
+    tree, events = inside(filter).matcher.tree, rng.random((50, 2))
     by_level = [tree.frontier(events, level).workload for level in range(tree.height)]
     assert len(by_level) > 2
-    assert (filter.matcher.workload(filter.schema.read(events)) == by_level[-1]).all()
+    assert (inside(filter).matcher.workload(filter.schema.read(events)) == by_level[-1]).all()
     assert (by_level[-1] != by_level[-2]).any()
 
 
@@ -255,9 +257,9 @@ def test_estimates_of_counting_are_its_increments():
     high = np.where(rng.random(low.shape) < 0.2, np.inf, np.maximum(low, 0) + rng.integers(0, 9, low.shape))
     filter.subscribe_boxes(low, high)
     events = filter.schema.read(rng.integers(0, 60, (50, 2)))
-    matcher = filter.matcher
+    matcher = inside(filter).matcher
     free = int((np.isinf(low) & np.isinf(high)).all(axis=1).sum())
-    assert (matcher.match(events).visits + free == filter.matcher.workload(events)).all()
+    assert (matcher.match(events).visits + free == inside(filter).matcher.workload(events)).all()
 
 
 class Inside(MasksMatcher):
@@ -307,20 +309,20 @@ def test_bounds_are_held_against_what_a_matcher_takes():
 def test_a_matcher_may_be_made_by_a_function(tmp_path):
     filter = EventFilter(PRICES, matcher=partial(RTreeMatcher, capacity=(4, 9)))
     filter.subscribe("price < 3")
-    assert filter.matcher.tree.capacity == (4, 9)
+    assert inside(filter).matcher.tree.capacity == (4, 9)
     filter.save(tmp_path / "index")
     loaded = EventFilter.load(tmp_path / "index", matcher=partial(RTreeMatcher, capacity=(5, 5)))
-    assert loaded.matcher.tree.capacity == (4, 9)
+    assert inside(loaded).matcher.tree.capacity == (4, 9)
     assert pickle.loads(pickle.dumps(filter)).match({"price": 1.0}).tolist() == [0]
 
 
 @pytest.mark.parametrize("name", TAKING_ALL)
 def test_every_matcher_is_watched_and_described(name, tmp_path, capsys):
-    filter = EventFilter(PRICES, matcher=name, metrics=True)
+    filter = EventFilter(PRICES, matcher=name, metrics=Metrics())
     filter.subscribe_many(["price < 3", "symbol = 'A'"])
     list(filter.stream([{"price": 1.0}]))
-    assert filter.metrics.registry.get_sample_value("rtfilter_index_subscriptions") == 2
-    assert filter.metrics.registry.get_sample_value("rtfilter_matches_total") == 1
+    assert inside(filter).metrics.registry.get_sample_value("rtfilter_index_subscriptions") == 2
+    assert inside(filter).metrics.registry.get_sample_value("rtfilter_matches_total") == 1
     filter.save(tmp_path / "index")
     for command in ("info", "check"):
         assert main(["index", command, str(tmp_path / "index")]) == 0

@@ -44,7 +44,9 @@ def test_an_event_tries_those_that_wait_under_its_values():
     _, rows, tried = equal.search(table.points)
     assert len(rows) == 10
     assert tried[0] < 80  # not all, though all wait for this venue
-    assert equal.estimate(table.points).tolist() == tried.tolist() == filter.matcher.workload(table).tolist()
+    assert (
+        equal.estimate(table.points).tolist() == tried.tolist() == matcher_of(filter).workload(table).tolist()
+    )
     assert matcher_of(filter).match(table).visits.tolist() == tried.tolist()
 
 

@@ -11,7 +11,7 @@ from kinds import BOXED, EACH
 from lengths import long_but
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter, Schema
-from rtfilter.filter import part_of
+from rtfilter.filter import inside, part_of
 from rtfilter.matching import aside
 from rtfilter.snapshots import arrays as snapshot
 from rtfilter.subscriptions import slices
@@ -105,10 +105,10 @@ def test_repacking_loses_nothing_that_changes_meanwhile(monkeypatch, changes):
     filter = random_filter("rtree", seed=changes)
     meanwhile = Meanwhile(monkeypatch, filter, changes, changes)
     told = []
-    monkeypatch.setattr(filter.controller, "on_update", told.append)
+    monkeypatch.setattr(inside(filter).controller, "on_update", told.append)
     filter.repack()
     meanwhile.left = 0
-    filter.matcher.tree.check()
+    inside(filter).matcher.tree.check()
     list(filter.stream(random_events(np.random.default_rng(5), 3)))
     before, updates = content(filter), filter.stats()["updates"]
     filter.repack()
@@ -123,9 +123,11 @@ def test_repacking_loses_nothing_that_changes_meanwhile(monkeypatch, changes):
 def test_copies_of_equal_subscriptions_are_equal():
     filter = random_filter("rtree", seed=1)
     filter.repack()
-    packed = filter.matcher.tree.boxes_at_level(filter.matcher.tree.height - 1)
+    packed = inside(filter).matcher.tree.boxes_at_level(inside(filter).matcher.tree.height - 1)
     for copy in (pickle.loads(pickle.dumps(filter)), part_of(filter, filter.ids())):
-        assert np.array_equal(packed, copy.matcher.tree.boxes_at_level(copy.matcher.tree.height - 1))
+        assert np.array_equal(
+            packed, inside(copy).matcher.tree.boxes_at_level(inside(copy).matcher.tree.height - 1)
+        )
 
 
 def repacked(filter, rng):

@@ -2,7 +2,7 @@
 
 It runs in full for the R*-tree, and pairwise for every other matcher of boxes. Those without boxes know
 nothing of controllers: two pairs each go round all of them. The short form tries each controller with one
-policy on the tree, and one pair on each other matcher.
+order on the tree, and one pair on each other matcher.
 """
 
 import pickle
@@ -27,6 +27,7 @@ from rtfilter.adaptive import (
     WangController,
 )
 from rtfilter.predicates.predicate import parse
+from rtfilter.watch.metrics import Metrics
 
 CONTROLLERS = {
     "root": lambda: FixedPlan(0, 1),
@@ -38,7 +39,7 @@ CONTROLLERS = {
     "plan": lambda: PlanController(rounds=1, threshold=5),
     "plan-early": lambda: PlanController(rounds=8, threshold=5, early_stop=EarlyStop()),
 }
-POLICIES = {
+ORDERS = {
     "shortest": "shortest",
     "fifo": "fifo",
     "longest": "longest",
@@ -83,18 +84,19 @@ def build(rng, count, **options):
     return filter, predicates
 
 
-FULL = list(product([(4, 4), (512, 4096)], CONTROLLERS, POLICIES, ["rtree"]))
-PAIRS = list(zip(CONTROLLERS, cycle(POLICIES), strict=False))
-PAIRWISE = [(None, *pair, matcher) for matcher in OTHERS if matcher in [*BOXED, "auto"] for pair in PAIRS]
+TREES = [{"name": "rtree", "capacity": (4, 4)}, "rtree"]
+FULL = list(product(TREES, CONTROLLERS, ORDERS))
+PAIRS = list(zip(CONTROLLERS, cycle(ORDERS), strict=False))
+PAIRWISE = [(matcher, *pair) for matcher in OTHERS if matcher in [*BOXED, "auto"] for pair in PAIRS]
 PYTHON = [name for name in OTHERS if name not in [*BOXED, "auto"]]
-PAIRWISE += [(None, *pair, matcher) for matcher, pair in zip(2 * PYTHON, cycle(PAIRS), strict=False)]
-SHORT = [((4, 4), *pair, "rtree") for pair in PAIRS] + [((512, 4096), "plan", "shortest", "rtree")]
-SHORT += list({one[-1]: one for one in PAIRWISE}.values())
-QUICK = [one for one in SHORT if one[-1] in ("rtree", "scan", "masks")]
+PAIRWISE += [(matcher, *pair) for matcher, pair in zip(2 * PYTHON, cycle(PAIRS), strict=False)]
+SHORT = [(TREES[0], *pair) for pair in PAIRS] + [("rtree", "plan", "shortest")]
+SHORT += list({one[0]: one for one in PAIRWISE}.values())
+QUICK = [one for one in SHORT if one[0] in (*TREES, "scan", "masks")]
 
 
 @pytest.mark.parametrize(
-    ("capacity", "controller", "policy", "matcher"),
+    ("matcher", "controller", "order"),
     [
         pytest.param(
             *one, marks=[pytest.mark.long] * (one not in SHORT) + [pytest.mark.slow] * (one not in QUICK)
@@ -102,15 +104,14 @@ QUICK = [one for one in SHORT if one[-1] in ("rtree", "scan", "masks")]
         for one in FULL + PAIRWISE
     ],
 )
-def test_every_way_to_match_gives_what_the_predicates_say(capacity, controller, policy, matcher):
+def test_every_way_to_match_gives_what_the_predicates_say(matcher, controller, order):
     rng = np.random.default_rng(0)
     filter, predicates = build(
         rng,
         120,
-        capacity=capacity,
-        policy=POLICIES[policy],
+        order=ORDERS[order],
         controller=CONTROLLERS[controller](),
-        metrics=True,
+        metrics=Metrics(),
         matcher=matcher,
     )
     for _ in range(2):
@@ -119,7 +120,7 @@ def test_every_way_to_match_gives_what_the_predicates_say(capacity, controller, 
         expected = subscribers(predicates, rows)
         for way in WAYS:
             assert way(events, filter) == expected, way.__name__
-        assert filter.any_match(events).tolist() == [bool(ids) for ids in expected]
+        assert filter.match_batch(events).any.tolist() == [bool(ids) for ids in expected]
         assert filter.match_batch(events).counts.tolist() == [len(ids) for ids in expected]
         id, source = next(iter(predicates)), random_predicate(rng)
         filter.update(id, source)
@@ -132,7 +133,7 @@ def test_every_way_to_match_gives_what_the_predicates_say(capacity, controller, 
 @pytest.mark.parametrize("seed", long_but(range(15), range(3)))
 def test_seeds_beyond_the_battery(seed):
     rng = np.random.default_rng(100 + seed)
-    filter, predicates = build(rng, 60, capacity=(4, 6))
+    filter, predicates = build(rng, 60, matcher={"name": "rtree", "capacity": (4, 6)})
     events = random_events(rng, 60)
     rows = [filter.schema.read(event).row(0) for event in events]
     assert batched(events, filter) == subscribers(predicates, rows)
@@ -151,9 +152,9 @@ def repickle(filter, tmp_path):
 @pytest.mark.parametrize("matcher", slow_but([*TAKING_ALL, "auto"], ["rtree", "scan", "masks", "hashes"]))
 def test_a_copy_answers_the_same_and_lives_on(copy, matcher, tmp_path):
     rng = np.random.default_rng(1)
-    capacity = (4, 4) if matcher == "rtree" else None
+    matcher = {"name": "rtree", "capacity": (4, 4)} if matcher == "rtree" else matcher
     count = 30 if matcher in PYTHON else 60
-    original, predicates = build(rng, count, capacity=capacity, matcher=matcher)
+    original, predicates = build(rng, count, matcher=matcher)
     events = random_events(rng, 50)
     rows = [original.schema.read(event).row(0) for event in events]
     second = copy(original, tmp_path)
@@ -186,7 +187,7 @@ def test_insertion_order_does_not_change_results(matcher):
 
 def test_subscribing_and_unsubscribing_restores_everything():
     rng = np.random.default_rng(3)
-    filter, predicates = build(rng, 60, capacity=(4, 4))
+    filter, predicates = build(rng, 60, matcher={"name": "rtree", "capacity": (4, 4)})
     events = random_events(rng, 50)
     before, stats = batched(events, filter), filter.stats()
     ids = filter.subscribe_many([random_predicate(rng) for _ in range(5)])

@@ -22,9 +22,10 @@ from rtfilter import EventFilter, Schema
 from rtfilter.adaptive import CostController, FixedPlan, LevelController, MatcherChooser, replay_matchers
 from rtfilter.adaptive import matchers as adaptive
 from rtfilter.adaptive.matchers import Move, Try
-from rtfilter.filter import part_of
+from rtfilter.filter import inside, part_of
 from rtfilter.matching import aside, choosing
 from rtfilter.subscriptions import content, held, slices
+from rtfilter.watch.metrics import Metrics
 
 CANDIDATES = MatcherChooser().candidates
 
@@ -73,7 +74,7 @@ def require_right(filter, seed=5):
     expected = subscribers(predicates, [SCHEMA.read(event).row(0) for event in events])
     assert as_sets(filter.match_batch(events)) == expected
     assert as_sets(filter.stream(events).matches()) == expected
-    assert filter.any_match(events).tolist() == [bool(ids) for ids in expected]
+    assert filter.match_batch(events).any.tolist() == [bool(ids) for ids in expected]
     assert len(filter) == len(predicates)
 
 
@@ -101,7 +102,7 @@ def change(filter, rng):
 )
 def test_moves_between_changes_lose_nothing(seed, controller):
     rng = np.random.default_rng(seed)
-    filter = made(rng, controller=controller(), metrics=True)
+    filter = made(rng, controller=controller(), metrics=Metrics())
     labelled = filter.subscribe("x > 1", ttl=1e6, metadata={"a": 1})
     deadline, version, updates = filter[labelled].expires, filter.stats()["version"], 0
     for _ in range(3):
@@ -109,7 +110,7 @@ def test_moves_between_changes_lose_nothing(seed, controller):
             moved(filter, str(name))
             require_right(filter)
             assert filter.stats()["version"] == version
-            now = filter.metrics.registry.get_sample_value("rtfilter_index_updates_total")
+            now = inside(filter).metrics.registry.get_sample_value("rtfilter_index_updates_total")
             assert now >= updates
             assert now == filter.stats()["updates"]
             for _ in range(4):
@@ -118,7 +119,7 @@ def test_moves_between_changes_lose_nothing(seed, controller):
             version, updates = filter.stats()["version"], now
             if filter.__contains__(labelled) and filter[labelled].expires == deadline:
                 assert filter[labelled].metadata == {"a": 1}
-    assert filter._road.control.controller is filter.controller
+    assert filter._road.control.controller is inside(filter).controller
 
 
 @pytest.mark.slow
@@ -168,8 +169,8 @@ def test_a_stream_that_is_open_while_it_moves_goes_on():
 
 def test_levels_are_others_after_a_move():
     filter = made(np.random.default_rng(0))
-    shapes, plan = [], filter.controller.plan
-    filter.controller.plan = lambda size, shape: shapes.append(shape) or plan(size, shape)
+    shapes, plan = [], inside(filter).controller.plan
+    inside(filter).controller.plan = lambda size, shape: shapes.append(shape) or plan(size, shape)
     for name in ("masks", "rtree", "masks", "rtree"):
         list(filter.stream(random_events(np.random.default_rng(1), 3)))
         moved(filter, name)
@@ -326,7 +327,7 @@ def test_what_is_measured_decides(way):
     schema, low, high, events = boxes(3000)
     log = []
     options = {"candidates": ("counting", "rtree"), "share": 1.0}
-    filter = EventFilter(schema, matcher=MatcherChooser(**options, log=log.append), metrics=True)
+    filter = EventFilter(schema, matcher=MatcherChooser(**options, log=log.append), metrics=Metrics())
     filter.subscribe_boxes(low, high)
     before = as_sets(filter.match_batch(events))
     begun = time.monotonic()
@@ -335,11 +336,11 @@ def test_what_is_measured_decides(way):
         filter.match_batch(events) if way == "match_batch" else list(filter.stream(events))
         filter._road.choosing.wait()
     assert as_sets(filter.match_batch(events)) == before
-    assert filter.matcher.tree.height > 0
+    assert inside(filter).matcher.tree.height > 0
     state = filter.stats()["matcher"]
     assert json.loads(json.dumps(state)) == state
     assert "times the time of counting" in state["why"]
-    value = filter.metrics.registry.get_sample_value
+    value = inside(filter).metrics.registry.get_sample_value
     assert value("rtfilter_matcher", {"matcher": "rtree"}) == 1
     assert value("rtfilter_matcher", {"matcher": "counting"}) is None
     assert value("rtfilter_matcher_moves_total") == 1
@@ -439,9 +440,9 @@ def test_a_batch_that_is_not_timed_runs_the_lines_of_a_fixed_filter():
 
 
 def test_a_fixed_filter_says_what_it_uses():
-    filter = EventFilter(Schema({"x": float}), matcher="masks", metrics=True)
+    filter = EventFilter(Schema({"x": float}), matcher="masks", metrics=Metrics())
     assert filter.stats()["matcher"] == {"name": "masks"}
-    assert filter.metrics.registry.get_sample_value("rtfilter_matcher", {"matcher": "masks"}) == 1
+    assert inside(filter).metrics.registry.get_sample_value("rtfilter_matcher", {"matcher": "masks"}) == 1
     with pytest.raises(TypeError, match="this filter has a MasksMatcher, and no R"):
         filter.repack()
 
@@ -474,8 +475,6 @@ def test_wrong_candidates_are_refused():
             EventFilter(SCHEMA, matcher=MatcherChooser(("rtree", name)))
     with pytest.raises(ValueError, match="unknown matcher 'btree'"):
         EventFilter(SCHEMA, matcher=MatcherChooser(("btree",)))
-    with pytest.raises(ValueError, match="leave it out for the matcher 'auto'"):
-        EventFilter(SCHEMA, matcher="auto", capacity=(4, 4))
 
 
 @pytest.mark.slow
@@ -488,5 +487,5 @@ def test_spark_opens_what_chose_with_the_tree(tmp_path):
     filter.save(tmp_path / "index")
     found = leases.Lease(str(tmp_path / "index"), leases._manifest(tmp_path / "index")).load()
     assert found.stats()["matcher"] == {"name": "rtree"}
-    assert len(found.matcher.tree) > 0
+    assert len(inside(found).matcher.tree) > 0
     require_right(found)

@@ -4,6 +4,7 @@ import pytest
 
 from rtfilter import Schema
 from rtfilter.definition import Definition
+from rtfilter.filter import inside
 
 PRICE = {"price": "float"}
 SCHEMA = Schema(PRICE)
@@ -56,8 +57,12 @@ def test_a_default_holds_where_nothing_is_said():
 
 def test_a_filter_is_made_of_all_of_it():
     made = Definition(SCHEMA, "counting", {"name": "wang", "rounds": 3}, "longest", 5).filter()
-    assert (made.stats()["matcher"]["name"], made.controller.snapshot()["rounds"]) == ("counting", 3)
-    assert (made.policy.__name__, made.max_unbounded, made.schema) == ("longest_first", 5, SCHEMA)
+    assert (made.stats()["matcher"]["name"], inside(made).controller.snapshot()["rounds"]) == ("counting", 3)
+    assert (inside(made).road.order.__name__, inside(made).subscriptions.unbounded.most, made.schema) == (
+        "longest_first",
+        5,
+        SCHEMA,
+    )
 
 
 def test_only_matchers_that_take_all_do_where_that_is_needed():

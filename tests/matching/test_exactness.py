@@ -79,7 +79,7 @@ def test_numbers_compare_exactly(matcher, data):
     ]
     assert as_sets(filter.match_batch(batch)) == wanted
     assert as_sets(filter.stream(batch).matches()) == wanted
-    assert filter.any_match(batch).tolist() == [bool(ids) for ids in wanted]
+    assert filter.match_batch(batch).any.tolist() == [bool(ids) for ids in wanted]
     for row, ids in zip(rows, wanted, strict=True):
         event = dict(zip("ab", row, strict=True))
         assert {id for id in range(len(intervals)) if filter.explain(event, id).matched} == ids

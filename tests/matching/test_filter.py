@@ -22,7 +22,7 @@ from rtfilter import (
     UnknownSubscriptionError,
 )
 from rtfilter.adaptive import FixedPlan
-from rtfilter.filter import part_of
+from rtfilter.filter import inside, part_of
 from rtfilter.index.kernels import counts
 from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.matching.gate import Writing
@@ -136,7 +136,7 @@ def test_an_empty_batch_is_matched_to_nothing(prices):
     assert len(prices.match_batch([])) == 0
     assert list(prices.stream([])) == []
     assert prices.stream([]).mean_response == 0.0
-    assert prices.any_match([]).tolist() == []
+    assert prices.match_batch([]).any.tolist() == []
 
 
 # -- streams -------------------------------------------------------------------------------------------
@@ -144,7 +144,9 @@ def test_an_empty_batch_is_matched_to_nothing(prices):
 
 def wide_filter(**options):
     rng = np.random.default_rng(0)
-    filter = EventFilter(Schema(dict.fromkeys("abc", float)), (4, 8), **options)
+    filter = EventFilter(
+        Schema(dict.fromkeys("abc", float)), **{"matcher": {"name": "rtree", "capacity": (4, 8)}} | options
+    )
     ends = np.sort(rng.random((400, 2, 3)), axis=1)
     filter.subscribe_boxes(ends[:, 0], ends[:, 1])
     return filter, rng.random((64, 3))
@@ -183,7 +185,7 @@ def test_completions_follow_the_schedule(prices):
 def test_a_stream_does_the_work_of_a_plain_search():
     filter, events = wide_filter(controller=FixedPlan(2, 3))
     stream = filter.stream(events)
-    plain = filter.matcher.tree.hits(filter.schema.encode(events)).visits.sum()
+    plain = inside(filter).matcher.tree.hits(filter.schema.encode(events)).visits.sum()
     assert stream.visits.sum() + stream.estimation_visits == plain
 
 
@@ -191,7 +193,7 @@ def test_the_controller_hears_of_batches_and_updates():
     entries = []
     filter, events = wide_filter(controller=FixedPlan(1, 4))
     list(filter.stream(events))  # loads kernels
-    filter.controller = FixedPlan(1, 4, log=entries.append)
+    filter.configure(controller=FixedPlan(1, 4, log=entries.append))
     list(filter.stream(events))
     filter.subscribe_boxes([[0, 0, 0]] * 2, [[1, 1, 1]] * 2)
     filter.unsubscribe(0)
@@ -205,7 +207,7 @@ def test_a_batch_that_is_given_up_is_reported_with_what_is_known(end):
     entries = []
     filter, events = wide_filter(controller=FixedPlan(1, 4))
     list(filter.stream(events))  # loads kernels
-    filter.controller = FixedPlan(1, 4, log=entries.append)
+    filter.configure(controller=FixedPlan(1, 4, log=entries.append))
     list(filter.stream(events))
     half = filter.stream(events)
     for _ in range(5):
@@ -226,7 +228,7 @@ def test_a_batch_that_fails_is_forgotten_with_its_stream(monkeypatch):
     filter, events = wide_filter(controller=FixedPlan(1, 4))
     stream = filter.stream(events)
     with monkeypatch.context() as patch:
-        patch.setattr(filter.matcher.tree, "resume_part", lambda *_: 1 / 0)
+        patch.setattr(inside(filter).matcher.tree, "resume_part", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             next(stream)
     del stream
@@ -257,7 +259,7 @@ def test_an_error_of_the_controller_about_a_forgotten_stream_is_not_lost():
 
     filter, events = wide_filter(controller=FixedPlan(1, 4))
     list(filter.stream(events))  # loads kernels
-    filter.controller = Broken(1, 4)
+    filter.configure(controller=Broken(1, 4))
     filter.stream(events)
     with pytest.raises(IndexError, match="of the controller"):
         filter.stream(events)
@@ -267,7 +269,7 @@ def test_forgetting_a_stream_runs_no_code_of_the_controller():
     entries = []
     filter, events = wide_filter(controller=FixedPlan(1, 4))
     list(filter.stream(events))  # loads kernels
-    filter.controller = FixedPlan(1, 4, log=entries.append)
+    filter.configure(controller=FixedPlan(1, 4, log=entries.append))
     filter.stream(events)
     assert [entry["kind"] for entry in entries] == ["plan"]
     for _ in range(3):
@@ -336,7 +338,11 @@ def test_a_batch_sees_one_version_of_the_subscriptions(way):
     """One subscription flips between everything and nothing, others come and go and split nodes: each batch
     must see the flipping one for all its events or for none, and the steady ones always."""
     rng = np.random.default_rng(0)
-    filter = EventFilter(Schema(dict.fromkeys("abc", float)), (4, 4), controller=FixedPlan(2, 1))
+    filter = EventFilter(
+        Schema(dict.fromkeys("abc", float)),
+        matcher={"name": "rtree", "capacity": (4, 4)},
+        controller=FixedPlan(2, 1),
+    )
     ends = np.sort(rng.random((300, 2, 3)), axis=1)
     steady = filter.subscribe_boxes(ends[:, 0], ends[:, 1])
     flip = filter.subscribe("TRUE")
@@ -394,7 +400,7 @@ def test_a_subscription_is_seen_by_every_batch_that_begins_after_it():
 
 
 def test_several_threads_may_change_at_once():
-    filter = EventFilter(Schema({"a": float}), (4, 4))
+    filter = EventFilter(Schema({"a": float}), matcher={"name": "rtree", "capacity": (4, 4)})
 
     def change(k):
         ids = [filter.subscribe(f"a = {k * 100 + i}") for i in range(50)]
@@ -402,7 +408,7 @@ def test_several_threads_may_change_at_once():
 
     in_threads(*[lambda k=k: change(k) for k in range(4)])
     assert len(filter) == 100
-    filter.matcher.tree.check()
+    inside(filter).matcher.tree.check()
 
 
 # -- any interleaving ----------------------------------------------------------------------------------
@@ -415,7 +421,7 @@ class FilterMachine(RuleBasedStateMachine):
     def start(self, capacity):
         import tempfile
 
-        self.filter = EventFilter(SCHEMA, capacity)
+        self.filter = EventFilter(SCHEMA, matcher={"name": "rtree", "capacity": capacity})
         self.model: dict[int, Predicate] = {}
         self.folder = tempfile.TemporaryDirectory()
 
@@ -489,7 +495,7 @@ class FilterMachine(RuleBasedStateMachine):
     @invariant()
     def whole(self):
         if hasattr(self, "filter"):
-            self.filter.matcher.tree.check()
+            inside(self.filter).matcher.tree.check()
             assert len(self.filter) == len(self.model)
 
 
@@ -504,7 +510,7 @@ test_any_interleaving = FilterMachine.TestCase
     ("act", "error", "message"),
     [
         (lambda f: EventFilter({"a": float}), TypeError, "must be a Schema"),
-        (lambda f: EventFilter(Schema({"a": float}), policy="random"), ValueError, "fifo"),
+        (lambda f: EventFilter(Schema({"a": float}), order="random"), ValueError, "fifo"),
         (lambda f: f.subscribe("prise > 1"), PredicateError, "did you mean 'price'"),
         (lambda f: f.subscribe("price > 'x'"), PredicateError, "price"),
         (lambda f: f.subscribe("price >"), PredicateError, r"\^"),
@@ -575,7 +581,7 @@ def test_what_can_be_no_id_is_named(prices, id):
 
 
 def test_a_snapshot_of_a_tree_is_no_filter(prices, tmp_path):
-    prices.matcher.tree.save(tmp_path / "tree")
+    inside(prices).matcher.tree.save(tmp_path / "tree")
     with pytest.raises(SnapshotError, match=r"snapshot of rtfilter.tree, not of rtfilter.filter"):
         EventFilter.load(tmp_path / "tree")
 
@@ -595,7 +601,7 @@ def test_an_interrupted_insertion_is_taken_back(prices, monkeypatch):
     monkeypatch.undo()
     assert len(prices) == 0
     assert prices.match({"price": 5}).tolist() == []
-    prices.matcher.tree.check()
+    inside(prices).matcher.tree.check()
 
 
 # -- interruptions and misuse --------------------------------------------------------------------------
@@ -626,7 +632,7 @@ def test_an_update_that_fails_restores_what_was(prices, monkeypatch):
                 prices.update(id, "price > 5")
         assert prices.match(event).tolist() == [text]
         assert len(prices) == 2
-    prices.matcher.tree.check()
+    inside(prices).matcher.tree.check()
 
 
 def test_a_subscription_that_fails_leaves_nothing_behind(prices, monkeypatch):
@@ -741,7 +747,7 @@ def test_a_part_has_these_subscriptions_and_no_others():
     sources = ["x > 5", "s = 'abcdefghij' OR x < 1", "x < 1 AND x > 2", "s LIKE 'abcdefghi%'", "x > 6"]
     filter.subscribe_many(sources, ids=[3, 5, 7, 9, 11])
     part = part_of(filter, [5, 7, 9, 99])
-    part.matcher.tree.check()
+    inside(part).matcher.tree.check()
     assert part.ids().tolist() == [5, 7, 9]
     events = [{"x": 9.0}, {"s": "abcdefghij"}, {"s": "abcdefghiz", "x": 0.5}]
     assert [sorted(ids) for ids in part.match_batch(events)] == [[], [5, 9], [5, 9]]
@@ -791,19 +797,19 @@ def test_a_batch_that_had_to_load_kernels_is_not_held_against_its_plan(monkeypat
 
     filter = EventFilter(Schema({"x": float}), controller=Told(0, 1), matcher="rtree")
     list(filter.stream([{"x": 1.0}]))  # may load kernels itself
-    before, dropped = filter.controller.reports, filter.controller.drops
-    resume = filter.matcher.tree.resume_part
+    before, dropped = inside(filter).controller.reports, inside(filter).controller.drops
+    resume = inside(filter).matcher.tree.resume_part
 
     def resume_after_loading(*arguments):
         counts.loads += 1
         return resume(*arguments)
 
-    monkeypatch.setattr(filter.matcher.tree, "resume_part", resume_after_loading)
+    monkeypatch.setattr(inside(filter).matcher.tree, "resume_part", resume_after_loading)
     list(filter.stream([{"x": 1.0}]))
-    assert (filter.controller.reports, filter.controller.drops) == (before, dropped + 1)
+    assert (inside(filter).controller.reports, inside(filter).controller.drops) == (before, dropped + 1)
     monkeypatch.undo()
     list(filter.stream([{"x": 1.0}]))
-    assert filter.controller.reports == before + 1
+    assert inside(filter).controller.reports == before + 1
 
 
 def test_an_exception_of_a_handler_is_that_of_its_call_and_not_of_the_stream_it_finished(monkeypatch):

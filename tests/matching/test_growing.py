@@ -31,10 +31,11 @@ from lengths import long_but
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter, Schema
 from rtfilter.adaptive import FixedPlan
-from rtfilter.filter import part_of
+from rtfilter.filter import inside, part_of
 from rtfilter.matchers.rtree import tree_of
 from rtfilter.matching import aside, filter_parts, growing, updates
 from rtfilter.subscriptions import slices
+from rtfilter.watch.metrics import Metrics
 
 PATIENCE = 120
 """Seconds until a call counts as hung."""
@@ -119,7 +120,7 @@ def test_a_new_filter_has_a_scan(kernels):
     filter = EventFilter(NUMBERS)
     assert matcher_of(filter) == "scan"
     with pytest.raises(TypeError, match=r"a ScanMatcher, and no R\*-tree; .* matcher='rtree'"):
-        tree_of(filter.matcher)
+        tree_of(inside(filter).matcher)
     filter.subscribe_boxes(*intervals(40))
     filter.repack()
     require_intervals(filter, 40)
@@ -127,11 +128,11 @@ def test_a_new_filter_has_a_scan(kernels):
     assert not kernels.asked.is_set()
 
 
-@pytest.mark.parametrize("options", [{"matcher": "rtree"}, {"capacity": (4, 8)}])
-def test_a_tree_that_was_asked_for_never_begins_with_a_scan(kernels, options):
-    filter = EventFilter(NUMBERS, **options)
+@pytest.mark.parametrize("matcher", ["rtree", {"name": "rtree", "capacity": (4, 8)}])
+def test_a_tree_that_was_asked_for_never_begins_with_a_scan(kernels, matcher):
+    filter = EventFilter(NUMBERS, matcher=matcher)
     assert matcher_of(filter) == "rtree"
-    assert filter.matcher.tree.capacity == options.get("capacity", filter.matcher.tree.capacity)
+    assert inside(filter).matcher.tree.capacity == ((512, 4096) if matcher == "rtree" else (4, 8))
     filter.subscribe_boxes(*intervals(growing.MOVED))
     assert matcher_of(filter) == "rtree"
     assert (kernels.asked.is_set(), kernels.loads) == (False, 0)
@@ -158,7 +159,7 @@ def test_it_moves_once_it_is_large(kernels, loaded, least):
     moves(filter, kernels)
     require_intervals(filter, least)
     moved(filter, kernels)
-    filter.matcher.tree.check()
+    inside(filter).matcher.tree.check()
     require_intervals(filter, least)
     assert len(filter) == least
     assert kernels.loads == 1
@@ -351,7 +352,7 @@ class Model:
         assert as_sets(filter.match_batch(events)) == expected
         assert [set(filter.match(event).tolist()) for event in events[:3]] == expected[:3]
         assert as_sets(filter.stream(events).matches()) == expected
-        assert filter.any_match(events).tolist() == [bool(ids) for ids in expected]
+        assert filter.match_batch(events).any.tolist() == [bool(ids) for ids in expected]
         assert filter.match_batch(events).counts.tolist() == [len(ids) for ids in expected]
         assert filter.ids().tolist() == sorted(self.held)
         assert len(filter) == len(self.held)
@@ -459,10 +460,10 @@ def test_a_change_that_builds_the_tree_ends_a_move(kernels, monkeypatch):
     own, kernels.loaded = filter._road.growing, True
     filter.subscribe_boxes(*intervals(50, 50))
     assert matcher_of(filter) == "rtree"
-    tree = filter.matcher.tree
+    tree = inside(filter).matcher.tree
     kernels.go.set()
     own.wait(PATIENCE)
-    assert filter.matcher.tree is tree
+    assert inside(filter).matcher.tree is tree
     require_intervals(filter, 100)
 
 
@@ -484,7 +485,7 @@ def test_a_stream_that_is_open_while_it_moves_goes_on(kernels, monkeypatch):
 
 def test_listeners_and_the_version_see_nothing_of_a_move(kernels, monkeypatch):
     monkeypatch.setattr(growing, "MOVED", 50)
-    filter = EventFilter(NUMBERS, metrics=True)
+    filter = EventFilter(NUMBERS, metrics=Metrics())
     filter.subscribe_boxes(*intervals(49))
     log = filter.changes()
     filter.subscribe("x < 0")
@@ -494,7 +495,7 @@ def test_listeners_and_the_version_see_nothing_of_a_move(kernels, monkeypatch):
     moved(filter, kernels)
     assert list(log) == []
     assert (filter.stats()["version"], filter.stats()["updates"]) == (2, made)
-    assert filter.metrics.registry.get_sample_value("rtfilter_index_updates_total") == made
+    assert inside(filter).metrics.registry.get_sample_value("rtfilter_index_updates_total") == made
     assert filter.subscribe("x < 0") == 50
     assert [(one.version, one.added.ids.tolist()) for one in log] == [(3, [50])]
 

@@ -134,7 +134,7 @@ class Interplay(RuleBasedStateMachine):
         assert as_sets([filter.match(event) for event in batch]) == wanted
         assert as_sets(filter.stream(batch).matches()) == wanted
         assert filter.match_batch(batch).counts.tolist() == list(map(len, wanted))
-        assert filter.any_match(batch).tolist() == list(map(bool, wanted))
+        assert filter.match_batch(batch).any.tolist() == list(map(bool, wanted))
         found = filter.explain(batch, limit=5)
         assert (found.pairs, found.matched) == (len(batch) * len(self.held), sum(map(len, wanted)))
         for id, (predicate, _, metadata) in self.held.items():

@@ -75,7 +75,7 @@ def test_lists_in_text_are_matched_as_those_of_dicts(matcher, batch, quantified)
     assert as_sets(filter.match_batch(texts)) == wanted
     assert as_sets([filter.match(text) for text in texts]) == wanted
     assert as_sets(filter.stream(texts).matches()) == wanted
-    assert filter.any_match(texts).tolist() == [bool(ids) for ids in wanted]
+    assert filter.match_batch(texts).any.tolist() == [bool(ids) for ids in wanted]
     assert [filter.explain(text, 0).matched for text in texts] == [0 in ids for ids in wanted]
 
 

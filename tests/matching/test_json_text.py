@@ -47,7 +47,7 @@ def test_text_is_matched_as_the_dicts_are(data):
     assert as_sets(filter.match_batch(texts)) == wanted
     assert as_sets([filter.match(text) for text in texts]) == wanted
     assert as_sets(filter.stream("\n".join(texts)).matches()) == wanted
-    assert filter.any_match(texts).tolist() == [bool(ids) for ids in wanted]
+    assert filter.match_batch(texts).any.tolist() == [bool(ids) for ids in wanted]
     assert as_sets(filter.match_batch(SCHEMA.read("\n".join(texts)))) == wanted  # all of it
 
 
@@ -118,7 +118,7 @@ def test_what_is_asked_for_may_grow_after_events_are_read(events):
     assert as_sets(filter.match_batch(table)) == [{0, 1}]
     assert as_sets(filter.stream(table).matches()) == [{0, 1}]
     filter.unsubscribe(0)
-    assert filter.any_match(table).tolist() == [True]
+    assert filter.match_batch(table).any.tolist() == [True]
 
 
 @pytest.mark.parametrize(

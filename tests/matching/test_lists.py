@@ -38,7 +38,7 @@ def test_every_way_to_match_gives_what_the_choices_say(matcher, data):
     assert as_sets(filter.stream(batch).matches()) == wanted
     released = {event: set(ids.tolist()) for event, ids, _ in filter.stream(batch)}
     assert [released[row] for row in range(len(batch))] == wanted
-    assert filter.any_match(batch).tolist() == [bool(ids) for ids in wanted]
+    assert filter.match_batch(batch).any.tolist() == [bool(ids) for ids in wanted]
     assert filter.match_batch(batch).counts.tolist() == list(map(len, wanted))
     order = np.arange(len(batch))[::-1]
     assert as_sets(filter.match_batch(SCHEMA.read(batch).take(order))) == wanted[::-1]
@@ -72,7 +72,7 @@ def test_coroutines_match_events_with_lists():
 
 
 def test_groups_of_a_stream_are_of_events():
-    filter = EventFilter(Schema({"tags": str}), controller=FixedPlan(0, 2), policy="fifo")
+    filter = EventFilter(Schema({"tags": str}), controller=FixedPlan(0, 2), order="fifo")
     filter.subscribe_many([f"tags = '{tag}'" for tag in "abcd"])
     stream = filter.stream([{"tags": list("abc")}, {"tags": "d"}, {"tags": list("da")}])
     found = [(event, ids.tolist()) for event, ids, _ in stream]

@@ -6,7 +6,7 @@ import pytest
 
 from rtfilter import EventFilter, PredicateError, Schema
 from rtfilter.adaptive import CONTROLLERS, CostController, WangController, make_controller
-from rtfilter.filter import part_of
+from rtfilter.filter import inside, part_of
 
 SCHEMA = Schema({"price": float, "symbol": str})
 RULES = [
@@ -81,9 +81,12 @@ def test_a_snapshot_and_a_pickle_keep_the_options_and_the_controller(tmp_path, m
         part_of(filter, [0]),
     ):
         assert of(again) == of(filter)
-        assert isinstance(again.controller, WangController)
-        assert (again.controller.snapshot()["rounds"], again.controller.snapshot()["threshold"]) == (3, 7)
-    other = EventFilter.load(tmp_path / "kept", controller="cost").controller
+        assert isinstance(inside(again).controller, WangController)
+        assert (
+            inside(again).controller.snapshot()["rounds"],
+            inside(again).controller.snapshot()["threshold"],
+        ) == (3, 7)
+    other = inside(EventFilter.load(tmp_path / "kept", controller="cost")).controller
     assert type(other) is CostController
 
 
@@ -102,7 +105,7 @@ def test_another_matcher_takes_the_place_of_one_with_all_subscriptions():
         assert (of(filter)[0], found(filter)) == (matcher["name"], expected)
         assert (len(filter), filter.ids().tolist()) == (5, [0, 1, 2, 3, 9])
         assert filter[9].predicate == filled()[9].predicate
-    assert filter.matcher.tree.capacity == (4, 8)
+    assert inside(filter).matcher.tree.capacity == (4, 8)
     filter.unsubscribe_many([0, 9])
     assert len(filter) == 3
 

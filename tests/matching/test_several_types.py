@@ -196,15 +196,15 @@ def test_patterns_have_alternatives_of_several_types(pattern, matched):
     batch = [{} if value == "absent" else {"a": json.loads(value.replace("'", '"'))} for value in values]
     verdicts = [value in matched.split() for value in values]
     for value, event, wanted in zip(values, batch, verdicts, strict=True):
-        assert filter.any_match([event]).tolist() == [wanted], value
-        assert filter.any_match(json.dumps(event)).tolist() == [wanted], value
+        assert filter.match_batch([event]).any.tolist() == [wanted], value
+        assert filter.match_batch(json.dumps(event)).any.tolist() == [wanted], value
         assert Predicate.parse(pattern, SCHEMA).matches(event) == wanted, value
     for part in (slice(None), slice(5)):  # with lists and other types, and without
         text = list(map(json.dumps, batch[part]))
-        assert filter.any_match(text).tolist() == verdicts[part]
+        assert filter.match_batch(text).any.tolist() == verdicts[part]
         # From now on, only the attributes that are asked for are read.
         narrow(filter)
-        assert filter.any_match(text).tolist() == verdicts[part]
+        assert filter.match_batch(text).any.tolist() == verdicts[part]
 
 
 def test_subscriptions_of_one_template_have_constants_of_several_types():

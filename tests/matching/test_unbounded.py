@@ -12,7 +12,7 @@ from kinds import EACH_BOXED, KINDS, id_of, require_sound
 from rtfilter import EventFilter, PredicateError, Schema
 from rtfilter.cli.subscription_files import build_filter
 from rtfilter.definition import Definition
-from rtfilter.filter import part_of
+from rtfilter.filter import inside, part_of
 from rtfilter.matching.filter_parts import KIND
 from rtfilter.matching.updates import Updates
 from rtfilter.snapshots import arrays as snapshot
@@ -51,7 +51,7 @@ def test_what_nothing_bounds_is_counted(source, matcher):
     with pytest.raises(PredicateError, match=r"nothing bounds this predicate.*there are 0 such.*at most 0"):
         filter.subscribe(source)
     assert (len(filter), unbounded(filter)) == (0, 0)
-    filter.max_unbounded = 1
+    filter.configure(max_unbounded=1)
     assert filter.subscribe(source) == 0
     with pytest.raises(PredicateError, match="there are 1 such"):
         filter.subscribe(source)
@@ -86,7 +86,7 @@ def test_many_are_added_all_or_none_and_the_row_is_told(count):
         filter.subscribe_many(sources, ids=np.arange(50, 50 + len(sources)))
     filter.subscribe_many(sources[:-1])
     assert (len(filter), unbounded(filter)) == (count + 2, 2)
-    filter.max_unbounded = None
+    filter.configure(max_unbounded=None)
     filter.subscribe_many(sources)
     assert unbounded(filter) == 4
     filter.unsubscribe_many(filter.ids()[:-2])
@@ -181,7 +181,7 @@ def test_copies_know_them(matcher, tmp_path):
     filter.save(tmp_path / "kept")
     loaded = EventFilter.load(tmp_path / "kept")
     for copy in (loaded, pickle.loads(pickle.dumps(filter)), part_of(filter, filter.ids())):
-        assert (copy.max_unbounded, unbounded(copy)) == (3, 3)
+        assert (inside(copy).subscriptions.unbounded.most, unbounded(copy)) == (3, 3)
         with pytest.raises(PredicateError, match="nothing bounds"):
             copy.subscribe("bid >= ask")
         copy.unsubscribe(0)
@@ -191,7 +191,7 @@ def test_copies_know_them(matcher, tmp_path):
         filter.repack()
         assert unbounded(filter) == 3
     other = EventFilter.load(tmp_path / "kept", matcher="masks" if matcher == "rtree" else "rtree")
-    assert (other.max_unbounded, unbounded(other)) == (3, 3)
+    assert (inside(other).subscriptions.unbounded.most, unbounded(other)) == (3, 3)
 
 
 @pytest.mark.parametrize("matcher", EACH_BOXED)
@@ -204,14 +204,14 @@ def test_those_of_a_snapshot_of_a_former_version_are_counted(matcher, tmp_path):
     arrays = {name: array for name, array in found.arrays.items() if name != "unbounded_ids"}
     snapshot.write(tmp_path / "former", KIND, meta, arrays)
     former = EventFilter.load(tmp_path / "former")
-    assert (former.max_unbounded, unbounded(former)) == (1000, len(WIDE))
+    assert (inside(former).subscriptions.unbounded.most, unbounded(former)) == (1000, len(WIDE))
     require_sound(former)
 
 
 def test_what_a_snapshot_holds_is_not_refused(tmp_path):
     filter = EventFilter(SCHEMA)
     filter.subscribe_many(WIDE)
-    filter.max_unbounded = 2
+    filter.configure(max_unbounded=2)
     filter.save(tmp_path / "kept")
     assert len(EventFilter.load(tmp_path / "kept")) == len(WIDE)
 
@@ -280,4 +280,4 @@ def test_the_command_line_has_no_limit(tmp_path):
     path = tmp_path / "subscriptions.csv"
     path.write_text("where\n" + "bid >= ask\n" * 1001, encoding="utf-8")
     filter = build_filter(str(path), Definition(SCHEMA, max_unbounded=None))
-    assert (len(filter), unbounded(filter), filter.max_unbounded) == (1001, 1001, None)
+    assert (len(filter), unbounded(filter), inside(filter).subscriptions.unbounded.most) == (1001, 1001, None)

@@ -14,8 +14,10 @@ from kinds import EACH
 from oracle import as_sets
 from rtfilter import BadEvent, EventError, EventFilter, Schema
 from rtfilter.adaptive import FixedPlan
+from rtfilter.filter import inside
 from rtfilter.matchers.port import Takes
 from rtfilter.matchers.rtree import RTreeMatcher
+from rtfilter.watch.metrics import Metrics
 
 SCHEMA = Schema({"n": {"type": "int", "low": 0, "high": 99}, "m": {"type": "float", "low": 0}, "tags": str})
 RULES = [
@@ -112,10 +114,9 @@ def test_others_match_as_without_them(form, batch, group):
     assert all(str(one).startswith(f"event {one.row}: attribute ") for one in found)
     assert as_sets(ask(filter.stream).matches()) == wanted
     assert [one.row for one in found] == rows
-    assert ask(filter.any_match).tolist() == [bool(ids) for ids in wanted]
     assert as_sets(ask(filter.match_batch, "skip")) == wanted
     if rows:
-        for way in (filter.match_batch, filter.stream, filter.any_match):
+        for way in (filter.match_batch, filter.stream):
             with pytest.raises(EventError) as caught:
                 way(FORMS[form](batch))
             assert caught.value.row in rows
@@ -129,7 +130,7 @@ def test_every_matcher_finds_nothing_for_them(matcher, batch):
     wanted = [as_sets([filter.match(event)])[0] if event.get("n") == 7 else set() for event in batch]
     assert as_sets(filter.match_batch(batch, on_error="skip")) == wanted
     assert as_sets(filter.stream(batch, on_error="skip").matches()) == wanted
-    assert filter.any_match(batch, on_error="skip").tolist() == [bool(ids) for ids in wanted]
+    assert filter.match_batch(batch, on_error="skip").any.tolist() == [bool(ids) for ids in wanted]
 
 
 MANY = list(map(str, range(1001)))
@@ -181,7 +182,7 @@ def test_each_is_reported_with_its_row_and_its_error(batch, bad, strict):
     ],
 )
 def test_an_error_of_the_whole_batch_is_raised(batch, message):
-    filter = EventFilter(SCHEMA, metrics=True)
+    filter = EventFilter(SCHEMA, metrics=Metrics())
     with pytest.raises(EventError, match=message):
         filter.match_batch(batch, on_error="skip")
 
@@ -203,7 +204,7 @@ def test_events_without_an_attribute_are_left_out_where_the_matcher_needs_all():
 
 
 def test_their_number_is_logged_and_counted(caplog):
-    filter = EventFilter(SCHEMA, metrics=True)
+    filter = EventFilter(SCHEMA, metrics=Metrics())
     batch = [{"n": -1}, {"n": 1}, {"n": 100}, {"n": "x"}]
     with caplog.at_level(logging.WARNING, "rtfilter"):
         filter.match_batch(batch, on_error="skip")
@@ -211,7 +212,7 @@ def test_their_number_is_logged_and_counted(caplog):
     assert told.startswith("2 of 4 events match nothing")
     assert told.endswith("The first: event 0: attribute 'n' is -1, outside its domain [0, 99]")
     assert "event 3" in odd or "'x'" in odd
-    assert filter.metrics.refused_events == 2
+    assert inside(filter).metrics.refused_events == 2
     caplog.clear()
     assert filter.match_batch(batch[1:2], on_error="skip").counts.tolist() == [0]
     assert not caplog.records

@@ -12,6 +12,7 @@ from kinds import EACH
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter, Schema, UnknownSubscriptionError
 from rtfilter.adaptive import FixedPlan
+from rtfilter.filter import inside
 from rtfilter.matching import road, updates
 from rtfilter.matching.aside import Copy
 from rtfilter.matching.updates import Updates
@@ -71,7 +72,7 @@ class Model:
         assert {row: set(ids.tolist()) for row, ids, _ in self.filter.stream(EVENTS)} == dict(
             enumerate(expected)
         )
-        assert self.filter.any_match(EVENTS).tolist() == [bool(ids) for ids in expected]
+        assert self.filter.match_batch(EVENTS).any.tolist() == [bool(ids) for ids in expected]
         assert len(self.filter) == len(self.held)
         assert self.filter.ids().tolist() == sorted(self.held)
         for id in range(60):
@@ -298,13 +299,13 @@ def test_a_turn_changes_few_boxes(monkeypatch):
     writing = filter._road.gate.writing
 
     def counted():
-        counts.append(filter.matcher.tree.updates)
+        counts.append(inside(filter).matcher.tree.updates)
         return writing()
 
     monkeypatch.setattr(filter._road.gate, "writing", counted)
     low = np.arange(40.0).reshape(-1, 1)
     filter.unsubscribe_many(filter.subscribe_boxes(low, low + 1))
-    counts.append(filter.matcher.tree.updates)
+    counts.append(inside(filter).matcher.tree.updates)
     assert counts[-1] == 80
     assert np.diff(counts).max() == updates.BIT
 
@@ -379,11 +380,11 @@ def test_an_order_that_makes_a_large_change_is_refused_while_another_waits_for_i
         return np.argsort(workload)
 
     monkeypatch.setattr(Updates, "_turn", turn)
-    model.filter.controller = FixedPlan(0, 1)
-    model.filter.policy = order
+    model.filter.configure(controller=FixedPlan(0, 1))
+    model.filter.configure(order=order)
     model.filter.stream(EVENTS)
     other.join(120)
-    model.filter.policy = np.argsort
+    model.filter.configure(order=np.argsort)
     model.check()
     assert model.settled()
 
@@ -496,18 +497,20 @@ def test_the_memory_of_what_was_removed_one_by_one_is_given_back(monkeypatch):
     monkeypatch.setattr("rtfilter.matchers.rtree.LEAST_ROWS", 64)
     filter, built = EventFilter(Schema({"x": float}), matcher="rtree"), []
     monkeypatch.setattr(
-        Updates, "_build_anew", around(Updates._build_anew, lambda: built.append(filter.matcher.tree.rows))
+        Updates,
+        "_build_anew",
+        around(Updates._build_anew, lambda: built.append(inside(filter).matcher.tree.rows)),
     )
     low = np.arange(100.0).reshape(-1, 1)
     with monkeypatch.context() as patch:
         patch.setattr(updates, "AT_ONCE", 100)
         filter.subscribe_boxes(low, low + 0.5)
-    rows = [filter.unsubscribe(id) and filter.matcher.tree.rows for id in range(99)]
+    rows = [filter.unsubscribe(id) and inside(filter).matcher.tree.rows for id in range(99)]
     assert rows[:87] == [100] * 87
     assert rows[87:] == [12] * 12
     assert built == [100, 12]
     assert filter.match({"x": 99.0}).tolist() == [99]
-    filter.matcher.tree.check()
+    inside(filter).matcher.tree.check()
 
 
 def test_memory_is_not_given_back_while_a_large_change_goes_on(monkeypatch):
@@ -519,6 +522,6 @@ def test_memory_is_not_given_back_while_a_large_change_goes_on(monkeypatch):
     each_turn(monkeypatch, lambda: filter.unsubscribe(99))  # beside a large removal
     filter.unsubscribe_many(np.arange(98))
     assert filter.ids().tolist() == [98]
-    assert filter.matcher.tree.rows == 100
+    assert inside(filter).matcher.tree.rows == 100
     filter.unsubscribe(77)
-    assert filter.matcher.tree.rows == 1
+    assert inside(filter).matcher.tree.rows == 1

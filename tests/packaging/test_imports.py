@@ -77,7 +77,7 @@ def test_who_needs_no_compiler_loads_none(tmp_path):
 SMALL = """
 from rtfilter import EventFilter, Schema, Tracker
 clock = [0.0]
-alerts = EventFilter(Schema({"price": float, "symbol": str}), metrics=True, clock=lambda: clock[0])
+alerts = EventFilter(Schema({"price": float, "symbol": str}), metrics=Metrics(), clock=lambda: clock[0])
 alerts.subscribe("symbol = 'ACME' AND price < 10")
 ids = alerts.subscribe_many(["symbol LIKE 'a long text%' OR price > 5"] * 99, ttl=[5.0] * 99)
 event = {"symbol": "ACME", "price": 9.5}
@@ -93,7 +93,7 @@ alerts.update(0, "price < 9")
 alerts.unsubscribe(1)
 clock[0] = 6.0
 assert len(alerts.match(event)) == 0
-assert alerts.any_match([event]).tolist() == [False]
+assert alerts.match_batch([event]).any.tolist() == [False]
 alerts.stats()
 alerts.save("saved")
 assert len(EventFilter.load("saved", clock=lambda: clock[0])) == 1

@@ -164,7 +164,7 @@ def test_every_way_to_match_holds_events_against_its_moment(matcher):
     assert ids(filter.match_batch(EVENTS * 20)) == now * 20
     assert ids(map(filter.match, EVENTS)) == now
     assert ids(filter.stream(EVENTS).matches()) == now
-    assert filter.any_match(EVENTS).tolist() == [bool(own) for own in now]
+    assert filter.match_batch(EVENTS).any.tolist() == [bool(own) for own in now]
     assert ids(filter.match_batch(EVENTS, at=(START + timedelta(hours=1)).timestamp())) == later
     for row, event in enumerate(EVENTS):
         assert [id for id in range(len(sources)) if filter.explain(event, id).matched] == now[row]

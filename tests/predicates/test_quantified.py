@@ -66,7 +66,7 @@ def test_quantifiers_mean_what_a_naive_evaluator_says(drawn, batch):
     filter.subscribe(source)
     wanted = [truth(condition, event, TYPES) for event in batch]
     assert [p(source, SCHEMA).matches(event) for event in batch] == wanted
-    assert filter.any_match(batch).tolist() == wanted
+    assert filter.match_batch(batch).any.tolist() == wanted
     assert [filter.explain(event, 0).matched for event in batch] == wanted
 
 
@@ -380,10 +380,10 @@ def test_a_snapshot_keeps_quantifiers(tmp_path, matcher):
 
 
 def test_exact_boxes_decide_nothing_for_lists():
-    """Neither a single element nor any_match, which stops at the first exact hit, nor covering."""
+    """Neither a single element nor covering."""
     filter = EventFilter(STAFF, matcher="rtree")
     filter.subscribe("ALL x > 5")
-    assert filter.any_match([{"x": [6, 7]}, {"x": [6, 4]}, {"x": 6}]).tolist() == [True, False, True]
+    assert filter.match_batch([{"x": [6, 7]}, {"x": [6, 4]}, {"x": 6}]).any.tolist() == [True, False, True]
     assert filter.related("x > 6").covers.ids.tolist() == []
     assert filter.related("x > 6").covers.unknown.tolist() == [0]
     assert filter.related("ALL x > 6").covers.ids.tolist() == [0]

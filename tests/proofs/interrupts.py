@@ -19,6 +19,7 @@ from interrupts import Interrupt
 from kinds import TAKING_ALL
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter
+from rtfilter.filter import inside
 from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.matching import updates
 from rtfilter.predicates.predicate import parse
@@ -39,7 +40,9 @@ def run(seed: int) -> Counter[str]:
         return _first_use(seed)
     rng = np.random.default_rng(seed)
     matcher = "rtree" if seed % 3 else TAKING_ALL[seed // 3 % len(TAKING_ALL)]
-    filter = EventFilter(SCHEMA, (4, 9) if matcher == "rtree" else None, matcher=matcher)
+    filter = EventFilter(
+        SCHEMA, matcher={"name": "rtree", "capacity": (4, 9)} if matcher == "rtree" else matcher
+    )
     sources = [random_predicate(rng) for _ in range(60)]
     filter.subscribe_many(sources)
     model: Model = {id: parse(source, SCHEMA) for id, source in enumerate(sources)}
@@ -71,7 +74,7 @@ def run(seed: int) -> Counter[str]:
     filter.unsubscribe_many(np.arange(updates.AT_ONCE + 1))  # nothing that an interrupt left stays hidden
     assert not len(filter._subscriptions.claimed)
     if matcher == "rtree":
-        filter.matcher.tree.check()
+        inside(filter).matcher.tree.check()
     return counts
 
 

@@ -32,7 +32,7 @@ class Saved(NamedTuple):
 @cache
 def saved(count: int) -> Saved:
     """A filter of so many subscriptions."""
-    made = EventFilter(SCHEMA, (10, 20))
+    made = EventFilter(SCHEMA, matcher={"name": "rtree", "capacity": (10, 20)})
     made.subscribe_many([f"x > {i % 90} AND s LIKE 'a-long-prefix%' OR x = {i % 80}" for i in range(count)])
     with tempfile.TemporaryDirectory() as folder:
         made.save(Path(folder) / "index")  # warm

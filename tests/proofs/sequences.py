@@ -10,6 +10,7 @@ from examples import SCHEMA, random_events, random_predicate
 from kinds import TAKING_ALL
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter
+from rtfilter.filter import inside
 from rtfilter.predicates.predicate import parse
 
 STEPS = 60
@@ -19,8 +20,8 @@ def run(seed: int) -> Counter[str]:
     """One sequence with one matcher: the R*-tree in two of three cases."""
     rng = np.random.default_rng(seed)
     matcher = "rtree" if seed % 3 else TAKING_ALL[seed // 3 % len(TAKING_ALL)]
-    capacity = [(4, 4), (4, 9), (512, 4096)][seed % 3] if matcher == "rtree" else None
-    filter = EventFilter(SCHEMA, capacity, matcher=matcher)
+    tree = {"name": "rtree", "capacity": [(4, 4), (4, 9), (512, 4096)][seed % 3]}
+    filter = EventFilter(SCHEMA, matcher=tree if matcher == "rtree" else matcher)
     predicates: dict = {}
     counts: Counter[str] = Counter({matcher: 1})
     for _ in range(STEPS):
@@ -56,7 +57,7 @@ def run(seed: int) -> Counter[str]:
             counts["matches"] += sum(map(len, expected))
     assert filter.ids().tolist() == sorted(predicates)
     if matcher == "rtree":
-        filter.matcher.tree.check()
+        inside(filter).matcher.tree.check()
     return counts
 
 

@@ -12,6 +12,7 @@ from rtfilter import EventFilter, Schema
 from rtfilter.adaptive import FixedPlan, LevelController
 from rtfilter.adaptive import replay as replay_log
 from rtfilter.cli import main
+from rtfilter.filter import inside
 from rtfilter.replay import PEER, Contender, ReplaySettings, replay
 from rtfilter.replay.rtree_peer import RtreePeer
 from rtfilter.replay.workloads import file_workload, workload
@@ -28,7 +29,7 @@ def run(settings, name="narrow", dimensions=4):
         Contender("arrival order", "fifo", FixedPlan(0, 1)),
         Contender("level", "shortest", LevelController(rounds=1)),
     ]
-    filter = EventFilter(source.schema, (4, 8))
+    filter = EventFilter(source.schema, matcher={"name": "rtree", "capacity": (4, 8)})
     return replay(source, settings, contenders, filter), filter
 
 
@@ -96,16 +97,17 @@ def test_the_peer_holds_the_same_boxes(name):
     ids = source.subscribe(filter, 0, 1500)
     peer = RtreePeer(filter)
     events = filter.schema.read(source.events(1000, 60))
-    assert peer.response(events.points)[1] == as_sets(filter.matcher.tree.search(events.points))
+    assert peer.response(events.points)[1] == as_sets(inside(filter).matcher.tree.search(events.points))
     gone = ids[::3]
     filter.unsubscribe_many(gone)
     peer.remove(gone)
-    kept = as_sets(filter.matcher.tree.search(events.points))
+    kept = as_sets(inside(filter).matcher.tree.search(events.points))
     assert peer.response(events.points)[1] == kept
     peer.add(source.subscribe(filter, 1500, 50))  # new ends are rounded to known ones: it may find more
     answers = peer.response(events.points)[1]
     assert all(
-        a <= b for a, b in zip(as_sets(filter.matcher.tree.search(events.points)), answers, strict=True)
+        a <= b
+        for a, b in zip(as_sets(inside(filter).matcher.tree.search(events.points)), answers, strict=True)
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 from rtfilter import EventError, EventFilter, Schema
 from rtfilter.adaptive import CostController, WangController
 from rtfilter.definition import Definition
+from rtfilter.filter import inside
 from rtfilter.scheduler import fifo
 from rtfilter.service import server
 from rtfilter.service.records import Wish
@@ -27,7 +28,7 @@ def runs(pipeline):
     """The matcher, its options, the controller, and the order of the filter that matches."""
     filter = index(pipeline).filter
     held = filter._subscriptions
-    return held.name, dict(held.matcher.options), type(filter.controller), filter.policy
+    return held.name, dict(held.matcher.options), type(inside(filter).controller), filter.policy
 
 
 async def publish(pipeline, price):
@@ -71,7 +72,7 @@ def test_a_filter_is_changed_while_it_is_used_and_a_restart_has_it(tmp_path):
     async def again(pipeline):
         assert pipeline.filters.all()[0].info.definition == Definition(SCHEMA, NODES, WANG, "fifo")
         assert runs(pipeline) == ("filter-nodes", {"bit_lists": 0.5}, WangController, fifo)
-        assert index(pipeline).filter.controller.snapshot()["threshold"] == 5
+        assert inside(index(pipeline).filter).controller.snapshot()["threshold"] == 5
         return [id for _, id in matched(pipeline)]
 
     (id,) = served(tmp_path, first)

@@ -649,7 +649,7 @@ def test_events_of_one_key_are_told_in_order(tmp_path):
 
     async def script(pipeline):
         index = pipeline.filters._indexes["default"].filter
-        index.controller = FixedPlan(0, 16)
+        index.configure(controller=FixedPlan(0, 16))
         index.policy = lambda workload: np.random.default_rng(3).permutation(len(workload))
         plain = pipeline.deliver._take
         pipeline.deliver._take = lambda user, one: (
@@ -1376,13 +1376,13 @@ def test_an_event_that_later_attributes_refuse_is_queried_without_them():
 
 
 def test_few_events_with_lists_are_searched_in_a_step_of_a_query(monkeypatch):
-    plain, steps = EventFilter.any_match, [0]
+    plain, steps = EventFilter.match_batch, [0]
 
-    def any_match(self, events, **given):
+    def match_batch(self, events, **given):
         steps[-1] += len(events)
         return plain(self, events, **given)
 
-    monkeypatch.setattr(EventFilter, "any_match", any_match)
+    monkeypatch.setattr(EventFilter, "match_batch", match_batch)
     rows = [Logged(at, Entry(Kind.EVENT, "default", "carl", b'{"price":[0,%d]}' % at)) for at in range(1, 41)]
     found = asking.pages(asking.asked(SCHEMA, "price > 38"), iter(rows), 100, 2**20)
     while (page := next(found)) is None:
@@ -1450,7 +1450,7 @@ def test_events_of_a_nested_key_are_told_in_order(tmp_path):
         schema = Schema({"truck.id": str, "price": float})
         await pipeline.filters.add(ADMIN, "trucks", Definition(schema), "truck.id")
         index = pipeline.filters._indexes["trucks"].filter
-        index.controller = FixedPlan(0, 1)
+        index.configure(controller=FixedPlan(0, 1))
         index.policy = lambda workload: np.arange(len(workload))[::-1]
         plain = pipeline.deliver._take
         pipeline.deliver._take = lambda user, one: seen.extend(at.position for at in one) or plain(user, one)

@@ -7,6 +7,7 @@ import pytest
 
 from oracle import as_sets
 from rtfilter import EventFilter, RStarTree, Schema, SnapshotError
+from rtfilter.filter import inside
 from rtfilter.matching.filter_parts import KIND
 from rtfilter.snapshots import arrays as snapshot
 
@@ -36,8 +37,8 @@ def test_a_filter_of_0_1_0_answers_and_lives_on(old, tmp_path):
     assert old.ids().tolist() == [0, 10, 12, 13, 14, 15]
     assert as_sets(old.match_batch(EVENTS)) == as_sets(old.stream(EVENTS).matches()) == EXPECTED
     assert {id: str(old[id].predicate) for id in PREDICATES} == PREDICATES
-    old.matcher.tree.check()
-    assert old.matcher.tree.capacity == (4, 4)
+    inside(old).matcher.tree.check()
+    assert inside(old).matcher.tree.capacity == (4, 4)
     assert old.subscribe("price = 2") == 16
     old.save(tmp_path / "again")
     again = EventFilter.load(tmp_path / "again")
@@ -74,5 +75,7 @@ def test_a_tree_of_0_1_0_answers(old):
     tree.check()
     points = old.schema.encode(EVENTS)
     former = np.delete(points, old.schema.offsets["symbol"] + 2, axis=1)  # without the ending of the text
-    assert len(tree) == len(old.matcher.tree)
-    assert (np.diff(tree.search(former).offsets) == np.diff(old.matcher.tree.search(points).offsets)).all()
+    assert len(tree) == len(inside(old).matcher.tree)
+    assert (
+        np.diff(tree.search(former).offsets) == np.diff(inside(old).matcher.tree.search(points).offsets)
+    ).all()

@@ -19,6 +19,7 @@ from pyspark.sql import functions as sf
 
 from rtfilter import EventError, EventFilter, Schema, SnapshotError
 from rtfilter.cli import main
+from rtfilter.filter import inside
 from rtfilter.spark import leases, match_frame
 from rtfilter.spark.blocks import Layout
 from rtfilter.spark.data_frames import dealt
@@ -197,7 +198,7 @@ def skewed():
     """A filter with a hot corner, and events of which the first third is hot; all match something."""
     rng = np.random.default_rng(6)
     low = np.concatenate([rng.random((4000, 3)) * 0.05, rng.random((400, 3))])
-    filter = EventFilter(Schema(dict.fromkeys("xyz", float)), capacity=(8, 16))
+    filter = EventFilter(Schema(dict.fromkeys("xyz", float)), matcher={"name": "rtree", "capacity": (8, 16)})
     filter.subscribe_boxes(low, low + 0.02)
     filter.subscribe_boxes(np.full((1, 3), -np.inf), np.full((1, 3), np.inf))
     filter.repack()  # as the copies that tasks get
@@ -207,7 +208,7 @@ def skewed():
 def test_partitions_have_the_same_work_and_do_the_least_first(tmp_path):
     filter, points = skewed()
     filter.save(tmp_path / "index")
-    workload = filter.matcher.workload(filter.schema.read(points))
+    workload = inside(filter).matcher.workload(filter.schema.read(points))
     contiguous = workload.reshape(3, -1).sum(axis=1)
     assert contiguous.max() > 1.5 * contiguous.mean()
     events = pa.table({"id": range(len(points)), **{name: points[:, k] for k, name in enumerate("xyz")}})

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import functions as sf
 
 from rtfilter import EventFilter, Schema
+from rtfilter.filter import inside
 from rtfilter.spark import MatchStage, balance, looks, match_frame
 from rtfilter.spark.balance import decide, slowest
 from rtfilter.spark.watch import StreamMetrics
@@ -76,7 +77,7 @@ def test_a_decision_says_what_was_seen():
 def crowd():
     """A filter with many boxes in one corner, and one box that matches all events."""
     rng = np.random.default_rng(6)
-    filter = EventFilter(SCHEMA, capacity=(8, 16))
+    filter = EventFilter(SCHEMA, matcher={"name": "rtree", "capacity": (8, 16)})
     low = rng.random((3000, 3)) * 0.1
     filter.subscribe_boxes(low, low + 0.05)
     filter.subscribe_boxes(np.full((1, 3), -np.inf), np.full((1, 3), np.inf))
@@ -129,7 +130,7 @@ def test_skewed_events_are_dealt_out_and_partitions_then_have_the_same_work(
     everywhere = result.where(sf.col("subscription") == 3000)  # a row for each event
     parts = everywhere.groupBy(sf.spark_partition_id()).agg(sf.sum("workload"), sf.count("*")).collect()
     visits = [row[1] for row in parts]
-    assert sum(visits) == crowd.matcher.workload(crowd.schema.read(values)).sum()
+    assert sum(visits) == inside(crowd).matcher.workload(crowd.schema.read(values)).sum()
     assert sum(row[2] for row in parts) == 800
     assert max(visits) < 1.1 * np.mean(visits)
 
@@ -182,7 +183,7 @@ def test_the_first_events_of_a_partition_stand_for_it(spark, crowd, tmp_path, mo
     monkeypatch.setattr(looks, "FEW", 0)
     values = points(300, 100)
     events = spark.read.parquet(written(tmp_path / "events", values[:300], values[300:310]))
-    visits, hits = crowd.matcher.workload(crowd.schema.read(values)), crowd.match_batch(values).counts
+    visits, hits = inside(crowd).matcher.workload(crowd.schema.read(values)), crowd.match_batch(values).counts
     found = looked(events, crowd)
     assert found.events.tolist() == [looks.MANY, 10]  # Spark cuts files into parts of about the same size
     assert found.visits.tolist() == [visits[:20].mean() * looks.MANY, visits[300:310].sum()]
@@ -220,7 +221,7 @@ def test_the_driver_looks_into_parquet_files_itself(spark, crowd, tmp_path, no_j
     at = pa.table({name: values[:, place] for place, name in enumerate(NAMES)})
     found, visits, hits = (
         looked(events, crowd),
-        crowd.matcher.workload(crowd.schema.read(at)),
+        inside(crowd).matcher.workload(crowd.schema.read(at)),
         crowd.match_batch(at).counts,
     )
     assert found.visits.tolist() == [visits[:300].sum(), visits[300:310].sum()]
@@ -246,7 +247,7 @@ def test_a_look_into_files_sees_all_of_a_partition(spark, crowd, tmp_path, no_jo
     table = pa.table({"id": np.arange(800), **{name: values[:, k] for k, name in enumerate(NAMES)}})
     pq.write_table(table, tmp_path / "events", row_group_size=200)
     found = looked(spark.read.parquet(str(tmp_path / "events")), crowd)
-    assert found.visits.tolist() == [crowd.matcher.workload(crowd.schema.read(values)).sum()]
+    assert found.visits.tolist() == [inside(crowd).matcher.workload(crowd.schema.read(values)).sum()]
 
 
 @pytest.mark.long
@@ -284,14 +285,14 @@ def test_matches_are_counted_until_there_are_enough():
     route = SimpleNamespace(
         leases=[SimpleNamespace(open=lambda: filter)],
         schema=filter.schema,
-        find=lambda events: (None, None, filter.matcher.workload(filter.schema.read(events))),
+        find=lambda events: (None, None, inside(filter).matcher.workload(filter.schema.read(events))),
     )
     values = np.zeros(200)
     values[100:] = 1  # which is no longer looked at
     found = seen(route, route.schema.read(pa.table({"x": values})))
     assert found.tolist() == [
         200,
-        filter.matcher.workload(filter.schema.read(values[:, None])).sum(),
+        inside(filter).matcher.workload(filter.schema.read(values[:, None])).sum(),
         200 * 5001,
     ]
     assert ENOUGH < 64 * 5000
@@ -350,7 +351,7 @@ def test_tasks_report_what_they_saw(spark, crowd, tmp_path, dealt):
     stage._reports = Reports(spark.sparkContext)
     stage(events, 0)
     told = stage._reports._total.value
-    visits, hits = crowd.matcher.workload(crowd.schema.read(values)), crowd.match_batch(values).counts
+    visits, hits = inside(crowd).matcher.workload(crowd.schema.read(values)), crowd.match_batch(values).counts
     assert told == {
         0: (40, visits[:40].sum(), hits[:40].sum()),
         1: (30, visits[40:].sum(), hits[40:].sum()),

@@ -16,6 +16,7 @@ from pyspark.sql import functions as sf
 
 from lengths import long_but
 from rtfilter import EventFilter, PredicateError, Schema, SnapshotError
+from rtfilter.filter import inside
 from rtfilter.spark import MatchStage, ShardedIndex, build_sharded, leases, match_frame, places, shards
 from rtfilter.spark.cuts import Cuts
 from rtfilter.spark.routes import Route
@@ -76,7 +77,7 @@ def built(spark, tmp_path_factory):
     """The filter of 3000 boxes, its index in 5 shards, its directory."""
     low, high = boxes(3000)
     ids = np.random.default_rng(3).permutation(9000)[:3000]
-    filter = EventFilter(SCHEMA, capacity=(8, 16))
+    filter = EventFilter(SCHEMA, matcher={"name": "rtree", "capacity": (8, 16)})
     filter.subscribe_boxes(low, high, ids=ids)
     path = tmp_path_factory.mktemp("sharded") / "index"
     frame = subscriptions(spark, low, high, ids)
@@ -215,7 +216,7 @@ def test_versions_share_untouched_shards_and_old_ones_stay(spark, built, tmp_pat
     assert len(longer) == 3020
     assert len({shard.name for shard in longer.shards} - {shard.name for shard in index.shards}) == 1
     after = EventFilter(SCHEMA, matcher="rtree")
-    after.matcher.tree.extend(*before.matcher.tree.content()[:3])
+    inside(after).matcher.tree.extend(*inside(before).matcher.tree.content()[:3])
     after.subscribe_boxes(low, high, ids=ids)
     assert matched_in(ShardedIndex.open(tmp_path / "index"), table) == matched(after, table)
     gone = np.concatenate([before.ids()[:40], ids[:5], [77_777]])
@@ -271,7 +272,7 @@ def test_old_versions_can_be_removed(spark, built, tmp_path):
         ShardedIndex.open(tmp_path / "index", 1)
     _, table = points(spark)
     before_less = EventFilter(SCHEMA, matcher="rtree")
-    before_less.matcher.tree.extend(*before.matcher.tree.content()[:3])
+    inside(before_less).matcher.tree.extend(*inside(before).matcher.tree.content()[:3])
     before_less.unsubscribe_many(before.ids()[:1])
     assert matched_in(second, table) == matched(before_less, table)
 
@@ -386,7 +387,9 @@ def test_shards_keep_times_to_live_and_metadata(spark, tmp_path):
 
 def test_a_shard_with_what_is_gone_is_cut(spark):
     now = [0.0]
-    filter = EventFilter(Schema({"x": float}), capacity=(4, 4), clock=lambda: now[0])
+    filter = EventFilter(
+        Schema({"x": float}), matcher={"name": "rtree", "capacity": (4, 4)}, clock=lambda: now[0]
+    )
     filter.subscribe_many(
         [f"x > {k}" for k in range(40)], ids=range(40), ttl=[5 if k % 4 else None for k in range(40)]
     )

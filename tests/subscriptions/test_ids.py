@@ -51,7 +51,7 @@ def test_every_call_takes_and_gives_the_ids_that_were_given(kind, matcher):
     streamed = {row: set(ids.tolist()) for row, ids, _ in filter.stream(events)}
     assert streamed == dict(enumerate(as_sets(found)))
     assert as_sets(filter.stream(events).matches()) == as_sets(found)
-    assert filter.any_match(events).tolist() == [True, False, True]
+    assert filter.match_batch(events).any.tolist() == [True, False, True]
     assert filter.match_batch(events).counts.tolist() == [1, 0, 3]
     filter.update(c, "x < 0")
     assert set(filter.match({"x": 3.0}).tolist()) == {a, b}

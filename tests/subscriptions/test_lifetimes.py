@@ -71,20 +71,20 @@ def test_who_is_beyond_its_deadline_is_gone_for_all_who_ask(clock, kind, matcher
         with pytest.raises(UnknownSubscriptionError):
             filter.update(b, **change)
     assert not filter.unsubscribe(b)
-    assert filter.any_match([EVENT]).tolist() == [True]
+    assert filter.match_batch([EVENT]).any.tolist() == [True]
     filter.unsubscribe(a)
-    assert filter.any_match([EVENT]).tolist() == [False]
+    assert filter.match_batch([EVENT]).any.tolist() == [False]
     assert len(filter) == held(filter) == 0
     require_sound(filter)
 
 
-def test_any_match_does_not_stop_at_one_that_is_gone(clock):
+def test_a_batch_leaves_out_those_that_are_gone(clock):
     filter = EventFilter(SCHEMA, clock=clock)
     filter.subscribe_many(["x > 0"] * 20, ttl=1)
     filter.subscribe("x > 0.5")
     clock.now += 1
     with filter._road.gate.reading():
-        assert filter.any_match([EVENT, {"x": 0.2}]).tolist() == [True, False]
+        assert filter.match_batch([EVENT, {"x": 0.2}]).any.tolist() == [True, False]
 
 
 def test_a_batch_that_has_begun_keeps_to_its_moment(clock, kind):
@@ -289,7 +289,7 @@ def test_what_is_gone_is_removed_by_changes_and_after_batches_a_few_at_a_time(cl
         lambda: filter.match(EVENT),  # at the same moment: it has just been done
         lambda: filter.match_batch([EVENT] * 2),
         lambda: list(filter.stream([EVENT] * 2)),
-        lambda: filter.any_match([EVENT]),
+        lambda: filter.match_batch([EVENT]).any,
         lambda: filter.subscribe("x > 8", ttl=0.5),
         lambda: filter.unsubscribe(0),
         lambda: filter.update(100, ttl=0.5),
@@ -354,7 +354,7 @@ def test_a_batch_within_an_order_removes_nothing(clock):
 
     from rtfilter.adaptive import FixedPlan
 
-    filter.policy, filter.controller = order, FixedPlan(0, 1)
+    filter.configure(order=order, controller=FixedPlan(0, 1))
     list(filter.stream([EVENT] * 3))
     assert found == [([], 1)]
     assert held(filter) == 0

@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 
 from cases import cases
 from rtfilter import EventFilter, Predicate, PredicateError, Schema
+from rtfilter.filter import inside
+from rtfilter.watch.metrics import Metrics
 
 SCHEMA = Schema({"price": float, "symbol": str})
 
@@ -114,9 +116,9 @@ def test_rules_that_nothing_bounds_are_bad_beyond_the_limit():
 
 
 def test_metrics_count_what_was_refused():
-    watched = EventFilter(SCHEMA, metrics=True)
+    watched = EventFilter(SCHEMA, metrics=Metrics())
     watched.subscribe_many(["price > 1", "price >", "prise > 1"], on_error=[].append)
-    assert (watched.metrics.added, watched.metrics.refused) == (1, 2)
+    assert (inside(watched).metrics.added, inside(watched).metrics.refused) == (1, 2)
 
 
 def test_other_matchers_take_the_rest_too():

@@ -23,6 +23,7 @@ from overlay.running.processes import Subscriber, processes
 from overview import Prometheus, filled
 from rtfilter import EventFilter
 from rtfilter.adaptive import PlanController
+from rtfilter.filter import inside
 from rtfilter.replay import Contender, ReplaySettings, replay
 from rtfilter.replay.workloads import workload
 from rtfilter.service.doors.server_metrics import PipelineCollector
@@ -60,7 +61,7 @@ def of_service(folder):
 
 def exported(folder):
     """Names of all samples."""
-    filter = EventFilter(workload("narrow", dimensions=2).schema, metrics=True)
+    filter = EventFilter(workload("narrow", dimensions=2).schema, metrics=Metrics())
     filter.subscribe_boxes([[0, 0]], [[9, 9]])
     for _ in range(3):
         list(filter.stream(np.ones((2, 2))))
@@ -70,7 +71,7 @@ def exported(folder):
     streams.progressed("q", 5, 1.0, {"addBatch": 3})
     return of_service(folder) | {
         sample.name
-        for registry in (filter.metrics.registry, streams.registry, idle_broker(folder))
+        for registry in (inside(filter).metrics.registry, streams.registry, idle_broker(folder))
         for family in registry.collect()
         for sample in family.samples
     }
@@ -316,9 +317,11 @@ class Watched:
 @needs_prometheus
 def test_every_panel_and_rule_tells_what_a_replay_did(server, tmp_path):
     prometheus, ports = server
-    filter = EventFilter(workload("narrow").schema, (20, 64), metrics=True)
+    filter = EventFilter(
+        workload("narrow").schema, matcher={"name": "rtree", "capacity": (20, 64)}, metrics=Metrics()
+    )
     streams = watched_stream()
-    stops = [filter.metrics.serve(ports[0]), streams.serve(ports[1])]
+    stops = [inside(filter).metrics.serve(ports[0]), streams.serve(ports[1])]
     controller = PlanController(rounds=2, threshold=1000)
     settings = ReplaySettings(subscriptions=2000, bursts=200, sizes=(16, 128), insert=20, delete=20, check=1)
     try:
@@ -395,7 +398,7 @@ def test_alerts_fire_and_clear(server):
     list(filter.stream(np.zeros((64, 12))))
 
     def now():
-        controller = filter.controller.snapshot()
+        controller = inside(filter).controller.snapshot()
         for fields in controller["classes"].values():
             fields["mode"] = state["mode"]
         return {**filter.stats(), "bytes": state["bytes"]}, controller

@@ -13,24 +13,30 @@ from prometheus_client import CollectorRegistry, generate_latest
 import rtfilter
 from rtfilter import EventError, EventFilter, PredicateError, Schema
 from rtfilter.adaptive import FixedPlan, LevelController
+from rtfilter.filter import inside
 from rtfilter.index.kernels import counts
 from rtfilter.watch.metrics import FOLD_AT, Metrics, serve
 
 
 def make(**options):
-    filter = EventFilter(Schema({"a": float, "b": float}), (4, 8), metrics=True, **options)
+    filter = EventFilter(
+        Schema({"a": float, "b": float}),
+        matcher={"name": "rtree", "capacity": (4, 8)},
+        metrics=Metrics(),
+        **options,
+    )
     ends = np.sort(np.random.default_rng(0).random((200, 2, 2)), axis=1)
     filter.subscribe_boxes(ends[:, 0], ends[:, 1])
     return filter
 
 
 def value(filter, name, **labels):
-    return filter.metrics.registry.get_sample_value(name, labels)
+    return inside(filter).metrics.registry.get_sample_value(name, labels)
 
 
-@pytest.mark.parametrize("given", [CollectorRegistry(), "x", None])
+@pytest.mark.parametrize("given", [CollectorRegistry(), "x", True, False])
 def test_what_is_no_metrics_is_refused(given):
-    with pytest.raises(TypeError, match=r"True or a rtfilter\.watch\.metrics\.Metrics"):
+    with pytest.raises(TypeError, match=r"metrics is a rtfilter\.watch\.metrics\.Metrics"):
         EventFilter(Schema({"a": float}), metrics=given)
 
 
@@ -63,7 +69,7 @@ def test_response_times_are_those_of_the_stream():
     mean = value(filter, "rtfilter_batch_response_seconds_sum", size_class="32")
     assert mean == pytest.approx(response.mean())
     assert value(filter, "rtfilter_workload_nodes_sum") == stream.workload.sum()
-    visited = sum(visits for _, _, visits in filter.metrics.totals().estimated)
+    visited = sum(visits for _, _, visits in inside(filter).metrics.totals().estimated)
     assert visited == stream.visits.sum() != stream.workload.sum()
     for bound in ("2.5e-05", "0.001", "10.0"):
         expected = (response <= float(bound)).sum()
@@ -88,7 +94,7 @@ def test_responses_count_from_the_arrival_but_no_plan_answers_for_the_wait():
 def test_buckets_begin_at_a_microsecond():
     filter = make()
     filter.match({"a": 0.5, "b": 0.5})
-    text = generate_latest(filter.metrics.registry).decode()
+    text = generate_latest(inside(filter).metrics.registry).decode()
     assert 'rtfilter_response_seconds_bucket{le="1e-06",size_class="1"}' in text
 
 
@@ -109,7 +115,7 @@ def test_index_and_subscriptions_follow_changes():
 @pytest.mark.parametrize("count", [1, 50])
 def test_what_ended_is_counted_once_and_apart_from_what_was_unsubscribed(count):
     now = [0.0]
-    filter = EventFilter(Schema({"a": float}), metrics=True, clock=lambda: now[0])
+    filter = EventFilter(Schema({"a": float}), metrics=Metrics(), clock=lambda: now[0])
     filter.subscribe_many(["a > 1"] * 100, ids=range(100), ttl=5)
     filter.subscribe_many(["a > 1"] * 3, ids=[200, 201, 202])
     filter.unsubscribe_many([0, 1, 200])
@@ -126,7 +132,7 @@ def test_what_ended_is_counted_once_and_apart_from_what_was_unsubscribed(count):
 
 
 def test_what_nothing_bounds_is_shown():
-    filter = EventFilter(Schema({"a": float, "b": float}), metrics=True)
+    filter = EventFilter(Schema({"a": float, "b": float}), metrics=Metrics())
     filter.subscribe_many(["a > b", "a > 1"])
     assert value(filter, "rtfilter_index_unbounded") == 1
 
@@ -144,7 +150,7 @@ def test_the_controllers_state_is_shown():
     rng = np.random.default_rng(0)
     for _ in range(200):
         list(filter.stream(rng.random((16, 2))))
-    state = filter.controller.snapshot()["classes"]["16"]
+    state = inside(filter).controller.snapshot()["classes"]["16"]
     assert value(filter, "rtfilter_controller_level", size_class="16") == state["level"]
     assert value(filter, "rtfilter_controller_group_events", size_class="16") == 1
     assert value(filter, "rtfilter_controller_probing", size_class="16") == 0
@@ -158,7 +164,7 @@ def test_records_are_folded_before_they_pile_up():
     filter = make()
     for _ in range(FOLD_AT + 5):
         filter.match({"a": 0.5, "b": 0.5})
-    assert len(filter.metrics._wholes) == 5
+    assert len(inside(filter).metrics._wholes) == 5
     assert value(filter, "rtfilter_events_total") == FOLD_AT + 5
 
 
@@ -185,12 +191,12 @@ def test_filters_do_not_share_registries_and_refuse_to():
     assert value(one, "rtfilter_events_total") == 1
     assert value(other, "rtfilter_events_total") == 0
     with pytest.raises(ValueError, match="one Metrics"):
-        EventFilter(Schema({"a": float}), metrics=one.metrics)
+        EventFilter(Schema({"a": float}), metrics=inside(one).metrics)
 
 
 @pytest.mark.parametrize("given", [None, Metrics()])
 def test_only_a_registry_is_served(given):
-    with pytest.raises(TypeError, match=r"such as filter\.metrics\.registry .*metrics=True"):
+    with pytest.raises(TypeError, match=r"such as metrics\.registry .*metrics=metrics"):
         serve(given, 0)
 
 
@@ -198,18 +204,7 @@ def test_own_registry_and_no_metrics():
     registry = CollectorRegistry()
     EventFilter(Schema({"a": float}), metrics=Metrics(registry)).match({"a": 1})
     assert registry.get_sample_value("rtfilter_events_total") == 1
-    assert not EventFilter(Schema({"a": float})).metrics
-
-
-@pytest.mark.parametrize("use", ["serve", "registry", "push"])
-def test_who_uses_metrics_that_are_off_is_told_how_they_are_switched_on(use):
-    metrics = EventFilter(Schema({"a": float})).metrics
-    with pytest.raises(
-        AttributeError, match=rf"metrics\.{use}; make it with EventFilter\(schema, metrics=True"
-    ):
-        getattr(metrics, use)
-    with pytest.raises(TypeError, match="such as filter"):
-        serve(metrics, 0)
+    assert inside(EventFilter(Schema({"a": float}))).metrics is None
 
 
 def test_metrics_are_served_and_a_closed_port_is_named():
@@ -220,8 +215,8 @@ def test_metrics_are_served_and_a_closed_port_is_named():
         port = taken.getsockname()[1]
         taken.listen()
         with pytest.raises(OSError, match=f"127.0.0.1:{port}.*choose another port"):
-            filter.metrics.serve(port)
-    stop = filter.metrics.serve(port)
+            inside(filter).metrics.serve(port)
+    stop = inside(filter).metrics.serve(port)
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             assert "rtfilter_events_total 1.0" in answer.read().decode()
@@ -338,11 +333,11 @@ def test_metrics_of_a_short_job_are_pushed():
     with HTTPServer(("127.0.0.1", 0), Gateway) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        filter.metrics.push(f"127.0.0.1:{server.server_port}", "short")
+        inside(filter).metrics.push(f"127.0.0.1:{server.server_port}", "short")
         thread.join()
         port = server.server_port
     ((path, text),) = received
     assert path == "/metrics/job/short"
     assert "rtfilter_events_total 5.0" in text
     with pytest.raises(OSError, match="refused"):
-        filter.metrics.push(f"127.0.0.1:{port}", "short")
+        inside(filter).metrics.push(f"127.0.0.1:{port}", "short")

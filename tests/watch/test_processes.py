@@ -10,6 +10,8 @@ from prometheus_client import generate_latest
 import forks
 from lengths import long_but
 from rtfilter import EventFilter, Schema
+from rtfilter.filter import inside
+from rtfilter.watch.metrics import Metrics
 from rtfilter.watch.processes import STALE, Together, share
 
 CHILD = """
@@ -18,8 +20,8 @@ import numpy as np
 from rtfilter import EventFilter, Schema
 from rtfilter.watch.processes import share
 
-filter = EventFilter(Schema({"x": float}), metrics=True)
-share(filter.metrics, sys.argv[1])
+filter = EventFilter(Schema({"x": float}), metrics=Metrics())
+share(inside(filter).metrics, sys.argv[1])
 filter.subscribe_boxes(np.zeros((int(sys.argv[2]), 1)), np.ones((int(sys.argv[2]), 1)))
 filter.match_batch(np.full((int(sys.argv[3]), 1), 0.5))
 """
@@ -31,8 +33,8 @@ def test_counters_are_summed_and_gauges_are_the_greatest(tmp_path):
     program.write_text(CHILD)
     for boxes, events in ((3, 100), (5, 70)):
         assert forks.python(program, tmp_path, boxes, events).wait(60) == 0
-    filter = EventFilter(Schema({"x": float}), metrics=True)
-    stop = share(filter.metrics, tmp_path)
+    filter = EventFilter(Schema({"x": float}), metrics=Metrics())
+    stop = share(inside(filter).metrics, tmp_path)
     filter.match_batch(np.full((7, 1), 0.5))
     stop()
     together = Together(tmp_path)
@@ -50,8 +52,8 @@ def test_counters_are_summed_and_gauges_are_the_greatest(tmp_path):
 
 
 def count(directory):
-    filter = EventFilter(Schema({"x": float}), metrics=True)
-    share(filter.metrics, directory)
+    filter = EventFilter(Schema({"x": float}), metrics=Metrics())
+    share(inside(filter).metrics, directory)
     filter.match_batch(np.full((100, 1), 0.5))
 
 
@@ -67,6 +69,6 @@ def test_children_of_multiprocessing_write_before_they_end(tmp_path, method):
 
 def test_a_directory_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    filter = EventFilter(Schema({"x": float}), metrics=True)
+    filter = EventFilter(Schema({"x": float}), metrics=Metrics())
     with pytest.raises(OSError, match="file"):
-        share(filter.metrics, tmp_path / "file")
+        share(inside(filter).metrics, tmp_path / "file")
