@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtfilter.adaptive.beliefs import ALARMED, Beliefs
+from rtfilter.adaptive.controllers import plan_fields
 from rtfilter.adaptive.drift import Drift
 from rtfilter.adaptive.plans import Entry, Plan
-from rtfilter.adaptive.recording import plan_fields
 
 SOON, CALM = 50.0, 1.0
 """Value of a lesson in batches: a minimum, and an addition for each batch since the last alarm. After a
@@ -48,27 +48,19 @@ class Learner:
 
     def __init__(self, label: int, size: int, packed: int, beliefs: Beliefs) -> None:
         self.label, self.packed, self.beliefs = label, packed, beliefs
-        self.size = float(size)
-        """Batch size that the beliefs are about: another size may have another best plan."""
-        self.off = 0.0
-        """Mean logarithm of the sizes of the last batches, relative to `size`."""
+        self.size = float(size)  # of the batch that the beliefs are about: others may have another best plan
+        self.off = 0.0  # mean logarithm of the sizes of the last batches, relative to `size`
         self.under_way = [0] * len(beliefs.plans)
         self.hopeless: NDArray[np.bool_] = np.zeros(len(beliefs.plans), np.bool_)
         """Plans whose last batch took long and finished nothing: any other plan is better."""
         self.best = beliefs.best
         self.expect(NOISE**2)
-        self.left = 0
-        """Batches until the next decision."""
-        self.decided: int | None = None
-        """Place of the plan of the next batch, if the last report decided it."""
-        self.rest = 1
-        """Batches for the best plan after the next decision for it, about."""
-        self.doubt = 0.0
-        """Doubt since the last decision."""
-        self.moved: Plan | None = None
-        """The best plan before, if the last decision changed it."""
-        self.updates = 0
-        """Updates of the index since the last try of a plan."""
+        self.left = 0  # batches until the next decision
+        self.decided: int | None = None  # place of the plan of the next batch, if the last report decided it
+        self.rest = 1  # batches for the best plan after the next decision for it, about
+        self.doubt = 0.0  # since the last decision
+        self.moved: Plan | None = None  # the best plan before, if the last decision changed it
+        self.updates = 0  # of the index since the last try of a plan
         self.batches = self.tries = self.moves = self.transitions = self.alarms = 0
         self._trying = True
         self._values: list[float] = []  # of the best plan, since the last decision
