@@ -17,28 +17,15 @@ from numpy.typing import ArrayLike
 
 from rtfilter.dtypes import AnyArray, BoolArray, Flags, FloatArray, IntArray
 from rtfilter.index import bulk, room, tree_arguments
-from rtfilter.index.frontier import Frontier, Parts, Version
 from rtfilter.index.kernels import changes, descend, grid, layout, nodes, pools, runs, select_box
 from rtfilter.index.kernels import hash_tables as tables
 from rtfilter.index.kernels.array_types import Links
-from rtfilter.index.kernels.interrupts import unwrapped
-from rtfilter.index.saved_arrays import FIELDS, NOT_KEPT, require_form
+from rtfilter.index.kernels.frontiers import Frontier, Parts, Version
+from rtfilter.index.kernels.jit import unwrapped
 from rtfilter.index.selection import How, QueryBoxes
+from rtfilter.index.tree_arguments import FIELDS, NOT_KEPT, require_form
 from rtfilter.results import Hits, Matches
 from rtfilter.snapshots import arrays as snapshot
-
-__all__ = [
-    "DEFAULT_CAPACITY",
-    "KIND",
-    "FloatArray",
-    "Frontier",
-    "Hits",
-    "IntArray",
-    "Parts",
-    "QueryBoxes",
-    "RStarTree",
-    "Version",
-]
 
 #: Entries of an inner node and of a leaf, chosen by `experiments`' capacity benchmark.
 DEFAULT_CAPACITY = (512, 4096)

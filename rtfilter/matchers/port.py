@@ -214,6 +214,49 @@ class Savable(Matcher, Protocol):
         """Return the matcher of `to_arrays`. Arrays may be mapped memory."""
 
 
+class FlatParts(NamedTuple):
+    """A batch cut into groups."""
+
+    events: EventTable
+    order: IntArray
+    cuts: IntArray
+
+
+class FlatFrontier(NamedTuple):
+    """A batch that has not been searched yet."""
+
+    events: EventTable
+    workload: IntArray
+    visits: int = 0
+
+    def split(self, order: IntArray, cuts: IntArray) -> FlatParts:
+        """See `Stopped`."""
+        return FlatParts(self.events, order, cuts)
+
+
+class Flat:
+    """Gives a matcher without levels the methods of a `Resumable` one: one level, its own estimate."""
+
+    height, packed = 1, 0
+
+    def __init__(self, matcher: Matcher) -> None:
+        self._matcher = matcher
+
+    def frontier(self, events: EventTable, level: int) -> FlatFrontier:
+        """Return the events with their estimated workload, at any level."""
+        return FlatFrontier(events, self._matcher.workload(events))
+
+    def resume_part(self, parts: FlatParts, group: int) -> Hits:
+        """Match the events of one group, in its order."""
+        rows = parts.order[parts.cuts[group] : parts.cuts[group + 1]]
+        return self._matcher.match(parts.events.take(rows))
+
+
+def leveled(matcher: Matcher) -> Resumable | Flat:
+    """Return the matcher itself if it has levels, else a `Flat` around it."""
+    return matcher if isinstance(matcher, Resumable) else Flat(matcher)
+
+
 def refuse_untaken(name: str, takes: Takes, predicates: Iterable[Predicate], schema: Schema) -> None:
     """Raise `PredicateError` for a constraint that a matcher does not take."""
     if takes.everything:

@@ -17,11 +17,11 @@ from rtfilter.dtypes import AnyArray, BoolArray, Flags, FloatArray, IntArray
 from rtfilter.events.encoding import ORDER_MAX
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
+from rtfilter.index.kernels.frontiers import Frontier, Parts
 from rtfilter.index.selection import How, QueryBoxes
-from rtfilter.index.tree import DEFAULT_CAPACITY, Frontier, Parts, RStarTree
-from rtfilter.matchers.affix_columns import identities_of
+from rtfilter.index.tree import DEFAULT_CAPACITY, RStarTree
 from rtfilter.matchers.filters import BoxColumns, Filters
-from rtfilter.matchers.lookup import FoundBoxes, Lookup
+from rtfilter.matchers.lookup import FoundBoxes, Lookup, identities_of
 from rtfilter.matchers.port import Matcher, Takes
 from rtfilter.matchers.rows import distinct, grouped
 from rtfilter.predicates.boxes.affixes import LOWEST_OF_BEGINNINGS

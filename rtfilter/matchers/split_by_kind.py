@@ -3,7 +3,7 @@
 A tree packs boxes that are alike. One that fixes an attribute, and leaves most others open, is like no box of
 another kind: it makes every node larger that it lies in. Under its value in a hash table only events try it
 that have that value. The same holds for a long beginning or end of a text, of which a box knows six
-bytes (`rtfilter.matchers.affix_columns`). A subscription goes there if each of its boxes has an equality, or
+bytes (`rtfilter.matchers.lookup`). A subscription goes there if each of its boxes has an equality, or
 such a beginning or end, under which not too many wait already (`rtfilter.matchers.equal_sides`).
 """
 

@@ -13,9 +13,9 @@ from lengths import long_but
 from rtfilter import Attribute, EventError, EventFilter, PredicateError, Schema, SnapshotError
 from rtfilter.cli import main
 from rtfilter.matchers import MATCHERS, BoxColumns, Filters, Takes, check_matcher, make_matcher
-from rtfilter.matchers.flat import Flat, leveled
 from rtfilter.matchers.masks import MasksMatcher
 from rtfilter.matchers.papers.hashes import HashesMatcher
+from rtfilter.matchers.port import Flat, leveled
 from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.results import Hits
 

@@ -1,5 +1,6 @@
 """Trees of tests: their shapes, what an event finds in them, and what is left after removals."""
 
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -7,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import profile_cases
 import rtfilter.matchers.papers.matching_tree
 from interrupts import twice
 from lengths import long_but
+from profile_cases import add, found
 from rtfilter import Schema
 from rtfilter.matchers import Filters, make_matcher
 from rtfilter.matchers.papers.matching_tree import STAR, Check, Compare, Examine, Leaf
@@ -24,20 +27,14 @@ both = pytest.mark.parametrize("name", NAMES)
 
 def matcher_of(sources, name="matching-tree", schema=SCHEMA):
     """A matcher of predicates with ids 1, 2, ..., as papers number consumers."""
-    matcher = make_matcher(name, schema)
-    add(matcher, dict(enumerate(sources, 1)))
-    return matcher
-
-
-def add(matcher, sources):
-    predicates = [Predicate.parse(source, matcher._schema) for source in sources.values()]
-    matcher.add(Filters.of_predicates(matcher._schema, predicates, np.array(list(sources), np.int64)))
+    sources = list(sources)
+    made = partial(make_matcher, name)
+    return profile_cases.matcher_of(made, sources, schema, range(1, len(sources) + 1))
 
 
 def asked(matcher, *events):
     """Ids of each event."""
-    hits = matcher.match(matcher._schema.read(list(events)))
-    return [set(hits.ids[a:b].tolist()) for a, b in zip(hits.offsets, hits.offsets[1:], strict=False)]
+    return list(map(set, found(matcher, *events)))
 
 
 def severities(matcher, *values, **more):

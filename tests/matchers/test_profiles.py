@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 
 import rtfilter.matchers.papers.filter_nodes
 import rtfilter.matchers.papers.gough_smith
-import rtfilter.matchers.papers.leaf_sets
 import rtfilter.matchers.papers.profiles
 from cases import cases
 from interrupts import twice
 from lengths import long_but
 from profile_cases import EVENTS, PREDICATES, SCHEMA, add, found, matcher_of, remove
 from rtfilter import Attribute, Predicate, Schema
-from rtfilter.matchers.papers.filter_nodes import FilterNodesMatcher
+from rtfilter.matchers.papers.filter_nodes import FilterNodesMatcher, numbers_of
 from rtfilter.matchers.papers.gough_smith import GoughSmithMatcher
 from rtfilter.matchers.papers.profiles import FIRST, Profiles, bounds_of, places_in
 
@@ -39,10 +38,7 @@ def shape(matcher):
     return {
         name: (
             node.bounds,
-            [
-                sorted(id_of[one] for one in rtfilter.matchers.papers.leaf_sets.numbers_of(leaf))
-                for leaf in node.leaves
-            ],
+            [sorted(id_of[one] for one in numbers_of(leaf)) for leaf in node.leaves],
             {bound: sorted(map(id_of.get, users)) for bound, users in node.users.items()},
             sorted(map(id_of.get, node.caring)),
         )
@@ -257,7 +253,6 @@ def test_a_filter_that_nothing_satisfies_is_nowhere(made):
 MODULES = [
     rtfilter.matchers.papers.filter_nodes,
     rtfilter.matchers.papers.gough_smith,
-    rtfilter.matchers.papers.leaf_sets,
     rtfilter.matchers.papers.profiles,
 ]
 OTHERS = ["x = 1 AND y < 2", "s LIKE 'ab%' OR x >= 1 AND x <= 3", "TRUE"]

@@ -1,19 +1,18 @@
-"""The common part of the papers' matchers that store predicates and match events one by one."""
+"""The common part of the papers' matchers that store predicates, and the baseline for all matchers."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rtfilter.dtypes import BoolArray, IntArray
-from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Takes
+from rtfilter.matchers.rows import IdMatcher
 from rtfilter.predicates.model.constraints import COMPARE, Constraint, Filter, Test
 from rtfilter.predicates.predicate import Predicate
 from rtfilter.results import Hits
@@ -43,21 +42,10 @@ class FlatEvent(NamedTuple):
         return test.matches(self.row)
 
 
-class PredicateMatcher(ABC):
-    """Stores the predicates of all subscriptions.
+class PredicateMatcher(IdMatcher[Predicate]):
+    """Stores the predicates of all subscriptions. A subclass stores and finds their filters."""
 
-    A subclass stores their filters so that it can find them.
-    """
-
-    takes = Takes(boxes=False)
-    options: Mapping[str, Any] = MappingProxyType({})
-    unit: str
-    """The unit of `Hits.visits`."""
-
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
-        self._predicates: dict[int, Predicate] = {}
-        self._updates = 0
+    takes = Takes(boxes=False, comparisons=True)
 
     @abstractmethod
     def insert(self, id: int, filter: Filter) -> None:
@@ -76,12 +64,12 @@ class PredicateMatcher(ABC):
 
     def workload(self, events: EventTable) -> IntArray:
         """Return 1 for each event, 0 without subscriptions: there is no estimate."""
-        return np.full(len(events), int(bool(self._predicates)), np.int64)
+        return np.full(len(events), int(bool(self._known)), np.int64)
 
     def add(self, filters: Filters) -> None:
         """See `Matcher`."""
         for id, predicate in zip(filters.ids.tolist(), filters.predicates(), strict=True):
-            self._predicates[id] = predicate  # first, so that `remove` knows it after an interrupt
+            self._known[id] = predicate  # first, so that `remove` knows it after an interrupt
             for conjunction in predicate.filters:
                 self.insert(id, conjunction)
                 self._updates += 1
@@ -90,48 +78,26 @@ class PredicateMatcher(ABC):
         """See `Matcher`."""
         known = np.zeros(len(ids), np.bool_)
         for row, id in enumerate(ids.tolist()):
-            predicate = self._predicates.get(id)
+            predicate = self._known.get(id)
             if predicate is None:
                 continue
             known[row] = True
             for conjunction in predicate.filters:
                 self.delete(id, conjunction)
                 self._updates += 1
-            self._predicates.pop(id)  # last: an interrupted removal can be repeated
+            self._known.pop(id)  # last: an interrupted removal can be repeated
         return known
-
-    def ids(self) -> IntArray:
-        """See `Matcher`."""
-        return np.sort(np.fromiter(self._predicates, np.int64, len(self._predicates)))
-
-    def __len__(self) -> int:
-        return len(self._predicates)
-
-    def __contains__(self, id: int) -> bool:
-        return id in self._predicates
 
     def content(self, ids: Iterable[int] | None = None) -> Filters:
         """Return the predicates of some ids, or of all."""
-        names = list(self._predicates if ids is None else ids)
-        predicates = [self._predicates[id] for id in names]
+        names = list(self._known if ids is None else ids)
+        predicates = [self._known[id] for id in names]
         return Filters.of_predicates(self._schema, predicates, np.array(names, np.int64))
-
-    @property
-    def updates(self) -> int:
-        """Number of filters added and removed."""
-        return self._updates
 
     def stats(self) -> dict[str, Any]:
         """Return the number of filters, and the details; the memory is not known."""
-        return {
-            "filters": sum(len(one.filters) for one in self._predicates.values()),
-            "dimensions": self._schema.dimensions,
-            "height": 1,
-            "updates": self._updates,
-            "bytes": 0,
-            "unit": self.unit,
-            **self.details(),
-        }
+        filters = sum(len(one.filters) for one in self._known.values())
+        return self._stats(0, filters=filters) | self.details()
 
     def details(self) -> dict[str, Any]:
         """Return details of its structure, JSON-able."""
@@ -164,3 +130,29 @@ class EventwiseMatcher(PredicateMatcher):
                 if value is not None:
                     values[name] = value
             yield FlatEvent(events.row(row), values)
+
+
+class NaiveMatcher(EventwiseMatcher):
+    """Tests every subscription up to the first constraint of each filter that does not hold."""
+
+    unit = "constraints"
+
+    def insert(self, id: int, filter: Filter) -> None:
+        """See `PredicateMatcher`: the predicates are its only data."""
+
+    def delete(self, id: int, filter: Filter) -> None:
+        """See `PredicateMatcher`."""
+
+    def find(self, event: FlatEvent) -> tuple[set[int], int]:
+        """See `EventwiseMatcher`; operations are constraints that were evaluated."""
+        found, evaluated = set(), 0
+        for id, predicate in self._known.items():
+            for conjunction in predicate.filters:
+                for constraint in conjunction.constraints:
+                    evaluated += 1
+                    if not event.satisfies(constraint):
+                        break
+                else:
+                    found.add(id)
+                    break
+        return found, evaluated

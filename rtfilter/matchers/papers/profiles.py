@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple
 from rtfilter.events.encoding import is_missing
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
-from rtfilter.matchers.port import Takes
 from rtfilter.predicates.covers.sets import Space, asks_for_aspects
 from rtfilter.predicates.covers.values import ValueOrder, Values
 from rtfilter.predicates.model.constraints import Filter, Test
@@ -157,15 +156,11 @@ def _is_rest(test: Test) -> bool:
 
 
 class ProfileMatcher(EventwiseMatcher):
-    """Numbers the filters.
-
-    A subclass finds the numbers of the filters that an event's values satisfy. A subclass finds the numbers
-    of those that an event's values satisfy.
+    """Numbers the filters; a subclass finds the numbers of those that an event's values satisfy.
 
     Constraints that intervals do not decide are tried on the profiles that are found.
     """
 
-    takes = Takes(boxes=False, comparisons=True)
     unit = "steps"
 
     def __init__(self, schema: Schema) -> None:
@@ -188,7 +183,7 @@ class ProfileMatcher(EventwiseMatcher):
         """See `EventwiseMatcher`."""
         if all(value % 1 == 0 for name, value in event.values.items() if name in self._profiles.whole):
             return self.search(event)
-        known = self._predicates
+        known = self._known
         return {id for id, one in known.items() if one.satisfied_by(event.row)}, len(known)
 
     def insert(self, id: int, filter: Filter) -> None:

@@ -66,16 +66,9 @@ class StoredConstraint:
 class StoredFilter:
     """A conjunction of constraints, and the predicates that it belongs to.
 
-    Attributes
-    ----------
-    number : int
-        Unique among stored filters; numbers of removed filters are used again.
-    needed : int
-        Number of constraints that must be satisfied.
-    counted : hashable
-        Its key in a map of counters.
-    count : int
-        The counter, if counters are stored in filters.
+    `number` is unique among stored filters; numbers of removed filters are used again. `needed` is the number
+    of constraints that must be satisfied, `counted` the key in a map of counters, `count` the counter, if
+    counters are stored in filters.
     """
 
     __slots__ = ("constraints", "count", "counted", "key", "needed", "number", "predicates")

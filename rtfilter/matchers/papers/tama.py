@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtfilter.dtypes import FloatArray, IntArray
-from rtfilter.index.kernels.interrupts import unwrapped
-from rtfilter.index.kernels.jit import kernel
+from rtfilter.index.kernels.jit import kernel, unwrapped
 from rtfilter.matchers.layers import LayeredMatcher
 from rtfilter.matchers.rows import FoundRows
 
@@ -48,10 +47,10 @@ class TamaIndex:
         self._always = np.flatnonzero(self._needed == 0)  # boxes without constraints
         first, last = self._cells(low), self._cells(high)
         counts = np.zeros((low.shape[1], 2 * cells), np.int64)
-        _count(counts, first, last, constrained)
+        _put(counts, np.empty(0, np.int32), first, last, constrained)
         self._starts = np.concatenate([[0], np.cumsum(counts)])
         self._rows = np.empty(self._starts[-1], np.int32)
-        _fill(self._rows, self._starts[:-1].reshape(counts.shape).copy(), first, last, constrained)
+        _put(self._starts[:-1].reshape(counts.shape).copy(), self._rows, first, last, constrained)
         self._counts = counts
         for level in range(1, cells.bit_length()):  # increments on the way down to each cell
             self._counts[:, 1 << level : 2 << level] += np.repeat(
@@ -102,43 +101,21 @@ class TamaMatcher(LayeredMatcher):
 
 
 @kernel
-def _count(counts: IntArray, first: IntArray, last: IntArray, constrained: NDArray[np.bool_]) -> None:
-    """Count the boxes of each cell of each attribute."""
-    cells = counts.shape[1] // 2
-    for box in range(len(first)):
-        for j in range(first.shape[1]):
-            if constrained[box, j]:
-                left, right = first[box, j] + cells, last[box, j] + cells + 1
-                while left < right:  # the fewest cells that cover left..right - 1
-                    if left & 1:
-                        counts[j, left] += 1
-                        left += 1
-                    if right & 1:
-                        right -= 1
-                        counts[j, right] += 1
-                    left, right = left >> 1, right >> 1
-
-
-@kernel
-def _fill(
-    rows: NDArray[np.int32], at: IntArray, first: IntArray, last: IntArray, constrained: NDArray[np.bool_]
+def _put(
+    at: IntArray, rows: NDArray[np.int32], first: IntArray, last: IntArray, constrained: NDArray[np.bool_]
 ) -> None:
-    """Write the boxes of each cell, from its place in `at` on, in the order of `_count`."""
+    """Add one to `at` for each cell of each box; unless `rows` is empty, write the box to its place."""
     cells = at.shape[1] // 2
     for box in range(len(first)):
         for j in range(first.shape[1]):
-            if constrained[box, j]:
-                left, right = first[box, j] + cells, last[box, j] + cells + 1
-                while left < right:
-                    if left & 1:
-                        rows[at[j, left]] = box
-                        at[j, left] += 1
-                        left += 1
-                    if right & 1:
-                        right -= 1
-                        rows[at[j, right]] = box
-                        at[j, right] += 1
-                    left, right = left >> 1, right >> 1
+            left, right = first[box, j] + cells, last[box, j] + cells + 1
+            while constrained[box, j] and left < right:  # the fewest cells that cover left..right - 1
+                for cell, covers in ((left, left & 1), (right - 1, right & 1)):
+                    if covers:
+                        if len(rows) > 0:
+                            rows[at[j, cell]] = box
+                        at[j, cell] += 1
+                left, right = (left + 1) >> 1, right >> 1
 
 
 @kernel
