@@ -120,11 +120,6 @@ class FixedPlan(RecordedController):
         Events per group, at least 1; None for the whole batch.
     log : callable, optional
         See :class:`Controller`.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of its range.
     """
 
     def __init__(self, level: int, group: int | None, log: Sink | None = None) -> None:

@@ -52,11 +52,6 @@ class CostController(RecordedController):
         Seed of the random moments of decisions, so that no pattern of batches can alias with them.
     log : callable, optional
         See :class:`Controller`.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of its range, or `groups` does not increase strictly.
     """
 
     def __init__(

@@ -21,13 +21,12 @@ of the matcher in use.
 
 import math
 import statistics
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rtfilter.adaptive.controllers import Recorder, not_negative, positive, replay_log
-from rtfilter.adaptive.drift import Drift
+from rtfilter.adaptive.drift import LEAST_NOISE, Drift, Noise
 from rtfilter.adaptive.plans import Entry, Sink
 from rtfilter.adaptive.sizes import powers_of_two
 
@@ -61,8 +60,6 @@ WIDE = 1.25 * 1.48
 """Standard error of a median, times the root of their number, as a multiple of the median deviation."""
 FEW = 2.7
 """Of n pairs, 1 + FEW / (n - 1) times as large: Student's distribution is wider than the normal one."""
-RECENT, MEDIAN, LEAST_NOISE = 32, 0.91, 1e-5
-"""Pairs of batches whose median difference is the variance of times; see `rtfilter.adaptive.learner`."""
 
 _Class = tuple[int, bool]
 """A class of batches: the smallest of their sizes, and whether they are streamed."""
@@ -174,11 +171,6 @@ class MatcherChooser(Recorder):
         are always allowed.
     log : callable, optional
         Takes the reports and the decisions, as JSON-able dicts; see `replay_matchers`.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of its range.
     """
 
     def __init__(
@@ -521,15 +513,14 @@ class _Times:
 
     def __init__(self) -> None:
         self._before: float | None = None
-        self._squares = deque([0.1**2], RECENT)
-        self._drift = Drift()
+        self._noise, self._drift = Noise(0.1**2), Drift()
 
     def add(self, value: float) -> bool:
         """Add a time; return True if the times have drifted."""
         if self._before is not None:
-            self._squares.append((value - self._before) ** 2)
+            self._noise.add(value - self._before)
         self._before = value
-        return self._drift.add(value, max(statistics.median_high(self._squares) / MEDIAN, LEAST_NOISE))
+        return self._drift.add(value, self._noise.variance)
 
 
 def replay_matchers(entries: Iterable[Entry], chooser: MatcherChooser) -> None:

@@ -76,25 +76,11 @@ def longest_first(workload: IntArray) -> IntArray:
 
 
 def true_cost_order(cost: npt.ArrayLike) -> Order:
-    """Return an order by the true cost, shortest first, which ignores workloads.
+    """Return an order by the true cost (n,) of each event, shortest first, which ignores workloads.
 
     This is the best order for the mean response time. It is a reference: true costs are known only after
-    the search.
-
-    Parameters
-    ----------
-    cost : array_like of float (n,)
-        True cost of each event, finite and at least 0.
-
-    Returns
-    -------
-    Order
-        It raises ``ValueError`` for a batch that does not have n events.
-
-    Raises
-    ------
-    ValueError
-        A cost is NaN, infinite or negative.
+    the search. It raises ``ValueError`` for a cost that is NaN, infinite or negative, and for a batch that
+    does not have n events.
     """
     order = np.argsort(as_cost(cost), kind="stable").astype(np.int64, copy=False)
 
@@ -115,10 +101,7 @@ ORDERS: Mapping[str, Order] = MappingProxyType(
 def resolve(policy: str | Order) -> Order:
     """Return the order of a name in :data:`ORDERS`; a callable is returned as it is.
 
-    Raises
-    ------
-    ValueError
-        The name is unknown; the message lists the names in :data:`ORDERS`.
+    Raises ``ValueError`` for an unknown name; the message lists the known ones.
     """
     if callable(policy):
         return policy
@@ -133,17 +116,12 @@ class Schedule(NamedTuple):
     """The rows of a batch in groups, which are searched one after the other.
 
     Group k is ``order[cuts[k]:cuts[k + 1]]``.
-
-    Attributes
-    ----------
-    order : int64 (n,)
-        A permutation of the rows of the batch.
-    cuts : int64 (g + 1,)
-        Strictly increasing from 0 to n; ``[0]`` for an empty batch, which has no group.
     """
 
     order: IntArray
+    """int64 (n,): a permutation of the rows of the batch."""
     cuts: IntArray
+    """int64 (g + 1,): strictly increasing from 0 to n; ``[0]`` for an empty batch, which has no group."""
 
 
 def schedule(order: Order, workload: npt.ArrayLike, group: int | None) -> Schedule:
@@ -159,11 +137,8 @@ def schedule(order: Order, workload: npt.ArrayLike, group: int | None) -> Schedu
         Events per group, at least 1; the last group may be smaller. With 1 each event is released as soon as
         it is done, as in the paper (Wang et al.); None makes one group of the whole batch.
 
-    Returns
-    -------
-    Schedule
-        Rows with workload 0 need no search: they are done when the estimate is. So they come first under
-        each order, as a group of their own, in the sequence that `order` gave them.
+    Rows with workload 0 need no search: they are done when the estimate is. So they come first under each
+    order, as a group of their own, in the sequence that `order` gave them.
 
     Raises
     ------
@@ -210,14 +185,9 @@ def balanced_parts(workload: npt.ArrayLike, parts: int) -> list[IntArray]:
     Returns
     -------
     list of int64 arrays
-        The rows of each of the `parts` parts, in ascending workload, equal workloads in the order of arrival.
-        Each row is in exactly one part. The sizes of two parts differ by at most 1; with more parts than
-        events some parts are empty.
-
-    Raises
-    ------
-    ValueError
-        `parts` is below 1, or a workload is negative or no integer.
+        The rows of each part, in ascending workload, equal workloads in the order of arrival. Each row is in
+        exactly one part. The sizes of two parts differ by at most 1; with more parts than events some parts
+        are empty.
     """
     if parts < 1:
         raise ValueError(f"a batch is cut into at least 1 part; got {parts}")

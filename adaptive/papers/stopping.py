@@ -70,11 +70,6 @@ class EarlyStop:
     alpha : float
         Bound of the probability that a loop ends by a wrong verdict; between 0 and 0.5. Wrong verdicts are
         about neighbours that differ little, so they cost little.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of its range.
     """
 
     minimum: int = 8

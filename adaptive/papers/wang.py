@@ -54,11 +54,6 @@ class WangController(RecordedController):
         Index updates after which a stable level is compared again, at least 1.
     log : callable, optional
         See `Controller`.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of its range.
     """
 
     def __init__(self, *, rounds: int = 64, threshold: int = 300_000, log: Sink | None = None) -> None:
