@@ -29,7 +29,7 @@ from rtfilter.subscriptions.given import Lifetime
 from rtfilter.subscriptions.ids import Name
 from rtfilter.subscriptions.loading import OnError
 from rtfilter.subscriptions.subscription import Subscription
-from rtfilter.watch.off import OFF, Off
+from rtfilter.watch import OFF, Off
 
 if TYPE_CHECKING:
     from rtfilter.adaptive import Controller, MatcherChooser
