@@ -181,20 +181,11 @@ class Lookup:
     """
 
     def __init__(self, schema: Schema) -> None:
-        self._equal, self._affixes = EqualSides(schema.dimensions), AffixColumns(schema)
+        self.equal, self.affixes = EqualSides(schema.dimensions), AffixColumns(schema)
         self._last: dict[int, int] = {}  # of the rows of each id, the one that came last
         self._before = np.empty(16, np.int64)  # by row, the one that came before it, or -1
         self._ids, self._exact = np.empty(16, np.int64), np.empty(16, np.bool_)  # by row
         self.updates = 0
-
-    @property
-    def identities(self) -> IntArray:
-        """The coordinates by which boxes tell a beginning or end, int64 (t,)."""
-        return self._affixes.identities
-
-    def telling(self, low: FloatArray) -> BoolArray | None:
-        """Return which boxes tell one, bool (m, t), by their low ends, float64 (m, D); None if none do."""
-        return self._affixes.telling(low)
 
     def take(self, boxes: BoxColumns, crowds: BoolArray | bool = False) -> BoolArray:
         """Add the subscriptions all of whose boxes have a place; bool (m,): the boxes that were added.
@@ -208,31 +199,27 @@ class Lookup:
         while first < len(ids):  # in pieces, so that it is seen when a crowd gathers
             last = int(np.searchsorted(ids, ids[min(first + PIECE, len(ids)) - 1], "right"))
             rows = order[first:last]
-            low, high = self._affixes.of_boxes(boxes.low[rows], boxes.high[rows])
-            self._equal.widen(self._affixes.width)
-            crowded = self._equal.crowded(low, high) & ~crowds[rows]
+            low, high = self.affixes.of_boxes(boxes.low[rows], boxes.high[rows])
+            self.equal.widen(self.affixes.width)
+            crowded = self.equal.crowded(low, high) & ~crowds[rows]
             if crowded.any():
                 crowded = np.isin(boxes.ids[rows], boxes.ids[rows][crowded])
                 taken[rows] = ~crowded
                 rows, low, high = rows[~crowded], low[~crowded], high[~crowded]
-            places = self._equal.take_rows(len(rows))
-            self._ids = grown(self._ids, self._equal.rows, MOST)
-            self._exact = grown(self._exact, self._equal.rows, MOST)
-            self._before = grown(self._before, self._equal.rows, MOST)
+            places = self.equal.take_rows(len(rows))
+            self._ids = grown(self._ids, self.equal.rows, MOST)
+            self._exact = grown(self._exact, self.equal.rows, MOST)
+            self._before = grown(self._before, self.equal.rows, MOST)
             self._ids[places], self._exact[places] = boxes.ids[rows], boxes.exact[rows]
             for id, place in zip(boxes.ids[rows].tolist(), places.tolist(), strict=True):
                 self._before[place] = self._last.get(id, -1)
                 self._last[id] = place  # before it is put there, so that `remove` knows it after an interrupt
-            self._equal.put(places, low, high)
+            self.equal.put(places, low, high)
             self.updates += len(rows)
             first = last
         if len(ids) > PIECE and 2 * len(ids) > len(self._last):
-            self.pack()
+            self.equal.pack()
         return taken
-
-    def pack(self) -> None:
-        """Let boxes that are found together lie side by side."""
-        self._equal.pack()
 
     def remove(self, ids: IntArray) -> BoolArray:
         """Remove subscriptions; bool (n,): which ids were known."""
@@ -247,12 +234,12 @@ class Lookup:
         """Remove so many boxes of a known id, those that came first."""
         rows = self._chain(id)
         for left in range(len(rows) - 1, len(rows) - 1 - count, -1):
-            self._equal.remove(rows[left])  # before it is forgotten: an interrupt may come in between
+            self.equal.remove(rows[left])  # before it is forgotten: an interrupt may come in between
             if left:
                 self._before[rows[left - 1]] = -1
             else:
                 del self._last[id]
-            self._equal.give_back(rows[left])
+            self.equal.give_back(rows[left])
             self.updates += 1
 
     def _chain(self, id: int) -> list[int]:
@@ -265,15 +252,15 @@ class Lookup:
 
     def search(self, events: EventTable) -> FoundBoxes:
         """Find the boxes that contain each event."""
-        offsets, rows, tried = self._equal.search(self._affixes.of_events(events))
+        offsets, rows, tried = self.equal.search(self.affixes.of_events(events))
         ids, exact = self._ids[rows], self._exact[rows]
-        if len(self._equal) > len(self._last):  # some have several boxes
+        if len(self.equal) > len(self._last):  # some have several boxes
             offsets, ids, exact = distinct(offsets, ids, exact)
         return FoundBoxes(offsets, ids, exact, tried)
 
     def estimate(self, events: EventTable) -> IntArray:
         """Return how many boxes will be compared with each event, int64 (n,)."""
-        return self._equal.estimate(self._affixes.of_events(events))
+        return self.equal.estimate(self.affixes.of_events(events))
 
     def ids(self) -> IntArray:
         """Return the ids, in the order in which they came, int64 (k,)."""
@@ -289,11 +276,6 @@ class Lookup:
         """Return how many boxes an id has."""
         return len(self._chain(id))
 
-    @property
-    def rows(self) -> int:
-        """Rows that were ever in use."""
-        return self._equal.rows
-
     def rows_of(self, ids: list[int]) -> IntArray:
         """Return the rows of known ids, int64 (k,)."""
         return np.array([row for id in ids for row in self._chain(id)], np.int64)
@@ -301,23 +283,18 @@ class Lookup:
     def ends_of(self, ids: IntArray) -> FloatArray:
         """Return the first box's ends that tell beginnings and ends, float64 (k, t), of known ids."""
         rows = np.array([self._chain(id)[-1] for id in ids.tolist()], np.int64)
-        return self.boxes(rows).low[:, self.identities]
+        return self.boxes(rows).low[:, self.affixes.identities]
 
     def boxes(self, rows: IntArray) -> BoxColumns:
         """Return the boxes in some rows, without those that nothing lies in."""
-        rows = rows[self._equal.holds(rows)]
-        low, high = self._affixes.plain(*self._equal.boxes(rows))
+        rows = rows[self.equal.holds(rows)]
+        low, high = self.affixes.plain(*self.equal.boxes(rows))
         return BoxColumns(self._ids[rows], low, high, self._exact[rows])
-
-    @property
-    def count(self) -> int:
-        """Number of boxes."""
-        return len(self._equal)
 
     @property
     def nbytes(self) -> int:
         """Memory in use; of the dict about."""
-        return self._equal.nbytes + 150 * len(self._last) + 17 * self._equal.rows
+        return self.equal.nbytes + 150 * len(self._last) + 17 * self.equal.rows
 
 
 def exercise() -> None:
@@ -327,7 +304,7 @@ def exercise() -> None:
     boxes = compile_predicate(Predicate.parse("s LIKE 'exercise%'", schema), schema)
     for id in range(20):  # buckets split
         table.take(BoxColumns(np.array([id]), *boxes))
-    table.pack()
+    table.equal.pack()
     table.estimate(event)
     found = table.search(event)
     found.added_to(Hits(found.offsets, found.ids, None, found.tried))

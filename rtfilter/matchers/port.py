@@ -214,24 +214,15 @@ class Savable(Matcher, Protocol):
         """Return the matcher of `to_arrays`. Arrays may be mapped memory."""
 
 
-class FlatParts(NamedTuple):
-    """A batch cut into groups."""
-
-    events: EventTable
-    order: IntArray
-    cuts: IntArray
-
-
-class FlatFrontier(NamedTuple):
+class _FlatFrontier(NamedTuple):
     """A batch that has not been searched yet."""
 
     events: EventTable
     workload: IntArray
     visits: int = 0
 
-    def split(self, order: IntArray, cuts: IntArray) -> FlatParts:
-        """See `Stopped`."""
-        return FlatParts(self.events, order, cuts)
+    def split(self, order: IntArray, cuts: IntArray) -> tuple[EventTable, IntArray, IntArray]:
+        return self.events, order, cuts
 
 
 class Flat:
@@ -242,14 +233,14 @@ class Flat:
     def __init__(self, matcher: Matcher) -> None:
         self._matcher = matcher
 
-    def frontier(self, events: EventTable, level: int) -> FlatFrontier:
+    def frontier(self, events: EventTable, level: int) -> _FlatFrontier:
         """Return the events with their estimated workload, at any level."""
-        return FlatFrontier(events, self._matcher.workload(events))
+        return _FlatFrontier(events, self._matcher.workload(events))
 
-    def resume_part(self, parts: FlatParts, group: int) -> Hits:
+    def resume_part(self, parts: tuple[EventTable, IntArray, IntArray], group: int) -> Hits:
         """Match the events of one group, in its order."""
-        rows = parts.order[parts.cuts[group] : parts.cuts[group + 1]]
-        return self._matcher.match(parts.events.take(rows))
+        events, order, cuts = parts
+        return self._matcher.match(events.take(order[cuts[group] : cuts[group + 1]]))
 
 
 def leveled(matcher: Matcher) -> Resumable | Flat:

@@ -343,7 +343,7 @@ def test_hash_look_ups_survive_an_interrupt_anywhere(monkeypatch):
             return call
 
         with monkeypatch.context() as patch:
-            for method in ("insert", "delete"):
+            for method in ("_insert", "_delete"):
                 patch.setattr(matcher, method, interrupted(getattr(matcher, method)))
             with suppress(KeyboardInterrupt):
                 filter.subscribe("x = 2 OR x = 3 OR x = 4")

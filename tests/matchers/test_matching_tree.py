@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 import profile_cases
 import rtfilter.matchers.papers.matching_tree
-from interrupts import twice
 from lengths import long_but
-from profile_cases import add, found
+from profile_cases import add, found, interrupted
 from rtfilter import Schema
 from rtfilter.matchers import Filters, make_matcher
 from rtfilter.matchers.papers.matching_tree import STAR, Check, Compare, Examine, Leaf
@@ -329,39 +328,18 @@ def test_any_changes_leave_a_sound_tree_that_finds_what_matches(name, data):
 # -- interrupts ----------------------------------------------------------------------------------------------
 
 MODULES = [rtfilter.matchers.papers.matching_tree]
-OTHERS = {1: "x > 1", 2: "x > 1 AND x > 9", 3: "x = 5 OR severity = 2 AND x > 1"}
+OTHERS = ["x > 1", "x > 1 AND x > 9", "x = 5 OR severity = 2 AND x > 1"]
 WANTED = "x > 1 AND x < 5 OR x > 1 OR x >= 3 OR x = 5 AND severity = 1"
 SOME = [{"x": 3}, {"x": 5, "severity": 1}, {"x": 10, "severity": 2}]
-
-
-def with_others():
-    matcher = matcher_of([])
-    add(matcher, OTHERS)
-    return matcher
 
 
 @pytest.mark.parametrize("change", ["add", "remove"])
 @pytest.mark.parametrize("every", long_but([1, 4], [4]))
 def test_a_change_cut_short_anywhere_is_undone_by_removal(change, every):
     """As the port has it: removal follows, which may be cut short as well, until one is whole."""
-    left = shape(with_others())
-
-    def before():
-        matcher = with_others()
-        if change == "remove":
-            add(matcher, {9: WANTED})
-        return matcher
-
-    def call(matcher):
-        if change == "add":
-            add(matcher, {9: WANTED})
-        else:
-            matcher.remove(np.array([9]))
-
-    def undo(matcher):
-        matcher.remove(np.array([9]))
-
-    for matcher, lines in twice(MODULES, before, call, undo, every):
+    alone = matcher_of(OTHERS)
+    left = shape(alone)
+    for matcher, lines in interrupted(MODULES, matcher_of, OTHERS, WANTED, change, every):
         assert shape(matcher) == left, lines
         require_sound(matcher)
-        assert asked(matcher, *SOME) == asked(with_others(), *SOME)
+        assert asked(matcher, *SOME) == asked(alone, *SOME)

@@ -11,9 +11,8 @@ import rtfilter.matchers.papers.filter_nodes
 import rtfilter.matchers.papers.gough_smith
 import rtfilter.matchers.papers.profiles
 from cases import cases
-from interrupts import twice
 from lengths import long_but
-from profile_cases import EVENTS, PREDICATES, SCHEMA, add, found, matcher_of, remove
+from profile_cases import EVENTS, PREDICATES, SCHEMA, add, found, interrupted, matcher_of, remove
 from rtfilter import Attribute, Predicate, Schema
 from rtfilter.matchers.papers.filter_nodes import FilterNodesMatcher, numbers_of
 from rtfilter.matchers.papers.gough_smith import GoughSmithMatcher
@@ -266,25 +265,9 @@ SOME = [{"x": 1, "y": 1, "s": "abc"}, {"x": 4, "y": 2, "s": "a"}, {}]
 @pytest.mark.parametrize("every", long_but([1, 10], [10]))
 def test_a_change_that_was_interrupted_can_be_undone(change, made, every):
     """Wherever it is cut short, and wherever undoing it is."""
-
-    def before():
-        matcher = matcher_of(made, OTHERS)
-        if change == "remove":
-            add(matcher, {9: WANTED})
-        return matcher
-
-    def call(matcher):
-        if change == "add":
-            add(matcher, {9: WANTED})
-        else:
-            remove(matcher, 9)
-
-    def undo(matcher):
-        remove(matcher, 9)
-
     alone = matcher_of(made, OTHERS)
     expected, left = found(alone, *SOME), shape(alone)
-    for matcher, lines in twice(MODULES, before, call, undo, every):
+    for matcher, lines in interrupted(MODULES, partial(matcher_of, made), OTHERS, WANTED, change, every):
         assert (found(matcher, *SOME), shape(matcher)) == (expected, left), lines
         add(matcher, {9: "x = 1 OR y < 2", 8: "x = 7"})
         remove(matcher, *range(10))

@@ -13,9 +13,9 @@ import profile_cases
 import rtfilter.matchers.papers.operator_indexes
 import rtfilter.matchers.papers.relations
 import rtfilter.matchers.papers.shared_counting
-from interrupts import Interrupt, Lines, twice
+from interrupts import Interrupt, Lines
 from lengths import long_but
-from profile_cases import add, asked
+from profile_cases import add, asked, interrupted
 from rtfilter import EventFilter, PredicateError, Schema
 from rtfilter.matchers import Filters, check_matcher, make_matcher
 from rtfilter.matchers.papers.shared_counting import SharedCountingMatcher
@@ -438,25 +438,10 @@ SOME = [{"x": 1, "y": 1, "s": "abc"}, {"x": 4, "y": 2, "s": "a"}, {}]
 def test_a_change_that_was_interrupted_can_be_undone(change, known, share, every):
     """Wherever it is cut short, and wherever undoing it is."""
     others = OTHERS + [WANTED] * known
-
-    def before():
-        matcher = matcher_of(others, share=share)
-        if change == "remove":
-            add(matcher, {9: WANTED})
-        return matcher
-
-    def call(matcher):
-        if change == "add":
-            add(matcher, {9: WANTED})
-        else:
-            matcher.remove(np.array([9]))
-
-    def undo(matcher):
-        matcher.remove(np.array([9]))
-
-    alone = matcher_of(others, share=share)
+    made = partial(matcher_of, share=share)
+    alone = made(others)
     expected, left = asked(alone, *SOME), stored(alone)
-    for matcher, lines in twice(MODULES, before, call, undo, every):
+    for matcher, lines in interrupted(MODULES, made, others, WANTED, change, every):
         assert (asked(matcher, *SOME), stored(matcher)) == (expected, left), lines
         add(matcher, {9: WANTED, 8: "x = 7"})
         matcher.remove(np.arange(10))

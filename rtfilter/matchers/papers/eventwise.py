@@ -48,11 +48,11 @@ class PredicateMatcher(IdMatcher[Predicate]):
     takes = Takes(boxes=False, comparisons=True)
 
     @abstractmethod
-    def insert(self, id: int, filter: Filter) -> None:
-        """Insert a filter of a subscription. After an interrupt, `delete` follows."""
+    def _insert(self, id: int, filter: Filter) -> None:
+        """Insert a filter of a subscription. After an interrupt, `_delete` follows."""
 
     @abstractmethod
-    def delete(self, id: int, filter: Filter) -> None:
+    def _delete(self, id: int, filter: Filter) -> None:
         """Remove a filter, as far as it is there; the call may be repeated after an interrupt.
 
         Filters of a subscription are passed in the order of their insertion, equal ones several times.
@@ -71,7 +71,7 @@ class PredicateMatcher(IdMatcher[Predicate]):
         for id, predicate in zip(filters.ids.tolist(), filters.predicates(), strict=True):
             self._known[id] = predicate  # first, so that `remove` knows it after an interrupt
             for conjunction in predicate.filters:
-                self.insert(id, conjunction)
+                self._insert(id, conjunction)
                 self._updates += 1
 
     def remove(self, ids: IntArray) -> BoolArray:
@@ -83,7 +83,7 @@ class PredicateMatcher(IdMatcher[Predicate]):
                 continue
             known[row] = True
             for conjunction in predicate.filters:
-                self.delete(id, conjunction)
+                self._delete(id, conjunction)
                 self._updates += 1
             self._known.pop(id)  # last: an interrupted removal can be repeated
         return known
@@ -108,7 +108,7 @@ class EventwiseMatcher(PredicateMatcher):
     """Matches events one by one."""
 
     @abstractmethod
-    def find(self, event: FlatEvent) -> tuple[set[int], int]:
+    def _find(self, event: FlatEvent) -> tuple[set[int], int]:
         """Return the subscriptions that an event matches, and the number of operations."""
 
     def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
@@ -116,7 +116,7 @@ class EventwiseMatcher(PredicateMatcher):
         offsets, operations = np.zeros(len(events) + 1, np.int64), np.zeros(len(events), np.int64)
         ids: list[int] = []
         for row, event in enumerate(self._events(events)):
-            found, operations[row] = self.find(event)
+            found, operations[row] = self._find(event)
             ids += found
             offsets[row + 1] = len(ids)
         return Hits(offsets, np.array(ids, np.int64), None, operations)
@@ -137,14 +137,11 @@ class NaiveMatcher(EventwiseMatcher):
 
     unit = "constraints"
 
-    def insert(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`: the predicates are its only data."""
+    def _insert(self, id: int, filter: Filter) -> None: ...  # the predicates are its only data
 
-    def delete(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`."""
+    def _delete(self, id: int, filter: Filter) -> None: ...
 
-    def find(self, event: FlatEvent) -> tuple[set[int], int]:
-        """See `EventwiseMatcher`; operations are constraints that were evaluated."""
+    def _find(self, event: FlatEvent) -> tuple[set[int], int]:
         found, evaluated = set(), 0
         for id, predicate in self._known.items():
             for conjunction in predicate.filters:

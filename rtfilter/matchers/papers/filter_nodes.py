@@ -196,11 +196,6 @@ class FilterNodesMatcher(ProfileMatcher):
         Sets with more than this share of all profiles are bit lists, others are pointers: 0 for bit lists
         only, 1 for pointers only. The matches are the same. The paper names no share.
 
-    Raises
-    ------
-    ValueError
-        A share below 0 or above 1.
-
     Notes
     -----
     Visits are steps: the most comparisons of a look-up in an array of bounds; pointers of one set that are
@@ -222,8 +217,7 @@ class FilterNodesMatcher(ProfileMatcher):
     def _most(self) -> float:
         return self._share * self._profiles.size
 
-    def put(self, profile: Profile) -> None:
-        """See `ProfileMatcher`."""
+    def _put(self, profile: Profile) -> None:
         number, most = profile.number, self._most
         for name in profile.wanted:
             if name not in self.nodes:
@@ -232,18 +226,18 @@ class FilterNodesMatcher(ProfileMatcher):
         for name, node in self.nodes.items():
             node.put(number, profile.wanted.get(name), most)
 
-    def take(self, profile: Profile) -> None:
-        """See `ProfileMatcher`; a node that all profiles ignore is dropped."""
+    def _take(self, profile: Profile) -> None:
+        """Remove a profile, and nodes that all others ignore."""
         most = self._most
         for name, node in list(self.nodes.items()):
             node.take(profile.number, profile.wanted.get(name), most)
             if not node.caring:
                 del self.nodes[name]
 
-    def search(self, event: FlatEvent) -> tuple[set[int], int]:
-        """See `ProfileMatcher`: the smallest set comes first, and the search stops when nothing is left."""
+    def _search(self, event: FlatEvent) -> tuple[set[int], int]:
+        """Intersect the sets of the event, the smallest first, until nothing is left."""
         if not self.nodes:
-            return self.answer(self._profiles.numbered, event), 0
+            return self._answer(self._profiles.numbered, event), 0
         leaves, steps = [], 0
         for name, node in self.nodes.items():
             bounds, own = node.bounds, node.leaves
@@ -255,7 +249,7 @@ class FilterNodesMatcher(ProfileMatcher):
                 break
             left, more = common(left, leaf)
             steps += more
-        return self.answer(numbers_of(left), event), steps
+        return self._answer(numbers_of(left), event), steps
 
     def covered(self, id: int) -> set[int]:
         """Find the subscriptions whose events all match a given subscription, itself included.

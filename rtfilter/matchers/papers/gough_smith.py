@@ -80,11 +80,6 @@ class GoughSmithMatcher(ProfileMatcher):
         The treatment of a filter for which the tree has no room. ``"try"`` keeps it beside the tree, and each
         event tries it; ``"refuse"`` raises `PredicateError` and leaves the tree as it was.
 
-    Raises
-    ------
-    ValueError
-        `most_references` is below 1, or `beyond` is another word.
-
     Notes
     -----
     Visits are steps: the most comparisons of the look-ups on the path, and filters that are tried.
@@ -111,8 +106,7 @@ class GoughSmithMatcher(ProfileMatcher):
         self._root: _Child = None
         self._beside: dict[int, Profile] = {}
 
-    def put(self, profile: Profile) -> None:
-        """See `ProfileMatcher`."""
+    def _put(self, profile: Profile) -> None:
         root = self._changed(self._root, 0, profile, True, {})
         assert isinstance(root, _Node)
         if root.references <= self._most:
@@ -126,15 +120,14 @@ class GoughSmithMatcher(ProfileMatcher):
         else:
             self._beside[profile.number] = profile
 
-    def take(self, profile: Profile) -> None:
-        """See `ProfileMatcher`; profiles beside the tree stay there."""
+    def _take(self, profile: Profile) -> None:
+        """Remove a profile; those beside the tree stay there."""
         if profile.number in self._beside:
             del self._beside[profile.number]
         else:
             self._root = self._changed(self._root, 0, profile, False, {})
 
-    def search(self, event: FlatEvent) -> tuple[set[int], int]:
-        """See `ProfileMatcher`."""
+    def _search(self, event: FlatEvent) -> tuple[set[int], int]:
         child, steps = self._root, len(self._beside)
         for name in self._levels:
             if not isinstance(child, _Node):
@@ -142,7 +135,7 @@ class GoughSmithMatcher(ProfileMatcher):
             steps += halvings(child.bounds)
             below = child.below[place_of(event, name, child.bounds)]
             child = child.star if below is None else below
-        found = set() if child is None else self.answer(_leaf(child), event)
+        found = set() if child is None else self._answer(_leaf(child), event)
         if self._beside:
             tried = {profile.id for profile in self._beside.values()} - found
             found |= {id for id in tried if self._known[id].satisfied_by(event.row)}

@@ -35,7 +35,7 @@ class HashesMatcher(PredicateMatcher):
         self._read = {field.name: field.read for field in schema.fields}
         self._waiting: dict[str | None, dict[Any, list[_Waiting]]] = {}  # by attribute, then by value
 
-    def insert(self, id: int, filter: Filter) -> None:
+    def _insert(self, id: int, filter: Filter) -> None:
         """Store a filter under the equality with the fewest values, or under none."""
         best = _best(filter)
         rest = Filter(tuple(test for test in filter.constraints if test is not best))
@@ -43,8 +43,7 @@ class HashesMatcher(PredicateMatcher):
             under = self._waiting.setdefault(attribute, {})
             under.setdefault(value, []).append(_Waiting(id, rest))
 
-    def delete(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`."""
+    def _delete(self, id: int, filter: Filter) -> None:
         for attribute, value in _places(_best(filter)):
             under = self._waiting.get(attribute, {})
             left = [one for one in under.get(value, ()) if one.id != id]

@@ -164,8 +164,8 @@ class MatchingTreeMatcher(EventwiseMatcher):
         """Return the tests of a conjunction, in the order of all subscriptions; None if it is empty."""
         return [_step(one) for one in sorted(dict.fromkeys(filter.constraints), key=_rank)]
 
-    def insert(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`: new nodes are made first, and then linked at once."""
+    def _insert(self, id: int, filter: Filter) -> None:
+        """Make new nodes first, and then link them at once."""
         steps = self.steps(filter)
         if steps is None:
             return
@@ -212,8 +212,8 @@ class MatchingTreeMatcher(EventwiseMatcher):
                         break
         return node, result, done
 
-    def delete(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`; the first filter removes all filters of the subscription."""
+    def _delete(self, id: int, filter: Filter) -> None:
+        """Remove all filters of the subscription, at its first one."""
         leaves = self._leaves.get(id, [])
         while leaves:
             leaf = leaves[-1]
@@ -241,8 +241,7 @@ class MatchingTreeMatcher(EventwiseMatcher):
             if above.edges.get(result) is parent:
                 above.edges[result] = left
 
-    def find(self, event: FlatEvent) -> tuple[set[int], int]:
-        """See `EventwiseMatcher`; operations are nodes that were visited."""
+    def _find(self, event: FlatEvent) -> tuple[set[int], int]:
         found: set[int] = set()
         visits = 0
         ahead = list(self._root.edges.values())

@@ -81,11 +81,6 @@ class RapidMatcher(TernaryTreeMatcher):
         tree that it fits: in all of them if it has no ones. So memory and the time of changes grow with the
         square of c, and the last trees gain little: for t ones they save k / (t + 1) tests.
 
-    Raises
-    ------
-    ValueError
-        c is out of range.
-
     Notes
     -----
     Visits are nodes of the searched tree, with its root, before chains are joined.
@@ -116,8 +111,7 @@ class RapidMatcher(TernaryTreeMatcher):
         levels = self._by_common[common]
         return [one for one in levels[level] if one.admits(states)] if level < len(levels) else []
 
-    def find(self, event: FlatEvent) -> tuple[set[int], int]:
-        """See `EventwiseMatcher`; operations are nodes."""
+    def _find(self, event: FlatEvent) -> tuple[set[int], int]:
         states = self._vectors.of_event(event)
         able = self.admissible(states)
         return able[0].tree.search(able[0].tested(states)) if able else self._tree.search(states)

@@ -63,11 +63,6 @@ class SgimMatcher(EventwiseMatcher):
         Most attributes that groups are made by, at least 1. More attributes skip more subscriptions, but make
         more groups to try.
 
-    Raises
-    ------
-    ValueError
-        `attributes` is below 1.
-
     Notes
     -----
     Visits are tried groups, and constraints of subscriptions in the groups that remain, also if their result
@@ -85,14 +80,14 @@ class SgimMatcher(EventwiseMatcher):
         self._most = attributes
         self._groups = _Groups((), 0)
 
-    def insert(self, id: int, filter: Filter) -> None:
+    def _insert(self, id: int, filter: Filter) -> None:
         """Add a filter to its group; make new groups if the number of subscriptions has doubled."""
         self._groups.add((id, filter))
         count = len(self._known)
         if count >= FIRST and count >= 2 * self._groups.made_for:
             self._regroup()
 
-    def delete(self, id: int, filter: Filter) -> None:
+    def _delete(self, id: int, filter: Filter) -> None:
         """Remove a filter, and its group if that becomes empty; make new groups if few are left."""
         self._groups.discard((id, filter))
         if 4 * len(self._known) < self._groups.made_for:
@@ -122,8 +117,7 @@ class SgimMatcher(EventwiseMatcher):
             rated.append((left, len(rated), classes))
         return tuple(classes for _, _, classes in sorted(rated)[: self._most])
 
-    def find(self, event: FlatEvent) -> tuple[set[int], int]:
-        """See `EventwiseMatcher`; operations are groups and constraints that are touched."""
+    def _find(self, event: FlatEvent) -> tuple[set[int], int]:
         own = self._groups
         places = [
             None if event.values.get(one.attribute) is None else one.of(event.values[one.attribute])

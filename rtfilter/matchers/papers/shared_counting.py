@@ -154,11 +154,6 @@ class SharedCountingMatcher(EventwiseMatcher):
         Whether the found constraints become one collection before they are counted, or stay in the
         collections of the indexes. The thesis found merging slower.
 
-    Raises
-    ------
-    ValueError
-        An argument has another value, or `keys` is set for counters that are not in a map.
-
     Notes
     -----
     Visits are increments: for each stored filter, the number of its constraints that an event satisfies.
@@ -190,16 +185,14 @@ class SharedCountingMatcher(EventwiseMatcher):
         self._index = ConstraintIndex()
         self._relations = Relations(self._index, share, keys == "content")
 
-    def insert(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`."""
+    def _insert(self, id: int, filter: Filter) -> None:
         self._relations.attach(id, self._known[id].filters, filter)
 
-    def delete(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`; the first filter removes all filters of the subscription."""
+    def _delete(self, id: int, filter: Filter) -> None:
+        """Remove all filters of the subscription, at its first one."""
         self._relations.detach(id)
 
-    def find(self, event: FlatEvent) -> tuple[set[int], int]:
-        """See `EventwiseMatcher`; operations are increments."""
+    def _find(self, event: FlatEvent) -> tuple[set[int], int]:
         satisfied: Collections = self._index.satisfied(event)
         if self._merged:
             satisfied = [list(chain.from_iterable(satisfied))]

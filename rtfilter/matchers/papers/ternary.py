@@ -236,14 +236,12 @@ class TernaryTreeMatcher(EventwiseMatcher):
         self._vectors = Vectors(schema)
         self._tree = TernaryTrie()
 
-    def insert(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`."""
+    def _insert(self, id: int, filter: Filter) -> None:
         cells = self._vectors.of_filter(filter)
         for tree, vector in () if cells is None else self._holders(cells):
             tree.insert(vector, id)
 
-    def delete(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`."""
+    def _delete(self, id: int, filter: Filter) -> None:
         cells = self._vectors.of_filter(filter)
         for tree, vector in () if cells is None else self._holders(cells):
             tree.delete(vector, id)
@@ -252,8 +250,7 @@ class TernaryTreeMatcher(EventwiseMatcher):
         """Yield each tree that has a filter, and its vector there."""
         yield self._tree, cells
 
-    def find(self, event: FlatEvent) -> tuple[set[int], int]:
-        """See `EventwiseMatcher`; operations are nodes."""
+    def _find(self, event: FlatEvent) -> tuple[set[int], int]:
         return self._tree.search(self._vectors.of_event(event))
 
     def details(self) -> dict[str, Any]:
