@@ -177,11 +177,8 @@ class Probing:
     def tell(self, serial: int, value: float, bound: bool = False) -> bool:
         """Add the response of a sample of this episode, or a lower bound of it.
 
-        Returns
-        -------
-        bool
-            False if the sample is stale: it was reported before, counts as lost, or its position is not in
-            the current loop.
+        Returns False if the sample is stale: it was reported before, counts as lost, or its position is not
+        in the current loop.
         """
         position = self._under_way.take(serial)
         if position is None:

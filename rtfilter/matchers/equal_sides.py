@@ -31,13 +31,7 @@ HEAD, LENGTH = 0, 1  # of a bucket
 
 
 class EqualSides:
-    """Boxes by row, 0 <= row < `rows`. Rows of removed boxes are used again.
-
-    Attributes
-    ----------
-    rows : int
-        Number of rows that were ever in use.
-    """
+    """Boxes by row, 0 <= row < `rows`, the number ever in use. Rows of removed boxes are used again."""
 
     def __init__(self, dimensions: int) -> None:
         self.rows, self._dimensions = 0, dimensions

@@ -47,10 +47,7 @@ class _AffixColumn(NamedTuple):
 class AffixColumns:
     """The columns behind the coordinates of a schema; there are more of them as boxes come.
 
-    Attributes
-    ----------
-    identities : int64 (t,)
-        The coordinates by which boxes tell beginnings and ends.
+    Boxes tell beginnings and ends by the coordinates `identities`, int64 (t,).
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -172,13 +169,7 @@ class FoundBoxes(NamedTuple):
 
 
 class Lookup:
-    """The table. Who adds boxes of a subscription adds all of them at once.
-
-    Attributes
-    ----------
-    updates : int
-        Number of boxes added and removed.
-    """
+    """The table; `updates` counts boxes added and removed. All boxes of a subscription are added at once."""
 
     def __init__(self, schema: Schema) -> None:
         self.equal, self.affixes = EqualSides(schema.dimensions), AffixColumns(schema)

@@ -53,26 +53,19 @@ class Histogram:
 
 
 class Totals(NamedTuple):
-    """The counts up to a time, and the state at that time.
-
-    Attributes
-    ----------
-    events, matches : int
-    batches : dict of int to int
-        By class of sizes.
-    estimated : list of tuple
-        Upper bound of an estimate in nodes, events of streams with an estimate up to that and above the bound
-        before, and nodes visited by them. Bounds without events are left out.
-    statistics, controller : dict
-        See `EventFilter.stats`, and the snapshot of the controller.
-    """
+    """The counts up to a time, and the state at that time."""
 
     events: int
     matches: int
     batches: dict[int, int]
+    """By class of sizes."""
     estimated: list[tuple[float, int, int]]
+    """Upper bound of an estimate in nodes, events of streams with an estimate up to that and above the bound
+    before, and nodes visited by them. Bounds without events are left out."""
     statistics: dict[str, Any]
+    """See `EventFilter.stats`."""
     controller: dict[str, Any]
+    """The snapshot of the controller."""
 
 
 class Metrics(Collector):

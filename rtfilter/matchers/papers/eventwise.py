@@ -19,18 +19,12 @@ from rtfilter.results import Hits
 
 
 class FlatEvent(NamedTuple):
-    """An event.
-
-    Attributes
-    ----------
-    row : mapping
-        The flattened event as it arrived, for `Predicate.satisfied_by`.
-    values : dict
-        Canonical value of each attribute that has one of its type, by flattened name.
-    """
+    """An event."""
 
     row: Mapping[str, object]
+    """The flattened event as it arrived, for `Predicate.satisfied_by`."""
     values: dict[str, Any]
+    """Canonical value of each attribute that has one of its type, by flattened name."""
 
     def satisfies(self, test: Test) -> bool:
         """Return whether it satisfies a constraint that its schema has checked."""

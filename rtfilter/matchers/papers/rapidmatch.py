@@ -27,14 +27,8 @@ MOST: Final = 4
 class Partition:
     """The tree of one block: of subscriptions whose cells rarely refuse `common`, and never in the block.
 
-    Parameters
-    ----------
-    common : int
-        `ZERO`, or `ONE`: the state that the event has in the whole block.
-    most : int
-        The most cells that may refuse it, t.
-    first, last : int
-        The block: places first..last - 1.
+    The event has the state `common`, `ZERO` or `ONE`, in the whole block, the places first..last - 1. At most
+    `most` cells of a subscription may refuse it: t.
     """
 
     def __init__(self, common: int, most: int, first: int, last: int) -> None:

@@ -106,16 +106,9 @@ class Relations:
 
     Changes may be interrupted. Then `detach` follows, as often as needed, before anything else changes.
 
-    Parameters
-    ----------
-    indexes : Indexes
-        The indexes of all stored constraints.
-    share : bool
-        Whether equal predicates, filters and constraints are stored once. If not, each subscription has its
-        own, and each filter its own constraints.
-    content : bool
-        Whether `StoredFilter.counted` is the content of the filter, which Python hashes once; else its
-        number.
+    With `share`, equal predicates, filters and constraints are stored once; else each subscription has its
+    own, and each filter its own constraints. With `content`, `StoredFilter.counted` is the content of the
+    filter, which Python hashes once; else its number.
     """
 
     def __init__(self, indexes: Indexes, share: bool, content: bool) -> None:
