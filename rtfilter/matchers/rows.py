@@ -20,7 +20,7 @@ MOST: Final = 1 << 30
 """Most rows of a pool, for which it reserves address space."""
 
 K = TypeVar("K")
-"""What a matcher stores of each id."""
+"""A value that a matcher stores of each id."""
 
 
 class FoundRows(NamedTuple):
