@@ -32,9 +32,9 @@ is better they settle, and compare again when the index has changed, or the resp
 The package uses no clock, no files and no locks, and random numbers of a seed only. A controller can write
 its inputs and decisions to a log, and :func:`replay` checks a log with a new controller.
 
-Inside: `plans`, `sizes`, `recording` and `replaying` are for all controllers. `cost_controller` is the
-default one, with `learner`, `beliefs`, `cost_model` and `drift`. `papers` has the controller of the paper,
-and the searches that compare a plan with its neighbours. `matchers` chooses matchers, with `drift`.
+Inside: `plans`, `sizes` and `controllers` are for all controllers. `cost_controller` is the default one, with
+`learner`, `beliefs`, `cost_model` and `drift`. `papers` has the controller of the paper, and the searches
+that compare a plan with its neighbours. `matchers` chooses matchers, with `drift`.
 """
 
 from typing import TYPE_CHECKING
@@ -43,34 +43,24 @@ from rtfilter.adaptive.plans import WHOLE, Controller, Entry, Plan, Report, Shap
 from rtfilter.lazy import at_first_use
 
 if TYPE_CHECKING:
-    from rtfilter.adaptive.controller_registry import CONTROLLERS, make_controller
+    from rtfilter.adaptive.controllers import CONTROLLERS, FixedPlan, ReplayError, make_controller, replay
     from rtfilter.adaptive.cost_controller import CostController
-    from rtfilter.adaptive.fixed import FixedPlan
-    from rtfilter.adaptive.matchers import MatcherChooser
+    from rtfilter.adaptive.matchers import MatcherChooser, replay_matchers
     from rtfilter.adaptive.papers.climbing import LevelController, PlanController
     from rtfilter.adaptive.papers.stopping import EarlyStop
     from rtfilter.adaptive.papers.wang import WangController
-    from rtfilter.adaptive.replaying import ReplayError, replay, replay_matchers
     from rtfilter.adaptive.sizes import GROUPS, SizeClass, exact, powers_of_two
 else:
-    _PLACES = {
-        "CONTROLLERS": "controller_registry",
-        "CostController": "cost_controller",
-        "EarlyStop": "papers.stopping",
-        "FixedPlan": "fixed",
-        "GROUPS": "sizes",
-        "LevelController": "papers.climbing",
-        "MatcherChooser": "matchers",
-        "PlanController": "papers.climbing",
-        "ReplayError": "replaying",
-        "SizeClass": "sizes",
-        "WangController": "papers.wang",
-        "exact": "sizes",
-        "make_controller": "controller_registry",
-        "powers_of_two": "sizes",
-        "replay": "replaying",
-        "replay_matchers": "replaying",
+    _NAMES = {
+        "controllers": "CONTROLLERS FixedPlan ReplayError make_controller replay",
+        "cost_controller": "CostController",
+        "matchers": "MatcherChooser replay_matchers",
+        "papers.climbing": "LevelController PlanController",
+        "papers.stopping": "EarlyStop",
+        "papers.wang": "WangController",
+        "sizes": "GROUPS SizeClass exact powers_of_two",
     }
+    _PLACES = {name: place for place, names in _NAMES.items() for name in names.split()}
     # A filter that does not stream needs no controller.
     __getattr__, __dir__ = at_first_use(globals(), _PLACES)
 

@@ -39,16 +39,7 @@ ALARMED = 0.5
 
 
 class Beliefs:
-    """Beliefs of the costs of some plans.
-
-    Parameters
-    ----------
-    plans : sequence of Plan
-    mean : sequence of float
-        Logarithms of the costs that are expected.
-    size : int
-        Events of the batch: the group of a plan without one.
-    """
+    """Beliefs of the costs of some plans for batches of a size; `mean` are the expected costs' logarithms."""
 
     def __init__(self, plans: Sequence[Plan], mean: Sequence[float], size: int) -> None:
         self.plans = list(plans)
@@ -97,7 +88,9 @@ class Beliefs:
 
     def unsure(self, best: int) -> Floats:
         """Return the variance of the difference of each plan from the best one, float64 (plans,)."""
-        return _differences(self.covariance, best)
+        row = self.covariance[best]
+        found: Floats = self.covariance.diagonal() + row[best] - 2 * row
+        return found
 
     def lessons(self, best: int, variance: float) -> Floats:
         """Return the knowledge gradient of each plan: how much a batch of it would teach.
@@ -109,13 +102,6 @@ class Beliefs:
         lesson = _gradient(loss, np.abs(own - row) / np.sqrt(own + variance))
         lesson[best] = _gradient(loss, np.abs(row[best] - row) / math.sqrt(row[best] + variance)).max()
         return lesson
-
-
-def _differences(covariance: Floats, best: int) -> Floats:
-    """Return the variance of the difference of each plan from the plan `best`."""
-    row = covariance[best]
-    found: Floats = covariance.diagonal() + row[best] - 2 * row
-    return found
 
 
 def _gradient(loss: Floats, spread: Floats) -> Floats:

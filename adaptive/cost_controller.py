@@ -8,20 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from rtfilter.adaptive import recording
 from rtfilter.adaptive.beliefs import Beliefs
+from rtfilter.adaptive.controllers import RecordedController, plan_fields
 from rtfilter.adaptive.cost_model import CostModel
 from rtfilter.adaptive.learner import VAGUE, Learner
 from rtfilter.adaptive.plans import WHOLE, Plan, Report, Shape, Sink, Ticket, plans_of
-from rtfilter.adaptive.recording import (
-    Recorder,
-    checked,
-    plan_fields,
-    positive,
-    report_fields,
-    require_report,
-    ticket_fields,
-)
 from rtfilter.adaptive.sizes import GROUPS, ladder, powers_of_two
 
 REST, EVENTS = 8, 256
@@ -36,7 +27,7 @@ CHANGED, PACKED = 0.1, 0.5
 uncertainty at first."""
 
 
-class CostController(Recorder):
+class CostController(RecordedController):
     """Runs each batch by the plan with the lowest expected cost, or by a plan from which much can be learnt.
 
     Each class of batch sizes (powers of two) has its :class:`~rtfilter.adaptive.beliefs.Beliefs` of the cost
@@ -61,11 +52,6 @@ class CostController(Recorder):
         Seed of the random moments of decisions, so that no pattern of batches can alias with them.
     log : callable, optional
         See :class:`Controller`.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of its range, or `groups` does not increase strictly.
     """
 
     def __init__(
@@ -91,50 +77,35 @@ class CostController(Recorder):
         self._serial = self._boxes = 0
         self._stale = self._lost = 0
 
-    def plan(self, size: int, shape: Shape) -> Ticket:
-        """See :meth:`Controller.plan`. A batch of one event leaves no choice: level 0, group 1."""
-        size, shape = positive("size", size), checked(shape)
-        ticket = Ticket(Plan(0, 1), 1)
+    def _ticket(self, size: int, shape: Shape) -> Ticket:
         self._boxes = shape.boxes
-        if size > 1:
-            label = powers_of_two(size)
-            state = self._classes.get((label, shape.height)) or self._begin(label, size, shape)
-            self._shown[label] = state
-            if state.packed != shape.packed:
-                state.packed = shape.packed
-                state.pack(PACKED)
-            at = self._next(state) if state.decided is None else state.decided
-            state.decided = None
-            self._serial += 1
-            ticket = Ticket(state.beliefs.plans[at], label, int(at != state.best), self._serial)
-            self._under_way[self._serial] = ticket, state, at
-            state.under_way[at] += 1
-            oldest = next(iter(self._under_way))
-            if oldest <= self._serial - self._late:
-                self._lose(oldest)
-        self._record("plan", size=size, **shape._asdict(), **ticket_fields(ticket))
+        if size == 1:
+            return Ticket(Plan(0, 1), 1)
+        label = powers_of_two(size)
+        state = self._classes.get((label, shape.height)) or self._begin(label, size, shape)
+        self._shown[label] = state
+        if state.packed != shape.packed:
+            state.packed = shape.packed
+            state.pack(PACKED)
+        at = self._next(state) if state.decided is None else state.decided
+        state.decided = None
+        self._serial += 1
+        ticket = Ticket(state.beliefs.plans[at], label, int(at != state.best), self._serial)
+        self._under_way[self._serial] = ticket, state, at
+        state.under_way[at] += 1
+        oldest = next(iter(self._under_way))
+        if oldest <= self._serial - self._late:
+            self._lose(oldest)
         return ticket
 
-    def report(self, ticket: Ticket, report: Report) -> None:
-        """See :meth:`Controller.report`. Reports of batches of one event are not used."""
-        require_report(report)
-        used = self._learn(ticket, report)
-        self._stale += not used and ticket.serial > 0
-        self._record("report", **ticket_fields(ticket), **report_fields(report), used=used)
-
-    def drop(self, ticket: Ticket) -> None:
-        """See :meth:`Controller.drop`."""
+    def _forget(self, ticket: Ticket) -> None:
         self._take(ticket)
-        self._record("drop", **ticket_fields(ticket))
 
-    def on_update(self, count: int = 1) -> None:
-        """See :meth:`Controller.on_update`."""
-        updates = recording.count(count)
+    def _update(self, count: int) -> None:
         if self._boxes:  # without boxes, the share of the index is unknown
-            doubt = CHANGED * min(updates / self._boxes, 1.0)
+            doubt = CHANGED * min(count / self._boxes, 1.0)
             for state in self._classes.values():
-                state.change(updates, doubt)
-        self._record("update", count=updates)
+                state.change(count, doubt)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the parameters, the costs of the model in the unit of the reports, and the classes.
@@ -158,6 +129,7 @@ class CostController(Recorder):
         """Use a report for learning; return False if its batch is unknown or was reported before."""
         known = self._take(ticket)
         if known is None:
+            self._stale += ticket.serial > 0
             return False
         state, at = known
         value = self._value(state, at, report)

@@ -2,26 +2,23 @@
 
 import math
 import statistics
-from collections import deque
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rtfilter.adaptive.beliefs import ALARMED, Beliefs
-from rtfilter.adaptive.drift import Drift
+from rtfilter.adaptive.controllers import plan_fields
+from rtfilter.adaptive.drift import MEDIAN, Drift, Noise
 from rtfilter.adaptive.plans import Entry, Plan
-from rtfilter.adaptive.recording import plan_fields
 
 SOON, CALM = 50.0, 1.0
 """Value of a lesson in batches: a minimum, and an addition for each batch since the last alarm. After a
 long calm, an equally long one is expected."""
-NOISE, GREATER_NOISE, LEAST_NOISE = 0.1, 0.75, 1e-5
+NOISE, GREATER_NOISE = 0.1, 0.75
 """First standard deviations of the logarithms of responses: on a quiet machine, and for small bursts of real
-events. Then the least variance."""
-RECENT, NEXT = 32, 16
-"""Number of pairs of batches of one plan for the variance, and the most batches between the two of a pair."""
-MEDIAN = 0.91
-"""Median of the square of the difference of two normal values, as a share of their variance."""
+events."""
+NEXT = 16
+"""Most batches between two of one plan whose difference counts for the variance."""
 USUAL = 1 / 16
 """Weight of a batch in the mean size."""
 VAGUE = 0.25
@@ -48,27 +45,19 @@ class Learner:
 
     def __init__(self, label: int, size: int, packed: int, beliefs: Beliefs) -> None:
         self.label, self.packed, self.beliefs = label, packed, beliefs
-        self.size = float(size)
-        """Batch size that the beliefs are about: another size may have another best plan."""
-        self.off = 0.0
-        """Mean logarithm of the sizes of the last batches, relative to `size`."""
+        self.size = float(size)  # of the batch that the beliefs are about: others may have another best plan
+        self.off = 0.0  # mean logarithm of the sizes of the last batches, relative to `size`
         self.under_way = [0] * len(beliefs.plans)
         self.hopeless: NDArray[np.bool_] = np.zeros(len(beliefs.plans), np.bool_)
         """Plans whose last batch took long and finished nothing: any other plan is better."""
         self.best = beliefs.best
         self.expect(NOISE**2)
-        self.left = 0
-        """Batches until the next decision."""
-        self.decided: int | None = None
-        """Place of the plan of the next batch, if the last report decided it."""
-        self.rest = 1
-        """Batches for the best plan after the next decision for it, about."""
-        self.doubt = 0.0
-        """Doubt since the last decision."""
-        self.moved: Plan | None = None
-        """The best plan before, if the last decision changed it."""
-        self.updates = 0
-        """Updates of the index since the last try of a plan."""
+        self.left = 0  # batches until the next decision
+        self.decided: int | None = None  # place of the plan of the next batch, if the last report decided it
+        self.rest = 1  # batches for the best plan after the next decision for it, about
+        self.doubt = 0.0  # since the last decision
+        self.moved: Plan | None = None  # the best plan before, if the last decision changed it
+        self.updates = 0  # of the index since the last try of a plan
         self.batches = self.tries = self.moves = self.transitions = self.alarms = 0
         self._trying = True
         self._values: list[float] = []  # of the best plan, since the last decision
@@ -84,7 +73,7 @@ class Learner:
     def expect(self, noise: float) -> None:
         """Set the first variance of responses, if it is larger than the present one."""
         self.noise = noise
-        self._squares = deque([MEDIAN * noise, MEDIAN * GREATER_NOISE**2], RECENT)
+        self._differences = Noise(MEDIAN * noise, MEDIAN * GREATER_NOISE**2)
 
     def change(self, updates: int, doubt: float) -> None:
         """Count updates of the index, and add doubt; doubt that changed no plan in the past counts less."""
@@ -129,7 +118,7 @@ class Learner:
         before = self._last.get(at)
         self._last[at] = self.batches, value
         if before is not None and self.batches - before[0] <= NEXT:
-            self._squares.append((value - before[1]) ** 2)
+            self._differences.add(value - before[1])
         if at != self.best:
             self._lost += max(value - float(self.beliefs.mean[self.best]), 0.0)
             self._get_older()
@@ -142,7 +131,7 @@ class Learner:
         """Choose the best plan again; return the place of another plan that is worth a batch now, or None."""
         beliefs, before = self.beliefs, self.best
         self._get_older()
-        self.noise = max(statistics.median_high(self._squares) / MEDIAN, LEAST_NOISE)
+        self.noise = self._differences.variance
         if self._values:
             value = statistics.median(self._values)  # interrupted batches do not move the median
             variance = self.noise / self._weight

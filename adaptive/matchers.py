@@ -21,14 +21,13 @@ of the matcher in use.
 
 import math
 import statistics
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from rtfilter.adaptive.drift import Drift
+from rtfilter.adaptive.controllers import Recorder, not_negative, positive, replay_log
+from rtfilter.adaptive.drift import LEAST_NOISE, Drift, Noise
 from rtfilter.adaptive.plans import Entry, Sink
-from rtfilter.adaptive.recording import Recorder, count, positive
 from rtfilter.adaptive.sizes import powers_of_two
 
 SAMPLE, STEP = 1024, 8
@@ -61,37 +60,20 @@ WIDE = 1.25 * 1.48
 """Standard error of a median, times the root of their number, as a multiple of the median deviation."""
 FEW = 2.7
 """Of n pairs, 1 + FEW / (n - 1) times as large: Student's distribution is wider than the normal one."""
-RECENT, MEDIAN, LEAST_NOISE = 32, 0.91, 1e-5
-"""Pairs of batches whose median difference is the variance of times; see `rtfilter.adaptive.learner`."""
 
 _Class = tuple[int, bool]
 """A class of batches: the smallest of their sizes, and whether they are streamed."""
 
 
 class Content(NamedTuple):
-    """The properties of a filter's subscriptions that the choice depends on.
-
-    Attributes
-    ----------
-    subscriptions : int
-    dimensions : int
-        Coordinates of a box.
-    constrained : float
-        Share of the sides of boxes with a finite end.
-    equal : float
-        Share of boxes with a side of a single value.
-    inexact : float
-        Share of boxes that are not exact, so that candidates must be verified.
-    bytes : int
-        Memory of the matcher in use.
-    """
+    """The properties of a filter's subscriptions that the choice depends on."""
 
     subscriptions: int
-    dimensions: int = 1
-    constrained: float = 1.0
-    equal: float = 0.0
-    inexact: float = 0.0
-    bytes: int = 0
+    dimensions: int = 1  # coordinates of a box
+    constrained: float = 1.0  # share of the sides of boxes with a finite end
+    equal: float = 0.0  # share of boxes with a side of a single value
+    inexact: float = 0.0  # share of boxes whose candidates must be verified
+    bytes: int = 0  # memory of the matcher in use
 
 
 class Try(NamedTuple):
@@ -99,8 +81,7 @@ class Try(NamedTuple):
 
     matcher: str
     of: int
-    most_bytes: int | None
-    """Memory above which the trial is cancelled; None for no limit."""
+    most_bytes: int | None  # memory above which the trial is cancelled; None for no limit
 
 
 class Move(NamedTuple):
@@ -112,20 +93,13 @@ class Move(NamedTuple):
 class Pair(NamedTuple):
     """Some batches of one class of sizes, streamed or not, matched once by each of two matchers.
 
-    Attributes
-    ----------
-    size_class : int
-        The smallest size of their class; see `rtfilter.adaptive.sizes.powers_of_two`.
-    events : int
-        Sum of the sizes of these batches.
-    own, other : float
-        Seconds of the matcher in use (in a sample, of the same kind of matcher over the sample), and of the
-        candidate: the time of the batches, or the sum of their mean responses if they are streamed.
-    streamed : bool
+    `own` and `other` are seconds of the matcher in use (in a sample, of the same kind of matcher over the
+    sample), and of the candidate: the time of the batches, or the sum of their mean responses if they are
+    streamed.
     """
 
-    size_class: int
-    events: int
+    size_class: int  # the smallest size of their class, see `powers_of_two`
+    events: int  # sum of the sizes of these batches
     own: float
     other: float
     streamed: bool = False
@@ -133,35 +107,16 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Trial:
-    """The result of a trial.
-
-    Attributes
-    ----------
-    matcher : str
-    of : int
-        Number of subscriptions in the candidate.
-    whole : bool
-        True if the candidate had all subscriptions.
-    seconds : float
-        Seconds of the whole trial.
-    build : float
-        Seconds to build the candidate.
-    bytes : int
-        Memory of the candidate.
-    gradual : bool
-        True if the candidate takes a change without rebuilding large parts.
-    pairs : sequence of Pair
-        At least one.
-    """
+    """The result of a trial."""
 
     matcher: str
-    of: int
-    whole: bool
-    seconds: float
-    build: float
-    bytes: int
-    gradual: bool
-    pairs: Sequence[Pair]
+    of: int  # number of subscriptions in the candidate
+    whole: bool  # whether these are all
+    seconds: float  # of the whole trial
+    build: float  # seconds to build the candidate
+    bytes: int  # memory of the candidate
+    gradual: bool  # whether the candidate takes a change without rebuilding large parts
+    pairs: Sequence[Pair]  # at least one
 
     def fields(self) -> Entry:
         """Return the trial as a line of the log."""
@@ -194,15 +149,12 @@ class _Round:
 
     why: str
     left: list[str]
-    of: int = 0
-    """Number of subscriptions in the next trial."""
+    of: int = 0  # number of subscriptions in the next trial
     bytes_each: float = 0.0
     cost: float = FIRST_COST
     tries: int = 0
-    pairs: list[Pair] = field(default_factory=list)
-    """Pairs of the trials of this candidate with all subscriptions."""
-    ready: str | None = None
-    """The candidate for the next move."""
+    pairs: list[Pair] = field(default_factory=list)  # of trials of this candidate with all subscriptions
+    ready: str | None = None  # the candidate for the next move
 
 
 class MatcherChooser(Recorder):
@@ -219,11 +171,6 @@ class MatcherChooser(Recorder):
         are always allowed.
     log : callable, optional
         Takes the reports and the decisions, as JSON-able dicts; see `replay_matchers`.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of its range.
     """
 
     def __init__(
@@ -295,7 +242,7 @@ class MatcherChooser(Recorder):
 
     def update(self, number: int) -> None:
         """Count changes of subscriptions."""
-        number = count(number)
+        number = not_negative(number)
         self._changes += number
         self._record("update", count=number)
 
@@ -566,19 +513,25 @@ class _Times:
 
     def __init__(self) -> None:
         self._before: float | None = None
-        self._squares = deque([0.1**2], RECENT)
-        self._drift = Drift()
+        self._noise, self._drift = Noise(0.1**2), Drift()
 
     def add(self, value: float) -> bool:
         """Add a time; return True if the times have drifted."""
         if self._before is not None:
-            self._squares.append((value - self._before) ** 2)
+            self._noise.add(value - self._before)
         self._before = value
-        return self._drift.add(value, max(statistics.median_high(self._squares) / MEDIAN, LEAST_NOISE))
+        return self._drift.add(value, self._noise.variance)
 
 
-def feed(entry: Entry, chooser: MatcherChooser) -> None:
-    """Pass an input of a log to a chooser."""
+def replay_matchers(entries: Iterable[Entry], chooser: MatcherChooser) -> None:
+    """Replay the log of a `MatcherChooser`; its inputs are all lines except those of the kind "decision".
+
+    See `rtfilter.adaptive.replay`.
+    """
+    replay_log(entries, chooser, _feed)
+
+
+def _feed(entry: Entry, chooser: MatcherChooser) -> None:
     match entry["kind"]:
         case "begin":
             chooser.begin(entry["matcher"])

@@ -58,21 +58,14 @@ def plans_of(size: int, height: int, groups: Sequence[int]) -> list[Plan]:
 
 
 class Shape(NamedTuple):
-    """The index that a batch meets.
-
-    Attributes
-    ----------
-    height : int
-        Number of its levels, at least 1.
-    boxes : int
-        Number of boxes in it; 0 if it is not known.
-    packed : int
-        Number of builds of the whole index. A new build changes what a level means.
-    """
+    """The index that a batch meets."""
 
     height: int
+    """Number of its levels, at least 1."""
     boxes: int = 0
+    """Number of boxes in it; 0 if it is not known."""
     packed: int = 0
+    """Number of builds of the whole index. A new build changes what a level means."""
 
 
 @dataclass(frozen=True, slots=True)

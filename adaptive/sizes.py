@@ -36,21 +36,11 @@ def powers_of_two(size: int) -> int:
 
 
 def as_smallest(response: float, size: int, label: int, group: int | None) -> float:
-    """Return the mean response, converted to a batch of the smallest size of its class.
+    """Return the mean response of a batch, converted to the smallest size of its class, `label`.
 
     If each event adds the same time to its group, and groups of g events follow each other, the mean response
-    of n events is proportional to n + g. A batch of the smallest size keeps its response exactly.
-
-    Parameters
-    ----------
-    response : float
-        Mean response of the batch.
-    size : int
-        Number of events of the batch, n.
-    label : int
-        The smallest size of its class.
-    group : int or None
-        Events per group; None for the whole batch.
+    of n events is proportional to n + g. A batch of the smallest size keeps its response exactly. A `group`
+    of None is the whole batch.
     """
     if size == label:
         return response

@@ -23,17 +23,6 @@ gains: :func:`completion_times`, :func:`mean_response`, :func:`gini`, :func:`rel
 workers: :func:`balanced_parts`.
 """
 
-from rtfilter.scheduler.checked_arrays import FloatArray, IntArray
-from rtfilter.scheduler.orders import (
-    ORDERS,
-    Order,
-    fifo,
-    longest_first,
-    resolve,
-    shortest_first,
-    true_cost_order,
-)
-from rtfilter.scheduler.parts import balanced_parts
 from rtfilter.scheduler.response import (
     completion_times,
     expected_random_response,
@@ -42,7 +31,20 @@ from rtfilter.scheduler.response import (
     relative_gain,
     shortest_first_response,
 )
-from rtfilter.scheduler.schedules import Schedule, schedule
+from rtfilter.scheduler.schedules import (
+    ORDERS,
+    FloatArray,
+    IntArray,
+    Order,
+    Schedule,
+    balanced_parts,
+    fifo,
+    longest_first,
+    resolve,
+    schedule,
+    shortest_first,
+    true_cost_order,
+)
 
 __all__ = [
     "ORDERS",

@@ -16,8 +16,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from rtfilter.scheduler.checked_arrays import FloatArray, as_cost, as_permutation
-from rtfilter.scheduler.schedules import Schedule
+from rtfilter.scheduler.schedules import FloatArray, Schedule, as_cost, as_permutation
 
 
 def completion_times(cost: npt.ArrayLike, schedule: Schedule, estimation: float = 0.0) -> FloatArray:

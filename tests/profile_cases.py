@@ -1,8 +1,9 @@
-"""What tests of matchers of profiles share: matchers with some predicates, and what these are made of."""
+"""What tests of the papers' matchers share: matchers with some predicates, and what these are made of."""
 
 import numpy as np
 from hypothesis import strategies as st
 
+from interrupts import twice
 from rtfilter import Predicate, Schema
 from rtfilter.matchers import Filters
 from rtfilter.predicates.model.constraints import Constraint, Filter
@@ -59,3 +60,24 @@ def asked(matcher, *events):
     hits = matcher.match(matcher._schema.read(list(events)))
     ids = [sorted(hits.ids[a:b].tolist()) for a, b in zip(hits.offsets, hits.offsets[1:], strict=False)]
     return list(zip(ids, hits.visits.tolist(), strict=True))
+
+
+def interrupted(modules, made, others, wanted, change, every):
+    """Matchers in which a change ("add" or "remove") was cut short, and removed again; see `twice`.
+
+    `made` makes a matcher of some predicates.
+    """
+
+    def before():
+        matcher = made(others)
+        if change == "remove":
+            add(matcher, {9: wanted})
+        return matcher
+
+    def call(matcher):
+        if change == "add":
+            add(matcher, {9: wanted})
+        else:
+            remove(matcher, 9)
+
+    return twice(modules, before, call, lambda matcher: remove(matcher, 9), every)

@@ -1,93 +1,68 @@
 """The search for the best level (after Wang et al.), and that for level and group size together."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Generic
+from dataclasses import asdict
+from typing import Any
 
-from rtfilter.adaptive.papers.heights import Heights
-from rtfilter.adaptive.papers.probing import Decision
-from rtfilter.adaptive.papers.rule import Rule
-from rtfilter.adaptive.papers.samples import P, compared
-from rtfilter.adaptive.papers.spaces import Levels, Plans, PositionSpace
-from rtfilter.adaptive.papers.stopping import EarlyStop
+from rtfilter.adaptive.controllers import RecordedController, plan_fields
+from rtfilter.adaptive.papers.loop import compared
+from rtfilter.adaptive.papers.probing import Decision, Heights, PlanSpace
+from rtfilter.adaptive.papers.stopping import EarlyStop, Rule
 from rtfilter.adaptive.plans import Entry, Plan, Report, Shape, Sink, Ticket
-from rtfilter.adaptive.recording import (
-    Recorder,
-    checked,
-    plan_fields,
-    positive,
-    report_fields,
-    require_report,
-    ticket_fields,
-)
-from rtfilter.adaptive.recording import count as counted
 from rtfilter.adaptive.sizes import GROUPS, SizeClass, as_smallest, ladder, powers_of_two
 
 
-class _Climber(Recorder, Generic[P]):
-    """A :class:`~rtfilter.adaptive.papers.heights.Heights` for each class of batch sizes.
+class _Climber(RecordedController):
+    """A :class:`~rtfilter.adaptive.papers.probing.Heights` for each class of batch sizes.
 
-    Subclasses define what a position is, and the plan that belongs to it.
+    Subclasses define the group sizes to search among.
     """
 
     def __init__(self, rule: Rule, size_class: SizeClass, log: Sink | None) -> None:
         super().__init__(log)
         self._rule = rule
         self._size_class = size_class
-        self._classes: dict[int, Heights[P]] = {}
+        self._classes: dict[int, Heights] = {}
         self._foreign_reports = 0
 
-    def _space(self, size_class: int) -> PositionSpace[P]:
-        raise NotImplementedError
+    @abstractmethod
+    def _groups_of(self, size_class: int) -> Sequence[int | None]: ...
 
-    def _plan(self, position: P) -> Plan:
-        raise NotImplementedError
-
-    def plan(self, size: int, shape: Shape) -> Ticket:
-        """See :meth:`Controller.plan`. A batch of one event gets level 0: it has no order to choose."""
-        size, shape = positive("size", size), checked(shape)
+    def _ticket(self, size: int, shape: Shape) -> Ticket:
         if size == 1:
-            ticket = Ticket(Plan(0, 1), 1)
-        else:
-            label = self._size_class(size)
-            if not 1 <= label <= size:
-                raise ValueError(f"size_class must give the smallest size of a class: {size} -> {label}")
-            state = self._classes.get(label)
-            if state is None:
-                state = Heights(self._space(label), self._rule, shape, self._notify(label))
-                self._classes[label] = state
-            position, episode, serial = state.ask(shape)
-            ticket = Ticket(self._plan(position), label, episode, serial)
-        self._record("plan", size=size, **shape._asdict(), **ticket_fields(ticket))
-        return ticket
+            return Ticket(Plan(0, 1), 1)
+        label = self._size_class(size)
+        if not 1 <= label <= size:
+            raise ValueError(f"size_class must give the smallest size of a class: {size} -> {label}")
+        state = self._classes.get(label)
+        if state is None:
+            state = Heights(PlanSpace(label, self._groups_of(label)), self._rule, shape, self._notify(label))
+            self._classes[label] = state
+        position, episode, serial = state.ask(shape)
+        return Ticket(position, label, episode, serial)
 
-    def report(self, ticket: Ticket, report: Report) -> None:
-        """See :meth:`Controller.report`. Reports of batches in STABLE mode serve only to find a drift."""
-        require_report(report)
-        used = False
+    def _learn(self, ticket: Ticket, report: Report) -> bool:
+        """Return whether a search uses the report; reports in STABLE mode serve only to find a drift."""
         state = self._classes.get(ticket.size_class)
         value = as_smallest(report.mean_response, report.size, ticket.size_class, ticket.plan.group)
         bound = report.unfinished > 0
         if state is None:
             self._foreign_reports += ticket.episode > 0
         elif ticket.episode:
-            used = state.tell(ticket.episode, ticket.serial, value, bound)
-        elif ticket.plan == self._plan(state.current.position):
+            return state.tell(ticket.episode, ticket.serial, value, bound)
+        elif ticket.plan == state.current.position:
             state.current.watch(value, bound)
-        self._record("report", **ticket_fields(ticket), **report_fields(report), used=used)
+        return False
 
-    def drop(self, ticket: Ticket) -> None:
-        """See :meth:`Controller.drop`. The round goes on without this sample."""
+    def _forget(self, ticket: Ticket) -> None:
         state = self._classes.get(ticket.size_class)
         if state is not None and ticket.episode:
             state.drop(ticket.episode, ticket.serial)
-        self._record("drop", **ticket_fields(ticket))
 
-    def on_update(self, count: int = 1) -> None:
-        """See :meth:`Controller.on_update`. Each class of batch sizes counts all updates for itself."""
-        count = counted(count)
+    def _update(self, count: int) -> None:
         for state in self._classes.values():
             state.update(count)
-        self._record("update", count=count)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the parameters, and the state of each class of batch sizes in ``classes``, by label as text.
@@ -100,55 +75,45 @@ class _Climber(Recorder, Generic[P]):
         or twice, and ``lost`` samples that never reported.
         """
         stale = self._foreign_reports + sum(state.counts.stale_reports for state in self._classes.values())
-        rule = self._rule
+        rule = asdict(self._rule)
+        del rule["early_stop"]
         return {
             "controller": type(self).__name__,
-            "rounds": rule.rounds,
-            "threshold": rule.threshold,
-            "tolerance": rule.tolerance,
-            "share": rule.share,
-            "drift": rule.drift,
-            "seed": rule.seed,
+            **rule,
             "stale_reports": stale,
             "classes": {str(label): self._class_fields(state) for label, state in self._classes.items()},
         }
 
-    def _class_fields(self, state: Heights[P]) -> Entry:
-        search, counts = state.current, state.counts
+    def _class_fields(self, state: Heights) -> Entry:
+        search, counts = state.current, asdict(state.counts)
+        del counts["episodes"], counts["serials"]
         return {
-            **plan_fields(self._plan(search.position)),
+            **plan_fields(search.position),
             "height": state.height,
             "mode": search.mode.value,
             "updates": search.updates,
             "episode": search.episode,
-            "loops": counts.loops,
-            "moves": counts.moves,
-            "transitions": counts.transitions,
-            "anomalies": counts.anomalies,
-            "oscillations": counts.oscillations,
-            "early_stops": counts.early_stops,
-            "stale_reports": counts.stale_reports,
-            "lost": counts.lost,
+            **counts,
         }
 
-    def _notify(self, label: int) -> Callable[[Decision[P]], None]:
-        def record(decision: Decision[P]) -> None:
+    def _notify(self, label: int) -> Callable[[Decision], None]:
+        def record(decision: Decision) -> None:
             if self.log is None:
                 return
-            origin, samples = self._plan(decision.origin), decision.samples
+            origin, samples = decision.origin, decision.samples
             means = compared(samples, decision.origin) if samples else {}
             self._decisions.append(
                 {
                     "kind": "decision",
                     "size_class": label,
                     "outcome": decision.outcome.value,
-                    **plan_fields(self._plan(decision.position)),
+                    **plan_fields(decision.position),
                     "from_level": origin.level,
                     "from_group": origin.group,
                     "anomaly": decision.anomaly,
                     "samples": [
                         {
-                            **plan_fields(self._plan(p)),
+                            **plan_fields(p),
                             "count": tally.count,
                             "mean": means.get(p),
                             "given_up": len(tally.bounds),
@@ -162,7 +127,7 @@ class _Climber(Recorder, Generic[P]):
         return record
 
 
-class LevelController(_Climber[int]):
+class LevelController(_Climber):
     """Searches for the best level of each class of batch sizes (after Wang et al.; see `WangController`).
 
     Each height of the index has a search of its own, because levels count from the root; it begins at the
@@ -201,11 +166,6 @@ class LevelController(_Climber[int]):
         :func:`powers_of_two` or :func:`exact`: which batch sizes share a level.
     log : callable, optional
         See :class:`Controller`.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of its range.
     """
 
     def __init__(
@@ -225,14 +185,11 @@ class LevelController(_Climber[int]):
         super().__init__(Rule(rounds, threshold, tolerance, early_stop, share, drift, seed), size_class, log)
         self._group = Plan(0, group).group
 
-    def _space(self, size_class: int) -> Levels:
-        return Levels()
-
-    def _plan(self, position: int) -> Plan:
-        return Plan(position, self._group)
+    def _groups_of(self, size_class: int) -> Sequence[int | None]:
+        return [self._group]
 
 
-class PlanController(_Climber[Plan]):
+class PlanController(_Climber):
     """Searches for the best level and group size together.
 
     A plan has up to four neighbours: one level up, one level down, the next smaller group and the next
@@ -240,11 +197,9 @@ class PlanController(_Climber[Plan]):
     plan if the response time is a valley along levels and along groups; it may miss a better plan that lies
     diagonally.
 
-    The first level is (height - 1) // 2, in the middle, because levels near the root differ too little to
-    show the direction. The first group is the one nearest to 2 sqrt(n), as a ratio, for these reasons: if an
-    event costs a + b / g in groups of g, and is released at the end of its group, the mean response of n
-    events is smallest near g = sqrt(n b / a). One event at a time costs 3 to 10 times as much per event
-    (a + b) as the whole batch at once (a), so sqrt(b / a) is about 2.
+    The first level is in the middle, because levels near the root differ too little to show the direction.
+    The first group is the one nearest to 2 sqrt(n): if an event costs a + b / g in groups of g, the mean
+    response of n events is smallest near g = sqrt(n b / a), and sqrt(b / a) is about 2.
 
     Parameters
     ----------
@@ -253,16 +208,9 @@ class PlanController(_Climber[Plan]):
         size, and the whole batch as the largest group.
     tolerance : float or None
         As in :class:`LevelController`. With four neighbours, one of several equal plans easily looks best,
-        so a tolerance saves batches. Simulated with N = 64 and 400 seeds: under 50 % noise, 0.05 settled
-        after 497 batches with a regret of 1.5 %, 0 after 688 batches with 1.1 %; under 5 % noise, 0.05
-        settled after 320 batches, 0 after 650, both with a regret of 0.1 %.
+        so a tolerance saves batches: simulated with N = 64, a quarter to a half of them.
     rounds, threshold, early_stop, share, drift, seed, size_class, log
         See :class:`LevelController`.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of its range, or `groups` does not increase strictly.
     """
 
     def __init__(
@@ -282,8 +230,5 @@ class PlanController(_Climber[Plan]):
         super().__init__(Rule(rounds, threshold, tolerance, early_stop, share, drift, seed), size_class, log)
         self._groups = ladder(groups)
 
-    def _space(self, size_class: int) -> Plans:
-        return Plans(size_class, self._groups)
-
-    def _plan(self, position: Plan) -> Plan:
-        return position
+    def _groups_of(self, size_class: int) -> Sequence[int | None]:
+        return [*(group for group in self._groups if group < size_class), None]

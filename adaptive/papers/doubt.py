@@ -17,14 +17,11 @@ Once the position moves, the limit is the first one again.
 """
 
 import math
-from collections.abc import Hashable, Iterable
-from typing import Generic, TypeVar
+from collections.abc import Iterable
 
 from rtfilter.adaptive.drift import summed
-from rtfilter.adaptive.papers.rule import Rule
-from rtfilter.adaptive.papers.samples import Samples
-
-P = TypeVar("P", bound=Hashable)
+from rtfilter.adaptive.papers.stopping import Rule, Samples
+from rtfilter.adaptive.plans import Plan
 
 FEWEST = 16
 """Fewest samples for the mean and the scatter of a position."""
@@ -46,15 +43,7 @@ WIDEST = 8
 
 
 class SettledDrift:
-    """The two-sided cumulative sum for one settled position.
-
-    Parameters
-    ----------
-    values : iterable of float
-        Its samples.
-    factor : float
-        Factor of the limit.
-    """
+    """The two-sided cumulative sum for one settled position with these samples; `factor` is of the limit."""
 
     def __init__(self, values: Iterable[float], factor: float = 1) -> None:
         self._factor = factor
@@ -89,32 +78,20 @@ class SettledDrift:
         self._enough = logs.count >= FEWEST and error <= self._allowance / 4
 
 
-class Doubt(Generic[P]):
-    """Watches the position at which one search settled.
-
-    Parameters
-    ----------
-    rule : Rule
-    packed : int
-        Number of builds of the whole index so far.
-
-    Attributes
-    ----------
-    updates : int
-        Index updates since the search settled.
-    """
+class Doubt:
+    """Watches the position at which one search settled; `packed` are the builds of the index so far."""
 
     def __init__(self, rule: Rule, packed: int) -> None:
         self._rule = rule
         self._packed = packed
-        self._position: P | None = None
+        self._position: Plan | None = None
         self._boxes = 0
         self._drift: SettledDrift | None = None
         self._alarmed = False
         self._factor = 1
-        self.updates = 0
+        self.updates = 0  # of the index since the search settled
 
-    def settle(self, position: P, boxes: int, values: Iterable[float] | None) -> None:
+    def settle(self, position: Plan, boxes: int, values: Iterable[float] | None) -> None:
         """Start to watch a position, with its samples, or None if no comparison is possible."""
         if position != self._position:
             self._factor = 1

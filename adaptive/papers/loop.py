@@ -9,53 +9,135 @@ each position could always meet the same size. So each round has a new random or
 always has c, c - 1, c + 1; a loop without a generator does so, too.
 
 **The end.** A loop ends when no position lacks samples, or earlier by a test. A lost sample counts as a
-sample without a value. A cancelled batch gives a lower bound: see `samples.compared`. A neighbour without a
-finished batch is never better, with an exception: if the position itself has no value, the best neighbour
-with a value is better.
+sample without a value. A cancelled batch gives a lower bound: see `compared`. A neighbour without a finished
+batch is never better, with an exception: if the position itself has no value, the best neighbour with a value
+is better.
+
+**Lost samples.** A late batch may still report. So a sample is lost once `LATER` later ones have been
+reported, or when `MOST` are under way and another one begins; then the oldest is lost.
 """
 
 import random
 from collections.abc import Mapping
-from typing import Generic, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from rtfilter.adaptive.papers.rule import Rule
-from rtfilter.adaptive.papers.samples import P, Tally, compared
-from rtfilter.adaptive.papers.stopping import EarlyStop
+from rtfilter.adaptive.papers.stopping import EarlyStop, Rule, Samples
+from rtfilter.adaptive.plans import Plan
+
+LATER = 64
+"""Reports of later samples after which a sample counts as lost."""
+MOST = 256
+"""Largest number of samples under way; this bounds memory and time."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """The samples of one position."""
+
+    values: list[float] = field(default_factory=list)  # response times of batches that were finished
+    bounds: list[float] = field(default_factory=list)  # lower bounds of those of cancelled batches
+    lost: int = 0  # samples that never reported
+
+    def add(self, value: float, bound: bool) -> None:
+        """Add a response time, or a lower bound of one."""
+        (self.bounds if bound else self.values).append(value)
+
+    @property
+    def known(self) -> int:
+        """Number of samples with a value or a bound."""
+        return len(self.values) + len(self.bounds)
+
+    @property
+    def count(self) -> int:
+        """Number of samples that have reported or are lost."""
+        return self.known + self.lost
+
+    def samples(self, least: float = 0.0) -> Samples:
+        """Return statistics of values and bounds together; a bound below `least` counts as `least`."""
+        together = Samples()
+        for value in (*self.values, *(max(bound, least) for bound in self.bounds)):
+            together.add(value)
+        return together
+
+
+def compared(tallies: Mapping[Plan, Tally], centre: Plan) -> dict[Plan, float]:
+    """Return the means to compare around a position, without positions that have no value.
+
+    The bounds of `centre` count unchanged. Those of other positions count as no less than its mean: a
+    position is not better because its batches were cancelled soon.
+    """
+    least = tallies[centre].samples().mean if tallies[centre].known else 0.0
+    return {p: tally.samples(least).mean for p, tally in tallies.items() if tally.known}
+
+
+def smallest(tallies: Mapping[Plan, Tally], centre: Plan) -> Plan:
+    """Return the position with the smallest mean, the first of equal ones; `centre` if nothing is known.
+
+    Positions other than `centre` without any finished batch are left out.
+    """
+    means = compared(tallies, centre)
+    proven = {p: mean for p, mean in means.items() if p == centre or tallies[p].values}
+    return min(proven, key=proven.__getitem__, default=centre)
+
+
+class UnderWay:
+    """The positions of the samples under way, by their serial numbers, which only rise."""
+
+    def __init__(self) -> None:
+        self._positions: dict[int, Plan] = {}
+        self._later: dict[int, int] = {}  # the number of later samples that were reported
+
+    def add(self, serial: int, position: Plan) -> None:
+        """Add a sample that begins."""
+        self._positions[serial] = position
+        self._later[serial] = 0
+
+    def take(self, serial: int) -> Plan | None:
+        """Remove a sample that reports, and return its position; None if it is not under way."""
+        if serial not in self._positions:
+            return None
+        del self._later[serial]
+        for earlier in self._later:  # in the order of their serial numbers
+            if earlier > serial:
+                break
+            self._later[earlier] += 1
+        return self._positions.pop(serial)
+
+    def drop(self, serial: int) -> None:
+        """Forget a sample, as if it had never begun."""
+        self._positions.pop(serial, None)
+        self._later.pop(serial, None)
+
+    def lost(self, room: int = 0) -> list[Plan]:
+        """Remove the lost samples, and the oldest beyond `MOST` - `room`; return their positions."""
+        if not self._later:
+            return []
+        serials = [serial for serial, later in self._later.items() if later >= LATER]
+        serials += list(self._later)[: max(0, len(self._later) + room - MOST)]
+        found = dict.fromkeys(serials)
+        for serial in found:
+            del self._later[serial]
+        return [self._positions.pop(serial) for serial in found]
 
 
 class LoopResult(NamedTuple):
-    """The result of a loop.
+    """The result of a loop."""
 
-    Attributes
-    ----------
-    step : int or None
-        The step to the best neighbour that is better than the position; None if there is none.
-    early : bool
-        True if it ended before all had their samples.
-    anomaly : bool
-        True if both neighbours along an axis had smaller means, and the search leaves the position.
+    step: int | None  # to the best neighbour that is better than the position; None if there is none
+    early: bool  # whether it ended before all had their samples
+    anomaly: bool  # whether both neighbours along an axis had smaller means, and the search leaves
+
+
+class Loop:
+    """The samples of a position, `centre`, and of its neighbours by step (see `PlanSpace`).
+
+    `order` draws the order within each round; None for the order of `steps`, after `centre`.
     """
 
-    step: int | None
-    early: bool
-    anomaly: bool
-
-
-class Loop(Generic[P]):
-    """The samples of a position and its neighbours.
-
-    Parameters
-    ----------
-    centre : hashable
-        The position.
-    steps : mapping
-        Its neighbours by step; steps -k and +k go in opposite directions along axis k.
-    rule : Rule
-    order : random.Random or None
-        Draws the order within each round; None for the order of `steps`, after `centre`.
-    """
-
-    def __init__(self, centre: P, steps: Mapping[int, P], rule: Rule, order: random.Random | None) -> None:
+    def __init__(
+        self, centre: Plan, steps: Mapping[int, Plan], rule: Rule, order: random.Random | None
+    ) -> None:
         self.tallies = {position: Tally() for position in (centre, *steps.values())}
         self._centre = centre
         self._steps = steps
@@ -63,10 +145,10 @@ class Loop(Generic[P]):
         self._order = order
         self._open = dict(steps)  # neighbours not yet shown to be no better
         self._sampled = [centre, *steps.values()]
-        self._round: list[P] = []  # the rest of the round, the next position last
+        self._round: list[Plan] = []  # the rest of the round, the next position last
         self._look = rule.early_stop.minimum if rule.early_stop else rule.rounds
 
-    def next(self) -> P:
+    def next(self) -> Plan:
         """Return the position of the next sample."""
         while True:
             if not self._round:

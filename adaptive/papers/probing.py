@@ -1,7 +1,8 @@
 """The state machine that searches for the best position (Wang et al., the adaptive level).
 
 A position is a level, or a level and a group size. Each class of batch sizes has a machine for each height of
-the index (`heights`). A machine is in one of two modes:
+the index: at another height, levels mean something else. Inserts and deletes in alternation can change the
+height back and forth, so a machine continues when its height returns. A machine is in one of two modes:
 
 * **STABLE**: every batch runs at the current position, until `doubt` finds a reason to search again. Then a
   new *episode* begins.
@@ -20,26 +21,58 @@ The paper leaves some cases open. This machine decides them so:
 * Oscillation: when, for the second time in an episode, a move would undo the direction of an earlier one,
   the machine settles at the position with the smallest mean of the whole episode. Between reversals the
   machine moves in one direction along each axis. So an episode ends after a bounded number of loops.
-* A batch that never reports counts as lost (`underway`), so a loop never waits for a
-  certain batch. A report that comes after its loop counts in the next one, if its position is there.
+* A batch that never reports counts as lost, so a loop never waits for a certain batch. A report that comes
+  after its loop counts in the next one, if its position is there.
 * If the index is built as a whole during a loop, the loop goes on: in rounds all positions meet the old index
   and the new one equally often. At its end a new episode begins at once, instead of settling.
 * Without any neighbour (a tree of one level) the machine is STABLE.
 """
 
+import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, NamedTuple
+from typing import NamedTuple
 
 from rtfilter.adaptive.papers.doubt import Doubt
-from rtfilter.adaptive.papers.loop import Loop
-from rtfilter.adaptive.papers.rule import Rule
-from rtfilter.adaptive.papers.samples import P, Tally, smallest
-from rtfilter.adaptive.papers.spaces import PositionSpace
-from rtfilter.adaptive.papers.underway import UnderWay
-from rtfilter.adaptive.plans import Shape
+from rtfilter.adaptive.papers.loop import Loop, Tally, UnderWay, smallest
+from rtfilter.adaptive.papers.stopping import Rule
+from rtfilter.adaptive.plans import Plan, Shape
+
+KEPT = 8
+"""Most heights of a class with a search; the least recently used one is removed."""
+
+
+class PlanSpace:
+    """The positions for batches of a size: all levels, with some group sizes in ascending order."""
+
+    def __init__(self, size: int, groups: Sequence[int | None]) -> None:
+        self._size, self._groups = size, groups
+
+    def start(self, height: int) -> Plan:
+        """Return the level in the middle, with the group size nearest to twice the root of the batch size."""
+        wanted = 2 * math.sqrt(self._size)
+        groups = [group for group in self._groups if group is not None]
+        nearest = min(groups, key=lambda group: max(group / wanted, wanted / group), default=None)
+        return Plan((height - 1) // 2, nearest)
+
+    def clamp(self, position: Plan, height: int) -> Plan:
+        """Return the nearest position that exists at this height."""
+        return Plan(min(position.level, height - 1), position.group)
+
+    def neighbours(self, position: Plan, height: int) -> dict[int, Plan]:
+        """Return the neighbours by step, in the order of sampling: that of the paper (Wang et al.).
+
+        Steps -1 and +1 go up and down by a level, -2 and +2 to the next smaller and larger group.
+        """
+        level, group = position.level, position.group
+        plans = {step: Plan(level + step, group) for step in (-1, 1) if 0 <= level + step < height}
+        place = self._groups.index(group)
+        for step in (-1, 1):
+            if 0 <= place + step < len(self._groups):
+                plans[2 * step] = Plan(level, self._groups[place + step])
+        return plans
 
 
 class Mode(StrEnum):
@@ -59,14 +92,14 @@ class ProbeOutcome(StrEnum):
     ALONE = "alone"  # there is no neighbour to compare with
 
 
-class Decision(NamedTuple, Generic[P]):
+class Decision(NamedTuple):
     """A decision, and the samples that it is based on."""
 
     outcome: ProbeOutcome
-    origin: P
-    position: P
+    origin: Plan
+    position: Plan
     anomaly: bool
-    samples: dict[P, Tally]
+    samples: dict[Plan, Tally]
 
 
 @dataclass(slots=True)
@@ -85,35 +118,21 @@ class Counts:
     lost: int = 0
 
 
-class Probing(Generic[P]):
+class Probing:
     """The state machine of one class of batch sizes and one height; the module describes its rules.
 
-    Public attributes are the current state and counters; they are to be read only.
-
-    Parameters
-    ----------
-    space : PositionSpace
-        The positions.
-    rule : Rule
-    shape : Shape
-        Shape of the index. Its height is that of all batches of this machine.
-    start : hashable
-        The first position.
-    notify : callable
-        Called with each :class:`Decision`.
-    counts : Counts
-        Counters of the class, which this machine increments.
-    order : random.Random or None
-        Draws the order within each round; None for a fixed order.
+    It begins at the position `start`, on an index of a shape, whose height is that of all its batches. It
+    calls `notify` with each :class:`Decision`, and increments `counts` of the class. `order` draws the order
+    within each round; None for a fixed order. Public attributes are to be read only.
     """
 
     def __init__(
         self,
-        space: PositionSpace[P],
+        space: PlanSpace,
         rule: Rule,
         shape: Shape,
-        start: P,
-        notify: Callable[[Decision[P]], None],
+        start: Plan,
+        notify: Callable[[Decision], None],
         counts: Counts,
         order: random.Random | None = None,
     ) -> None:
@@ -122,7 +141,7 @@ class Probing(Generic[P]):
         self._shape = shape
         self._notify = notify
         self._order = order
-        self._doubt: Doubt[P] = Doubt(rule, shape.packed)
+        self._doubt: Doubt = Doubt(rule, shape.packed)
         self._missed = 0  # index updates since the last batch
         self.counts = counts
         self.mode = Mode.UNSTABLE
@@ -139,7 +158,7 @@ class Probing(Generic[P]):
         """True if there is nothing to compare the position with."""
         return not self._space.neighbours(self.position, self._shape.height)
 
-    def ask(self, shape: Shape) -> tuple[P, int, int]:
+    def ask(self, shape: Shape) -> tuple[Plan, int, int]:
         """Return position, episode and serial number of the next batch; the last two are 0 in STABLE mode."""
         self._shape, self._missed = shape, 0
         rebuilt = self._doubt.rebuilt(shape.packed)
@@ -158,11 +177,8 @@ class Probing(Generic[P]):
     def tell(self, serial: int, value: float, bound: bool = False) -> bool:
         """Add the response of a sample of this episode, or a lower bound of it.
 
-        Returns
-        -------
-        bool
-            False if the sample is stale: it was reported before, counts as lost, or its position is not in
-            the current loop.
+        Returns False if the sample is stale: it was reported before, counts as lost, or its position is not
+        in the current loop.
         """
         position = self._under_way.take(serial)
         if position is None:
@@ -205,8 +221,8 @@ class Probing(Generic[P]):
         self.episode = self.counts.episodes
         self._reversals = 0
         self._heading: dict[int, int] = {}  # axis -> step of the last move along it
-        self._pooled: dict[P, Tally] = {}
-        self._under_way: UnderWay[P] = UnderWay()
+        self._pooled: dict[Plan, Tally] = {}
+        self._under_way: UnderWay = UnderWay()
         self._decide(ProbeOutcome.PROBE, self.position, {})
         self._begin_loop()
 
@@ -218,7 +234,7 @@ class Probing(Generic[P]):
         if not self._steps:
             self._settle(ProbeOutcome.ALONE, self.position, {})
 
-    def _lose(self, positions: list[P]) -> None:
+    def _lose(self, positions: list[Plan]) -> None:
         """Count samples as lost, and end the loop if no position lacks samples."""
         self.counts.lost += len(positions)
         for position in positions:
@@ -249,7 +265,7 @@ class Probing(Generic[P]):
             self._settle(ProbeOutcome.OSCILLATION, best, self._pooled, anomaly)
 
     def _settle(
-        self, outcome: ProbeOutcome, position: P, samples: dict[P, Tally], anomaly: bool = False
+        self, outcome: ProbeOutcome, position: Plan, samples: dict[Plan, Tally], anomaly: bool = False
     ) -> None:
         self._decide(outcome, position, samples, anomaly)
         self.mode = Mode.STABLE
@@ -261,8 +277,68 @@ class Probing(Generic[P]):
             self._begin_episode()
 
     def _decide(
-        self, outcome: ProbeOutcome, position: P, samples: dict[P, Tally], anomaly: bool = False
+        self, outcome: ProbeOutcome, position: Plan, samples: dict[Plan, Tally], anomaly: bool = False
     ) -> None:
         origin, self.position = self.position, position
         self.counts.moves += position != origin
         self._notify(Decision(outcome, origin, position, anomaly, samples))
+
+
+class Heights:
+    """A :class:`Probing` per height of the index, begun when the height is first seen.
+
+    `current` is the search at `height`, that of the last batch; `counts` are sums over all heights.
+    """
+
+    def __init__(
+        self, space: PlanSpace, rule: Rule, shape: Shape, notify: Callable[[Decision], None]
+    ) -> None:
+        self._space = space
+        self._rule = rule
+        self._notify = notify
+        self._order = None if rule.seed is None else random.Random(rule.seed)
+        self.counts = Counts()
+        self.height = shape.height
+        self.current = self._begin(shape, space.start(shape.height))
+        self._machines = {shape.height: self.current}  # in order of use, the last used one last
+
+    def ask(self, shape: Shape) -> tuple[Plan, int, int]:
+        """Return position, episode and serial of the next batch; the last two are 0 if it is no sample."""
+        if shape.height != self.height:
+            self._change(shape)
+        return self.current.ask(shape)
+
+    def tell(self, episode: int, serial: int, value: float, bound: bool) -> bool:
+        """Add the response of a sample, or a lower bound of it; return False if the sample is stale."""
+        for machine in self._machines.values():
+            if machine.episode == episode:
+                return machine.tell(serial, value, bound)
+        self.counts.stale_reports += 1
+        return False
+
+    def drop(self, episode: int, serial: int) -> None:
+        """Remove a sample, as if it had never begun."""
+        for machine in self._machines.values():
+            if machine.episode == episode:
+                machine.drop(serial)
+
+    def update(self, count: int) -> None:
+        """Count index updates, at all heights."""
+        for machine in self._machines.values():
+            machine.update(count)
+
+    def _change(self, shape: Shape) -> None:
+        machine = self._machines.pop(shape.height, None)
+        if machine is None:
+            before = self.current  # without a choice, the position of `before` says nothing
+            nearest = self._space.clamp(before.position, shape.height)
+            machine = self._begin(shape, self._space.start(shape.height) if before.alone else nearest)
+        else:
+            machine.resume()
+        self._machines[shape.height] = machine
+        if len(self._machines) > KEPT:
+            del self._machines[next(iter(self._machines))]
+        self.height, self.current = shape.height, machine
+
+    def _begin(self, shape: Shape, start: Plan) -> Probing:
+        return Probing(self._space, self._rule, shape, start, self._notify, self.counts, self._order)

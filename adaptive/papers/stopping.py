@@ -1,4 +1,4 @@
-"""A sequential test that may end a loop of comparisons before each position has N samples.
+"""The rule of a search, and a sequential test that may end a loop of comparisons early.
 
 The paper (Wang et al.) takes N samples of each level in every case. But if one level is far better than
 another, a few samples show it, and the other batches of the loop run at a level that is known to be worse.
@@ -13,32 +13,39 @@ samples may differ (batches run at the same time).
 
 **Repeated looks.** A test at 5 % after every batch would find a difference between equal positions sooner or
 later. So the test looks only when each position still sampled has `minimum`, 2 `minimum`, 4 `minimum`, ...
-samples (below N). Each look tests each neighbour at the level alpha / (looks x neighbours). By the union
-bound, a loop then ends by any wrong verdict with probability at most alpha, even if the looks depend on each
-other. This holds as far as the t-test does; that is why there is a minimum. There are few looks, 3
-for minimum 8 and N = 64. So the bound loses little, and most batches need no test. A likelihood-ratio test
-(SPRT) could look after every batch. But it needs the variance of the noise and the smallest difference that
-matters, and these are unknown for a new workload. If lost samples leave fewer than `minimum` values, the test
-shows nothing.
+samples (below N), each time at the level alpha / (looks x neighbours). By the union bound, a loop then ends
+by any wrong verdict with probability at most alpha. There are few looks, 3 for minimum 8 and N = 64, so the
+bound loses little. A likelihood-ratio test (SPRT) could look after every batch, but it needs the variance of
+the noise and the smallest difference that matters, which are unknown for a new workload.
 
-**Savings**, simulated with 50 % log-normal noise, N = 64, tolerance 0, the defaults below, and means of 400
-seeds. "Lost" is the time lost during the search, in batches at the best plan; "regret" is the regret of the
-settled plan.
-
-=====================================  =======================  =======================
-cost                                   fixed N                  early stop
-                                       batches / lost / regret  batches / lost / regret
-=====================================  =======================  =======================
-level, flat valley (in the tests)      397 / 18 / 1.3 %         361 / 15 / 1.2 %
-level, steep (next best 40 % worse)    384 / 205 / 0 %          138 / 57 / 0 %
-level x group, n=256 (in the tests)    688 / 109 / 1.1 %        560 / 64 / 1.3 %
-=====================================  =======================  =======================
+**Savings**, simulated with 50 % log-normal noise, N = 64 and the defaults below: a tenth of the batches in a
+flat valley of levels, and two thirds of them in a steep one, where the settled plan is as good.
 """
 
+import math
+import operator
 from dataclasses import dataclass
 
-from rtfilter.adaptive.papers.samples import Samples
-from rtfilter.adaptive.papers.student import lower_tail
+
+@dataclass(slots=True)
+class Samples:
+    """Count, mean and sum of squared deviations of numbers that arrive singly (Welford's method)."""
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    def add(self, value: float) -> None:
+        """Add one number."""
+        self.count += 1
+        delta = value - self.mean
+        self.mean += delta / self.count
+        self.squares += delta * (value - self.mean)
+
+    @property
+    def variance_of_mean(self) -> float:
+        """Estimated variance of the mean; infinite for fewer than 2 numbers."""
+        return self.squares / (self.count - 1) / self.count if self.count > 1 else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +60,6 @@ class EarlyStop:
     alpha : float
         Bound of the probability that a loop ends by a wrong verdict; between 0 and 0.5. Wrong verdicts are
         about neighbours that differ little, so they cost little.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of its range.
     """
 
     minimum: int = 8
@@ -79,11 +81,8 @@ class EarlyStop:
     def sign(self, first: Samples, second: Samples, factor: float, alpha: float) -> int:
         """Compare mean(first) with factor x mean(second).
 
-        Returns
-        -------
-        int
-            +1 if it is larger, -1 if it is smaller, each with an error of at most `alpha`; 0 if neither is
-            shown.
+        Returns +1 if it is larger, -1 if it is smaller, each with an error of at most `alpha`; 0 if neither
+        is shown.
         """
         difference = first.mean - factor * second.mean
         own, other = first.variance_of_mean, factor * factor * second.variance_of_mean
@@ -95,3 +94,86 @@ class EarlyStop:
         freedom = 1 / (share**2 / (first.count - 1) + (1 - share) ** 2 / (second.count - 1))
         error = lower_tail(freedom, -abs(difference) / variance**0.5)
         return direction if error <= alpha else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The conditions under which a search begins and ends, and the number of its samples.
+
+    With ``share=None``, ``drift=False`` and ``seed=None`` it is the rule of the paper (Wang et al.). For the
+    parameters and errors, see `LevelController`.
+    """
+
+    rounds: int = 64
+    threshold: int = 300_000
+    tolerance: float | None = 0.0
+    early_stop: EarlyStop | None = None
+    share: float | None = 0.25
+    drift: bool = True
+    seed: int | None = 0
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise ValueError(f"rounds, the samples per position, must be at least 1; got {self.rounds}")
+        if self.threshold < 1:
+            raise ValueError(f"threshold must be at least 1 index update; got {self.threshold}")
+        if self.tolerance is not None and not (math.isfinite(self.tolerance) and self.tolerance >= 0):
+            raise ValueError(f"tolerance is a share >= 0, or None for strictly smaller; got {self.tolerance}")
+        if self.share is not None and not (math.isfinite(self.share) and self.share > 0):
+            raise ValueError(f"share of the boxes must be above 0, or None to count none; got {self.share}")
+        if self.seed is not None:
+            object.__setattr__(self, "seed", operator.index(self.seed))
+
+    def content(self, own: float, other: float) -> bool:
+        """Return whether a position with mean `own` is good enough beside a neighbour with mean `other`."""
+        return own < other if self.tolerance is None else own <= other * (1 + self.tolerance)
+
+    def enough(self, updates: int, boxes: int) -> bool:
+        """Return whether `updates` begin a new episode; `boxes` is 0 if it is unknown."""
+        if updates >= self.threshold:
+            return True
+        return self.share is not None and boxes > 0 and updates >= self.share * boxes
+
+
+def lower_tail(freedom: float, t: float) -> float:
+    """Return the probability that a variable of Student's distribution is at most `t`.
+
+    `freedom` are the degrees of freedom, above 0; they need not be whole.
+
+    Notes
+    -----
+    Half the regularised incomplete beta function (Press et al., Numerical Recipes, 6.4), because SciPy is no
+    dependency. The relative error is below 1e-8 for up to a million degrees of freedom.
+    """
+    square = t * t / freedom
+    near, far = 1 / (1 + square), square / (1 + square)
+    a, b = freedom / 2, 0.5
+    # x^a (1 - x)^b / B(a, b) at x = near
+    scale = math.exp(
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) - a * math.log1p(square)
+    ) * math.sqrt(far)
+    if near < (a + 1) / (a + b + 2):
+        tail = scale * _fraction(a, b, near) / a
+    else:
+        tail = 1 - scale * _fraction(b, a, far) / b
+    return tail / 2 if t <= 0 else 1 - tail / 2
+
+
+def _fraction(a: float, b: float, x: float) -> float:
+    """Return the continued fraction of the incomplete beta function, by Lentz's method."""
+
+    def large(value: float) -> float:
+        return value if abs(value) > 1e-300 else 1e-300
+
+    c, d = 1.0, 1 / large(1 - (a + b) * x / (a + 1))
+    value, step, m = d, 0.0, 0
+    while abs(step - 1) > 1e-15 and m < 100_000:
+        m += 1
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        step = 1.0
+        for part in (even, odd):
+            d, c = 1 / large(1 + part * d), large(1 + part / c)
+            step *= c * d
+        value *= step
+    return value

@@ -3,17 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from rtfilter.adaptive.controllers import RecordedController, plan_fields, positive
 from rtfilter.adaptive.plans import Plan, Report, Shape, Sink, Ticket
-from rtfilter.adaptive.recording import (
-    Recorder,
-    checked,
-    plan_fields,
-    positive,
-    report_fields,
-    require_report,
-    ticket_fields,
-)
-from rtfilter.adaptive.recording import count as counted
 
 
 @dataclass(slots=True)
@@ -22,38 +13,32 @@ class _Status:
 
     level: int
     height: int
-    loop: int = 0
-    """Number of the loop of comparisons."""
+    loop: int = 0  # number of the loop of comparisons
     stable: bool = False
-    updates: int = 0
-    """Index updates since it became stable."""
-    asked: dict[int, int] = field(default_factory=dict)
-    """Batches of this loop by level, in the order in which the levels alternate."""
-    times: dict[int, list[float]] = field(default_factory=dict)
-    """Reported mean responses of these batches, by level."""
-    waited_for: dict[int, int] = field(default_factory=dict)
-    """Levels of the batches that have not reported, by serial number."""
+    updates: int = 0  # of the index since it became stable
+    begun: dict[int, int] = field(default_factory=dict)  # batches of this loop by level, in their order
+    times: dict[int, list[float]] = field(default_factory=dict)  # their mean responses, by level
+    running: dict[int, int] = field(default_factory=dict)  # levels of unreported batches, by serial number
 
     def begin(self) -> None:
         """Begin a loop at the present level, the one above and the one below."""
         self.loop += 1
         self.updates = 0
         levels = [level for level in (self.level, self.level - 1, self.level + 1) if 0 <= level < self.height]
-        self.asked = dict.fromkeys(levels, 0)
+        self.begun = dict.fromkeys(levels, 0)
         self.times = {level: [] for level in levels}
-        self.waited_for = {}
+        self.running = {}
         self.stable = len(levels) == 1
 
 
-class WangController(Recorder):
+class WangController(RecordedController):
     """Follows the best level as the paper does.
 
     Each batch size has a status of its own. While it is *unstable*, successive batches run at the present
     level, the level above and the level below, in alternation. After `rounds` batches at each, the present
     level is stable if its time is less than both others (``CTime < UTime and CTime < LTime``). Otherwise the
-    better
-    side becomes the present level, and the next loop begins. After `threshold` index updates a stable level
-    is unstable again.
+    better side becomes the present level, and the next loop begins. After `threshold` index updates a stable
+    level is unstable again.
 
     No other rule ends a search: on ties it moves on. `LevelController` has rules for real traffic.
 
@@ -69,11 +54,6 @@ class WangController(Recorder):
         Index updates after which a stable level is compared again, at least 1.
     log : callable, optional
         See `Controller`.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of its range.
     """
 
     def __init__(self, *, rounds: int = 64, threshold: int = 300_000, log: Sink | None = None) -> None:
@@ -82,14 +62,10 @@ class WangController(Recorder):
         self._sizes: dict[int, _Status] = {}
         self._serial = self._loops = self._moves = self._stale = 0
 
-    def plan(self, size: int, shape: Shape) -> Ticket:
-        """See `Controller.plan`. A batch of one event gets level 0: it has no order to choose."""
-        size, shape = positive("size", size), checked(shape)
-        ticket = Ticket(Plan(0, 1), 1) if size == 1 else self._ticket(size, shape.height)
-        self._record("plan", size=size, **shape._asdict(), **ticket_fields(ticket))
-        return ticket
-
-    def _ticket(self, size: int, height: int) -> Ticket:
+    def _ticket(self, size: int, shape: Shape) -> Ticket:
+        if size == 1:
+            return Ticket(Plan(0, 1), 1)
+        height = shape.height
         status = self._sizes.get(size)
         if status is None:
             status = self._sizes[size] = _Status((height - 1) // 2, height)
@@ -99,15 +75,13 @@ class WangController(Recorder):
             status.begin()
         if status.stable:
             return Ticket(Plan(status.level, 1), size)
-        level = min(status.asked, key=status.asked.__getitem__)  # the first with the fewest batches
+        level = min(status.begun, key=status.begun.__getitem__)  # the first with the fewest batches
         self._serial += 1
-        status.asked[level] += 1
-        status.waited_for[self._serial] = level
+        status.begun[level] += 1
+        status.running[self._serial] = level
         return Ticket(Plan(level, 1), size, status.loop, self._serial)
 
-    def report(self, ticket: Ticket, report: Report) -> None:
-        """See `Controller.report`."""
-        require_report(report)
+    def _learn(self, ticket: Ticket, report: Report) -> bool:
         status, level = self._taken(ticket)
         used = level is not None and not report.unfinished and len(status.times[level]) < self._rounds
         if used:
@@ -115,15 +89,15 @@ class WangController(Recorder):
             if all(len(times) == self._rounds for times in status.times.values()):
                 self._decide(ticket.size_class, status)
         elif level is not None and report.unfinished:
-            status.asked[level] -= 1
+            status.begun[level] -= 1
         elif ticket.episode:
             self._stale += 1
-        self._record("report", **ticket_fields(ticket), **report_fields(report), used=used)
+        return used
 
     def _taken(self, ticket: Ticket) -> tuple[Any, int | None]:
         """Return the status and the level of a batch; the level is None for a stale report."""
         status = self._sizes.get(ticket.size_class)
-        return status, None if status is None else status.waited_for.pop(ticket.serial, None)
+        return status, None if status is None else status.running.pop(ticket.serial, None)
 
     def _decide(self, size: int, status: _Status) -> None:
         sums = {level: sum(times) for level, times in status.times.items()}
@@ -131,7 +105,7 @@ class WangController(Recorder):
         origin = status.level
         self._loops += 1
         if all(own < other for other in sums.values()):
-            status.stable, status.waited_for = True, {}
+            status.stable, status.running = True, {}
         else:
             status.level = min(sums, key=sums.__getitem__)
             self._moves += 1
@@ -145,22 +119,17 @@ class WangController(Recorder):
         if not status.stable:
             status.begin()
 
-    def drop(self, ticket: Ticket) -> None:
-        """See `Controller.drop`: the level runs again."""
+    def _forget(self, ticket: Ticket) -> None:
         status, level = self._taken(ticket)
         if level is not None:
-            status.asked[level] -= 1
-        self._record("drop", **ticket_fields(ticket))
+            status.begun[level] -= 1  # the level runs again
 
-    def on_update(self, count: int = 1) -> None:
-        """See `Controller.on_update`. Each batch size counts all updates for itself, while it is stable."""
-        count = counted(count)
+    def _update(self, count: int) -> None:
         for status in self._sizes.values():
             if status.stable:
                 status.updates += count
                 if status.updates >= self._threshold:
                     status.begin()
-        self._record("update", count=count)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the parameters, and in ``classes`` the state of each batch size, by the size as text."""

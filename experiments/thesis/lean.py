@@ -28,8 +28,7 @@ class LeanCounting(EventwiseMatcher):
         self._needed: list[int] = []
         self._ids: list[int] = []
 
-    def insert(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`."""
+    def _insert(self, id: int, filter: Filter) -> None:
         number = len(self._needed)
         for constraint in filter.constraints:
             assert isinstance(constraint, Constraint)
@@ -40,12 +39,12 @@ class LeanCounting(EventwiseMatcher):
         self._needed.append(len(filter.constraints))
         self._ids.append(id)
 
-    def delete(self, id: int, filter: Filter) -> None:
+    def _delete(self, id: int, filter: Filter) -> None:
         """Raise `NotImplementedError`: the original cannot delete, either."""
         raise NotImplementedError("the lean counting cannot unsubscribe: make a new one")
 
-    def find(self, event: FlatEvent) -> tuple[set[int], int]:
-        """See `EventwiseMatcher`; operations are increments."""
+    def _find(self, event: FlatEvent) -> tuple[set[int], int]:
+        """Operations are increments."""
         counts = [0] * len(self._needed)
         needed, ids = self._needed, self._ids
         found: set[int] = set()

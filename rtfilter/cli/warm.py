@@ -13,7 +13,7 @@ from rtfilter.cli.terminal import CommandError, say
 from rtfilter.filter import inside
 from rtfilter.index.kernels import counts
 
-KERNELS = 52
+KERNELS = 50
 """Kernels that the command loads or compiles."""
 SAY_EVERY = 5.0
 """Seconds between two lines of progress."""

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
@@ -24,8 +24,6 @@ from typing import IO
 
 from rtfilter.index.kernels import counts
 
-Progress = Callable[[int, int], None]
-
 LOG_EVERY = 5.0
 """Seconds between two lines of progress in the log."""
 NICE = 10
@@ -33,7 +31,6 @@ NICE = 10
 
 _log = logging.getLogger("rtfilter")
 _modules = {"rtfilter.index.exercise": 21}
-_progress: list[Progress] = []
 _lock = threading.RLock()
 _wanted = threading.Event()  # set while a thread waits in `load`
 _ready = False
@@ -49,23 +46,11 @@ def also(module: str, kernels: int) -> None:
     _modules[module] = kernels
 
 
-def load(progress: Progress | None = None) -> None:
-    """Load the search code, or compile it. If several threads call this, one does so and the others wait.
-
-    Parameters
-    ----------
-    progress : callable, optional
-        Called by the loading thread with the number of ready kernels and of all kernels.
-    """
-    if progress is not None:
-        _progress.append(progress)
+def load() -> None:
+    """Load the search code, or compile it. If several threads call this, one does so and the others wait."""
     _wanted.set()
-    try:
-        with _lock:
-            _load()
-    finally:
-        if progress is not None:
-            _progress.remove(progress)
+    with _lock:
+        _load()
 
 
 def _load() -> None:
@@ -78,8 +63,6 @@ def _load() -> None:
     def watch() -> None:
         nonlocal done, logged
         done = min(done + 1, total)
-        for progress in tuple(_progress):
-            progress(done, total)
         if counts.compiled > compiled and time.monotonic() >= logged + LOG_EVERY:
             logged = time.monotonic()
             _log.warning("compiling the search code: %d of %d kernels", done, total)
@@ -91,8 +74,6 @@ def _load() -> None:
     finally:
         counts.watchers.remove(watch)
     _ready = True
-    for progress in tuple(_progress):
-        progress(total, total)
     if counts.compiled > compiled:
         _log.warning("compiled the search code: %d kernels", counts.compiled - compiled)
 
@@ -231,7 +212,6 @@ def _renew() -> None:
     """Reset the state in a forked process, which does not have the thread that was loading."""
     global _lock
     _lock = threading.RLock()
-    _progress.clear()
     counts.watchers.clear()
     _wanted.clear()
 

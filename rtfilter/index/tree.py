@@ -17,28 +17,15 @@ from numpy.typing import ArrayLike
 
 from rtfilter.dtypes import AnyArray, BoolArray, Flags, FloatArray, IntArray
 from rtfilter.index import bulk, room, tree_arguments
-from rtfilter.index.frontier import Frontier, Parts, Version
 from rtfilter.index.kernels import changes, descend, grid, layout, nodes, pools, runs, select_box
 from rtfilter.index.kernels import hash_tables as tables
 from rtfilter.index.kernels.array_types import Links
-from rtfilter.index.kernels.interrupts import unwrapped
-from rtfilter.index.saved_arrays import FIELDS, NOT_KEPT, require_form
+from rtfilter.index.kernels.frontiers import Frontier, Parts, Version
+from rtfilter.index.kernels.jit import unwrapped
 from rtfilter.index.selection import How, QueryBoxes
+from rtfilter.index.tree_arguments import FIELDS, NOT_KEPT, require_form
 from rtfilter.results import Hits, Matches
 from rtfilter.snapshots import arrays as snapshot
-
-__all__ = [
-    "DEFAULT_CAPACITY",
-    "KIND",
-    "FloatArray",
-    "Frontier",
-    "Hits",
-    "IntArray",
-    "Parts",
-    "QueryBoxes",
-    "RStarTree",
-    "Version",
-]
 
 #: Entries of an inner node and of a leaf, chosen by `experiments`' capacity benchmark.
 DEFAULT_CAPACITY = (512, 4096)
@@ -64,8 +51,7 @@ class RStarTree:
     dimensions : int
         At least 1; 1 to 64 are tested.
     capacity : (int, int)
-        Most entries of an inner node and of a leaf, 4 to 2**20. With wide leaves, the worst case, boxes so
-        large that no tree can prune, is a streaming AND of masks; small ones, as the paper's (10, 20), prune
+        Most entries of an inner node and of a leaf, 4 to 2**20. Small nodes, as the paper's (10, 20), prune
         more and cost more per visit. The default is measured.
 
     Sides may be infinite: [-inf, inf] is a don't-care side. NaN and low > high are refused.
@@ -220,14 +206,7 @@ class RStarTree:
         self.packed += 1
 
     def replace(self, id: int, low: ArrayLike, high: ArrayLike, *, exact: ArrayLike | None = None) -> bool:
-        """Replace all boxes of an id by n others; return False if the id was unknown.
-
-        Parameters
-        ----------
-        low, high : array_like of float64 (n, d)
-        exact : array_like of bool (n,), optional
-            See `bulk_load`.
-        """
+        """Replace all boxes of an id by n others, as in `bulk_load`; return False if the id was unknown."""
         lower, upper = tree_arguments.boxes(low, high, self.dimensions)
         key = tree_arguments.id(id)
         flags = tree_arguments.flags(exact, len(lower))
@@ -306,12 +285,9 @@ class RStarTree:
     # -- searching -----------------------------------------------------------------------------------
 
     def search(self, points: ArrayLike | QueryBoxes) -> Matches:
-        """Return the ids whose boxes contain each point.
+        """Return the ids whose boxes contain each point, float64 (n, d); or those that query boxes select.
 
-        Parameters
-        ----------
-        points : array_like of float64 (n, d), or QueryBoxes
-            Points may be infinite, not NaN. Query boxes have their own relation, `QueryBoxes.how`.
+        Points may be infinite, not NaN.
         """
         hits = self.hits(points)
         return Matches(hits.offsets, hits.ids)
@@ -319,18 +295,8 @@ class RStarTree:
     def search_boxes(self, low: ArrayLike, high: ArrayLike, how: How) -> Matches:
         """Return the ids with a box that intersects each query box, contains it, or lies within it.
 
-        Parameters
-        ----------
-        low, high : array_like of float64 (n, d)
-            Closed ends of the query boxes: they may be infinite, not NaN, with every low <= its high.
-        how : {"intersect", "contain", "within"}
-            The stored boxes to select: those that intersect the query box (to touch is enough), those that
-            contain it, or those that lie within it. Each box counts alone: boxes of one id are not joined.
-
-        Raises
-        ------
-        ValueError
-            `how` is none of these, or a query is not a box.
+        For the parameters, see `QueryBoxes`. Each box counts alone: boxes of one id are not joined. Raises
+        `ValueError` for another `how`, or for a query that is not a box.
         """
         return self.search(QueryBoxes(low, high, how))
 
@@ -434,15 +400,10 @@ class RStarTree:
 
     @unwrapped
     def frontier(self, points: ArrayLike | QueryBoxes, level: int) -> Frontier:
-        """Share one traversal down to `level`, and return the nodes where it stopped.
+        """Share one traversal of points, or query boxes, down to `level`; return the nodes where it stopped.
 
-        Parameters
-        ----------
-        points : array_like of float64 (n, d), or QueryBoxes
-        level : int
-            0 (the root: every workload is 1) to H - 1 (the leaves); higher levels mean H - 1.
-
-        You can finish the frontier until the tree changes.
+        The level is 0 (the root: every workload is 1) to H - 1 (the leaves); higher levels mean H - 1. You
+        can finish the frontier until the tree changes.
         """
         if level < 0:
             raise ValueError(f"level must be 0 (the root) or more, not {level}")
@@ -458,10 +419,7 @@ class RStarTree:
     def resume(self, frontier: Frontier) -> Hits:
         """Finish the search of all points of a frontier.
 
-        Raises
-        ------
-        ValueError
-            The frontier is from another tree, or the tree has changed since.
+        Raises `ValueError` if it is from another tree, or if the tree has changed since.
         """
         self._require(frontier.version)
         stopped = frontier.nodes, frontier.cuts, frontier.pairs
@@ -568,11 +526,7 @@ class RStarTree:
     def content(self, rows: range | None = None) -> tuple[IntArray, FloatArray, FloatArray, BoolArray]:
         """Return all (id, box) pairs, or those in some places, in the order of their places.
 
-        Returns
-        -------
-        ids : int64 (n,)
-        low, high : float64 (n, d)
-        exact : bool (n,)
+        These are ids, int64 (n,), low and high, float64 (n, d), and exactness, bool (n,).
         """
         links = self._live_links(rows)
         sides = self._tree.bounds[links["box"]]

@@ -1,14 +1,14 @@
 """Matchers: the indexes that an `EventFilter` can use, each in a file of its own.
 
 `Matcher` is the port, `Resumable` has the additional methods of the R*-tree; `check_matcher` tests a matcher
-of your own. A matcher receives `Filters`, with `boxes()` and `constraints()`, and events as an `EventTable`,
+of your own. A matcher receives `Filters`, with `boxes()` and `predicates()`, and events as an `EventTable`,
 with `points` and `values(attribute)`. Matchers of papers, for comparison, are in `rtfilter.matchers.papers`.
 """
 
 from typing import TYPE_CHECKING
 
 from rtfilter.lazy import at_first_use
-from rtfilter.matchers.filters import BoxColumns, ConstraintColumns, Filters
+from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.port import Matcher, Resumable, Savable, Takes
 from rtfilter.matchers.registry import MATCHERS, Factory, make_matcher
 
@@ -21,7 +21,6 @@ else:
 __all__ = [
     "MATCHERS",
     "BoxColumns",
-    "ConstraintColumns",
     "Factory",
     "Filters",
     "Matcher",

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from rtfilter.dtypes import AnyArray, FloatArray, IntArray
 from rtfilter.events.schema import Schema
-from rtfilter.index.kernels.interrupts import unwrapped
-from rtfilter.index.kernels.jit import kernel
+from rtfilter.index.kernels.jit import kernel, unwrapped
 from rtfilter.matchers.layers import LayeredMatcher
 from rtfilter.matchers.rows import FoundRows
 

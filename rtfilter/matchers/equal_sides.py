@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.index.kernels.hash_tables import MULTIPLIER, mix
-from rtfilter.index.kernels.interrupts import unwrapped
-from rtfilter.index.kernels.jit import kernel
+from rtfilter.index.kernels.jit import kernel, unwrapped
 from rtfilter.index.kernels.pools import grown
 from rtfilter.matchers.rows import MOST
 
@@ -32,13 +31,7 @@ HEAD, LENGTH = 0, 1  # of a bucket
 
 
 class EqualSides:
-    """Boxes by row, 0 <= row < `rows`. Rows of removed boxes are used again.
-
-    Attributes
-    ----------
-    rows : int
-        Number of rows that were ever in use.
-    """
+    """Boxes by row, 0 <= row < `rows`, the number ever in use. Rows of removed boxes are used again."""
 
     def __init__(self, dimensions: int) -> None:
         self.rows, self._dimensions = 0, dimensions
@@ -87,7 +80,7 @@ class EqualSides:
         self._state[USED] = used
         buckets = int(self._state[BUCKETS] + self._state[SPLIT]) + len(rows)
         self._heads = grown(self._heads, buckets, MOST)
-        _put_all(self._state, self._heads, self._pool, self._nodes, self._waiting, nodes, rows, low, high)
+        _put(self._state, self._heads, self._pool, self._nodes, self._waiting, nodes, rows, low, high)
 
     def pack(self) -> None:
         """Store the boxes of each bucket side by side, so that a search reads them in sequence."""
@@ -189,43 +182,30 @@ def _put(
     pool: FloatArray,
     nodes: IntArray,
     waiting: IntArray,
-    node: int,
-    row: int,
-    low: FloatArray,
-    high: FloatArray,
-) -> None:
-    best, _ = _best(state, heads, low, high)
-    pool[node + ROW] = row
-    at, count = node + SIDES + 3, 1
-    pool[node + SIDES], pool[node + SIDES + 1], pool[node + SIDES + 2] = best, low[best], high[best]
-    for j in range(len(low)):
-        if j != best and (low[j] > -np.inf or high[j] < np.inf):
-            pool[at], pool[at + 1], pool[at + 2] = j, low[j], high[j]
-            at += 3
-            count += 1
-    pool[node + COUNT] = count
-    nodes[row] = node
-    waiting[best] += 1
-    state[NODES] += 1
-    _link(heads, pool, _bucket(state, best, low.view(np.uint64)[best]), node)
-    if state[NODES] > state[BUCKETS] + state[SPLIT]:
-        _split(state, heads, pool)
-
-
-@kernel
-def _put_all(
-    state: IntArray,
-    heads: NDArray[np.int64],
-    pool: FloatArray,
-    nodes: IntArray,
-    waiting: IntArray,
     own: IntArray,
     rows: IntArray,
     low: FloatArray,
     high: FloatArray,
 ) -> None:
+    """Write each box into its own node, and link that."""
     for k in range(len(rows)):
-        _put(state, heads, pool, nodes, waiting, own[k], rows[k], low[k], high[k])
+        node, lows, highs = own[k], low[k], high[k]
+        best, _ = _best(state, heads, lows, highs)
+        pool[node + ROW] = rows[k]
+        at, count = node + SIDES + 3, 1
+        pool[node + SIDES], pool[node + SIDES + 1], pool[node + SIDES + 2] = best, lows[best], highs[best]
+        for j in range(len(lows)):
+            if j != best and (lows[j] > -np.inf or highs[j] < np.inf):
+                pool[at], pool[at + 1], pool[at + 2] = j, lows[j], highs[j]
+                at += 3
+                count += 1
+        pool[node + COUNT] = count
+        nodes[rows[k]] = node
+        waiting[best] += 1
+        state[NODES] += 1
+        _link(heads, pool, _bucket(state, best, lows.view(np.uint64)[best]), node)
+        if state[NODES] > state[BUCKETS] + state[SPLIT]:
+            _split(state, heads, pool)
 
 
 @kernel

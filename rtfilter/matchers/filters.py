@@ -13,7 +13,6 @@ from rtfilter.events.schema import Schema
 from rtfilter.predicates.bounds.bound_arrays import EncodedBounds, bounds_predicate
 from rtfilter.predicates.bounds.ends import NO_ENDS, Ends
 from rtfilter.predicates.boxes.compiling import Boxes, compile_predicate, unbounded
-from rtfilter.predicates.model.constraints import Constraint
 from rtfilter.predicates.predicate import Predicate
 from rtfilter.predicates.stored.predicate_store import KeptPredicates
 from rtfilter.predicates.templates.many import Compiled
@@ -32,27 +31,6 @@ class BoxColumns(NamedTuple):
     """float64 (m, D), at least `low` everywhere."""
     exact: BoolArray
     """bool (m,): whether every event inside satisfies the subscription."""
-
-
-class ConstraintColumns(NamedTuple):
-    """f filters, each a conjunction of constraints; k constraints in all."""
-
-    ids: IntArray
-    """int64 (f,): the subscription of each filter, which may have several or none."""
-    filters: IntArray
-    """int64 (k,), ascending: the filter of each constraint.
-
-    A filter without constraints matches every event.
-    """
-    attributes: list[str]
-    """Flattened name, for each constraint."""
-    operators: list[str]
-    """A key of `rtfilter.predicates.model.constraints.COMPARE`, or ``is null`` or ``exists``."""
-    values: list[Any]
-    """The canonical constant.
-
-    For ``in`` and ``not in`` it is a frozenset of constants, for ``is null`` and ``exists`` it is None.
-    """
 
 
 class Filters:
@@ -296,22 +274,3 @@ class Filters:
             raise ValueError("these boxes do not determine the predicates they were compiled from")
         sides = enumerate(zip(low, high, strict=True))
         return [bounds_predicate(*pair, self.schema, self._ends.of_row(row)) for row, pair in sides]
-
-    def constraints(self) -> ConstraintColumns:
-        """Return the filters with their constraints; see `predicates`.
-
-        Raises `ValueError` for a comparison, which only a matcher with `Takes.comparisons` can get.
-        """
-        owners: list[int] = []
-        filters: list[int] = []
-        columns: tuple[list[str], list[str], list[Any]] = ([], [], [])
-        for id, predicate in zip(self.ids.tolist(), self.predicates(), strict=True):
-            for conjunction in predicate.filters:
-                for constraint in conjunction.constraints:
-                    if not isinstance(constraint, Constraint):
-                        raise ValueError(f"{constraint} is not of one attribute; read it in predicates()")
-                    filters.append(len(owners))
-                    for column, cell in zip(columns, constraint, strict=True):
-                        column.append(cell)
-                owners.append(id)
-        return ConstraintColumns(np.array(owners, np.int64), np.array(filters, np.int64), *columns)

@@ -91,11 +91,11 @@ class LayeredMatcher(BoxMatcher):
         """See `Matcher`."""
         known = np.zeros(len(ids), np.bool_)
         for place, id in enumerate(ids.tolist()):
-            known[place] = id in self._first
+            known[place] = id in self._known
             for row in self._chain(id):
                 self._updates += int(self._rows.alive[row])
                 self._rows.alive[row] = False
-            self._first.pop(id, None)
+            self._known.pop(id, None)
         self._count_live()
         if 2 * self._live < self._used:
             self._rebuild()
@@ -158,16 +158,9 @@ class LayeredMatcher(BoxMatcher):
 
     def stats(self) -> dict[str, Any]:
         """Return the numbers of boxes and layers, and the memory."""
-        structures = sum(layer.structure.nbytes for layer in self._layers)
-        return {
-            "boxes": self._live,
-            "dimensions": self._schema.dimensions,
-            "height": 1,
-            "layers": [layer.last - layer.first for layer in self._layers],
-            "updates": self._updates,
-            "bytes": structures + self._rows.nbytes(self._used),
-            "unit": self.unit,
-        }
+        memory = self._rows.nbytes(self._used) + sum(layer.structure.nbytes for layer in self._layers)
+        sizes = [layer.last - layer.first for layer in self._layers]
+        return self._stats(memory, boxes=self._live, layers=sizes)
 
 
 def _flags(hits: Hits) -> NDArray[np.uint8]:

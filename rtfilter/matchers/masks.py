@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtfilter.dtypes import FloatArray, IntArray
-from rtfilter.index.kernels.interrupts import unwrapped
-from rtfilter.index.kernels.jit import kernel
+from rtfilter.index.kernels.jit import kernel, unwrapped
 from rtfilter.index.kernels.vector import ones, trailing_zeros
 from rtfilter.matchers.layers import LayeredMatcher
 from rtfilter.matchers.rows import FoundRows, grouped

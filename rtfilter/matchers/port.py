@@ -214,6 +214,40 @@ class Savable(Matcher, Protocol):
         """Return the matcher of `to_arrays`. Arrays may be mapped memory."""
 
 
+class _FlatFrontier(NamedTuple):
+    """A batch that has not been searched yet."""
+
+    events: EventTable
+    workload: IntArray
+    visits: int = 0
+
+    def split(self, order: IntArray, cuts: IntArray) -> tuple[EventTable, IntArray, IntArray]:
+        return self.events, order, cuts
+
+
+class Flat:
+    """Gives a matcher without levels the methods of a `Resumable` one: one level, its own estimate."""
+
+    height, packed = 1, 0
+
+    def __init__(self, matcher: Matcher) -> None:
+        self._matcher = matcher
+
+    def frontier(self, events: EventTable, level: int) -> _FlatFrontier:
+        """Return the events with their estimated workload, at any level."""
+        return _FlatFrontier(events, self._matcher.workload(events))
+
+    def resume_part(self, parts: tuple[EventTable, IntArray, IntArray], group: int) -> Hits:
+        """Match the events of one group, in its order."""
+        events, order, cuts = parts
+        return self._matcher.match(events.take(order[cuts[group] : cuts[group + 1]]))
+
+
+def leveled(matcher: Matcher) -> Resumable | Flat:
+    """Return the matcher itself if it has levels, else a `Flat` around it."""
+    return matcher if isinstance(matcher, Resumable) else Flat(matcher)
+
+
 def refuse_untaken(name: str, takes: Takes, predicates: Iterable[Predicate], schema: Schema) -> None:
     """Raise `PredicateError` for a constraint that a matcher does not take."""
     if takes.everything:

@@ -18,7 +18,7 @@ MATCHERS: Final[Mapping[str, str]] = {
     "masks": "rtfilter.matchers.masks:MasksMatcher",
     "counting": "rtfilter.matchers.counting:CountingMatcher",
     "rein": "rtfilter.matchers.papers.rein:ReinMatcher",
-    "hem": "rtfilter.matchers.papers.hem:HemMatcher",
+    "hem": "rtfilter.matchers.papers.rein:HemMatcher",
     "tama": "rtfilter.matchers.papers.tama:TamaMatcher",
     "be-tree": "rtfilter.matchers.papers.be_tree:BETreeMatcher",
     "shared-counting": "rtfilter.matchers.papers.shared_counting:SharedCountingMatcher",
@@ -29,12 +29,12 @@ MATCHERS: Final[Mapping[str, str]] = {
     "filter-nodes": "rtfilter.matchers.papers.filter_nodes:FilterNodesMatcher",
     "gough-smith": "rtfilter.matchers.papers.gough_smith:GoughSmithMatcher",
     "hashes": "rtfilter.matchers.papers.hashes:HashesMatcher",
-    "ternary-tree": "rtfilter.matchers.papers.ternary_tree:TernaryTreeMatcher",
+    "ternary-tree": "rtfilter.matchers.papers.ternary:TernaryTreeMatcher",
     "ternary-vectors": "rtfilter.matchers.papers.ternary_vectors:TernaryVectorsMatcher",
     "rapidmatch": "rtfilter.matchers.papers.rapidmatch:RapidMatcher",
     "rapidmatch-modified": "rtfilter.matchers.papers.rapidmatch:ModifiedRapidMatcher",
     "sgim": "rtfilter.matchers.papers.sgim:SgimMatcher",
-    "naive": "rtfilter.matchers.papers.naive:NaiveMatcher",
+    "naive": "rtfilter.matchers.papers.eventwise:NaiveMatcher",
 }
 """Name to module and class, or to a function that makes the matcher; imported only when needed."""
 

@@ -1,11 +1,11 @@
-"""The common part of matchers that find rows of boxes: the boxes, one a row, and the rows of each id."""
+"""The common parts of matchers: the ids, and for matchers of boxes the boxes, one a row."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from rtfilter.results import Hits
 
 MOST: Final = 1 << 30
 """Most rows of a pool, for which it reserves address space."""
+
+K = TypeVar("K")
+"""A value that a matcher stores of each id."""
 
 
 class FoundRows(NamedTuple):
@@ -62,8 +65,8 @@ class BoxRows(NamedTuple):
         return BoxColumns(self.ids[rows], self.low[rows], self.high[rows], self.exact[rows])
 
 
-class BoxMatcher(ABC):
-    """Stores the boxes of all subscriptions. A subclass adds, removes and finds rows."""
+class IdMatcher(ABC, Generic[K]):
+    """Stores something of each id, and counts changes. See `Matcher` for the methods."""
 
     takes = Takes()
     options: Mapping[str, Any] = MappingProxyType({})
@@ -72,9 +75,35 @@ class BoxMatcher(ABC):
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._rows = BoxRows.room(64, schema.dimensions)
-        self._first: dict[int, int] = {}  # the first row of each id
+        self._known: dict[int, K] = {}
         self._updates = 0
+
+    def ids(self) -> IntArray:
+        """See `Matcher`."""
+        return np.sort(np.fromiter(self._known, np.int64, len(self._known)))
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __contains__(self, id: int) -> bool:
+        return id in self._known
+
+    @property
+    def updates(self) -> int:
+        """Number of boxes, or filters, added and removed."""
+        return self._updates
+
+    def _stats(self, memory: int, **own: Any) -> dict[str, Any]:
+        common = {"dimensions": self._schema.dimensions, "height": 1, "updates": self._updates}
+        return {**own, **common, "bytes": memory, "unit": self.unit}
+
+
+class BoxMatcher(IdMatcher[int]):
+    """Stores the boxes of all subscriptions, and the last row of each id. A subclass finds rows."""
+
+    def __init__(self, schema: Schema) -> None:
+        super().__init__(schema)
+        self._rows = BoxRows.room(64, schema.dimensions)
         self._several = False  # True if any id has several boxes
 
     @abstractmethod
@@ -87,9 +116,9 @@ class BoxMatcher(ABC):
         for column, given in zip(self._rows, boxes, strict=False):
             column[where] = given
         for row, id in zip(rows, boxes.ids.tolist(), strict=True):
-            self._rows.following[row] = self._first.get(id, -1)
-            self._several |= id in self._first
-            self._first[id] = row
+            self._rows.following[row] = self._known.get(id, -1)
+            self._several |= id in self._known
+            self._known[id] = row
 
     def _hits(self, offsets: IntArray, rows: IntArray, work: IntArray) -> Hits:
         """Return the matches by id."""
@@ -97,16 +126,6 @@ class BoxMatcher(ABC):
         if self._several:
             offsets, ids, exact = distinct(offsets, ids, exact)
         return Hits(offsets, ids, None if exact.all() else exact.astype(np.uint8), work)
-
-    def ids(self) -> IntArray:
-        """See `Matcher`."""
-        return np.sort(np.fromiter(self._first, np.int64, len(self._first)))
-
-    def __len__(self) -> int:
-        return len(self._first)
-
-    def __contains__(self, id: int) -> bool:
-        return id in self._first
 
     def content(self, ids: Iterable[int] | None = None) -> Filters:
         """Return the boxes of some ids, or of all."""
@@ -118,15 +137,10 @@ class BoxMatcher(ABC):
 
     def _chain(self, id: int) -> Iterable[int]:
         """Yield the rows of an id."""
-        row = self._first.get(id, -1)
+        row = self._known.get(id, -1)
         while row >= 0:
             yield row
             row = int(self._rows.following[row])
-
-    @property
-    def updates(self) -> int:
-        """Number of boxes added and removed."""
-        return self._updates
 
 
 def grouped(events: IntArray, rows: IntArray, count: int) -> tuple[IntArray, IntArray]:

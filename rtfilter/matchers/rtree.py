@@ -17,11 +17,11 @@ from rtfilter.dtypes import AnyArray, BoolArray, Flags, FloatArray, IntArray
 from rtfilter.events.encoding import ORDER_MAX
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
+from rtfilter.index.kernels.frontiers import Frontier, Parts
 from rtfilter.index.selection import How, QueryBoxes
-from rtfilter.index.tree import DEFAULT_CAPACITY, Frontier, Parts, RStarTree
-from rtfilter.matchers.affix_columns import identities_of
+from rtfilter.index.tree import DEFAULT_CAPACITY, RStarTree
 from rtfilter.matchers.filters import BoxColumns, Filters
-from rtfilter.matchers.lookup import FoundBoxes, Lookup
+from rtfilter.matchers.lookup import FoundBoxes, Lookup, identities_of
 from rtfilter.matchers.port import Matcher, Takes
 from rtfilter.matchers.rows import distinct, grouped
 from rtfilter.predicates.boxes.affixes import LOWEST_OF_BEGINNINGS
@@ -86,7 +86,7 @@ class RTreeMatcher:
     def _begin(self, schema: Schema, tree: RStarTree) -> None:
         self._schema, self.tree = schema, tree
         self._lookup = Lookup(schema)
-        self._alike = np.zeros(COUNTERS if len(self._lookup.identities) else 0, np.int32)
+        self._alike = np.zeros(COUNTERS if len(self._lookup.affixes.identities) else 0, np.int32)
         self._mixed = False  # True while an id may have boxes in the table and others that are not hidden
 
     @property
@@ -120,7 +120,7 @@ class RTreeMatcher:
 
         Of `new` ids, the tree need not know what a single box tells.
         """
-        telling = self._lookup.telling(boxes.low)
+        telling = self._lookup.affixes.telling(boxes.low)
         if telling is None:
             return boxes
         own: BoolArray = np.logical_or.reduce(telling, axis=1)
@@ -133,7 +133,7 @@ class RTreeMatcher:
         alone = self._alone(boxes.low[rows], boxes.high[rows], telling[rows])
         rows = rows[self._lookup.take(BoxColumns(*taken), alone)]
         low, high = boxes.low.copy(), boxes.high.copy()
-        coordinates = self._lookup.identities[telling[rows].argmax(axis=1)]  # one is enough
+        coordinates = self._lookup.affixes.identities[telling[rows].argmax(axis=1)]  # one is enough
         high[rows, coordinates] = _HIDDEN
         ids, counts = np.unique(boxes.ids[rows], return_counts=True)
         single = np.isin(boxes.ids[rows], ids[counts == 1]) & new
@@ -142,7 +142,7 @@ class RTreeMatcher:
 
     def _count(self, low: FloatArray, high: FloatArray, telling: BoolArray) -> NDArray[np.int32]:
         """Count boxes, and return how many were alike so far, or hash alike, int32 (m,)."""
-        identities, width = self._lookup.identities, low.shape[1]
+        identities, width = self._lookup.affixes.identities, low.shape[1]
         sides = np.hstack([low, high])
         sides[:, identities] = np.where(telling, 0, low[:, identities])
         orders = identities - 1
@@ -157,7 +157,7 @@ class RTreeMatcher:
 
     def _alone(self, low: FloatArray, high: FloatArray, telling: BoolArray) -> BoolArray:
         """Return which boxes, float64 (m, D), ask only for what they tell: nothing else sorts them out."""
-        identities = self._lookup.identities
+        identities = self._lookup.affixes.identities
         ends = (low > -np.inf) | (high < np.inf)
         of_end = telling & (low[:, identities] < LOWEST_OF_BEGINNINGS)
         idle = _idle(low[:, identities - 1], high[:, identities - 1])
@@ -169,7 +169,7 @@ class RTreeMatcher:
 
     def _shown(self, ids: IntArray, low: FloatArray, high: FloatArray, exact: BoolArray) -> Filters:
         """Return boxes of the tree as they were added."""
-        identities = self._lookup.identities
+        identities = self._lookup.affixes.identities
         rows = np.flatnonzero((low[:, identities] == _HIDDEN).any(axis=1))
         if len(rows):
             low = low.copy()
@@ -228,7 +228,7 @@ class RTreeMatcher:
         ):  # a box that has all identities within has the hidden ones
             return self.tree.hits(QueryBoxes(low, high, how))
         owners, lows, highs = [np.arange(len(low))], [low], [high]
-        for coordinate in self._lookup.identities.tolist():  # a hidden box has all texts there
+        for coordinate in self._lookup.affixes.identities.tolist():  # a hidden box has all texts there
             owners.append(np.flatnonzero(high[:, coordinate] >= 0))
             for ends, parts in ((low, lows), (high, highs)):
                 parts.append(ends[owners[-1]])
@@ -316,7 +316,7 @@ class RTreeMatcher:
         """Return the size, shape, fill and memory of the tree."""
         stats = {**self.tree.stats(), "unit": "nodes"}
         if len(self._lookup):
-            stats.update(looked_up=self._lookup.count, bytes=stats["bytes"] + self._lookup.nbytes)
+            stats.update(looked_up=len(self._lookup.equal), bytes=stats["bytes"] + self._lookup.nbytes)
         return stats
 
     def to_arrays(self) -> dict[str, AnyArray]:
@@ -339,7 +339,7 @@ class RTreeMatcher:
         if "affix_ids" in arrays:
             ids, low, high, exact = tree.content_of(arrays["affix_ids"])
             ends = arrays["affix_ends"][np.searchsorted(arrays["affix_ids"], ids)]
-            identities = made._lookup.identities
+            identities = made._lookup.affixes.identities
             low[:, identities] = np.where(low[:, identities] == _HIDDEN, ends, low[:, identities])
             made._lookup.take(BoxColumns(ids, low, shown(schema, high), exact), crowds=True)
         return made

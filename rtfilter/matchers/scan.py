@@ -7,9 +7,8 @@ is compared end by end, until few pairs of an event and a box are left. Ends tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -20,7 +19,7 @@ from rtfilter.events.table import EventTable
 from rtfilter.index.selection import How
 from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.port import Takes
-from rtfilter.matchers.rows import distinct
+from rtfilter.matchers.rows import IdMatcher, distinct
 from rtfilter.results import Hits
 
 PAIRS: Final = 1 << 17
@@ -49,7 +48,7 @@ _NONE: Final = np.empty(0, np.int64)
 _NOTHING: Final = _NONE, None
 
 
-class ScanMatcher:
+class ScanMatcher(IdMatcher[tuple[int, ...]]):
     """Compares each event with all boxes.
 
     Boxes are appended. A removed box gets an end that no point satisfies; once half of all boxes are removed,
@@ -57,17 +56,14 @@ class ScanMatcher:
     """
 
     takes = Takes(gradual=False)
-    options: Mapping[str, Any] = MappingProxyType({})
-
+    unit = "boxes"
     work = 0
     """Comparisons of ends so far, about: a measure of the time that compiled code would save."""
 
     def __init__(self, schema: Schema) -> None:
-        self._schema = schema
-        self._updates = 0
+        super().__init__(schema)
         self._ends, self._ids, self._exact = self._room(_FIRST)
         self._used = 0  # filled places
-        self._places: dict[int, tuple[int, ...]] = {}
         self._bounding = np.zeros(len(self._ends), np.bool_)  # ends that some box has
         self._bounding[0] = True  # the end that marks removed boxes
         self._rows: IntArray | slice = np.flatnonzero(self._bounding)
@@ -95,8 +91,8 @@ class ScanMatcher:
             self._bounding |= (self._ends[:, first:last] < np.inf).any(axis=1)
             self._rows = slice(None) if self._bounding.all() else np.flatnonzero(self._bounding)
         for place, id in enumerate(boxes.ids.tolist(), first):
-            known = self._places.get(id)
-            self._places[id] = (place,) if known is None else (*known, place)
+            known = self._known.get(id)
+            self._known[id] = (place,) if known is None else (*known, place)
             self._several |= known is not None
         self._all_exact = self._all_exact and bool(boxes.exact.all())
         self._updates += last - first
@@ -114,10 +110,10 @@ class ScanMatcher:
         self._tests = None
         known = np.zeros(len(ids), np.bool_)
         for row, id in enumerate(ids.tolist()):
-            for place in self._places.get(id, ()):
+            for place in self._known.get(id, ()):
                 self._updates += int(place < self._used)
                 self._ends[0, place] = np.nan
-            known[row] = self._places.pop(id, None) is not None
+            known[row] = self._known.pop(id, None) is not None
         if 2 * self._alive() < self._used:
             self._pack()
         return known
@@ -125,7 +121,7 @@ class ScanMatcher:
     def _alive(self) -> int:
         """Return the number of boxes that are not removed."""
         if not self._several:
-            return len(self._places)
+            return len(self._known)
         return int(np.count_nonzero(self._ends[0, : self._used] == self._ends[0, : self._used]))
 
     def _pack(self) -> None:
@@ -252,19 +248,9 @@ class ScanMatcher:
         """See `Matcher`; 0 where there are no boxes."""
         return np.full(len(events), self._used)
 
-    def ids(self) -> IntArray:
-        """See `Matcher`."""
-        return np.sort(np.fromiter(self._places, np.int64, len(self._places)))
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def __contains__(self, id: int) -> bool:
-        return id in self._places
-
     def content(self, ids: Iterable[int] | None = None) -> Filters:
         """See `Matcher`."""
-        wanted = self._places.values() if ids is None else (self._places.get(id, ()) for id in ids)
+        wanted = self._known.values() if ids is None else (self._known.get(id, ()) for id in ids)
         places = np.array([place for own in wanted for place in own], np.int64)
         ends, dimensions = self._ends[:, places], self._schema.dimensions
         low, high = -ends[:dimensions].T, ends[dimensions:].T
@@ -273,23 +259,10 @@ class ScanMatcher:
         )
         return Filters.of_boxes(self._schema, boxes)
 
-    @property
-    def updates(self) -> int:
-        """Boxes added and removed."""
-        return self._updates
-
     def stats(self) -> dict[str, Any]:
         """Return the number of boxes, and the memory."""
-        columns = (self._ends, self._ids, self._exact)
-        return {
-            "ids": len(self._places),
-            "boxes": self._alive(),
-            "dimensions": self._schema.dimensions,
-            "height": 1,
-            "updates": self._updates,
-            "bytes": sum(column.nbytes for column in columns),
-            "unit": "boxes",
-        }
+        memory = self._ends.nbytes + self._ids.nbytes + self._exact.nbytes
+        return self._stats(memory, ids=len(self), boxes=self._alive())
 
 
 def _compared(

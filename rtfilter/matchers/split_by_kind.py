@@ -3,7 +3,7 @@
 A tree packs boxes that are alike. One that fixes an attribute, and leaves most others open, is like no box of
 another kind: it makes every node larger that it lies in. Under its value in a hash table only events try it
 that have that value. The same holds for a long beginning or end of a text, of which a box knows six
-bytes (`rtfilter.matchers.affix_columns`). A subscription goes there if each of its boxes has an equality, or
+bytes (`rtfilter.matchers.lookup`). A subscription goes there if each of its boxes has an equality, or
 such a beginning or end, under which not too many wait already (`rtfilter.matchers.equal_sides`).
 """
 
@@ -94,12 +94,12 @@ class SplitMatcher:
     @property
     def rows(self) -> int:
         """See `Scannable`: each is a row of the tree and one of the table."""
-        return max(self._tree.rows, self._lookup.rows)
+        return max(self._tree.rows, self._lookup.equal.rows)
 
     def scan(self, rows: range) -> Filters:
         """See `Scannable`."""
         in_tree = range(min(rows.start, self._tree.rows), min(rows.stop, self._tree.rows))
-        own = np.arange(min(rows.start, self._lookup.rows), min(rows.stop, self._lookup.rows))
+        own = np.arange(min(rows.start, self._lookup.equal.rows), min(rows.stop, self._lookup.equal.rows))
         return self._joined(own, self._tree.scan(in_tree))
 
     @property
@@ -110,14 +110,14 @@ class SplitMatcher:
     @property
     def wasteful(self) -> bool:
         """See `Adopting`."""
-        rows = self._tree.rows + self._lookup.rows
+        rows = self._tree.rows + self._lookup.equal.rows
         return rows > LEAST_ROWS and rows > WASTED * len(self)
 
     def adopt(self, other: Matcher) -> None:
         """See `Adopting`."""
         assert isinstance(other, SplitMatcher)
         if other._lookup is not self._lookup:
-            updates = self.updates + abs(other._lookup.count - self._lookup.count)
+            updates = self.updates + abs(len(other._lookup.equal) - len(self._lookup.equal))
             # The tree counts its own changes when it is adopted.
             other._lookup.updates = updates - self._tree.updates
         self._lookup = other._lookup
@@ -134,8 +134,8 @@ class SplitMatcher:
         del tree["capacity"], tree["unit"]
         return {
             **tree,
-            "boxes": tree["boxes"] + self._lookup.count,
-            "looked_up": self._lookup.count,
+            "boxes": tree["boxes"] + len(self._lookup.equal),
+            "looked_up": len(self._lookup.equal),
             "updates": self.updates,
             "bytes": tree["bytes"] + self._lookup.nbytes,
             "unit": "nodes and boxes",

@@ -17,8 +17,7 @@ from rtfilter.adaptive.matchers import PASSES, Pair
 from rtfilter.adaptive.plans import plans_of
 from rtfilter.events.table import EventTable
 from rtfilter.index.kernels import counts
-from rtfilter.matchers.flat import leveled
-from rtfilter.matchers.port import Matcher
+from rtfilter.matchers.port import Matcher, leveled
 from rtfilter.scheduler import Order, schedule
 
 MOST_PASSES, SPENT = 25, 0.02

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from rtfilter.adaptive.fixed import FixedPlan
+from rtfilter.adaptive.controllers import FixedPlan
 from rtfilter.dtypes import IntArray
 from rtfilter.events.table import EventTable
 from rtfilter.extras import needed

@@ -16,10 +16,10 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,15 +27,22 @@ from rtfilter import __version__
 from rtfilter.dtypes import AnyArray
 from rtfilter.errors import RTFilterError, SnapshotError
 from rtfilter.snapshots import manifest as manifests
-from rtfilter.snapshots.lock import FOLDERS, locked
 from rtfilter.snapshots.manifest import MANIFEST, SAVED_BY, VERSION, checksum
+
+try:
+    import fcntl
+
+    FOLDERS = True
+    """True if folders can be opened, locked and synced; on Windows they cannot."""
+except ImportError:
+    FOLDERS = False
 
 OURS = re.compile(r"[a-z_]+\.[0-9a-f]{12}\.bin|manifest\.json\.[0-9a-f]{12}")
 """Names of files that belong to a snapshot, besides its manifest."""
+_writers = Lock()
 
 
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """Content of a snapshot: `meta` as in JSON, `arrays` by name, mapped copy-on-write."""
 
     meta: dict[str, Any]
@@ -94,6 +101,24 @@ def write(
             raise
         # Removes the older snapshot, and files of killed writers. Processes that have mapped it keep pages.
         _remove(root, lambda name: stamp not in name and name != MANIFEST)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[Callable[[], None]]:
+    """Lock a folder against other writers; yield a function that makes the names in it durable.
+
+    If folders cannot be locked, only the writers of this process wait for each other.
+    """
+    if not FOLDERS:
+        with _writers:
+            yield lambda: None
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield lambda: os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _write_array(root: Path, name: str, stamp: str, array: AnyArray) -> dict[str, Any]:

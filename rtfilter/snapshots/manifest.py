@@ -29,12 +29,7 @@ _DTYPE = re.compile(r"[<>|][biufMmV][0-9]+(\[[a-z0-9]+\])?")
 def read(root: Path) -> dict[str, Any]:
     """Return the manifest of the snapshot in a folder.
 
-    Raises
-    ------
-    SnapshotError
-        There is no manifest, or it is not of this version.
-    OSError
-        It cannot be read.
+    Raises `SnapshotError` if there is none, or if it is not of this version.
     """
     try:
         content = (root / MANIFEST).read_bytes()

@@ -19,8 +19,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index import ready
 from rtfilter.matchers.filters import Filters
-from rtfilter.matchers.flat import leveled
-from rtfilter.matchers.port import Adopting, Matcher, Replacing, Scannable, Single
+from rtfilter.matchers.port import Adopting, Matcher, Replacing, Scannable, Single, leveled
 from rtfilter.matchers.registry import Factory, factory_of, name_of
 from rtfilter.matchers.scan import ScanMatcher
 from rtfilter.predicates.bounds.ends import EndStore

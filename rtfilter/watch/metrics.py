@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -53,26 +53,19 @@ class Histogram:
 
 
 class Totals(NamedTuple):
-    """The counts up to a time, and the state at that time.
-
-    Attributes
-    ----------
-    events, matches : int
-    batches : dict of int to int
-        By class of sizes.
-    estimated : list of tuple
-        Upper bound of an estimate in nodes, events of streams with an estimate up to that and above the bound
-        before, and nodes visited by them. Bounds without events are left out.
-    statistics, controller : dict
-        See `EventFilter.stats`, and the snapshot of the controller.
-    """
+    """The counts up to a time, and the state at that time."""
 
     events: int
     matches: int
     batches: dict[int, int]
+    """By class of sizes."""
     estimated: list[tuple[float, int, int]]
+    """Upper bound of an estimate in nodes, events of streams with an estimate up to that and above the bound
+    before, and nodes visited by them. Bounds without events are left out."""
     statistics: dict[str, Any]
+    """See `EventFilter.stats`."""
     controller: dict[str, Any]
+    """The snapshot of the controller."""
 
 
 class Metrics(Collector):
@@ -241,52 +234,62 @@ class Metrics(Collector):
             yield from controller_metrics(controller)
 
     def _work(self) -> Iterable[Metric]:
-        per_class = [
-            (
-                "rtfilter_response_seconds",
-                "Time from a batch's arrival to an event's release",
-                self._response,
-            ),
-            ("rtfilter_batch_response_seconds", "Mean response time of a batch", self._mean),
-        ]
-        for name, text, histograms in per_class:
-            family = HistogramMetricFamily(name, text, labels=["size_class"])
+        for name, text, histograms in (
+            ("response", "Time from a batch's arrival to an event's release", self._response),
+            ("batch_response", "Mean response time of a batch", self._mean),
+        ):
+            family = HistogramMetricFamily(f"rtfilter_{name}_seconds", text, labels=["size_class"])
             for size_class, histogram in sorted(histograms.items()):
                 family.add_metric([str(size_class)], histogram.buckets(), histogram.total)
             yield family
-        for name, text, histogram in [
-            ("rtfilter_estimation_seconds", "Time to estimate and order a batch", self._estimation),
-            ("rtfilter_workload_nodes", "Estimated workload of an event, in nodes", self._workload),
-        ]:
-            yield HistogramMetricFamily(name, text, buckets=histogram.buckets(), sum_value=histogram.total)
-        yield CounterMetricFamily(
-            "rtfilter_stream_seconds",
-            "Time from the arrival of streams to their last release",
-            self._stream_seconds,
-        )
+        for name, text, histogram in (
+            ("estimation_seconds", "Time to estimate and order a batch", self._estimation),
+            ("workload_nodes", "Estimated workload of an event, in nodes", self._workload),
+        ):
+            buckets = histogram.buckets()
+            yield HistogramMetricFamily(f"rtfilter_{name}", text, buckets=buckets, sum_value=histogram.total)
+        text = "Time from the arrival of streams to their last release"
+        yield _counter("stream_seconds", text, self._stream_seconds)
         names = [f"{bound:05.0f}" for bound in NODES] + ["more"]  # their order as texts
         for name, text, values in (
             ("events", "Events of streams by estimated workload: at most so many nodes", self._estimated[0]),
             ("visits", "Nodes visited after the estimate by events of that workload", self._estimated[1]),
         ):
-            counter = CounterMetricFamily(f"rtfilter_estimated_{name}", text, labels=["nodes"])
-            for bucket in np.flatnonzero(self._estimated[0]).tolist():
-                counter.add_metric([names[bucket]], float(values[bucket]))
-            yield counter
-        batches = CounterMetricFamily("rtfilter_batches", "Batches matched", labels=["size_class"])
-        for size_class, count in sorted(self._batches.items()):
-            batches.add_metric([str(size_class)], count)
-        yield batches
-        yield CounterMetricFamily("rtfilter_events", "Events matched", self._events)
-        counts: list[tuple[str, str, float]] = [
+            own = {names[at]: float(values[at]) for at in np.flatnonzero(self._estimated[0]).tolist()}
+            yield _labelled(CounterMetricFamily, f"estimated_{name}", text, "nodes", own)
+        by_class = dict(sorted(self._batches.items()))
+        yield _labelled(CounterMetricFamily, "batches", "Batches matched", "size_class", by_class)
+        for name, text, total in (
+            ("events", "Events matched", self._events),
             ("events_refused", "Events refused, with the batch that they came in", self.refused_events),
             ("matches", "Matches found", self._matches),
             ("subscriptions_added", "Subscriptions added", self.added),
             ("subscriptions_removed", "Subscriptions removed", self.removed),
             ("subscriptions_refused", "Subscriptions refused, with those of the same call", self.refused),
-        ]
-        for name, text, total in counts:
-            yield CounterMetricFamily(f"rtfilter_{name}", text, total)
+        ):
+            yield _counter(name, text, total)
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(f"rtfilter_{name}", text, value)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"rtfilter_{name}", text, value)
+
+
+def _labelled(
+    kind: type[CounterMetricFamily] | type[GaugeMetricFamily],
+    name: str,
+    text: str,
+    label: str,
+    values: Mapping[Any, float],
+) -> Metric:
+    """Return a metric with a value for each value of a label."""
+    family = kind(f"rtfilter_{name}", text, labels=[label])
+    for own, value in values.items():
+        family.add_metric([str(own)], value)
+    return family
 
 
 class _Filters(Collector):
@@ -296,13 +299,11 @@ class _Filters(Collector):
         self.members: dict[str, Metrics] = {}
 
     def describe(self) -> Iterable[Metric]:
-        yield _build_info()
-        yield _kernels()
+        yield from _process_metrics()
         yield from next(iter(self.members.values())).describe()
 
     def collect(self) -> Iterable[Metric]:
-        yield _build_info()
-        yield _kernels()
+        yield from _process_metrics()
         families: dict[str, Metric] = {}
         for name, metrics in list(self.members.items()):
             for family in metrics.collect():
@@ -316,17 +317,13 @@ class _Filters(Collector):
         yield from families.values()
 
 
-def _build_info() -> Metric:
+def _process_metrics() -> Iterable[Metric]:
     version = str(sys.modules["rtfilter"].__version__)
-    family = GaugeMetricFamily("rtfilter_build_info", "1, with the version of rtfilter", labels=["version"])
-    family.add_metric([version], 1)
-    return family
-
-
-def _kernels() -> Metric:
+    text = "1, with the version of rtfilter"
+    yield _labelled(GaugeMetricFamily, "build_info", text, "version", {version: 1})
     counts = sys.modules.get("rtfilter.index.kernels.counts")  # which stands higher
     text = "Kernels that the process compiled because no cache had them"
-    return CounterMetricFamily("rtfilter_kernels_compiled", text, getattr(counts, "compiled", 0))
+    yield _counter("kernels_compiled", text, getattr(counts, "compiled", 0))
 
 
 _joining = threading.Lock()
@@ -383,102 +380,81 @@ def serve(registry: CollectorRegistry, port: int, address: str = "127.0.0.1") ->
 
 
 def _index_metrics(index: dict[str, Any]) -> Iterable[Metric]:
-    yield GaugeMetricFamily(
-        "rtfilter_index_subscriptions", "Subscriptions in the index", index["subscriptions"]
-    )
-    yield GaugeMetricFamily(
-        "rtfilter_in_flight_batches", "Batches being matched now", index["in_flight_batches"]
-    )
-    yield GaugeMetricFamily(
-        "rtfilter_index_unbounded",
-        "Subscriptions that nothing bounds: each costs an exact check of nearly every event",
-        index["unbounded"],
-    )
-    yield CounterMetricFamily(
-        "rtfilter_subscriptions_expired",
-        "Subscriptions removed because their time to live was over",
-        index["expired"],
-    )
-    for key, text in (
-        ("misspelt", "Names of events that stand for an attribute which the event lacks"),
-        ("ill_typed", "Values of events that are of another type than their attribute"),
+    for key, name, text in (
+        ("subscriptions", "index_subscriptions", "Subscriptions in the index"),
+        ("in_flight_batches", "in_flight_batches", "Batches being matched now"),
+        (
+            "unbounded",
+            "index_unbounded",
+            "Subscriptions that nothing bounds: each costs an exact check of nearly every event",
+        ),
     ):
-        yield CounterMetricFamily(f"rtfilter_values_{key}", text, index[key])
+        yield _gauge(name, text, index[key])
+    for key, name, text in (
+        ("expired", "subscriptions_expired", "Subscriptions removed because their time to live was over"),
+        (
+            "misspelt",
+            "values_misspelt",
+            "Names of events that stand for an attribute which the event lacks",
+        ),
+        ("ill_typed", "values_ill_typed", "Values of events that are of another type than their attribute"),
+    ):
+        yield _counter(name, text, index[key])
     verified = index["verified"]
     for key, name, text in (
         ("candidates", "exact_checks", "Candidates that no box decides, verified by the predicate"),
         ("seconds", "exact_check_seconds", "Time of exact checks"),
     ):
-        counter = CounterMetricFamily(f"rtfilter_{name}", text, labels=["kind"])
-        for kind, counts in verified["kinds"].items():
-            counter.add_metric([kind], counts[key])
-        yield counter
-    yield CounterMetricFamily(
-        "rtfilter_exact_checks_refused", "Candidates that did not satisfy the predicate", verified["refused"]
-    )
+        own = {kind: counts[key] for kind, counts in verified["kinds"].items()}
+        yield _labelled(CounterMetricFamily, name, text, "kind", own)
+    text = "Candidates that did not satisfy the predicate"
+    yield _counter("exact_checks_refused", text, verified["refused"])
     yield from _matcher_metrics(index.get("matcher", {}))
-    gauges = {
-        "boxes": "Distinct boxes in the index",
-        "height": "Levels of the index",
-        "bytes": "Memory of the index",
-    }
-    for key, text in gauges.items():
+    for key, text in (
+        ("boxes", "Distinct boxes in the index"),
+        ("height", "Levels of the index"),
+        ("bytes", "Memory of the index"),
+    ):
         if key in index:  # a matcher of constraints has no boxes
-            yield GaugeMetricFamily(f"rtfilter_index_{key}", text, index[key])
+            yield _gauge(f"index_{key}", text, index[key])
     if "updates" in index:
-        yield CounterMetricFamily("rtfilter_index_updates", "Boxes inserted and deleted", index["updates"])
+        yield _counter("index_updates", "Boxes inserted and deleted", index["updates"])
 
 
 def _matcher_metrics(matcher: dict[str, Any]) -> Iterable[Metric]:
-    used = GaugeMetricFamily("rtfilter_matcher", "1 for the matcher in use", labels=["matcher"])
-    for name in [matcher["name"]] if matcher else []:
-        used.add_metric([name], 1)
-    yield used
-    counters = {
-        "moves": "Times that another matcher was chosen",
-        "trials": "Trials of another matcher beside the one in use",
-        "trial_seconds": "Time of these trials",
-    }
-    for key, text in counters.items():
-        yield CounterMetricFamily(f"rtfilter_matcher_{key}", text, matcher.get(key, 0))
+    used = {matcher["name"]: 1} if matcher else {}
+    yield _labelled(GaugeMetricFamily, "matcher", "1 for the matcher in use", "matcher", used)
+    for key, text in (
+        ("moves", "Times that another matcher was chosen"),
+        ("trials", "Trials of another matcher beside the one in use"),
+        ("trial_seconds", "Time of these trials"),
+    ):
+        yield _counter(f"matcher_{key}", text, matcher.get(key, 0))
 
 
 def controller_metrics(controller: dict[str, Any]) -> Iterable[Metric]:
     """Yield the metrics of a controller, from its snapshot."""
     classes = controller.get("classes", {})
     # Key in the snapshot, name and text of the metric. A group of None is the whole batch, shown as 0.
-    gauges = [
+    for key, name, text in (
         ("level", "level", "Level that batches of this class share a traversal to"),
         ("group", "group_events", "Events searched and released together, 0 for the whole batch"),
         ("updates", "updates", "Index updates since the class last probed"),
-    ]
-    for key, name, text in gauges:
-        gauge = GaugeMetricFamily(f"rtfilter_controller_{name}", text, labels=["size_class"])
-        for size_class, state in classes.items():
-            gauge.add_metric([size_class], state[key] or 0)
-        yield gauge
-    probing = GaugeMetricFamily(
-        "rtfilter_controller_probing",
-        "1 while the class compares plans, 0 when stable",
-        labels=["size_class"],
-    )
-    for size_class, state in classes.items():
-        probing.add_metric([size_class], float(state["mode"] != "STABLE"))
-    yield probing
-    yield GaugeMetricFamily(
-        "rtfilter_controller_threshold_updates",
-        "Index updates after which a stable class probes again, 0 where that is not counted",
-        controller.get("threshold") or 0,
-    )
-    counters = [
+    ):
+        own = {size_class: state[key] or 0 for size_class, state in classes.items()}
+        yield _labelled(GaugeMetricFamily, f"controller_{name}", text, "size_class", own)
+    probing = {size_class: float(state["mode"] != "STABLE") for size_class, state in classes.items()}
+    text = "1 while the class compares plans, 0 when stable"
+    yield _labelled(GaugeMetricFamily, "controller_probing", text, "size_class", probing)
+    text = "Index updates after which a stable class probes again, 0 where that is not counted"
+    yield _gauge("controller_threshold_updates", text, controller.get("threshold") or 0)
+    for key, name, text in (
         ("transitions", "transitions", "Changes between stable and probing"),
         ("moves", "plan_changes", "Changes of the plan, level or group"),
         ("anomalies", "anomalies", "Probing loops in which both neighbours were better"),
         ("tries", "tries", "Batches by a plan that is not thought best, to learn"),
         ("alarms", "alarms", "Times that responses were not what they had been"),
-    ]
-    for key, name, text in counters:
-        counter = CounterMetricFamily(f"rtfilter_controller_{name}", text, labels=["size_class"])
-        for size_class, state in classes.items():
-            counter.add_metric([size_class], state.get(key, 0))  # each kind of controller has its own
-        yield counter
+    ):
+        # each kind of controller has its own keys
+        own = {size_class: state.get(key, 0) for size_class, state in classes.items()}
+        yield _labelled(CounterMetricFamily, f"controller_{name}", text, "size_class", own)

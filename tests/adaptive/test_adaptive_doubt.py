@@ -5,7 +5,7 @@ import pytest
 
 from rtfilter.adaptive import LevelController, PlanController, Report, Shape, exact
 from rtfilter.adaptive.papers.doubt import Doubt, SettledDrift
-from rtfilter.adaptive.papers.rule import Rule
+from rtfilter.adaptive.papers.stopping import Rule
 
 BOXES = Shape(height=5, boxes=1000)
 tuning = pytest.mark.parametrize("kind", [LevelController, PlanController])

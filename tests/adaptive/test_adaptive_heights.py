@@ -4,7 +4,7 @@ import pytest
 
 from cases import cases
 from rtfilter.adaptive import LevelController, PlanController, Report, Shape
-from rtfilter.adaptive.papers.heights import KEPT
+from rtfilter.adaptive.papers.probing import KEPT
 
 tuning = pytest.mark.parametrize("kind", [LevelController, PlanController])
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from cases import cases
 from rtfilter.adaptive import EarlyStop, LevelController, PlanController, Report, Shape
-from rtfilter.adaptive.papers.loop import Loop
-from rtfilter.adaptive.papers.rule import Rule
+from rtfilter.adaptive.papers.loop import LATER, MOST, Loop, UnderWay
+from rtfilter.adaptive.papers.stopping import Rule
 
 SHAPE = Shape(height=5)
 tuning = pytest.mark.parametrize("kind", [LevelController, PlanController])
@@ -213,3 +213,45 @@ def test_the_race_shows_nothing_where_too_little_is_known():
     own = loop(rounds=16, stop=EarlyStop(minimum=2))
     assert fill(own, {0: [1.0], -1: [9.0, 9.1], 1: [9.0, 9.1]}, lost={0: 1}) is None
     assert sorted(own.next() for _ in range(3)) == [-1, 0, 1]
+
+
+# Lost samples
+
+
+def under_way(count):
+    found = UnderWay()
+    for serial in range(1, count + 1):
+        found.add(serial, f"place {serial}")
+    return found
+
+
+def test_a_sample_is_lost_when_so_many_later_ones_have_been_reported():
+    found = under_way(LATER + 1)
+    for serial in range(2, LATER + 1):
+        found.take(serial)
+        assert found.lost() == []
+    found.take(LATER + 1)
+    assert found.lost() == ["place 1"]
+    assert found.take(1) is None
+
+
+def test_earlier_samples_that_report_make_nobody_lost():
+    found = under_way(200)
+    for serial in range(1, 200):
+        found.take(serial)
+        assert found.lost() == []
+    assert found.take(200) == "place 200"
+
+
+def test_a_sample_that_reports_again_does_not_count():
+    found = under_way(2)
+    for _ in range(2 * LATER):
+        found.take(2)
+        assert found.lost() == []
+
+
+def test_beyond_the_largest_number_the_oldest_are_lost():
+    found = under_way(MOST)
+    assert found.lost() == []
+    assert found.lost(room=2) == ["place 1", "place 2"]
+    assert found.take(3) == "place 3"

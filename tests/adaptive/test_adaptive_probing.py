@@ -6,10 +6,9 @@ from hypothesis import strategies as st
 
 from cases import cases
 from rtfilter.adaptive import Shape
+from rtfilter.adaptive.papers.loop import compared
 from rtfilter.adaptive.papers.probing import Counts, Mode, ProbeOutcome, Probing
-from rtfilter.adaptive.papers.rule import Rule
-from rtfilter.adaptive.papers.samples import compared
-from rtfilter.adaptive.papers.stopping import EarlyStop
+from rtfilter.adaptive.papers.stopping import EarlyStop, Rule
 
 
 def paper(**options):

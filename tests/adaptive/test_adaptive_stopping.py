@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import stdtr
 from scipy.stats import ttest_ind
 
 from cases import cases
 from lengths import long_but
 from rtfilter.adaptive import EarlyStop, LevelController, Plan, PlanController, Report, Shape
-from rtfilter.adaptive.papers.samples import Samples
+from rtfilter.adaptive.papers.stopping import Samples, lower_tail
 
 numbers = st.lists(st.floats(0, 1e6), min_size=2, max_size=30)
 
@@ -77,6 +78,12 @@ def test_looks_double(rounds, looks):
 def test_parameters_are_checked(options, message):
     with pytest.raises(ValueError, match=message):
         EarlyStop(**options)
+
+
+@cases("freedom", [0.5, 1, 1.37, 2, 5.5, 30, 1234.5, 1e6])
+@cases("t", [-40, -8.5, -3, -1, -1e-3, -1e-9, 0, 1e-3, 2.5, 8])
+def test_tails_are_those_of_scipy(freedom, t):
+    assert lower_tail(freedom, t) == pytest.approx(float(stdtr(freedom, t)), rel=1e-8)
 
 
 # The test inside a controller, on simulated response times with 50 % log-normal noise

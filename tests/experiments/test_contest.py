@@ -11,7 +11,7 @@ from experiments.errors import ResultError
 from lengths import each_once
 from rtfilter.matchers import MATCHERS
 from rtfilter.matchers.masks import MasksMatcher
-from rtfilter.matchers.papers.naive import NaiveMatcher
+from rtfilter.matchers.papers.eventwise import NaiveMatcher
 from rtfilter.replay.workloads import WORKLOADS
 from rtfilter.results import Hits
 

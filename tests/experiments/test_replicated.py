@@ -48,9 +48,9 @@ def test_two_threads_match_in_two_copies_at_once():
     class Meeting(SharedCountingMatcher):
         """Bears one thread, which waits inside for another one that matches elsewhere."""
 
-        def find(self, event):
+        def _find(self, event):
             both.wait()
-            return super().find(event)
+            return super()._find(event)
 
     matcher = ReplicatedMatcher(SCHEMA, of=partial(Meeting, counters="filters"), copies=2)
     assert matcher.takes.threads
@@ -72,12 +72,12 @@ def test_one_copy_is_used_by_one_thread_at_a_time():
     inside, most = [], []
 
     class Slow(SharedCountingMatcher):
-        def find(self, event):
+        def _find(self, event):
             inside.append(1)
             most.append(len(inside))
             time.sleep(0.02)
             inside.pop()
-            return super().find(event)
+            return super()._find(event)
 
     matcher = ReplicatedMatcher(SCHEMA, of=Slow, copies=1)
     matcher.add(filters_of("x = 1"))

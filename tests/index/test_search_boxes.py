@@ -9,7 +9,8 @@ from boxes import random_boxes, random_points
 from cases import cases
 from lengths import long_but
 from oracle import as_sets
-from rtfilter.index.tree import QueryBoxes, RStarTree
+from rtfilter.index.selection import QueryBoxes
+from rtfilter.index.tree import RStarTree
 
 INF = np.inf
 CAPACITIES = [(10, 20), (4, 4), (512, 4096), (70, 130)]

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from profile_cases import CARES, PREDICATES, SCHEMA, add, asked, found, matcher_of, remove
 from rtfilter import Predicate, Schema
 from rtfilter.matchers import check_matcher
-from rtfilter.matchers.papers.filter_nodes import SHARE, FilterNodesMatcher
-from rtfilter.matchers.papers.leaf_sets import (
+from rtfilter.matchers.papers.filter_nodes import (
+    SHARE,
+    FilterNodesMatcher,
     bits_of,
     common,
     copied,

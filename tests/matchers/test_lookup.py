@@ -12,8 +12,8 @@ from oracle import as_sets, subscribers
 from rtfilter import EventFilter, Schema
 from rtfilter.adaptive import FixedPlan
 from rtfilter.matchers import equal_sides, lookup, rtree
-from rtfilter.matchers.affix_columns import AffixColumns
 from rtfilter.matchers.equal_sides import CROWDED
+from rtfilter.matchers.lookup import AffixColumns
 from rtfilter.predicates.boxes.affixes import BEGINNING, END, LONGEST, affix_of
 from rtfilter.predicates.boxes.compiling import compile_predicate
 from rtfilter.predicates.predicate import parse

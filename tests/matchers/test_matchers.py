@@ -14,9 +14,9 @@ from rtfilter import Attribute, EventError, EventFilter, PredicateError, Schema,
 from rtfilter.cli import main
 from rtfilter.filter import inside
 from rtfilter.matchers import MATCHERS, BoxColumns, Filters, Takes, check_matcher, make_matcher
-from rtfilter.matchers.flat import Flat, leveled
 from rtfilter.matchers.masks import MasksMatcher
 from rtfilter.matchers.papers.hashes import HashesMatcher
+from rtfilter.matchers.port import Flat, leveled
 from rtfilter.matchers.rtree import RTreeMatcher
 from rtfilter.results import Hits
 from rtfilter.watch.metrics import Metrics
@@ -345,7 +345,7 @@ def test_hash_look_ups_survive_an_interrupt_anywhere(monkeypatch):
             return call
 
         with monkeypatch.context() as patch:
-            for method in ("insert", "delete"):
+            for method in ("_insert", "_delete"):
                 patch.setattr(matcher, method, interrupted(getattr(matcher, method)))
             with suppress(KeyboardInterrupt):
                 filter.subscribe("x = 2 OR x = 3 OR x = 4")

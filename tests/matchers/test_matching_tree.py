@@ -1,5 +1,6 @@
 """Trees of tests: their shapes, what an event finds in them, and what is left after removals."""
 
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -7,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import profile_cases
 import rtfilter.matchers.papers.matching_tree
-from interrupts import twice
 from lengths import long_but
+from profile_cases import add, found, interrupted
 from rtfilter import Schema
 from rtfilter.matchers import Filters, make_matcher
 from rtfilter.matchers.papers.matching_tree import STAR, Check, Compare, Examine, Leaf
@@ -24,20 +26,14 @@ both = pytest.mark.parametrize("name", NAMES)
 
 def matcher_of(sources, name="matching-tree", schema=SCHEMA):
     """A matcher of predicates with ids 1, 2, ..., as papers number consumers."""
-    matcher = make_matcher(name, schema)
-    add(matcher, dict(enumerate(sources, 1)))
-    return matcher
-
-
-def add(matcher, sources):
-    predicates = [Predicate.parse(source, matcher._schema) for source in sources.values()]
-    matcher.add(Filters.of_predicates(matcher._schema, predicates, np.array(list(sources), np.int64)))
+    sources = list(sources)
+    made = partial(make_matcher, name)
+    return profile_cases.matcher_of(made, sources, schema, range(1, len(sources) + 1))
 
 
 def asked(matcher, *events):
     """Ids of each event."""
-    hits = matcher.match(matcher._schema.read(list(events)))
-    return [set(hits.ids[a:b].tolist()) for a, b in zip(hits.offsets, hits.offsets[1:], strict=False)]
+    return list(map(set, found(matcher, *events)))
 
 
 def severities(matcher, *values, **more):
@@ -332,39 +328,18 @@ def test_any_changes_leave_a_sound_tree_that_finds_what_matches(name, data):
 # -- interrupts ----------------------------------------------------------------------------------------------
 
 MODULES = [rtfilter.matchers.papers.matching_tree]
-OTHERS = {1: "x > 1", 2: "x > 1 AND x > 9", 3: "x = 5 OR severity = 2 AND x > 1"}
+OTHERS = ["x > 1", "x > 1 AND x > 9", "x = 5 OR severity = 2 AND x > 1"]
 WANTED = "x > 1 AND x < 5 OR x > 1 OR x >= 3 OR x = 5 AND severity = 1"
 SOME = [{"x": 3}, {"x": 5, "severity": 1}, {"x": 10, "severity": 2}]
-
-
-def with_others():
-    matcher = matcher_of([])
-    add(matcher, OTHERS)
-    return matcher
 
 
 @pytest.mark.parametrize("change", ["add", "remove"])
 @pytest.mark.parametrize("every", long_but([1, 4], [4]))
 def test_a_change_cut_short_anywhere_is_undone_by_removal(change, every):
     """As the port has it: removal follows, which may be cut short as well, until one is whole."""
-    left = shape(with_others())
-
-    def before():
-        matcher = with_others()
-        if change == "remove":
-            add(matcher, {9: WANTED})
-        return matcher
-
-    def call(matcher):
-        if change == "add":
-            add(matcher, {9: WANTED})
-        else:
-            matcher.remove(np.array([9]))
-
-    def undo(matcher):
-        matcher.remove(np.array([9]))
-
-    for matcher, lines in twice(MODULES, before, call, undo, every):
+    alone = matcher_of(OTHERS)
+    left = shape(alone)
+    for matcher, lines in interrupted(MODULES, matcher_of, OTHERS, WANTED, change, every):
         assert shape(matcher) == left, lines
         require_sound(matcher)
-        assert asked(matcher, *SOME) == asked(with_others(), *SOME)
+        assert asked(matcher, *SOME) == asked(alone, *SOME)

@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 
 import rtfilter.matchers.papers.filter_nodes
 import rtfilter.matchers.papers.gough_smith
-import rtfilter.matchers.papers.leaf_sets
 import rtfilter.matchers.papers.profiles
 from cases import cases
-from interrupts import twice
 from lengths import long_but
-from profile_cases import EVENTS, PREDICATES, SCHEMA, add, found, matcher_of, remove
+from profile_cases import EVENTS, PREDICATES, SCHEMA, add, found, interrupted, matcher_of, remove
 from rtfilter import Attribute, Predicate, Schema
-from rtfilter.matchers.papers.filter_nodes import FilterNodesMatcher
+from rtfilter.matchers.papers.filter_nodes import FilterNodesMatcher, numbers_of
 from rtfilter.matchers.papers.gough_smith import GoughSmithMatcher
 from rtfilter.matchers.papers.profiles import FIRST, Profiles, bounds_of, places_in
 
@@ -39,10 +37,7 @@ def shape(matcher):
     return {
         name: (
             node.bounds,
-            [
-                sorted(id_of[one] for one in rtfilter.matchers.papers.leaf_sets.numbers_of(leaf))
-                for leaf in node.leaves
-            ],
+            [sorted(id_of[one] for one in numbers_of(leaf)) for leaf in node.leaves],
             {bound: sorted(map(id_of.get, users)) for bound, users in node.users.items()},
             sorted(map(id_of.get, node.caring)),
         )
@@ -257,7 +252,6 @@ def test_a_filter_that_nothing_satisfies_is_nowhere(made):
 MODULES = [
     rtfilter.matchers.papers.filter_nodes,
     rtfilter.matchers.papers.gough_smith,
-    rtfilter.matchers.papers.leaf_sets,
     rtfilter.matchers.papers.profiles,
 ]
 OTHERS = ["x = 1 AND y < 2", "s LIKE 'ab%' OR x >= 1 AND x <= 3", "TRUE"]
@@ -271,25 +265,9 @@ SOME = [{"x": 1, "y": 1, "s": "abc"}, {"x": 4, "y": 2, "s": "a"}, {}]
 @pytest.mark.parametrize("every", long_but([1, 10], [10]))
 def test_a_change_that_was_interrupted_can_be_undone(change, made, every):
     """Wherever it is cut short, and wherever undoing it is."""
-
-    def before():
-        matcher = matcher_of(made, OTHERS)
-        if change == "remove":
-            add(matcher, {9: WANTED})
-        return matcher
-
-    def call(matcher):
-        if change == "add":
-            add(matcher, {9: WANTED})
-        else:
-            remove(matcher, 9)
-
-    def undo(matcher):
-        remove(matcher, 9)
-
     alone = matcher_of(made, OTHERS)
     expected, left = found(alone, *SOME), shape(alone)
-    for matcher, lines in twice(MODULES, before, call, undo, every):
+    for matcher, lines in interrupted(MODULES, partial(matcher_of, made), OTHERS, WANTED, change, every):
         assert (found(matcher, *SOME), shape(matcher)) == (expected, left), lines
         add(matcher, {9: "x = 1 OR y < 2", 8: "x = 7"})
         remove(matcher, *range(10))

@@ -6,8 +6,7 @@ from box_cases import containing, crowded, drawn
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtfilter.matchers.papers.hem import HemIndex
-from rtfilter.matchers.papers.rein import ReinIndex, Sides
+from rtfilter.matchers.papers.rein import EndsIndex, Sides
 
 
 def split(found):
@@ -25,7 +24,7 @@ def test_marks_are_the_ends_beyond_the_values_and_the_rest_matches(seed, count, 
     low, high = draw(rng, count, dimensions)
     points = rng.integers(-1, 21, (7, dimensions)).astype(float)
     points[0], points[1] = -np.inf, np.inf
-    index = ReinIndex(low, high)
+    index = EndsIndex(low, high)
     answer = index.search(points)
     assert split(answer) == containing(low, high, points)
     assert answer.work.tolist() == marks(low, high, points)
@@ -44,7 +43,7 @@ def test_sets_of_bits_lose_nothing_wherever_groups_are_cut(seed, count, dimensio
     low, high = draw(rng, count, dimensions)
     points = rng.integers(-1, 95, (9, dimensions)).astype(float)
     points[0], points[1] = -np.inf, np.inf
-    index = HemIndex(low, high, groups)
+    index = EndsIndex(low, high, groups)
     answer = index.search(points)
     assert split(answer) == containing(low, high, points)
     assert (index.estimate(points) == answer.work + 1).all()
@@ -57,7 +56,7 @@ def test_values_that_crowd_in_one_place_lose_no_match(place):
     low = np.zeros_like(high)
     points = np.array([[4.0], [5.0], [5.5], [50.0], [89.9], [90.0], [91.0]])
     for groups in (2, 4, 16):
-        assert split(HemIndex(low, high, groups).search(points)) == containing(low, high, points)
+        assert split(EndsIndex(low, high, groups).search(points)) == containing(low, high, points)
 
 
 @pytest.mark.parametrize(
@@ -75,13 +74,13 @@ def test_bits_and_words_are_counted(value, work):
     high = np.arange(128.0)[:, None]
     low, point = np.full_like(high, -np.inf), np.array([[float(value)]])
     assert Sides.of(low, high).outside(point).tolist() == [[0, value]]
-    assert HemIndex(low, high, 4).search(point).work.tolist() == [work]
+    assert EndsIndex(low, high, 4).search(point).work.tolist() == [work]
 
 
 def test_sets_save_most_marks():
     rng = np.random.default_rng(1)
     low, high = np.sort(rng.random((2, 20_000, 4)), axis=0)
     points = rng.random((20, 4))
-    single, joined = ReinIndex(low, high).search(points), HemIndex(low, high).search(points)
+    single, joined = EndsIndex(low, high).search(points), EndsIndex(low, high, 64).search(points)
     assert split(single) == split(joined)
     assert single.work.sum() > 15 * joined.work.sum()

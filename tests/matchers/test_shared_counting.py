@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import rtfilter.matchers.papers.interval_tree
+import profile_cases
 import rtfilter.matchers.papers.operator_indexes
 import rtfilter.matchers.papers.relations
-import rtfilter.matchers.papers.ternary_search_tree
-from interrupts import Interrupt, Lines, twice
+import rtfilter.matchers.papers.shared_counting
+from interrupts import Interrupt, Lines
 from lengths import long_but
+from profile_cases import add, asked, interrupted
 from rtfilter import EventFilter, PredicateError, Schema
 from rtfilter.matchers import Filters, check_matcher, make_matcher
 from rtfilter.matchers.papers.shared_counting import SharedCountingMatcher
@@ -30,22 +31,7 @@ variants = pytest.mark.parametrize("options", VARIANTS, ids=str)
 
 def matcher_of(sources, schema=SCHEMA, **options):
     """A matcher of predicates with ids 0, 1, ..."""
-    matcher = SharedCountingMatcher(schema, **options)
-    add(matcher, dict(enumerate(sources)))
-    return matcher
-
-
-def add(matcher, sources):
-    schema = matcher._schema
-    predicates = [Predicate.parse(source, schema) for source in sources.values()]
-    matcher.add(Filters.of_predicates(schema, predicates, np.array(list(sources), np.int64)))
-
-
-def asked(matcher, *events):
-    """Ids and increments of each event."""
-    hits = matcher.match(matcher._schema.read(list(events)))
-    ids = [sorted(hits.ids[a:b].tolist()) for a, b in zip(hits.offsets, hits.offsets[1:], strict=False)]
-    return list(zip(ids, hits.visits.tolist(), strict=True))
+    return profile_cases.matcher_of(partial(SharedCountingMatcher, **options), list(sources), schema)
 
 
 def stored(matcher):
@@ -380,11 +366,11 @@ def test_a_match_that_was_interrupted_disturbs_no_other(counters):
     matcher = matcher_of(["x = 1 AND y = 1", "x = 1 AND y = 2", "x = 1"], counters=counters)
     event = {"x": 1, "y": 1}
     expected = asked(matcher, event)
-    with Lines([rtfilter.matchers.papers.counters]) as lines:
+    with Lines([rtfilter.matchers.papers.shared_counting]) as lines:
         asked(matcher, event)
     assert lines.count > 10
     for at in range(lines.count):
-        with Lines([rtfilter.matchers.papers.counters], at), pytest.raises(Interrupt):
+        with Lines([rtfilter.matchers.papers.shared_counting], at), pytest.raises(Interrupt):
             asked(matcher, event)
         assert asked(matcher, event) == expected
 
@@ -436,10 +422,8 @@ def test_a_wrong_subscription_leaves_nothing():
 # -- interrupts ----------------------------------------------------------------------------------------------
 
 MODULES = [
-    rtfilter.matchers.papers.interval_tree,
     rtfilter.matchers.papers.operator_indexes,
     rtfilter.matchers.papers.relations,
-    rtfilter.matchers.papers.ternary_search_tree,
 ]
 OTHERS = ["x = 1 AND y < 2", "s LIKE 'ab%' OR x >= 1 AND x <= 3", "s LIKE 'b%' OR TRUE"]
 WANTED = "x = 1 AND y < 2 OR s LIKE 'a%' AND x >= 1 AND x <= 3 OR y IN (1, 2) AND s <> 'a' OR x > 3 OR TRUE"
@@ -454,25 +438,10 @@ SOME = [{"x": 1, "y": 1, "s": "abc"}, {"x": 4, "y": 2, "s": "a"}, {}]
 def test_a_change_that_was_interrupted_can_be_undone(change, known, share, every):
     """Wherever it is cut short, and wherever undoing it is."""
     others = OTHERS + [WANTED] * known
-
-    def before():
-        matcher = matcher_of(others, share=share)
-        if change == "remove":
-            add(matcher, {9: WANTED})
-        return matcher
-
-    def call(matcher):
-        if change == "add":
-            add(matcher, {9: WANTED})
-        else:
-            matcher.remove(np.array([9]))
-
-    def undo(matcher):
-        matcher.remove(np.array([9]))
-
-    alone = matcher_of(others, share=share)
+    made = partial(matcher_of, share=share)
+    alone = made(others)
     expected, left = asked(alone, *SOME), stored(alone)
-    for matcher, lines in twice(MODULES, before, call, undo, every):
+    for matcher, lines in interrupted(MODULES, made, others, WANTED, change, every):
         assert (asked(matcher, *SOME), stored(matcher)) == (expected, left), lines
         add(matcher, {9: WANTED, 8: "x = 7"})
         matcher.remove(np.arange(10))

@@ -40,7 +40,7 @@ def test_an_event_tries_those_that_wait_under_its_values():
     rules = [f"symbol = {k % 50} AND venue = 1" for k in range(500)]
     filter = made(*rules)
     table = SCHEMA.read([{"symbol": 3.0, "venue": 1.0}, {"symbol": 3.0}, {"symbol": 51.0, "venue": 2.0}])
-    equal = matcher_of(filter)._lookup._equal
+    equal = matcher_of(filter)._lookup.equal
     _, rows, tried = equal.search(table.points)
     assert len(rows) == 10
     assert tried[0] < 80  # not all, though all wait for this venue
@@ -190,7 +190,7 @@ def test_changes_that_are_cut_short_leave_all_or_nothing():
                 change(filter)
             found = as_sets(filter.match_batch(events))
             assert found in expected
-            assert filter.stats()["looked_up"] == len(matcher_of(filter)._lookup._equal)
+            assert filter.stats()["looked_up"] == len(matcher_of(filter)._lookup.equal)
             filter.unsubscribe_many(filter.ids())
             assert filter.stats()["boxes"] == 0
             assert not any(filter.match_batch(events).counts)

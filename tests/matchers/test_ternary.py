@@ -19,8 +19,7 @@ from ternary_cases import (
 )
 
 import rtfilter.matchers.papers.rapidmatch
-import rtfilter.matchers.papers.ternary_tree
-import rtfilter.matchers.papers.ternary_trie
+import rtfilter.matchers.papers.ternary
 import rtfilter.matchers.papers.ternary_vectors
 from interrupts import Interrupt, Lines
 from lengths import long_but
@@ -238,9 +237,8 @@ def test_words_compared():
 def shape(matcher):
     """What is known of the structure, but its rows, which are kept for others."""
     trees = [matcher._tree] if hasattr(matcher, "_tree") else []
-    if hasattr(matcher, "_all"):
-        levels = [level for levels in matcher._by_common.values() for level in levels]
-        trees = [matcher._all, *(one.tree for level in levels for one in level)]
+    for levels in getattr(matcher, "_by_common", {}).values():
+        trees += [one.tree for level in levels for one in level]
     return [
         (tree.nodes, tree.plain_nodes, sorted((v, sorted(ids)) for v, ids in tree.vectors()))
         for tree in trees
@@ -281,9 +279,10 @@ def test_rows_are_used_again_and_move_together():
 
 
 MODULES = [
-    rtfilter.matchers.papers.rapidmatch, rtfilter.matchers.papers.ternary_tree,
-    rtfilter.matchers.papers.ternary_trie, rtfilter.matchers.papers.ternary_vectors,
-]  # fmt: skip
+    rtfilter.matchers.papers.rapidmatch,
+    rtfilter.matchers.papers.ternary,
+    rtfilter.matchers.papers.ternary_vectors,
+]
 HELD = {0: ("0*1",), 1: ("01*", "0**"), 2: ("***",)}
 CALLS = {
     "add": lambda matcher: add(matcher, {7: ("011", "0*1", "1**"), 8: ("01*",)}),

@@ -13,7 +13,6 @@ import rtfilter.matchers.papers.be_tree
 import rtfilter.matchers.papers.eventwise
 import rtfilter.matchers.papers.filter_nodes
 import rtfilter.matchers.papers.hashes
-import rtfilter.matchers.papers.leaf_sets
 import rtfilter.matchers.papers.matching_tree
 import rtfilter.matchers.papers.profiles
 import rtfilter.matchers.papers.sgim
@@ -61,7 +60,6 @@ MODULES = [
     rtfilter.matchers.papers.filter_nodes,
     rtfilter.matchers.papers.hashes,
     rtfilter.matchers.layers,
-    rtfilter.matchers.papers.leaf_sets,
     rtfilter.matchers.papers.matching_tree,
     rtfilter.matchers.papers.profiles,
     rtfilter.matchers.rows,

@@ -116,7 +116,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     assert {
         "rtfilter/py.typed",
         "rtfilter/adaptive/plans.py",
-        "rtfilter/scheduler/orders.py",
+        "rtfilter/scheduler/schedules.py",
         "rtfilter/service/page/page.js",
         "rtfilter/watch/grafana/dashboards/rtfilter.json",
         "rtfilter/watch/grafana/provisioning/datasources/prometheus.yml",

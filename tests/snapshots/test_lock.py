@@ -7,21 +7,21 @@ from importlib.util import module_from_spec, spec_from_file_location
 import pytest
 
 from rtfilter.index.tree import RStarTree
-from rtfilter.snapshots import arrays, lock
+from rtfilter.snapshots import arrays
 
 
 @pytest.fixture
 def without_locks(monkeypatch):
     """The module as it is on Windows, where there is no fcntl."""
     monkeypatch.setitem(sys.modules, "fcntl", None)
-    spec = spec_from_file_location("lock_without_fcntl", lock.__file__)
+    spec = spec_from_file_location("arrays_without_fcntl", arrays.__file__)
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 def test_a_folder_cannot_be_locked_without_fcntl(without_locks):
-    assert lock.FOLDERS
+    assert arrays.FOLDERS
     assert not without_locks.FOLDERS
 
 
@@ -35,7 +35,7 @@ def test_snapshots_are_saved_without_fcntl(without_locks, monkeypatch, tmp_path)
 
 @pytest.mark.parametrize("windows", [False, True])
 def test_writers_wait_for_each_other(tmp_path, without_locks, windows):
-    module = without_locks if windows else lock
+    module = without_locks if windows else arrays
     inside = []
 
     def write():

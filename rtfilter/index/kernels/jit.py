@@ -12,7 +12,7 @@ import functools
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 from numba import types
 from numba.core import sigutils
@@ -25,6 +25,8 @@ from rtfilter.index.kernels import counts
 from rtfilter.index.kernels.cache import cache_of
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
@@ -37,6 +39,28 @@ def kernel(function: F) -> F:
 def part(function: F) -> F:
     """Compile `function` for the kernels that call it. Python runs it uncompiled."""
     return cast(F, functools.wraps(function)(_Inner(function)))
+
+
+def unwrapped(function: Callable[P, R]) -> Callable[P, R]:
+    """Return `function`, which calls kernels that return arrays, with interrupts raised unchanged.
+
+    numba runs some Python code to return an array. It turns an exception of a signal handler in that code
+    into a `SystemError`, which ``except Exception`` would catch; the interrupt is the cause of its causes.
+    """
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except SystemError as error:
+            cause: BaseException = error
+            while isinstance(cause, SystemError) and cause.__cause__ is not None:
+                cause = cause.__cause__
+            if cause is error:
+                raise
+            raise cause from None
+
+    return call
 
 
 class _Inner:

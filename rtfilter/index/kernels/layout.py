@@ -139,7 +139,7 @@ def capacity_of(tree: Tree, level: int) -> int:
 
 @part
 def is_wide(tree: Tree, level: int) -> bool:
-    """Return whether nodes of this level are so wide that other rules apply, see `split`."""
+    """Return whether nodes of this level are so wide that other rules apply, see `insert`."""
     return capacity_of(tree, level) > WIDE
 
 

@@ -11,13 +11,12 @@ judged by the expected gain of the cuts after it.
 import numpy as np
 
 from rtfilter.index.kernels.array_types import Bool1, Float1, Float2, Float3, Int1, Int32_1
-from rtfilter.index.kernels.entries import set_entries
 from rtfilter.index.kernels.geometry import THIN, area, framed, widen_frame
 from rtfilter.index.kernels.grid import build_grid
 from rtfilter.index.kernels.hash_tables import BY_SIDES, add_link
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.index.kernels.layout import BOXES, LANES, ROOT, USED_BOX, Tree, words_for
-from rtfilter.index.kernels.nodes import free_node, new_node
+from rtfilter.index.kernels.nodes import free_node, new_node, set_entries
 from rtfilter.index.kernels.sorting import ascending, partition
 
 LOW, HIGH, CENTRE, WIDTH = 0, 1, 2, 3  # kinds of sort keys

@@ -14,8 +14,7 @@ from rtfilter.dtypes import FloatArray
 from rtfilter.events import encoding
 from rtfilter.events.encoding import SHORT_MASK, SPREADS, STRING_BYTES
 from rtfilter.index.kernels.array_types import Byte1, Float2, Int1, Int2, Word1
-from rtfilter.index.kernels.interrupts import unwrapped
-from rtfilter.index.kernels.jit import kernel, part
+from rtfilter.index.kernels.jit import kernel, part, unwrapped
 
 BLOCK: Final = 128
 """Bytes that BLAKE2b mixes at once."""

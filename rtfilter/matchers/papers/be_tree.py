@@ -31,8 +31,7 @@ from numpy.typing import NDArray
 from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
-from rtfilter.index.kernels.interrupts import unwrapped
-from rtfilter.index.kernels.jit import kernel
+from rtfilter.index.kernels.jit import kernel, unwrapped
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.rows import BoxMatcher
 from rtfilter.results import Hits
@@ -154,10 +153,10 @@ class BETreeMatcher(BoxMatcher):
         """See `Matcher`."""
         known = np.zeros(len(ids), np.bool_)
         for place, id in enumerate(ids.tolist()):
-            known[place] = id in self._first
+            known[place] = id in self._known
             rows = np.array(list(self._chain(id)), np.int64)
             self._updates += delete(self._tree, self._rows.alive, rows)
-            self._first.pop(id, None)
+            self._known.pop(id, None)
         return known
 
     def _alive(self) -> IntArray:
@@ -176,16 +175,9 @@ class BETreeMatcher(BoxMatcher):
 
     def stats(self) -> dict[str, Any]:
         """Return the numbers of boxes and nodes, and the memory."""
-        state = self._tree.state
-        return {
-            "boxes": len(self._tree.node) - int(state[FREE_ROWS]),
-            "dimensions": self._schema.dimensions,
-            "height": 1,
-            "nodes": int(state[NODES]),
-            "updates": self._updates,
-            "bytes": sum(array.nbytes for array in self._tree) + self._rows.nbytes(len(self._tree.node)),
-            "unit": self.unit,
-        }
+        tree, rows = self._tree, len(self._tree.node)
+        memory = sum(array.nbytes for array in tree) + self._rows.nbytes(rows)
+        return self._stats(memory, boxes=rows - int(tree.state[FREE_ROWS]), nodes=int(tree.state[NODES]))
 
 
 @kernel

@@ -10,21 +10,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterable
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+
+import numpy as np
 
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.papers.eventwise import FlatEvent
-from rtfilter.matchers.papers.leaf_sets import (
-    Leaf,
-    bits_of,
-    common,
-    copied,
-    leaf_of,
-    numbers_of,
-    size_of,
-    with_number,
-    without_number,
-)
 from rtfilter.matchers.papers.profiles import (
     FIRST,
     Profile,
@@ -38,26 +29,89 @@ from rtfilter.predicates.covers.values import ValueOrder, Values
 
 SHARE: Final = 1 / 32
 """A set of more than this share of all profiles is a bit list, which then takes less memory."""
+WORD: Final = 64
+"""Bits that one step compares."""
+
+Leaf: TypeAlias = set[int] | int
+"""A set of small numbers in one of two forms: a few as pointers, many as a bit list.
+
+Pointers are a Python set, a bit list is an integer with the bits of its numbers. Pointers change in place;
+use the set that a function returns instead of its argument.
+"""
+
+
+def leaf_of(numbers: Collection[int], most: float) -> Leaf:
+    """Return a set of numbers: pointers for at most `most` of them, else a bit list."""
+    return set(numbers) if len(numbers) <= most else bits_of(numbers)
+
+
+def bits_of(numbers: Collection[int]) -> int:
+    """Return the bit list of some numbers."""
+    ones = np.zeros(max(numbers, default=-1) + 1, np.uint8)
+    ones[list(numbers)] = 1
+    return int.from_bytes(np.packbits(ones, bitorder="little").tobytes(), "little")
+
+
+def copied(leaf: Leaf) -> Leaf:
+    """Return a copy of a set that changes independently."""
+    return leaf if isinstance(leaf, int) else set(leaf)
+
+
+def size_of(leaf: Leaf) -> int:
+    """Return the size of a set."""
+    return leaf.bit_count() if isinstance(leaf, int) else len(leaf)
+
+
+def numbers_of(leaf: Leaf) -> Collection[int]:
+    """Return the numbers of a set."""
+    if not isinstance(leaf, int):
+        return leaf
+    found: list[int] = np.flatnonzero(np.unpackbits(_bytes(leaf), bitorder="little")).tolist()
+    return found
+
+
+def with_number(leaf: Leaf, number: int, most: float) -> Leaf:
+    """Add a number to a set, and return it; it becomes a bit list if it then has more than `most`."""
+    if isinstance(leaf, int):
+        return leaf | 1 << number
+    leaf.add(number)
+    return leaf if len(leaf) <= most else bits_of(leaf)
+
+
+def without_number(leaf: Leaf, number: int, most: float) -> Leaf:
+    """Remove a number from a set, if present, and return it; with at most `most` it becomes pointers."""
+    if not isinstance(leaf, int):
+        leaf.discard(number)
+        return leaf
+    left = leaf & ~(1 << number)
+    return left if left.bit_count() > most else set(numbers_of(left))
+
+
+def common(one: Leaf, two: Leaf) -> tuple[Leaf, int]:
+    """Return the intersection as a new set, and the steps that it took.
+
+    A step looks one pointer up in the other set, or compares 64 bits with 64 bits.
+    """
+    if isinstance(one, int) and isinstance(two, int):
+        return one & two, -(-min(one.bit_length(), two.bit_length()) // WORD)
+    if isinstance(one, int):
+        one, two = two, one
+    assert not isinstance(one, int)
+    if not isinstance(two, int):
+        return one & two, min(len(one), len(two))
+    bits = _bytes(two).tolist()
+    end = len(bits) * 8
+    return {number for number in one if number < end and bits[number >> 3] >> (number & 7) & 1}, len(one)
+
+
+def _bytes(bits: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    return np.frombuffer(bits.to_bytes(-(-bits.bit_length() // 8), "little"), np.uint8)
 
 
 class FilterNode:
     """The intervals of an attribute, and the profiles of each.
 
-    Parameters
-    ----------
-    line : ValueOrder
-        The values of the attribute.
-    profiles : collection of int
-        Profiles that exist already; all of them ignore the attribute.
-    most : float
-        Sets of more profiles are bit lists.
-
-    Attributes
-    ----------
-    users : dict
-        The profiles that need each bound; their number is its reference count.
-    caring : set of int
-        The profiles that do not ignore the attribute.
+    The `profiles` that exist already ignore the attribute. Sets of more than `most` profiles are bit lists.
     """
 
     __slots__ = ("_intervals", "_line", "caring", "users")
@@ -67,8 +121,8 @@ class FilterNode:
         # Both lists change at once: an interrupt leaves the old ones or the new ones.
         leaves: list[Leaf] = [leaf_of(profiles, most) for _ in range(FIRST + 1)]
         self._intervals: tuple[list[Any], list[Leaf]] = ([], leaves)
-        self.users: dict[Any, set[int]] = {}
-        self.caring: set[int] = set()
+        self.users: dict[Any, set[int]] = {}  # profiles that need each bound
+        self.caring: set[int] = set()  # profiles that do not ignore the attribute
 
     @property
     def bounds(self) -> list[Any]:
@@ -142,11 +196,6 @@ class FilterNodesMatcher(ProfileMatcher):
         Sets with more than this share of all profiles are bit lists, others are pointers: 0 for bit lists
         only, 1 for pointers only. The matches are the same. The paper names no share.
 
-    Raises
-    ------
-    ValueError
-        A share below 0 or above 1.
-
     Notes
     -----
     Visits are steps: the most comparisons of a look-up in an array of bounds; pointers of one set that are
@@ -168,8 +217,7 @@ class FilterNodesMatcher(ProfileMatcher):
     def _most(self) -> float:
         return self._share * self._profiles.size
 
-    def put(self, profile: Profile) -> None:
-        """See `ProfileMatcher`."""
+    def _put(self, profile: Profile) -> None:
         number, most = profile.number, self._most
         for name in profile.wanted:
             if name not in self.nodes:
@@ -178,18 +226,18 @@ class FilterNodesMatcher(ProfileMatcher):
         for name, node in self.nodes.items():
             node.put(number, profile.wanted.get(name), most)
 
-    def take(self, profile: Profile) -> None:
-        """See `ProfileMatcher`; a node that all profiles ignore is dropped."""
+    def _take(self, profile: Profile) -> None:
+        """Remove a profile, and nodes that all others ignore."""
         most = self._most
         for name, node in list(self.nodes.items()):
             node.take(profile.number, profile.wanted.get(name), most)
             if not node.caring:
                 del self.nodes[name]
 
-    def search(self, event: FlatEvent) -> tuple[set[int], int]:
-        """See `ProfileMatcher`: the smallest set comes first, and the search stops when nothing is left."""
+    def _search(self, event: FlatEvent) -> tuple[set[int], int]:
+        """Intersect the sets of the event, the smallest first, until nothing is left."""
         if not self.nodes:
-            return self.answer(self._profiles.numbered, event), 0
+            return self._answer(self._profiles.numbered, event), 0
         leaves, steps = [], 0
         for name, node in self.nodes.items():
             bounds, own = node.bounds, node.leaves
@@ -201,7 +249,7 @@ class FilterNodesMatcher(ProfileMatcher):
                 break
             left, more = common(left, leaf)
             steps += more
-        return self.answer(numbers_of(left), event), steps
+        return self._answer(numbers_of(left), event), steps
 
     def covered(self, id: int) -> set[int]:
         """Find the subscriptions whose events all match a given subscription, itself included.
@@ -219,14 +267,14 @@ class FilterNodesMatcher(ProfileMatcher):
         KeyError
             The id is not known.
         """
-        if id not in self._predicates:
+        if id not in self._known:
             raise KeyError(id)
         found: set[int] = set()
         for profile in self._profiles.of(id):
             found |= self._covered(profile)
         return {
             other
-            for other in self._predicates
+            for other in self._known
             if all(profile.number in found for profile in self._profiles.of(other))
         }
 

@@ -8,6 +8,7 @@ matches. For the same reason the tree can grow exponentially with the number of 
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import chain
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 from rtfilter.errors import PredicateError
@@ -79,11 +80,6 @@ class GoughSmithMatcher(ProfileMatcher):
         The treatment of a filter for which the tree has no room. ``"try"`` keeps it beside the tree, and each
         event tries it; ``"refuse"`` raises `PredicateError` and leaves the tree as it was.
 
-    Raises
-    ------
-    ValueError
-        `most_references` is below 1, or `beyond` is another word.
-
     Notes
     -----
     Visits are steps: the most comparisons of the look-ups on the path, and filters that are tried.
@@ -110,9 +106,8 @@ class GoughSmithMatcher(ProfileMatcher):
         self._root: _Child = None
         self._beside: dict[int, Profile] = {}
 
-    def put(self, profile: Profile) -> None:
-        """See `ProfileMatcher`."""
-        root = self._with(self._root, 0, profile, {})
+    def _put(self, profile: Profile) -> None:
+        root = self._changed(self._root, 0, profile, True, {})
         assert isinstance(root, _Node)
         if root.references <= self._most:
             self._root = root
@@ -125,15 +120,14 @@ class GoughSmithMatcher(ProfileMatcher):
         else:
             self._beside[profile.number] = profile
 
-    def take(self, profile: Profile) -> None:
-        """See `ProfileMatcher`; profiles beside the tree stay there."""
+    def _take(self, profile: Profile) -> None:
+        """Remove a profile; those beside the tree stay there."""
         if profile.number in self._beside:
             del self._beside[profile.number]
         else:
-            self._root = self._without(self._root, 0, profile, {})
+            self._root = self._changed(self._root, 0, profile, False, {})
 
-    def search(self, event: FlatEvent) -> tuple[set[int], int]:
-        """See `ProfileMatcher`."""
+    def _search(self, event: FlatEvent) -> tuple[set[int], int]:
         child, steps = self._root, len(self._beside)
         for name in self._levels:
             if not isinstance(child, _Node):
@@ -141,82 +135,61 @@ class GoughSmithMatcher(ProfileMatcher):
             steps += halvings(child.bounds)
             below = child.below[place_of(event, name, child.bounds)]
             child = child.star if below is None else below
-        found = set() if child is None else self.answer(_leaf(child), event)
+        found = set() if child is None else self._answer(_leaf(child), event)
         if self._beside:
             tried = {profile.id for profile in self._beside.values()} - found
-            found |= {id for id in tried if self._predicates[id].satisfied_by(event.row)}
+            found |= {id for id in tried if self._known[id].satisfied_by(event.row)}
         return found, steps
 
-    def _with(self, child: _Child, level: int, profile: Profile, done: _Done) -> _Child:
-        """Return a child with one profile more.
+    def _changed(self, child: _Child, level: int, profile: Profile, adds: bool, done: _Done) -> _Child:
+        """Return a child with a profile, or without it.
 
         `done` has the results for shared children, so that each is changed once.
         """
-        if (id(child), level) not in done:
-            if level == len(self._levels):
-                made: _Child = _leaf(child) | {profile.number}
+        if child is None and not adds:
+            return None
+        key = id(child), level
+        if key not in done:
+            if level < len(self._levels):
+                done[key] = self._node_changed(_node(child), level, profile, adds, done)
+            elif adds:
+                done[key] = _leaf(child) | {profile.number}
             else:
-                made = self._node_with(_node(child), level, profile, done)
-            done[id(child), level] = made
-        return done[id(child), level]
+                done[key] = _leaf(child) - {profile.number} or None
+        return done[key]
 
-    def _node_with(self, node: _Node, level: int, profile: Profile, done: _Done) -> _Node | None:
-        name, deeper = self._levels[level], level + 1
-        values = profile.wanted.get(name)
+    def _node_changed(
+        self, node: _Node, level: int, profile: Profile, adds: bool, done: _Done
+    ) -> _Node | None:
+        def changed(child: _Child) -> _Child:
+            return self._changed(child, level + 1, profile, adds, done)
+
+        values = profile.wanted.get(self._levels[level])
         if values is None:
-            below = [None if one is None else self._with(one, deeper, profile, done) for one in node.below]
-            star = self._with(node.star, deeper, profile, done)
-            return _Node.of(node.bounds, node.users, node.caring, below, star)
+            below = [None if one is None else changed(one) for one in node.below]
+            return _Node.of(node.bounds, node.users, node.caring, below, changed(node.star))
+        own, cuts = {profile.number}, bounds_of(values, self._profiles.line(self._levels[level]))
         bounds, users = list(node.bounds), list(node.users)
         caring, below = list(node.caring), list(node.below)
-        for bound in bounds_of(values, self._profiles.line(name)):
+        for bound in cuts if adds else ():
             at = bisect_left(bounds, bound)
             if bounds[at : at + 1] != [bound]:
                 bounds.insert(at, bound)
                 users.insert(at, frozenset())
                 caring.insert(FIRST + at, caring[FIRST + at])
                 below.insert(FIRST + at, below[FIRST + at])
-            users[at] |= {profile.number}
-        for places in places_in(values, bounds):
-            for place in places:
-                caring[place] |= {profile.number}
-                old = node.star if below[place] is None else below[place]
-                below[place] = self._with(old, deeper, profile, done)
-        return _Node.of(bounds, users, caring, below, node.star)
-
-    def _without(self, child: _Child, level: int, profile: Profile, done: _Done) -> _Child:
-        """Return a child without a profile, if it is there.
-
-        `done` has the results for shared children, so that each is changed once.
-        """
-        if child is None:
-            return None
-        if (id(child), level) not in done:
-            if level == len(self._levels):
-                made: _Child = _leaf(child) - {profile.number} or None
+            users[at] |= own
+        for place in chain(*places_in(values, bounds)):
+            if adds:
+                caring[place] |= own
+                below[place] = changed(node.star if below[place] is None else below[place])
             else:
-                made = self._node_without(_node(child), level, profile, done)
-            done[id(child), level] = made
-        return done[id(child), level]
-
-    def _node_without(self, node: _Node, level: int, profile: Profile, done: _Done) -> _Node | None:
-        name, deeper = self._levels[level], level + 1
-        values = profile.wanted.get(name)
-        if values is None:
-            below = [self._without(one, deeper, profile, done) for one in node.below]
-            star = self._without(node.star, deeper, profile, done)
-            return _Node.of(node.bounds, node.users, node.caring, below, star)
-        bounds, users = list(node.bounds), list(node.users)
-        caring, below = list(node.caring), list(node.below)
-        for places in places_in(values, bounds):
-            for place in places:
-                caring[place] -= {profile.number}
-                left = self._without(below[place], deeper, profile, done) if caring[place] else None
-                below[place] = left
-        for bound in bounds_of(values, self._profiles.line(name)):
+                caring[place] -= own
+                below[place] = changed(below[place]) if caring[place] else None
+        for bound in () if adds else cuts:
             at = bisect_left(bounds, bound)
             if bounds[at : at + 1] == [bound]:
-                users[at] -= {profile.number}
+                users[at] -= own
                 if not users[at]:
                     del bounds[at], users[at], caring[FIRST + at], below[FIRST + at]
         return _Node.of(bounds, users, caring, below, node.star)

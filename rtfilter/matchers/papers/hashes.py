@@ -14,7 +14,6 @@ from rtfilter.dtypes import IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.papers.eventwise import PredicateMatcher
-from rtfilter.matchers.port import Takes
 from rtfilter.predicates.model.constraints import Constraint, Filter, Test
 from rtfilter.results import Hits
 
@@ -26,17 +25,9 @@ class _Waiting(NamedTuple):
     rest: Filter
 
 
-class _Place(NamedTuple):
-    """The entry of a conjunction: under a value of an attribute; without an equality, under None and None."""
-
-    attribute: str | None
-    value: Any
-
-
 class HashesMatcher(PredicateMatcher):
     """Matches by hash look-ups; best if nearly all filters have an equality that few events satisfy."""
 
-    takes = Takes(boxes=False, comparisons=True)
     unit = "filters"
 
     def __init__(self, schema: Schema) -> None:
@@ -44,25 +35,24 @@ class HashesMatcher(PredicateMatcher):
         self._read = {field.name: field.read for field in schema.fields}
         self._waiting: dict[str | None, dict[Any, list[_Waiting]]] = {}  # by attribute, then by value
 
-    def insert(self, id: int, filter: Filter) -> None:
+    def _insert(self, id: int, filter: Filter) -> None:
         """Store a filter under the equality with the fewest values, or under none."""
         best = _best(filter)
         rest = Filter(tuple(test for test in filter.constraints if test is not best))
-        for place in _places(best):
-            under = self._waiting.setdefault(place.attribute, {})
-            under.setdefault(place.value, []).append(_Waiting(id, rest))
+        for attribute, value in _places(best):
+            under = self._waiting.setdefault(attribute, {})
+            under.setdefault(value, []).append(_Waiting(id, rest))
 
-    def delete(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`."""
-        for place in _places(_best(filter)):
-            under = self._waiting.get(place.attribute, {})
-            left = [one for one in under.get(place.value, ()) if one.id != id]
+    def _delete(self, id: int, filter: Filter) -> None:
+        for attribute, value in _places(_best(filter)):
+            under = self._waiting.get(attribute, {})
+            left = [one for one in under.get(value, ()) if one.id != id]
             if left:
-                under[place.value] = left
+                under[value] = left
                 continue
-            under.pop(place.value, None)
+            under.pop(value, None)
             if not under:
-                self._waiting.pop(place.attribute, None)
+                self._waiting.pop(attribute, None)
 
     def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
         """See `Matcher`; visits are filters tried."""
@@ -121,9 +111,9 @@ def _best(filter: Filter) -> Constraint | None:
     return best if isinstance(best, Constraint) and _choices(best) < _MANY else None
 
 
-def _places(best: Constraint | None) -> list[_Place]:
-    """Return the entries of a conjunction with this best equality."""
+def _places(best: Constraint | None) -> list[tuple[str | None, Any]]:
+    """Return attributes and values under which a conjunction is stored: None and None without an equality."""
     if best is None:
-        return [_Place(None, None)]
+        return [(None, None)]
     values = best.value if best.operator == "in" else (best.value,)
-    return [_Place(best.attribute, value) for value in values]
+    return [(best.attribute, value) for value in values]

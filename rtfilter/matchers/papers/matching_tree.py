@@ -10,6 +10,7 @@ their constraints are on the way. So an event reaches the leaf if, and only if, 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -26,34 +27,39 @@ COMPARED: Final = frozenset(("<", "<=", ">", ">="))
 """Operators that are results of a comparison."""
 
 
-@dataclass(frozen=True, slots=True)
-class Examine:
-    """The test for the value of an attribute.
+class TreeTest(ABC):
+    """The test of a node."""
 
-    The value is the result; there is none without the attribute.
-    """
+    @abstractmethod
+    def results(self, event: FlatEvent) -> tuple[Hashable, ...]:
+        """Return the results for an event."""
+
+    def implied(self, step: Step) -> tuple[Hashable, ...]:
+        """Return the results that follow from a step with another test, the narrowest first."""
+        return ()
+
+
+@dataclass(frozen=True)
+class Examine(TreeTest):
+    """The value of an attribute is the result; there is none without the attribute."""
 
     attribute: str
 
     def results(self, event: FlatEvent) -> tuple[Hashable, ...]:
-        """Return the results for an event."""
+        """See `TreeTest`."""
         value = event.values.get(self.attribute)
         return () if value is None else (value,)
 
-    def implied(self, step: Step) -> tuple[Hashable, ...]:
-        """Return the results that follow from a step with another test: none."""
-        return ()
 
-
-@dataclass(frozen=True, slots=True)
-class Compare:
+@dataclass(frozen=True)
+class Compare(TreeTest):
     """The comparison of an attribute with a constant: two results, or none without the attribute."""
 
     attribute: str
     constant: Any
 
     def results(self, event: FlatEvent) -> tuple[Hashable, ...]:
-        """Return the results for an event; a value equal to the constant has both ``>=`` and ``<=``."""
+        """See `TreeTest`; a value equal to the constant has both ``>=`` and ``<=``."""
         value = event.values.get(self.attribute)
         if value is None:
             return ()
@@ -62,7 +68,7 @@ class Compare:
         return (">", ">=") if value > self.constant else (">=", "<=")
 
     def implied(self, step: Step) -> tuple[Hashable, ...]:
-        """Return the results that follow from a step with another test, the narrowest first."""
+        """See `TreeTest`."""
         test, result = step
         if isinstance(test, Examine) and test.attribute == self.attribute:
             return self._around(result, "=")
@@ -82,63 +88,45 @@ class Compare:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+@dataclass(frozen=True)
+class Check(TreeTest):
     """The test of another constraint. The one result is True; nothing follows from it or implies it."""
 
     constraint: constraints.Test
 
     def results(self, event: FlatEvent) -> tuple[Hashable, ...]:
-        """Return the results for an event."""
+        """See `TreeTest`."""
         return (True,) if self.constraint.matches(event.row) else ()
-
-    def implied(self, step: Step) -> tuple[Hashable, ...]:
-        """Return the results that follow from a step with another test: none."""
-        return ()
 
 
 class Step(NamedTuple):
     """A test, and the result that a subscription asks for."""
 
-    test: Examine | Compare | Check
+    test: TreeTest
     result: Hashable
 
 
 class Leaf:
-    """The ids of subscriptions without further tests.
-
-    Attributes
-    ----------
-    ids : set of int
-    above : tuple
-        The test node above it, and the result there.
-    """
+    """The ids of subscriptions without further tests."""
 
     __slots__ = ("above", "ids")
     above: tuple[MatchingNode, Hashable]
+    """The test node above it, and the result there."""
 
     def __init__(self, id: int) -> None:
         self.ids = {id}
 
 
 class MatchingNode:
-    """A test, and the nodes below its results and the star.
-
-    Attributes
-    ----------
-    test : Examine, Compare or Check
-    edges : dict
-        Result or `STAR` to the node below. Only a removed node and a root may be empty.
-    above : tuple
-        The test node above it, and the result there; a root has none.
-    """
+    """A test, and the nodes below its results and the star."""
 
     __slots__ = ("above", "edges", "test")
     above: tuple[MatchingNode, Hashable]
+    """The test node above it, and the result there; a root has none."""
 
-    def __init__(self, test: Examine | Compare | Check) -> None:
+    def __init__(self, test: TreeTest) -> None:
         self.test = test
-        self.edges: dict[Hashable, MatchingNode | Leaf] = {}
+        self.edges: dict[Hashable, MatchingNode | Leaf] = {}  # empty in a removed node and a root only
 
 
 class MatchingTreeMatcher(EventwiseMatcher):
@@ -163,7 +151,6 @@ class MatchingTreeMatcher(EventwiseMatcher):
     asks for is replaced by the node below its star.
     """
 
-    takes = Takes(boxes=False, comparisons=True)
     unit = "nodes"
     splices = True
     """True if a test is removed once only its star is left."""
@@ -177,8 +164,8 @@ class MatchingTreeMatcher(EventwiseMatcher):
         """Return the tests of a conjunction, in the order of all subscriptions; None if it is empty."""
         return [_step(one) for one in sorted(dict.fromkeys(filter.constraints), key=_rank)]
 
-    def insert(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`: new nodes are made first, and then linked at once."""
+    def _insert(self, id: int, filter: Filter) -> None:
+        """Make new nodes first, and then link them at once."""
         steps = self.steps(filter)
         if steps is None:
             return
@@ -225,8 +212,8 @@ class MatchingTreeMatcher(EventwiseMatcher):
                         break
         return node, result, done
 
-    def delete(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`; the first filter removes all filters of the subscription."""
+    def _delete(self, id: int, filter: Filter) -> None:
+        """Remove all filters of the subscription, at its first one."""
         leaves = self._leaves.get(id, [])
         while leaves:
             leaf = leaves[-1]
@@ -254,8 +241,7 @@ class MatchingTreeMatcher(EventwiseMatcher):
             if above.edges.get(result) is parent:
                 above.edges[result] = left
 
-    def find(self, event: FlatEvent) -> tuple[set[int], int]:
-        """See `EventwiseMatcher`; operations are nodes that were visited."""
+    def _find(self, event: FlatEvent) -> tuple[set[int], int]:
         found: set[int] = set()
         visits = 0
         ahead = list(self._root.edges.values())

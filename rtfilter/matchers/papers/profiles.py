@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple
 from rtfilter.events.encoding import is_missing
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
-from rtfilter.matchers.port import Takes
 from rtfilter.predicates.covers.sets import Space, asks_for_aspects
 from rtfilter.predicates.covers.values import ValueOrder, Values
 from rtfilter.predicates.model.constraints import Filter, Test
@@ -157,15 +156,11 @@ def _is_rest(test: Test) -> bool:
 
 
 class ProfileMatcher(EventwiseMatcher):
-    """Numbers the filters.
-
-    A subclass finds the numbers of the filters that an event's values satisfy. A subclass finds the numbers
-    of those that an event's values satisfy.
+    """Numbers the filters; a subclass finds the numbers of those that an event's values satisfy.
 
     Constraints that intervals do not decide are tried on the profiles that are found.
     """
 
-    takes = Takes(boxes=False, comparisons=True)
     unit = "steps"
 
     def __init__(self, schema: Schema) -> None:
@@ -173,38 +168,36 @@ class ProfileMatcher(EventwiseMatcher):
         self._profiles = Profiles(schema)
 
     @abstractmethod
-    def search(self, event: FlatEvent) -> tuple[set[int], int]:
-        """Return as `find`, for an event whose values of `int` attributes are integers."""
+    def _search(self, event: FlatEvent) -> tuple[set[int], int]:
+        """Return as `_find`, for an event whose values of `int` attributes are integers."""
 
     @abstractmethod
-    def put(self, profile: Profile) -> None:
-        """Add a profile. After an interrupt, `take` follows."""
+    def _put(self, profile: Profile) -> None:
+        """Add a profile. After an interrupt, `_take` follows."""
 
     @abstractmethod
-    def take(self, profile: Profile) -> None:
+    def _take(self, profile: Profile) -> None:
         """Remove a profile, as far as it is there."""
 
-    def find(self, event: FlatEvent) -> tuple[set[int], int]:
-        """See `EventwiseMatcher`."""
+    def _find(self, event: FlatEvent) -> tuple[set[int], int]:
         if all(value % 1 == 0 for name, value in event.values.items() if name in self._profiles.whole):
-            return self.search(event)
-        known = self._predicates
+            return self._search(event)
+        known = self._known
         return {id for id, one in known.items() if one.satisfied_by(event.row)}, len(known)
 
-    def insert(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`."""
+    def _insert(self, id: int, filter: Filter) -> None:
         profile = self._profiles.add(id, filter)
         if profile is not None:
-            self.put(profile)
+            self._put(profile)
 
-    def delete(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`; the first filter removes all filters of the subscription."""
+    def _delete(self, id: int, filter: Filter) -> None:
+        """Remove all filters of the subscription, at its first one."""
         for profile in self._profiles.of(id):
-            self.take(profile)
+            self._take(profile)
             self._profiles.forget(profile)
         self._profiles.drop(id)
 
-    def answer(self, numbers: Iterable[int], event: FlatEvent) -> set[int]:
+    def _answer(self, numbers: Iterable[int], event: FlatEvent) -> set[int]:
         """Return the subscriptions of the given profiles whose other constraints an event satisfies."""
         known = self._profiles.numbered
         return {

@@ -17,10 +17,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from rtfilter.events.schema import Schema
-from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
-from rtfilter.matchers.papers.ternary import ONE, TAKES, ZERO, Vectors, refused
-from rtfilter.matchers.papers.ternary_trie import TernaryTrie
-from rtfilter.predicates.model.constraints import Filter
+from rtfilter.matchers.papers.eventwise import FlatEvent
+from rtfilter.matchers.papers.ternary import ONE, ZERO, TernaryTreeMatcher, TernaryTrie, refused
 
 MOST: Final = 4
 """The default of the parameter c."""
@@ -29,14 +27,8 @@ MOST: Final = 4
 class Partition:
     """The tree of one block: of subscriptions whose cells rarely refuse `common`, and never in the block.
 
-    Parameters
-    ----------
-    common : int
-        `ZERO`, or `ONE`: the state that the event has in the whole block.
-    most : int
-        The most cells that may refuse it, t.
-    first, last : int
-        The block: places first..last - 1.
+    The event has the state `common`, `ZERO` or `ONE`, in the whole block, the places first..last - 1. At most
+    `most` cells of a subscription may refuse it: t.
     """
 
     def __init__(self, common: int, most: int, first: int, last: int) -> None:
@@ -50,9 +42,8 @@ class Partition:
 
     def has(self, cells: bytes) -> bool:
         """Return whether a subscription belongs here. An admitted event can match only such subscriptions."""
-        return refused(cells, self.common) <= self.most and not refused(
-            cells[self.first : self.last], self.common
-        )
+        block = cells[self.first : self.last]
+        return refused(cells, self.common) <= self.most and not refused(block, self.common)
 
     def tested(self, vector: bytes) -> bytes:
         """Return cells or states in the order of their tests: circular, from the end of the block."""
@@ -68,7 +59,7 @@ def partitions(width: int, most: int, common: int) -> list[list[Partition]]:
     return made
 
 
-class RapidMatcher(EventwiseMatcher):
+class RapidMatcher(TernaryTreeMatcher):
     """RAPIDMatch; faster than the plain tree if events have few ones.
 
     It takes booleans with all their operators. A missing attribute is not 0, so it counts as a one, although
@@ -84,52 +75,28 @@ class RapidMatcher(EventwiseMatcher):
         tree that it fits: in all of them if it has no ones. So memory and the time of changes grow with the
         square of c, and the last trees gain little: for t ones they save k / (t + 1) tests.
 
-    Raises
-    ------
-    ValueError
-        c is out of range.
-
     Notes
     -----
     Visits are nodes of the searched tree, with its root, before chains are joined.
     """
 
-    takes = TAKES
-    unit = "nodes"
     commons: tuple[int, ...] = (ZERO,)
     """States that may be the common one; the first is used if an event has as many of both."""
 
     def __init__(self, schema: Schema, *, c: int | None = None) -> None:
         super().__init__(schema)
-        self._vectors = Vectors(schema)
         width = len(self._vectors)
         if c is not None and not 0 <= c < width:
             raise ValueError(f"c is from 0 to the number of boolean attributes less 1, {width - 1}; got {c}")
         self.options = {"c": c}
         most = min(MOST, width - 1) if c is None else c
-        self._all = TernaryTrie()
         self._by_common = {common: partitions(width, most, common) for common in self.commons}
 
-    def insert(self, id: int, filter: Filter) -> None:
-        """Add a filter to each tree that it fits."""
-        cells = self._vectors.of_filter(filter)
-        if cells is not None:
-            self._all.insert(cells, id)
-            for one in self._fitting(cells):
-                one.tree.insert(one.tested(cells), id)
-
-    def delete(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`."""
-        cells = self._vectors.of_filter(filter)
-        if cells is not None:
-            self._all.delete(cells, id)
-            for one in self._fitting(cells):
-                one.tree.delete(one.tested(cells), id)
-
-    def _fitting(self, cells: bytes) -> Iterator[Partition]:
+    def _holders(self, cells: bytes) -> Iterator[tuple[TernaryTrie, bytes]]:
+        yield from super()._holders(cells)
         for common, levels in self._by_common.items():
             for level in levels[refused(cells, common) :]:
-                yield from (one for one in level if one.has(cells))
+                yield from ((one.tree, one.tested(cells)) for one in level if one.has(cells))
 
     def admissible(self, states: bytes) -> list[Partition]:
         """Return the partitions that may answer for an event, one or more; none if it has over c ones."""
@@ -138,16 +105,15 @@ class RapidMatcher(EventwiseMatcher):
         levels = self._by_common[common]
         return [one for one in levels[level] if one.admits(states)] if level < len(levels) else []
 
-    def find(self, event: FlatEvent) -> tuple[set[int], int]:
-        """See `EventwiseMatcher`; operations are nodes."""
+    def _find(self, event: FlatEvent) -> tuple[set[int], int]:
         states = self._vectors.of_event(event)
         able = self.admissible(states)
-        return able[0].tree.search(able[0].tested(states)) if able else self._all.search(states)
+        return able[0].tree.search(able[0].tested(states)) if able else self._tree.search(states)
 
     def details(self) -> dict[str, Any]:
         """Return the number of trees, and of the stored nodes of all trees."""
         trees = [one.tree for levels in self._by_common.values() for level in levels for one in level]
-        return {"trees": 1 + len(trees), "nodes": sum(tree.nodes for tree in (self._all, *trees))}
+        return {"trees": 1 + len(trees), "nodes": sum(tree.nodes for tree in (self._tree, *trees))}
 
 
 class ModifiedRapidMatcher(RapidMatcher):

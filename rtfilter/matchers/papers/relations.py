@@ -66,16 +66,9 @@ class StoredConstraint:
 class StoredFilter:
     """A conjunction of constraints, and the predicates that it belongs to.
 
-    Attributes
-    ----------
-    number : int
-        Unique among stored filters; numbers of removed filters are used again.
-    needed : int
-        Number of constraints that must be satisfied.
-    counted : hashable
-        Its key in a map of counters.
-    count : int
-        The counter, if counters are stored in filters.
+    `number` is unique among stored filters; numbers of removed filters are used again. `needed` is the number
+    of constraints that must be satisfied, `counted` the key in a map of counters, `count` the counter, if
+    counters are stored in filters.
     """
 
     __slots__ = ("constraints", "count", "counted", "key", "needed", "number", "predicates")
@@ -113,16 +106,9 @@ class Relations:
 
     Changes may be interrupted. Then `detach` follows, as often as needed, before anything else changes.
 
-    Parameters
-    ----------
-    indexes : Indexes
-        The indexes of all stored constraints.
-    share : bool
-        Whether equal predicates, filters and constraints are stored once. If not, each subscription has its
-        own, and each filter its own constraints.
-    content : bool
-        Whether `StoredFilter.counted` is the content of the filter, which Python hashes once; else its
-        number.
+    With `share`, equal predicates, filters and constraints are stored once; else each subscription has its
+    own, and each filter its own constraints. With `content`, `StoredFilter.counted` is the content of the
+    filter, which Python hashes once; else its number.
     """
 
     def __init__(self, indexes: Indexes, share: bool, content: bool) -> None:

@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
-from rtfilter.matchers.port import Takes
 from rtfilter.predicates.model.constraints import Constraint, Filter, Test
 
 FIRST: Final = 8
@@ -64,18 +63,12 @@ class SgimMatcher(EventwiseMatcher):
         Most attributes that groups are made by, at least 1. More attributes skip more subscriptions, but make
         more groups to try.
 
-    Raises
-    ------
-    ValueError
-        `attributes` is below 1.
-
     Notes
     -----
     Visits are tried groups, and constraints of subscriptions in the groups that remain, also if their result
     is known already.
     """
 
-    takes = Takes(boxes=False, comparisons=True)
     unit = "groups and constraints"
 
     def __init__(self, schema: Schema, *, attributes: int = 2) -> None:
@@ -87,23 +80,23 @@ class SgimMatcher(EventwiseMatcher):
         self._most = attributes
         self._groups = _Groups((), 0)
 
-    def insert(self, id: int, filter: Filter) -> None:
+    def _insert(self, id: int, filter: Filter) -> None:
         """Add a filter to its group; make new groups if the number of subscriptions has doubled."""
         self._groups.add((id, filter))
-        count = len(self._predicates)
+        count = len(self._known)
         if count >= FIRST and count >= 2 * self._groups.made_for:
             self._regroup()
 
-    def delete(self, id: int, filter: Filter) -> None:
+    def _delete(self, id: int, filter: Filter) -> None:
         """Remove a filter, and its group if that becomes empty; make new groups if few are left."""
         self._groups.discard((id, filter))
-        if 4 * len(self._predicates) < self._groups.made_for:
+        if 4 * len(self._known) < self._groups.made_for:
             self._regroup()
 
     def _regroup(self) -> None:
         """Choose attributes and classes again, build new groups, and then replace the old ones."""
         entries = [entry for group in self._groups.groups.values() for entry in group]
-        made = _Groups(self._chosen(entries), len(self._predicates))
+        made = _Groups(self._chosen(entries), len(self._known))
         for entry in entries:
             made.add(entry)
         self._groups = made
@@ -124,8 +117,7 @@ class SgimMatcher(EventwiseMatcher):
             rated.append((left, len(rated), classes))
         return tuple(classes for _, _, classes in sorted(rated)[: self._most])
 
-    def find(self, event: FlatEvent) -> tuple[set[int], int]:
-        """See `EventwiseMatcher`; operations are groups and constraints that are touched."""
+    def _find(self, event: FlatEvent) -> tuple[set[int], int]:
         own = self._groups
         places = [
             None if event.values.get(one.attribute) is None else one.of(event.values[one.attribute])

@@ -14,12 +14,13 @@ stored. Changes make layers; the paper's table changes one by one.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from rtfilter.dtypes import FloatArray, IntArray
-from rtfilter.index.kernels.interrupts import unwrapped
-from rtfilter.index.kernels.jit import kernel
+from rtfilter.index.kernels.jit import kernel, unwrapped
 from rtfilter.matchers.layers import LayeredMatcher
 from rtfilter.matchers.rows import FoundRows
 
@@ -27,69 +28,61 @@ from rtfilter.matchers.rows import FoundRows
 CELLS = 1024
 
 
-class TamaIndex:
-    """The table of n > 0 boxes.
+class TamaTable(NamedTuple):
+    """Boxes by cell. Cell 1 of an attribute has all values, and cell c consists of cells 2 c and 2 c + 1."""
 
-    Cell 1 of an attribute holds all values, and cell c consists of cells 2 c and 2 c + 1 of the next level.
-    """
+    edges: FloatArray  # float64 (d, cells - 1): of the smallest cells
+    starts: IntArray  # the first of the `rows` of each cell, attribute by attribute
+    rows: NDArray[np.int32]
+    needed: NDArray[np.uint16]  # attributes that each box constrains
+    always: IntArray  # boxes without constraints
+    low: FloatArray
+    high: FloatArray
+
+
+class TamaIndex:
+    """The table of n > 0 boxes, and the increments on the way down to each cell."""
 
     def __init__(self, low: FloatArray, high: FloatArray, cells: int | None = None) -> None:
         if cells is None:
             cells = min(CELLS, 1 << (2 * len(low)).bit_length())
         shares = np.arange(1, cells) / cells
-        self._low, self._high = low.copy(), high.copy()
-        self._edges = np.full((low.shape[1], cells - 1), np.inf)
-        for edges, column in zip(self._edges, np.concatenate([low, high]).T, strict=True):
+        edges = np.full((low.shape[1], cells - 1), np.inf)
+        for own, column in zip(edges, np.concatenate([low, high]).T, strict=True):
             finite = column[np.isfinite(column)]
             if len(finite):
-                edges[:] = np.quantile(finite, shares, method="lower")
+                own[:] = np.quantile(finite, shares, method="lower")
         constrained = (low > -np.inf) | (high < np.inf)
-        self._needed = constrained.sum(axis=1).astype(np.uint16)
-        self._always = np.flatnonzero(self._needed == 0)  # boxes without constraints
-        first, last = self._cells(low), self._cells(high)
+        needed = constrained.sum(axis=1).astype(np.uint16)
+        first, last = _cells(edges, low), _cells(edges, high)
         counts = np.zeros((low.shape[1], 2 * cells), np.int64)
-        _count(counts, first, last, constrained)
-        self._starts = np.concatenate([[0], np.cumsum(counts)])
-        self._rows = np.empty(self._starts[-1], np.int32)
-        _fill(self._rows, self._starts[:-1].reshape(counts.shape).copy(), first, last, constrained)
+        _put(counts, np.empty(0, np.int32), first, last, constrained)
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        rows = np.empty(starts[-1], np.int32)
+        _put(starts[:-1].reshape(counts.shape).copy(), rows, first, last, constrained)
+        self._table = TamaTable(
+            edges, starts, rows, needed, np.flatnonzero(needed == 0), low.copy(), high.copy()
+        )
         self._counts = counts
-        for level in range(1, cells.bit_length()):  # increments on the way down to each cell
-            self._counts[:, 1 << level : 2 << level] += np.repeat(
-                self._counts[:, 1 << level - 1 : 1 << level], 2, axis=1
-            )
-
-    def _cells(self, values: FloatArray) -> IntArray:
-        """Return the smallest cells of some values, int64 (n, d), from 0 on."""
-        pairs = zip(self._edges, values.T, strict=True)
-        return np.stack([np.searchsorted(*pair, side="right") for pair in pairs], axis=1)
+        for level in range(1, cells.bit_length()):
+            above = counts[:, 1 << level - 1 : 1 << level]
+            counts[:, 1 << level : 2 << level] += np.repeat(above, 2, axis=1)
 
     @unwrapped
     def search(self, points: FloatArray) -> FoundRows:
         """Return the boxes that contain each point; work is increments, and boxes that were compared."""
-        return FoundRows(
-            *_search(
-                self._edges,
-                self._starts,
-                self._rows,
-                self._needed,
-                self._always,
-                self._low,
-                self._high,
-                points,
-            )
-        )
+        return FoundRows(*_search(self._table, points))
 
     def estimate(self, points: FloatArray) -> IntArray:
         """Return the increments per point, plus one for each box without constraints, int64 (n,)."""
-        cells = self._cells(points) + self._counts.shape[1] // 2
+        cells = _cells(self._table.edges, points) + self._counts.shape[1] // 2
         increments = self._counts[np.arange(cells.shape[1]), cells].sum(axis=1)
-        return np.asarray(len(self._always) + increments, np.int64)
+        return np.asarray(len(self._table.always) + increments, np.int64)
 
     @property
     def nbytes(self) -> int:
-        """Memory of the table, counters and boxes."""
-        arrays = [self._starts, self._rows, self._counts, self._needed, self._low, self._high, self._edges]
-        return sum(array.nbytes for array in arrays)
+        """Memory of the table and counts."""
+        return self._counts.nbytes + sum(array.nbytes for array in self._table)
 
 
 class TamaMatcher(LayeredMatcher):
@@ -101,80 +94,52 @@ class TamaMatcher(LayeredMatcher):
         return TamaIndex(low, high)
 
 
-@kernel
-def _count(counts: IntArray, first: IntArray, last: IntArray, constrained: NDArray[np.bool_]) -> None:
-    """Count the boxes of each cell of each attribute."""
-    cells = counts.shape[1] // 2
-    for box in range(len(first)):
-        for j in range(first.shape[1]):
-            if constrained[box, j]:
-                left, right = first[box, j] + cells, last[box, j] + cells + 1
-                while left < right:  # the fewest cells that cover left..right - 1
-                    if left & 1:
-                        counts[j, left] += 1
-                        left += 1
-                    if right & 1:
-                        right -= 1
-                        counts[j, right] += 1
-                    left, right = left >> 1, right >> 1
+def _cells(edges: FloatArray, values: FloatArray) -> IntArray:
+    """Return the smallest cells of some values, int64 (n, d), from 0 on."""
+    pairs = zip(edges, values.T, strict=True)
+    return np.stack([np.searchsorted(*pair, side="right") for pair in pairs], axis=1)
 
 
 @kernel
-def _fill(
-    rows: NDArray[np.int32], at: IntArray, first: IntArray, last: IntArray, constrained: NDArray[np.bool_]
+def _put(
+    at: IntArray, rows: NDArray[np.int32], first: IntArray, last: IntArray, constrained: NDArray[np.bool_]
 ) -> None:
-    """Write the boxes of each cell, from its place in `at` on, in the order of `_count`."""
+    """Add one to `at` for each cell of each box; unless `rows` is empty, write the box to its place."""
     cells = at.shape[1] // 2
     for box in range(len(first)):
         for j in range(first.shape[1]):
-            if constrained[box, j]:
-                left, right = first[box, j] + cells, last[box, j] + cells + 1
-                while left < right:
-                    if left & 1:
-                        rows[at[j, left]] = box
-                        at[j, left] += 1
-                        left += 1
-                    if right & 1:
-                        right -= 1
-                        rows[at[j, right]] = box
-                        at[j, right] += 1
-                    left, right = left >> 1, right >> 1
+            left, right = first[box, j] + cells, last[box, j] + cells + 1
+            while constrained[box, j] and left < right:  # the fewest cells that cover left..right - 1
+                for cell, covers in ((left, left & 1), (right - 1, right & 1)):
+                    if covers:
+                        if len(rows) > 0:
+                            rows[at[j, cell]] = box
+                        at[j, cell] += 1
+                left, right = (left + 1) >> 1, right >> 1
 
 
 @kernel
-def _search(
-    edges: FloatArray,
-    starts: IntArray,
-    stored: NDArray[np.int32],
-    needed: NDArray[np.uint16],
-    always: IntArray,
-    low: FloatArray,
-    high: FloatArray,
-    points: FloatArray,
-) -> tuple[IntArray, IntArray, IntArray]:
+def _search(table: TamaTable, points: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
     """Return offsets and boxes per event, and its work."""
     n, d = points.shape
-    cells = edges.shape[1] + 1
-    counters = np.empty(len(needed), np.uint16)
+    boxes, cells = len(table.needed), table.edges.shape[1] + 1
+    counters = np.empty(boxes, np.uint16)
     offsets, work = np.zeros(n + 1, np.int64), np.zeros(n, np.int64)
-    rows = np.empty(max(1024, 2 * len(needed)), np.int64)
+    rows = np.empty(max(1024, 2 * boxes), np.int64)
     found = 0
     for event in range(n):
-        while found + len(needed) > len(rows):
+        while found + boxes > len(rows):
             rows = np.concatenate((rows, np.empty_like(rows)))
         counters[:] = 0
-        for box in always:
+        for box in table.always:
             rows[found] = box
             found += 1
         for j in range(d):
-            cell = np.searchsorted(edges[j], points[event, j], side="right") + cells
+            cell = np.searchsorted(table.edges[j], points[event, j], side="right") + cells
             while cell > 0:
-                first, last = starts[2 * j * cells + cell], starts[2 * j * cells + cell + 1]
-                work[event] += last - first
-                found, tried = _hit(
-                    stored[first:last], counters, needed, low, high, points[event], rows, found
-                )
-                work[event] += tried
+                first, last = table.starts[2 * j * cells + cell], table.starts[2 * j * cells + cell + 1]
+                found, tried = _hit(table, table.rows[first:last], counters, points[event], rows, found)
+                work[event] += last - first + tried
                 cell >>= 1
         offsets[event + 1] = found
     return offsets, rows[:found], work
@@ -182,11 +147,9 @@ def _search(
 
 @kernel
 def _hit(
+    table: TamaTable,
     stored: NDArray[np.int32],
     counters: NDArray[np.uint16],
-    needed: NDArray[np.uint16],
-    low: FloatArray,
-    high: FloatArray,
     point: FloatArray,
     rows: IntArray,
     found: int,
@@ -195,11 +158,11 @@ def _hit(
     tried = 0
     for box in stored:
         counters[box] += 1
-        if counters[box] == needed[box]:
+        if counters[box] == table.needed[box]:
             tried += 1
             inside = True
             for j in range(len(point)):
-                if not low[box, j] <= point[j] <= high[box, j]:
+                if not table.low[box, j] <= point[j] <= table.high[box, j]:
                     inside = False
                     break
             if inside:

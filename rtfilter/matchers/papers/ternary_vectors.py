@@ -58,7 +58,7 @@ class TernaryVectorsMatcher(PredicateMatcher):
         self._rows: dict[int, list[int]] = {}  # of each id
         self._several = False  # True if any id has several rows
 
-    def insert(self, id: int, filter: Filter) -> None:
+    def _insert(self, id: int, filter: Filter) -> None:
         """Add a filter to a free row; it is found once its id is there."""
         cells = self._vectors.of_filter(filter)
         if cells is None:
@@ -80,8 +80,8 @@ class TernaryVectorsMatcher(PredicateMatcher):
         # Rows that an interrupt lost become free again.
         self._free = np.flatnonzero(self._ids == FREE)[::-1].tolist()
 
-    def delete(self, id: int, filter: Filter) -> None:
-        """See `PredicateMatcher`; the first filter removes all filters of the subscription."""
+    def _delete(self, id: int, filter: Filter) -> None:
+        """Remove all filters of the subscription, at its first one."""
         for row in self._rows.get(id, ()):
             self._ids[row] = FREE
             self._words[:, row] = ~np.uint64(0)  # from here on it matches nothing

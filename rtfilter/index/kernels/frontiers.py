@@ -1,15 +1,92 @@
-"""A frontier cut into one frontier for each group of its queries."""
+"""The state of a batch's search at one level of the tree, to be finished later, whole or in groups."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.index.kernels.array_types import Float2, Int1, Int32_1
 from rtfilter.index.kernels.borrow import ByAddress
-from rtfilter.index.kernels.jit import kernel
+from rtfilter.index.kernels.jit import kernel, unwrapped
+from rtfilter.index.kernels.select_box import POINT
 
 
-class Dealt(NamedTuple):
+class Version(NamedTuple):
+    """The identity of one content of one tree, which no other content has."""
+
+    state: IntArray  # compared by identity: repacking makes another one
+    updates: int
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """The nodes at which the search paths of a batch stop at one level: pairs of a node and a point.
+
+    Attributes
+    ----------
+    points : float64 (n, d)
+        For query boxes float64 (n, 2 d): their low ends, then their high ends.
+    level : int
+        0 is the root, H - 1 the leaves.
+    nodes : int64 (k,)
+        The nodes.
+    cuts : int64 (k + 1,)
+        Bounds of each node's points in `pairs`.
+    pairs : int32 (workload.sum(),)
+        Rows of `points`, node by node, ascending within a node.
+    workload : int64 (n,)
+        Number of nodes at which the paths of each point stop: the estimate of its remaining work.
+    visits : int
+        Number of (node, point) pairs expanded above the frontier.
+    version : Version
+        Version of the tree, which must not change before the search is finished.
+    selection : int
+        The relation that points, or query boxes, select: a constant of `kernels.select_box`.
+    """
+
+    points: FloatArray
+    level: int
+    nodes: IntArray
+    cuts: IntArray
+    pairs: NDArray[np.int32]
+    workload: IntArray
+    visits: int
+    version: Version
+    selection: int = POINT
+
+    @unwrapped
+    def split(self, order: IntArray, cuts: IntArray) -> Parts:
+        """Return one frontier per group `order[cuts[g]:cuts[g + 1]]` of a permutation of the batch."""
+        cuts = np.ascontiguousarray(cuts, np.int64)
+        queries, part_cuts, nodes, starts, pairs, where = cut_frontier(
+            self.points, self.nodes, self.cuts, self.pairs, order, cuts
+        )
+        if not len(where):
+            raise ValueError(
+                "order must be a permutation of the batch, and cuts must ascend from 0 to its end"
+            )
+        return Parts(
+            self.version, self.selection, PartArrays(queries, cuts, part_cuts, nodes, starts, pairs), where
+        )
+
+
+class Parts(NamedTuple):
+    """A frontier cut into groups; see `Frontier.split`."""
+
+    version: Version
+    selection: int
+    arrays: PartArrays
+    where: IntArray  # addresses, for kernels
+
+    def __len__(self) -> int:
+        return len(self.arrays.cuts) - 1
+
+
+class PartArrays(NamedTuple):
     """A frontier cut into one per group; group g has the nodes cuts[g]:cuts[g + 1]."""
 
     queries: Float2  # float64 (n, d) or (n, 2 d): of the batch, group by group
@@ -20,13 +97,13 @@ class Dealt(NamedTuple):
     pairs: Int32_1  # int32: places of queries within their group
 
 
-def _nothing() -> Dealt:
+def _nothing() -> PartArrays:
     none = np.empty(0, np.int64)
-    return Dealt(np.empty((0, 1)), none, none, none, none, np.empty(0, np.int32))
+    return PartArrays(np.empty((0, 1)), none, none, none, none, np.empty(0, np.int32))
 
 
-DEALT_BY_ADDRESS = ByAddress(_nothing)
-opened_dealt = DEALT_BY_ADDRESS.opened
+PARTS_BY_ADDRESS = ByAddress(_nothing)
+opened_parts = PARTS_BY_ADDRESS.opened
 
 
 @kernel
@@ -47,13 +124,13 @@ def is_cut(order: Int1, order_cuts: Int1, count: int) -> bool:
 
 
 @kernel
-def deal(
+def cut_frontier(
     queries: Float2, nodes: Int1, cuts: Int1, pairs: Int32_1, order: Int1, order_cuts: Int1
 ) -> tuple[Float2, Int1, Int1, Int1, Int32_1, Int1]:
     """Cut a frontier into one frontier per group order[order_cuts[g]:order_cuts[g + 1]], each node by node.
 
-    Returns the arrays of `Dealt`, except the cuts of the queries, which are `order_cuts`; and the addresses
-    of all of them, as from `ByAddress.addresses`, empty unless `is_cut`.
+    Returns the arrays of `PartArrays`, except the cuts of the queries, which are `order_cuts`; and the
+    addresses of all of them, as from `ByAddress.addresses`, empty unless `is_cut`.
     """
     if not is_cut(order, order_cuts, len(queries)):
         none = np.empty(0, np.int64)
