@@ -10,19 +10,18 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from rtfilter.events.encoding import Timestamp
 from rtfilter.extras import needed
 from rtfilter.predicates.explanations.explanation import (
-    ComparisonExplanation,
     ConstraintExplanation,
-    Explained,
     distance_order,
     fewest_failing,
     nearest,
 )
-from rtfilter.predicates.model.constraints import Quantified
+from rtfilter.predicates.model.comparison import Comparison
+from rtfilter.predicates.model.constraints import Constraint, Quantified
 from rtfilter.predicates.model.list_tests import Event
 from rtfilter.predicates.operands.expressions import text
 from rtfilter.predicates.predicate import Predicate
@@ -223,7 +222,7 @@ class _Pair(NamedTuple):
     id: Any
     filter: int
     """From 1; 0 if there is none."""
-    failing: tuple[Explained, ...]
+    failing: tuple[ConstraintExplanation, ...]
 
 
 def _least(fails: list[int]) -> list[int]:
@@ -248,17 +247,19 @@ def _rows(pair: _Pair) -> Iterator[Miss]:
         yield Miss(pair.event, pair.id, 0, 0, "", "", None, None, None, "", None, "FALSE", nothing)
     for one in pair.failing:
         test, by = one.constraint, one.shortfall
-        operator = test.operator if not isinstance(test, Quantified) else test.quantifier
-        if isinstance(one, ComparisonExplanation):
-            attribute, (value, wanted) = text(one.constraint.left), one.value
+        operator = test.quantifier if isinstance(test, Quantified) else test.operator
+        if isinstance(test, Comparison):
+            attribute, (value, wanted) = text(test.left), one.value  # type: ignore[misc]
             if one.unit == "s":
-                value, wanted = (Timestamp(side) if isinstance(side, int) else side for side in one.value)
-            if one.distance and not isinstance(one.constraint.right, int | float):
+                value, wanted = (
+                    Timestamp(side) if isinstance(side, int) else side for side in (value, wanted)
+                )
+            if one.distance and not isinstance(test.right, int | float):
                 by += f" for {shown(wanted)}"
         else:
-            told = one if isinstance(one, ConstraintExplanation) else one.telling
-            attribute, value = one.constraint.attribute, one.value
-            wanted = None if told is None else told.constraint.value
+            own = one.telling.constraint if one.telling is not None else test
+            attribute, value = test.attribute, one.value
+            wanted = own.value if isinstance(own, Constraint) else None
         yield Miss(
             pair.event, pair.id, len(pair.failing), pair.filter, attribute, operator,
             tuple(sorted(wanted)) if isinstance(wanted, frozenset) else wanted,

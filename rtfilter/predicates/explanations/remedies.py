@@ -13,7 +13,7 @@ from typing import Any, Final
 from rtfilter.events.encoding import EXACT, HIGHEST, READERS, Timestamp
 from rtfilter.predicates.explanations.reasons import apart, nearest_text, sample
 from rtfilter.predicates.model.comparison import FAMILIES, Comparison
-from rtfilter.predicates.model.constraints import Constraint
+from rtfilter.predicates.model.constraints import Constraint, Quantified, Test
 from rtfilter.predicates.operands.distances import Distance
 from rtfilter.predicates.operands.expressions import Number, Operand, Operation, calculate, evaluate, names
 from rtfilter.predicates.operands.text_operators import TEXT_OPERATORS
@@ -25,33 +25,23 @@ _BLANK: Final[dict[str, object]] = {"number": 1, "timestamp": Timestamp(0), "str
 _UNDONE: Final = {"+": "-", "-": "+", "*": "/", "/": "*"}
 
 
-def remedy_of_constraint(constraint: Constraint, value: object) -> dict[str, object]:
-    """Return the attribute and a value that the constraint accepts; None means a missing value.
+def remedy_of(test: Test, event: Values) -> dict[str, object]:
+    """Return attributes and values that make a constraint hold, as few as are easy to find.
 
-    The result is empty if no value satisfies the constraint, and if any value does.
+    None means a missing value. The result is empty if none are found, and if any value of an attribute does.
     """
-    if constraint.operator == "is null":
-        return {constraint.attribute: None}
-    for candidate in _candidates(constraint, value):
-        if constraint.accepts(candidate):
-            return {constraint.attribute: candidate}
-    return {}
-
-
-def remedy_of_comparison(comparison: Comparison, row: Values) -> dict[str, object]:
-    """Return attributes and values that make a comparison hold; as few as are easy to find.
-
-    The result is empty if none are found: an attribute must occur once, so that the comparison can be solved
-    for it.
-    """
-    read = FAMILIES[comparison.family]
-    blanks = {
-        name: _BLANK[comparison.family] for name in comparison.attributes if read(row.get(name)) is None
-    }
-    for changed in _changes(comparison, {**row, **blanks}):
-        if comparison.matches({**row, **blanks, **changed}):
-            return {**blanks, **changed}
-    return {}
+    if isinstance(test, Quantified):
+        remedies = (remedy_of(own, event) for own in test.tests)
+        return next((one for one in remedies if test.matches(one)), {})
+    if isinstance(test, Constraint):
+        if test.operator == "is null":
+            return {test.attribute: None}
+        candidates = _candidates(test, event.get(test.attribute))
+        return next(({test.attribute: one} for one in candidates if test.accepts(one)), {})
+    read = FAMILIES[test.family]
+    blanks = {name: _BLANK[test.family] for name in test.attributes if read(event.get(name)) is None}
+    changes = ({**blanks, **changed} for changed in _changes(test, {**event, **blanks}))
+    return next((one for one in changes if test.matches({**event, **one})), {})
 
 
 def _candidates(constraint: Constraint, value: object) -> Iterator[Any]:
