@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rtfilter.events.elements import every_value
 from rtfilter.events.encoding import Timestamp, is_missing
@@ -62,7 +63,7 @@ class ConstraintExplanation:
 
     constraint: Test
     satisfied: bool
-    value: object
+    value: Any
     missing: bool
     reason: str
     shortfall: str = ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from rtfilter.events.encoding import Timestamp
 from rtfilter.extras import needed
@@ -249,11 +249,9 @@ def _rows(pair: _Pair) -> Iterator[Miss]:
         test, by = one.constraint, one.shortfall
         operator = test.quantifier if isinstance(test, Quantified) else test.operator
         if isinstance(test, Comparison):
-            attribute, (value, wanted) = text(test.left), one.value  # type: ignore[misc]
+            attribute, (value, wanted) = text(test.left), one.value
             if one.unit == "s":
-                value, wanted = (
-                    Timestamp(side) if isinstance(side, int) else side for side in (value, wanted)
-                )
+                value, wanted = (Timestamp(side) if isinstance(side, int) else side for side in one.value)
             if one.distance and not isinstance(test.right, int | float):
                 by += f" for {shown(wanted)}"
         else:
