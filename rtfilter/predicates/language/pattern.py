@@ -31,7 +31,7 @@ from rtfilter.predicates.operands.like import escaped
 from rtfilter.predicates.operands.text_operators import MATCHERS
 from rtfilter.text import composed, shown
 
-_ORDERS: Final = frozenset(("<", "<=", "=", ">=", ">"))
+ORDERS: Final = frozenset(("<", "<=", "=", ">=", ">"))
 _FAMILIES: Final[dict[type, str]] = {bool: "bool", int: "number", float: "number", str: "str"}
 """The family of attributes for each type of JSON value."""
 IGNORING: Final = "equals-ignore-case"
@@ -118,7 +118,7 @@ class _PatternReader:
         try:
             far = Distance(latitude, longitude, *point)
             for operator, value in zip(ends[::2], ends[1::2], strict=True):
-                if not isinstance(operator, str) or operator not in _ORDERS:
+                if not isinstance(operator, str) or operator not in ORDERS:
                     raise PredicateError(f"expected one of <, <=, =, >=, >; got {shown(operator)}")
                 if number(value) is None:
                     raise PredicateError(f"expected a number of kilometres; got {shown(value)}")
@@ -184,7 +184,7 @@ class _PatternReader:
         parts: list[Filters] = []
         for at in range(0, len(argument), 2):
             operator, value = argument[at], argument[at + 1]
-            if not isinstance(operator, str) or operator not in _ORDERS:
+            if not isinstance(operator, str) or operator not in ORDERS:
                 _fail(f"expected one of <, <=, =, >=, >; got {shown(operator)}", f"{path}[{at}]")
             place = f"{path}[{at + 1}]"
             parts.append(self._one(name, operator, _moment(value, place), place))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import compress
 from typing import Any, Final, NamedTuple
 
@@ -20,8 +19,8 @@ from rtfilter.events.schema import Schema
 from rtfilter.predicates.boxes.compiling import Boxes, Distincts, boxes_of, distinct_boxes
 from rtfilter.predicates.predicate import Predicate, Source, parse
 from rtfilter.predicates.stored.predicate_store import Kept, kept
-from rtfilter.predicates.templates import pattern_templates, sql_templates
-from rtfilter.predicates.templates.condition_templates import Cut, Key, Marked, Template
+from rtfilter.predicates.templates.condition_templates import Template
+from rtfilter.predicates.templates.cuts import Key, cut
 from rtfilter.predicates.templates.template_boxes import TemplateBoxes
 
 SLICE: Final = 1 << 15
@@ -94,7 +93,7 @@ class _Reader:
         """Read the sources that have a template and no error."""
         groups: dict[Key, _Group] = {}
         for row in rows:
-            found = _cut(self._sources[row])
+            found = cut(self._sources[row])
             if found is None:
                 continue
             group = groups.get(found.key)
@@ -110,7 +109,7 @@ class _Reader:
                 self._fill_group(known, group)
 
     def _learned(self, row: int) -> _Known | None:
-        template = Template.learn(partial(_marked, self._sources[row], self._schema), self._schema)
+        template = Template.learn(self._sources[row], self._schema)
         return None if template is None else _Known(template, TemplateBoxes(template, self._schema))
 
     def _fill_group(self, known: _Known, group: _Group) -> None:
@@ -167,18 +166,6 @@ class _Reader:
         found = [one for one in self._kept if one is not None]
         one_each = np.array_equal(owners, np.arange(len(rows)))
         return Compiled(rows, found, boxes, None if one_each else owners)
-
-
-def _cut(source: Source) -> Cut | None:
-    if type(source) is str:
-        return sql_templates.cut(source)
-    return pattern_templates.cut(source) if type(source) is dict else None
-
-
-def _marked(source: Any, schema: Schema, year: int) -> Marked:
-    if type(source) is str:
-        return sql_templates.marked(source, schema, year)
-    return pattern_templates.marked(source, schema, year)
 
 
 def _chosen(
