@@ -28,7 +28,7 @@ from rtfilter.index.kernels.borrow import ByAddress
 from rtfilter.index.kernels.hash_tables import hash_id
 from rtfilter.index.kernels.interrupts import unwrapped
 from rtfilter.index.kernels.jit import kernel, part
-from rtfilter.predicates.boxes.conditions import EQUAL, GREATER, LESS, MOST, ORDERS, count_conditions
+from rtfilter.predicates.boxes.cost import EQUAL, GREATER, LESS, MOST, ORDERS, count_conditions
 from rtfilter.predicates.model.constraints import SETS, Constraint, Filter, Quantified, Test, is_negated
 from rtfilter.predicates.model.disjunction import asks_for_every
 from rtfilter.predicates.operands.letters import encoded, encoded_one

@@ -18,7 +18,6 @@ from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import READERS
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.explanations.explanation import explain
-from rtfilter.predicates.explanations.reasons import sample
 from rtfilter.predicates.model.comparison import Comparison
 from rtfilter.predicates.model.constraints import COMPARE, PRESENCE, SETS, Constraint, Filter, Quantified
 from rtfilter.predicates.operands.like import canonical_like, example, is_like, lacks
@@ -227,7 +226,7 @@ def test_distances_and_agreement_are_those_of_the_values(data):
         value = row.get(test.attribute)
         if explained.distance is not None:
             unit = 10**6 if explained.unit else 1
-            found = Fraction(READERS[type(sample(test))](value))
+            found = Fraction(READERS[type(test.sample)](value))
             constants = test.value if test.operator in SETS else [test.value]
             true = min(abs(found - Fraction(one)) for one in constants) / unit
             assert nearly(explained.distance, true)

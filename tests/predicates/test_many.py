@@ -153,7 +153,7 @@ ODD_VALUES += [
     "10.0.0.0/8",
     "\ud800",
 ]
-ODD_VALUES += ["2024-05-31T12:00:00Z"]
+ODD_VALUES += ["2024-05-31T12:00:00Z", "10.1.2.3/8", "=", "ABC*"]
 
 
 def with_other_values(given, chance, rate, values):
@@ -195,14 +195,19 @@ PATTERNS = [
     {"symbol": [{"anything-but": {"prefix": "{}"}}]},
     {"symbol": [{"cidr": "10.0.0.0/8"}, {"exactly": "{}"}]},
     {"at": ["2024-05-31T12:00:00Z"], "size": [1, 2, {"numeric": ["=", 3]}]},
+    {"cidr": ["{}"], "wildcard": ["{}*"]},
+    {"suffix": ["{}", "a{}"], "equals-ignore-case": ["A{}"]},
     {"$or": [{"price": [1]}, {"url": {"path": [{"exists": False}], "host": ["{}"]}}]},
 ]
+
+
+NAMED_AS_MATCHERS = dict.fromkeys(("cidr", "wildcard", "suffix", "equals-ignore-case"), str)
 
 
 @cases("pattern", PATTERNS)
 def test_odd_values_in_a_pattern(pattern):
     chance = Random(7)
-    schema = Schema({**SCHEMA.attributes, "url.path": str, "url.host": str})
+    schema = Schema({**SCHEMA.attributes, **NAMED_AS_MATCHERS, "url.path": str, "url.host": str})
     assert_same([with_other_values(pattern, chance, 0.7, ODD_VALUES) for _ in range(40)], schema)
 
 
@@ -215,7 +220,7 @@ def test_each_pattern_template_is_parsed_twice(monkeypatch):
 
     monkeypatch.setattr(predicate, "parse_pattern", counted)
     monkeypatch.setattr(cuts, "parse_pattern", counted)
-    schema = Schema({**SCHEMA.attributes, "url.path": str, "url.host": str})
+    schema = Schema({**SCHEMA.attributes, **NAMED_AS_MATCHERS, "url.path": str, "url.host": str})
     texts = list(map(json.dumps, PATTERNS))
     sources = [json.loads(text.replace("{}", str(k))) for k in range(4) for text in texts]
     assert_same(sources, schema)

@@ -10,7 +10,7 @@ from cases import cases
 from limits import patterns_within
 from predicate_cases import conditions, schemas, sql
 from rtfilter import Predicate, PredicateError, Schema
-from rtfilter.predicates.boxes.conditions import MOST
+from rtfilter.predicates.boxes.cost import MOST
 from rtfilter.predicates.model.comparison import Comparison
 from rtfilter.predicates.model.constraints import Constraint, Quantified
 from rtfilter.predicates.operands.distances import Distance

@@ -294,34 +294,23 @@ def _chosen(constraints: list[Constraint]) -> list[Any] | None:
     """Return the values that `=` and `in` leave after all other constraints; None without such operators."""
     sets: list[frozenset[Any]] = []
     removed: set[Any] = set()
-    tests: dict[str, Any] = {}
-    starts: list[str] = []
-    unwanted: list[str] = []
-    others: list[tuple[Callable[[Any, Any], bool], str]] = []
+    ends: dict[str, Any] = {}
+    others: list[tuple[Callable[[Any, Any], bool], Any]] = []
     for _, operator, value in constraints:
         if operator in ("=", "in"):
             sets.append(value if operator == "in" else frozenset((value,)))
         elif operator in ("<>", "not in"):
             removed.update(value if operator == "not in" else (value,))
         elif operator in _STRICTEST:  # one constraint per operator, so that the cost stays linear
-            tests[operator] = _STRICTEST[operator](tests.get(operator, value), value)
-        elif operator == "prefix":
-            starts.append(value)
-        elif operator == "not prefix":
-            unwanted.append(value)
-        elif operator in FORMS:
+            ends[operator] = _STRICTEST[operator](ends.get(operator, value), value)
+        elif operator in FORMS or operator.endswith("prefix"):
             others.append((COMPARE[operator], value))
         elif operator != "exists":  # a box that ignored an operator could lose matches, or call itself exact
             raise NotImplementedError(f"there are no boxes for the operator {operator!r}")
     if not sets:
         return None
+    others += [(COMPARE[operator], value) for operator, value in ends.items()]
     values: Iterable[Any] = frozenset.intersection(*sets) - removed
-    for operator, constant in tests.items():
-        values = [value for value in values if COMPARE[operator](value, constant)]
-    if starts:
-        values = [value for value in values if all(map(value.startswith, starts))]
-    if unwanted:
-        values = [value for value in values if not value.startswith(tuple(unwanted))]
     for holds, constant in others:
         values = [value for value in values if holds(value, constant)]
     return sorted(values)  # hashes of strings differ by process, and so would boxes

@@ -10,8 +10,7 @@ from rtfilter.events.elements import every_value
 from rtfilter.events.encoding import Timestamp, is_missing
 from rtfilter.events.fields import NOW, PHRASES
 from rtfilter.predicates.boxes.cost import Cost
-from rtfilter.predicates.explanations.reasons import WORDS, apart, by_how_much, reason, sample
-from rtfilter.predicates.explanations.remedies import remedy_of
+from rtfilter.predicates.explanations.reasons import WORDS, apart, by_how_much, reason, remedy_of
 from rtfilter.predicates.model.comparison import FAMILIES, Comparison
 from rtfilter.predicates.model.constraints import Constraint, Filter, Quantified, Test
 from rtfilter.predicates.model.list_tests import Elements, Event, View
@@ -209,7 +208,7 @@ def _explained(conjunction: Filter, row: Mapping[str, object], view: View | None
 
 
 def _constraint(test: Constraint, value: object, element: str = "") -> ConstraintExplanation:
-    satisfied, unit = test.accepts(value), "s" if isinstance(sample(test), Timestamp) else ""
+    satisfied, unit = test.accepts(value), "s" if isinstance(test.sample, Timestamp) else ""
     if is_missing(value):
         short = "" if satisfied else "missing"
         return ConstraintExplanation(test, satisfied, None, True, "missing", short, None, unit, None, element)
@@ -229,7 +228,7 @@ def _quantified(test: Quantified, row: Mapping[str, object], view: View | None) 
         placed = [(value, "") for value in every_value(row, test.attribute)]
     else:
         placed = view.event.placed(test.attribute)
-    satisfied, unit = test.matches(row), "s" if isinstance(sample(test.tests[0]), Timestamp) else ""
+    satisfied, unit = test.matches(row), "s" if isinstance(test.tests[0].sample, Timestamp) else ""
     if not placed:
         return ConstraintExplanation(
             test, satisfied, None, True, "missing", "missing", None, unit, elements=0

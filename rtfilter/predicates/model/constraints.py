@@ -75,6 +75,8 @@ OPERATORS_OF: Final[dict[str, tuple[str, ...]]] = {
     "bool": ("=", "<>", "in", "not in"),
 }
 """The operators with a constant, for each family of attributes."""
+FAMILY_OF: Final = {bool: "bool", int: "number", float: "number", str: "str", Timestamp: "timestamp"}
+"""The family of attributes with which a canonical constant is compared, by its type."""
 
 
 class _Constraint(NamedTuple):
@@ -139,6 +141,11 @@ class Constraint(_Constraint):
     def attributes(self) -> tuple[str, ...]:
         """The attribute as a tuple, as in `Comparison`."""
         return (self.attribute,)
+
+    @property
+    def sample(self) -> Any:
+        """The constant, or one of a set: its type is that of the values compared. None if there is none."""
+        return next(iter(self.value), None) if isinstance(self.value, frozenset) else self.value
 
     def matches(self, row: Mapping[str, object]) -> bool:
         """Return whether a flat event satisfies the constraint. Never raises, for any value."""

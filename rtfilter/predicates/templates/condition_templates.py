@@ -176,8 +176,11 @@ def _parts(marks: Sequence[Mark], filters: Filters) -> tuple[list[Slot], list[li
     for at, (constant, readers) in enumerate(marks):
         for read in readers:
             value = read(constant)
-            if value is not None:
-                known.setdefault((type(value), value), Slot(at, read, _ENCODERS[type(value)]))
+            if value is None:
+                continue
+            if (type(value), value) in known:  # other constants may differ by reader
+                return None
+            known[type(value), value] = Slot(at, read, _ENCODERS[type(value)])
     slots: dict[Slot, int] = {}
 
     def slot_of(value: Any) -> int | None:

@@ -10,12 +10,13 @@ from typing import Any, Final, NamedTuple
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import HIGHEST, LOWEST, Timestamp, microseconds
 from rtfilter.events.schema import Schema
-from rtfilter.predicates.language.pattern import ORDERS, parse_pattern, text_test
+from rtfilter.predicates.language.pattern import IGNORING, ORDERS, parse_pattern, text_test
 from rtfilter.predicates.language.sql import MAX_LENGTH, parse_sql
 from rtfilter.predicates.model.combine import MAX_DEPTH, Filters
 from rtfilter.predicates.model.constraints import Constraint
 from rtfilter.predicates.operands.letters import fold
 from rtfilter.predicates.operands.like import escaped
+from rtfilter.predicates.operands.text_operators import MATCHERS
 from rtfilter.predicates.predicate import Source
 
 Key = tuple[object, ...]
@@ -211,14 +212,14 @@ def _marked_pattern(value: Any, matcher: str, year: int, marks: list[Mark]) -> A
         marks.append(Mark(_number_of(year, at), (_finite,)))
     elif kind is str and value not in ORDERS:
         text = _MARKS.get(matcher, _mark_of)(year, at)
-        marks.append(Mark(text, (*_FORMED.get(matcher, _AFFIXES), str, _moment)))
+        marks.append(Mark(text, (*_TEXT_READERS, *_FORMED.get(matcher, ()))))
     else:
         return value
     return marks[-1].constant
 
 
-_MARKS: Final[dict[str, Callable[[int, int], str]]] = {  # none is in its canonical form
-    "cidr": lambda year, at: f"{year}:{at:x}::1/64",
+_MARKS: Final[dict[str, Callable[[int, int], str]]] = {  # not canonical, and with a capital
+    "cidr": lambda year, at: f"{year}:{at:x}:A::1/64",
     "wildcard": lambda year, at: f"{_mark_of(year, at)}*x",
     "shellstyle": lambda year, at: f"{_mark_of(year, at)}*x",
 }
@@ -233,7 +234,7 @@ def _formed(matcher: str) -> Read:
 
     def read(text: str) -> str | None:
         try:
-            wanted, value = text_test(matcher, text, "")
+            wanted, value = text_test(matcher, text)
             _, operator, constant = Constraint("", wanted, value)
         except PredicateError:
             return None
@@ -242,11 +243,23 @@ def _formed(matcher: str) -> Read:
     return read
 
 
-_FORMED: Final[Mapping[str, Sequence[Read]]] = {matcher: (_formed(matcher),) for matcher in _MARKS}
-_AFFIXES: Final[Sequence[Read]] = (
-    fold,
-    lambda text: f"%{escaped(text)}" if text else None,
-    lambda text: fold(f"{escaped(text)}%"),
-    lambda text: fold(f"%{escaped(text)}") if text else None,
-)
-"""The readers of text without case, an end, and a beginning and an end without case."""
+_FORMED: Final[Mapping[str, Sequence[Read]]] = {
+    **{matcher: (_formed(matcher),) for matcher in ("wildcard", "shellstyle", *MATCHERS)},
+    IGNORING: (fold,),
+}
+"""The readers of matchers that change their text."""
+
+
+def _end(text: str) -> str | None:
+    return f"%{escaped(text)}" if text else None
+
+
+def _caseless_start(text: str) -> str:
+    return fold(f"{escaped(text)}%")
+
+
+def _caseless_end(text: str) -> str | None:
+    return fold(f"%{escaped(text)}") if text else None
+
+
+_TEXT_READERS: Final = (str, _moment, _end, _caseless_start, _caseless_end)
