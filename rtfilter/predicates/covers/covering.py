@@ -139,7 +139,7 @@ def _covers_lists(outer: Disjunction, own: Filter, schema: Schema | None) -> boo
         asked = [test for test in conjunction.constraints if isinstance(test, Quantified)]
         if all(_follows(test, own, outer, schema) for test in asked):
             usable.append(Filter(tuple(test for test in conjunction.constraints if test not in asked)))
-    chosen = replace(outer, filters=tuple(lowered(own).filters))
+    chosen = replace(outer, filters=tuple(lowered(own)[0]))
     return bool(_judge(replace(outer, filters=tuple(usable)), chosen, schema).covers)
 
 
@@ -154,7 +154,7 @@ def _follows(test: Quantified, own: Filter, of: Disjunction, schema: Schema | No
     known = [all_of(every)] if every else []  # filters that some element satisfies; for `all`, each element
     if test.quantifier == "any":
         known += [all_of([_of_one(one), *every]) for one in given if one.quantifier == "any"]
-        known.append(tuple(lowered(own).filters))
+        known.append(tuple(lowered(own)[0]))
     wanted = replace(of, filters=_of_one(test))
     return any(_judge(wanted, replace(of, filters=one), schema).covers for one in known)
 

@@ -20,17 +20,7 @@ from rtfilter.events.encoding import Timestamp
 from rtfilter.events.fields import NOW
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.boxes.narrowing import implied
-from rtfilter.predicates.covers.values import (
-    LINES,
-    TOP,
-    Spans,
-    ValueOrder,
-    Values,
-    behind,
-    common,
-    next_number,
-)
-from rtfilter.predicates.model.comparison import EXCHANGED, Comparison
+from rtfilter.predicates.model.comparison import EXCHANGED, RELATIONS, Comparison
 from rtfilter.predicates.model.constraints import (
     FAMILY_OF,
     FORMS,
@@ -42,6 +32,15 @@ from rtfilter.predicates.model.constraints import (
     is_negated,
 )
 from rtfilter.predicates.model.disjunction import Disjunction
+from rtfilter.predicates.model.values import (
+    LINES,
+    TOP,
+    Spans,
+    ValueOrder,
+    Values,
+    behind,
+    next_number,
+)
 from rtfilter.predicates.operands.distances import SLACK, Distance, distance
 from rtfilter.predicates.operands.expressions import Operand, Operation, text
 from rtfilter.predicates.operands.intervals import Now
@@ -116,8 +115,8 @@ class Aspect(NamedTuple):
     def texts(self, spans: Spans) -> Iterator[str]:
         """Yield some texts that may lie in some places."""
         if self.kind in _PATTERNS:
-            yield sample(self.other)
-            yield sample(self.other, "x")
+            yield sample(self.other, "", "a")
+            yield sample(self.other, "x", "a")
         elif self.kind in TEXT_OPERATORS:
             yield TEXT_OPERATORS[self.kind].example(self.other)
         elif self.kind in ("end", "folded end"):
@@ -260,26 +259,18 @@ class Space:
             return Values((), missing=True)
         if operator == "exists" or (operator == "not in" and not value):
             return Values(line.all, alien=True)
-        if operator in ("=", "<>"):
-            spans = line.points((value,))
-        elif operator in SETS:
+        if operator in RELATIONS:
+            return Values(line.accepted(operator, value))
+        if operator in SETS:
             spans = line.points(value)
         elif operator in ("prefix", "not prefix"):
             spans = ((value, behind(value)),)
         elif operator in TEXT_OPERATORS:
             starts = TEXT_OPERATORS[operator].starts(value, _ENOUGH)
             spans = _joined((start, behind(start)) for start in starts)
-        elif operator in FORMS:
-            return Values(line.all)
         else:
-            low = line.first if operator[0] == "<" else value
-            end = line.end if operator[0] == ">" else value
-            if operator == ">":
-                low = line.after(value)
-            elif operator == "<=":
-                end = line.after(value)
-            spans = common(((low, end),), line.all)
-        return Values(line.without(spans) if is_negated(test.operator) else spans)
+            return Values(line.all)
+        return Values(line.without(spans) if is_negated(operator) else spans)
 
     def grounded(self, cell: Cell) -> list[Cell]:
         """Split a cell in which an attribute is one of a few texts, each with its place in each aspect."""
@@ -492,17 +483,7 @@ def _compared(test: Comparison) -> tuple[Aspect, Values]:
     if isinstance(right, int | float | Now):
         kind = "age" if isinstance(right, Now) else "result"
         right = right.offset if isinstance(right, Now) else right
-        line = _LINES_OF[kind]
-        end = line.after(right)
-        spans = {
-            "=": ((right, end),),
-            "<": ((line.first, right),),
-            "<=": ((line.first, end),),
-            ">": ((end, line.end),),
-            ">=": ((right, line.end),),
-            "<>": ((line.first, right), (end, line.end)),
-        }[operator]
-        return Aspect(kind, left), Values(spans)
+        return Aspect(kind, left), Values(_LINES_OF[kind].accepted(operator, right))
     if text(left) > text(right):
         left, operator, right = right, EXCHANGED[operator], left
     return Aspect("order", left, right), Values(_LINES_OF["order"].points(_SIGNS[operator]))

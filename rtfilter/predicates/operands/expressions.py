@@ -197,12 +197,9 @@ def _column(
         zero = np.equal(right, 0)
         none |= zero & ~unsure
         right = np.where(zero, 1.0, right)
-    result: FloatArray = _UFUNCS[given.operator](left, right)
+    result: FloatArray = ARITHMETIC[given.operator](left, right)
     unsure |= ~(np.abs(result) < EXACT)
     return result
-
-
-_UFUNCS: Final = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide}
 
 
 def text(given: Operand) -> str:

@@ -205,7 +205,7 @@ def _beginning(texts: list[str]) -> _Ends:
     ranges: FloatArray = np.array(list(map(text_range, starts)), np.float64)
     sharp = [len(start) <= STRING_BYTES and not start.endswith(b"\0") for start in starts]
     low, high = np.full((len(starts), 3), -inf), np.full((len(starts), 3), inf)
-    low[:, 0], high[:, 0] = ranges.T
+    low[:, 0], high[:, 0] = ranges[:, 0], ranges[:, 1] - 1  # whole numbers below 2**53
     return low, high, np.array(sharp, np.bool_)
 
 
