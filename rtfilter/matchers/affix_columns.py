@@ -18,7 +18,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.kernels.jit import kernel
 from rtfilter.predicates.boxes.affixes import END, LOWEST_END
-from rtfilter.predicates.operands.letters import encoded
+from rtfilter.predicates.operands.text_comparison import encoded
 
 
 class _Asked(NamedTuple):

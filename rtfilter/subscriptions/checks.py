@@ -31,8 +31,8 @@ from rtfilter.index.kernels.jit import kernel, part
 from rtfilter.predicates.boxes.cost import EQUAL, GREATER, LESS, MOST, ORDERS, count_conditions
 from rtfilter.predicates.model.constraints import SETS, Constraint, Filter, Quantified, Test, is_negated
 from rtfilter.predicates.model.disjunction import asks_for_every
-from rtfilter.predicates.operands.letters import encoded, encoded_one
 from rtfilter.predicates.operands.like import ANY, EACH, in_bytes
+from rtfilter.predicates.operands.text_comparison import encoded, encoded_one
 from rtfilter.predicates.predicate import Predicate
 from rtfilter.subscriptions.verdict import ASK, NO, UNKNOWN, YES
 

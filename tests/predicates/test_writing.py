@@ -13,7 +13,7 @@ from rtfilter import Predicate, PredicateError, Schema
 from rtfilter.predicates.boxes.cost import MOST
 from rtfilter.predicates.model.comparison import Comparison
 from rtfilter.predicates.model.constraints import Constraint, Quantified
-from rtfilter.predicates.operands.distances import Distance
+from rtfilter.predicates.operands.expressions import Distance
 from rtfilter.predicates.operands.intervals import Now
 
 SCHEMA = Schema({"price": float, "qty": int, "symbol": str, "ok": bool, "url.code": int})

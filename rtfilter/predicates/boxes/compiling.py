@@ -38,10 +38,10 @@ from rtfilter.predicates.model.comparison import Comparison
 from rtfilter.predicates.model.constraints import COMPARE, FORMS, Constraint, Filter, Test
 from rtfilter.predicates.model.disjunction import Disjunction, asks_for_every
 from rtfilter.predicates.model.values import Spans, common, left_of
-from rtfilter.predicates.operands.letters import fold
-from rtfilter.predicates.operands.letters import starts as caseless_starts
 from rtfilter.predicates.operands.like import end as like_end
 from rtfilter.predicates.operands.like import start as like_start
+from rtfilter.predicates.operands.text_comparison import fold
+from rtfilter.predicates.operands.text_comparison import starts as caseless_starts
 from rtfilter.predicates.operands.text_operators import TEXT_OPERATORS
 
 MAX_BOXES: Final = 1024

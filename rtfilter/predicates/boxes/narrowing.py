@@ -17,8 +17,7 @@ from typing import Final
 from rtfilter.events.encoding import EXACT, LOWEST
 from rtfilter.predicates.model.comparison import Comparison
 from rtfilter.predicates.model.constraints import Constraint, Filter, Quantified, Test
-from rtfilter.predicates.operands.distances import Distance
-from rtfilter.predicates.operands.expressions import Operand, Operation
+from rtfilter.predicates.operands.expressions import Distance, Operand, Operation
 
 Interval = tuple[float, float]
 """A closed interval; infinite on a side without a bound."""

@@ -41,13 +41,12 @@ from rtfilter.predicates.model.values import (
     behind,
     next_number,
 )
-from rtfilter.predicates.operands.distances import SLACK, Distance, distance
-from rtfilter.predicates.operands.expressions import Operand, Operation, text
+from rtfilter.predicates.operands.expressions import SLACK, Distance, Operand, Operation, distance, text
 from rtfilter.predicates.operands.intervals import Now
-from rtfilter.predicates.operands.letters import fold
 from rtfilter.predicates.operands.like import end as end_of
 from rtfilter.predicates.operands.like import escaped, is_wider, sample, simplest
 from rtfilter.predicates.operands.networks import address
+from rtfilter.predicates.operands.text_comparison import fold
 from rtfilter.predicates.operands.text_operators import TEXT_OPERATORS
 
 _V4: Final = 2**32

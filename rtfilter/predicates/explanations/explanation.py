@@ -14,10 +14,9 @@ from rtfilter.predicates.explanations.reasons import WORDS, apart, by_how_much, 
 from rtfilter.predicates.model.comparison import FAMILIES, Comparison
 from rtfilter.predicates.model.constraints import Constraint, Filter, Quantified, Test
 from rtfilter.predicates.model.list_tests import Elements, Event, View
-from rtfilter.predicates.operands.differences import Reason
-from rtfilter.predicates.operands.distances import Distance
-from rtfilter.predicates.operands.expressions import Operand, Operation, evaluate, text
+from rtfilter.predicates.operands.expressions import Distance, Operand, Operation, evaluate, text
 from rtfilter.predicates.operands.intervals import Now
+from rtfilter.predicates.operands.text_comparison import Reason
 from rtfilter.predicates.predicate import Predicate
 from rtfilter.text import numbered, shown
 

@@ -15,9 +15,16 @@ from rtfilter.events.fields import PHRASES
 from rtfilter.events.moments import why_no_moment
 from rtfilter.predicates.model.comparison import FAMILIES, Comparison
 from rtfilter.predicates.model.constraints import FAMILY_OF, SETS, Constraint, Quantified, Test
-from rtfilter.predicates.operands.differences import Reason, difference, why_unequal
-from rtfilter.predicates.operands.distances import Distance
-from rtfilter.predicates.operands.expressions import Number, Operand, Operation, calculate, evaluate, names
+from rtfilter.predicates.operands.expressions import (
+    Distance,
+    Number,
+    Operand,
+    Operation,
+    calculate,
+    evaluate,
+    names,
+)
+from rtfilter.predicates.operands.text_comparison import Reason, difference, why_unequal
 from rtfilter.predicates.operands.text_operators import TEXT_OPERATORS
 from rtfilter.text import plain, shown
 

@@ -17,8 +17,7 @@ from rtfilter.events.encoding import EXACT, IDENTITY_MAX, MISSING, STRING_BYTES,
 from rtfilter.events.fields import Fields
 from rtfilter.predicates.model.comparison import RELATIONS, Comparison
 from rtfilter.predicates.model.constraints import Constraint
-from rtfilter.predicates.operands.distances import SLACK, Distance
-from rtfilter.predicates.operands.expressions import evaluate_columns
+from rtfilter.predicates.operands.expressions import SLACK, Distance, evaluate_columns
 
 _SHORT: Final = (IDENTITY_MAX + 1) // 2
 """Identities below this belong to strings that are certainly distinguished."""

@@ -38,7 +38,7 @@ from rtfilter.predicates.model.constraints import (
     Test,
     is_negated,
 )
-from rtfilter.predicates.operands.distances import Distance
+from rtfilter.predicates.operands.expressions import Distance
 from rtfilter.predicates.operands.intervals import Now, duration
 from rtfilter.predicates.operands.like import escaped, start, with_stars
 from rtfilter.predicates.operands.text_operators import MATCHERS, TEXT_OPERATORS

@@ -54,12 +54,19 @@ from rtfilter.predicates.model.combine import (
 )
 from rtfilter.predicates.model.comparison import EXCHANGED, RELATIONS
 from rtfilter.predicates.model.constraints import NEGATED
-from rtfilter.predicates.operands.attribute_names import quoted, written
-from rtfilter.predicates.operands.distances import Distance
-from rtfilter.predicates.operands.expressions import Number, Operand, Operation, calculate, is_finite
+from rtfilter.predicates.operands.expressions import (
+    Distance,
+    Number,
+    Operand,
+    Operation,
+    calculate,
+    is_finite,
+    quoted,
+    written,
+)
 from rtfilter.predicates.operands.intervals import Now, interval
-from rtfilter.predicates.operands.letters import fold
 from rtfilter.predicates.operands.like import canonical_like
+from rtfilter.predicates.operands.text_comparison import fold
 from rtfilter.predicates.operands.text_operators import FUNCTIONS, TEXT_OPERATORS
 from rtfilter.text import shown
 

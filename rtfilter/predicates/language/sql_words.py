@@ -6,7 +6,7 @@ import re
 from typing import Final, Literal, NamedTuple, NoReturn
 
 from rtfilter.errors import PredicateError
-from rtfilter.predicates.operands.attribute_names import RESERVED, WORD
+from rtfilter.predicates.operands.expressions import RESERVED, WORD
 from rtfilter.predicates.operands.text_operators import FUNCTIONS
 from rtfilter.text import composed
 

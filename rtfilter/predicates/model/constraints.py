@@ -14,7 +14,7 @@ from rtfilter.errors import PredicateError
 from rtfilter.events.elements import every_value
 from rtfilter.events.encoding import READERS, Constant, Timestamp, canonical, is_missing
 from rtfilter.predicates.model.comparison import RELATIONS, Comparison
-from rtfilter.predicates.operands.attribute_names import written
+from rtfilter.predicates.operands.expressions import written
 from rtfilter.predicates.operands.like import escaped
 from rtfilter.predicates.operands.text_operators import TEXT_OPERATORS
 from rtfilter.text import composed, shown
@@ -98,7 +98,7 @@ class Constraint(_Constraint):
         bool, int, float, str, datetime; for ``in`` and ``not in`` an iterable of them, of one type. Stored
         canonically: a datetime as `rtfilter.events.encoding.Timestamp`, a set as a frozenset. For ``like`` a
         pattern (`rtfilter.predicates.operands.like`), for ``cidr`` a network; ``ignore case`` stores the text
-        folded by `rtfilter.predicates.operands.letters.fold`.
+        folded by `rtfilter.predicates.operands.text_comparison.fold`.
 
     Raises
     ------

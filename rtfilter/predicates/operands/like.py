@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import utf8
-from rtfilter.predicates.operands.differences import Difference, Reason, difference
+from rtfilter.predicates.operands.text_comparison import Difference, Reason, difference
 from rtfilter.text import numbered, shown
 
 ANY: Final = 0xFF

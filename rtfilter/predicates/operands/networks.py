@@ -7,8 +7,8 @@ from ipaddress import IPv4Network, ip_address, ip_network
 from typing import Final
 
 from rtfilter.errors import PredicateError
-from rtfilter.predicates.operands.differences import Reason
-from rtfilter.predicates.operands.letters import starts as caseless_starts
+from rtfilter.predicates.operands.text_comparison import Reason
+from rtfilter.predicates.operands.text_comparison import starts as caseless_starts
 from rtfilter.text import numbered, shown
 
 _LONGEST: Final = 45
@@ -67,7 +67,7 @@ def address(value: str) -> tuple[int, int] | None:
 
 
 def network_starts(network: str, enough: int) -> list[str]:
-    """Return the possible beginnings, in text, of addresses in a canonical network; see `letters.starts`.
+    """Return the possible beginnings, in text, of addresses in a canonical network; see `text_comparison.starts`.
 
     They distinguish networks whose mask is on a byte boundary, in IPv6 only by the first group.
     """

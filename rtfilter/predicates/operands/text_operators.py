@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from rtfilter.predicates.operands.differences import Reason, why_unequal
-from rtfilter.predicates.operands.letters import fold
-from rtfilter.predicates.operands.letters import starts as caseless_starts
 from rtfilter.predicates.operands.like import canonical_like, is_like, sample, simplest, start, why_unlike
 from rtfilter.predicates.operands.networks import (
     canonical_network,
@@ -18,6 +15,8 @@ from rtfilter.predicates.operands.networks import (
     network_starts,
     why_outside,
 )
+from rtfilter.predicates.operands.text_comparison import Reason, fold, why_unequal
+from rtfilter.predicates.operands.text_comparison import starts as caseless_starts
 from rtfilter.text import shown
 
 

@@ -14,8 +14,8 @@ from rtfilter.predicates.language.pattern import IGNORING, ORDERS, parse_pattern
 from rtfilter.predicates.language.sql import MAX_LENGTH, parse_sql
 from rtfilter.predicates.model.combine import MAX_DEPTH, Filters
 from rtfilter.predicates.model.constraints import Constraint
-from rtfilter.predicates.operands.letters import fold
 from rtfilter.predicates.operands.like import escaped
+from rtfilter.predicates.operands.text_comparison import fold
 from rtfilter.predicates.operands.text_operators import MATCHERS
 from rtfilter.predicates.predicate import Source
 
