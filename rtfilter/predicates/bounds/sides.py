@@ -50,10 +50,7 @@ def open_side(count: int, schema: Schema, name: Name) -> Side:
 def read_side(given: Any, schema: Schema, name: Name) -> Side:
     """Read the ends of one side; see `rtfilter.predicates.bounds.bound_arrays.compile_bounds` for their form.
 
-    Raises
-    ------
-    PredicateError
-        A wrong shape or column, or ends of another type than the attribute.
+    Raises `PredicateError`: a wrong shape or column, or ends of another type than the attribute.
     """
     shape = (len(schema.names),)
     if (

@@ -126,10 +126,8 @@ def compile_predicate(predicate: Disjunction, schema: Schema) -> Boxes:
     Boxes
         Distinct boxes; an event that satisfies the predicate lies in at least one.
 
-    Raises
-    ------
-    PredicateError
-        The predicate needs more than `MAX_BOXES` boxes, or names an attribute that the schema does not have.
+    Raises `PredicateError`: the predicate needs more than `MAX_BOXES` boxes, or names an attribute that the
+    schema does not have.
     """
     box = _only_box(predicate, schema)
     if box is not None:

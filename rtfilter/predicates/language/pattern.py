@@ -61,11 +61,8 @@ class _UnfitError(PredicateError):
 def parse_pattern(pattern: Mapping[str, Any], schema: Schema) -> Filters:
     """Return the filters that an event pattern describes.
 
-    Raises
-    ------
-    PredicateError
-        The mapping is no pattern, not supported, not in the schema, or too large; the message gives the JSON
-        path.
+    Raises `PredicateError`: the mapping is no pattern, not supported, not in the schema, or too large; the
+    message gives the JSON path.
     """
     reader = _PatternReader(schema)
     try:
@@ -348,10 +345,7 @@ _KEYS: Final = (*_MATCHERS, *_QUANTIFIERS, *_TEXTS)
 def text_test(matcher: str, text: str, caseless: bool = False) -> tuple[str, str]:
     """Return the operator and the constant of a matcher of text.
 
-    Raises
-    ------
-    PredicateError
-        The text is invalid for the matcher.
+    Raises `PredicateError`: the text is invalid for the matcher.
     """
     if matcher == "prefix":
         return ("like ignore case", f"{escaped(text)}%") if caseless else ("prefix", text)
@@ -388,10 +382,8 @@ def _like_of_stars(text: str, matcher: str) -> str:
 def as_pattern(filters: Sequence[Filter]) -> dict[str, Any]:
     """Return the event pattern of a disjunction of filters.
 
-    Raises
-    ------
-    PredicateError
-        A constraint has no form in patterns, or the pattern would be nested too deeply; the message names it.
+    Raises `PredicateError`: a constraint has no form in patterns, or the pattern would be nested too deeply;
+    the message names it.
     """
     if len(filters) == 1:
         return _conjunction(filters[0].constraints, 1)

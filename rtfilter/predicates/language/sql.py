@@ -95,11 +95,8 @@ _CASELESS: Final = {"=": "ignore case", "<>": "not ignore case", "like": "like i
 def parse_sql(source: str, schema: Schema) -> Filters:
     """Return the filters that an SQL condition describes.
 
-    Raises
-    ------
-    PredicateError
-        The text is no SQL condition, not supported, not in the schema, or too large; the message shows the
-        place.
+    Raises `PredicateError`: the text is no SQL condition, not supported, not in the schema, or too large; the
+    message shows the place.
     """
     if len(source) > MAX_LENGTH:
         raise PredicateError(f"the condition has {len(source)} characters; at most {MAX_LENGTH} are allowed")
@@ -200,8 +197,7 @@ class _SqlReader:
 
     def _is_quantifier(self) -> bool:
         """Return whether a quantifier is next; an attribute of that name has no operand behind it."""
-        word = self.word
-        if word.kind != "name" or word.quoted or word.text.upper() not in _QUANTIFIERS:
+        if self._plain(self.at) not in _QUANTIFIERS:
             return False
         kind, text, *_ = self.words[self.at + 1]
         if kind == "keyword" and text == "NOT":
@@ -239,14 +235,14 @@ class _SqlReader:
             found = self._plain_comparison(word, negated)
             if found is not None:
                 return found
-        if self._is_function():
+        if self._plain(self.at) in FUNCTIONS and self.words[self.at + 1][:2] == ("symbol", "("):
             return self._function(negated, depth)
         left, word = self._operand(depth), self.word
         if word.kind == "symbol" and word.text in RELATIONS:
             return self._comparison(left, negated, depth)
         if self._skip("IS"):
             wants_null = not self._skip("NOT")
-            if self._is_missing():
+            if self._plain(self.at) == "MISSING":
                 left = left._replace(name=self.schema.nulls.get(left.name or "", left.name))
                 self.at += 1
             elif not self._skip("NULL"):
@@ -272,9 +268,6 @@ class _SqlReader:
         if left.name is not None and left.name not in self.schema.attributes and not left.is_quoted:
             self._fail(f"{left.name.upper()} is not supported; {SUPPORTED}", left.place)
         self._unexpected()
-
-    def _is_missing(self) -> bool:
-        return self.word.kind == "name" and self.word.text.upper() == "MISSING" and not self.word.quoted
 
     def _plain_comparison(self, name: Word, negated: bool) -> Filters | None:
         """Read the comparison of an attribute with one number or text, the usual case.
@@ -353,7 +346,7 @@ class _SqlReader:
 
     def _set(self, left: _Operand, negated: bool, depth: int) -> Filters:
         opening = self.word
-        if not self._pass("("):
+        if not self._skip("("):
             self._fail("IN needs a list of constants in parentheses", opening.start)
         values: list[Any] = []
         parts: list[Filters] = []
@@ -365,7 +358,7 @@ class _SqlReader:
                 values.append(item.value)
             else:
                 parts.append(part)
-            more = self._pass(",")
+            more = self._skip(",")
         self._close(opening)
         if left.name is None and not parts:
             self._fail("IN with an empty list needs an attribute before it", left.place)
@@ -378,8 +371,7 @@ class _SqlReader:
         pattern, escape = self._operand(depth), "\\"
         if not isinstance(pattern.value, str):
             self._fail("LIKE needs a string constant", pattern.place)
-        word = self.word
-        if word.kind == "name" and word.text.upper() == "ESCAPE" and not word.quoted:
+        if self._plain(self.at) == "ESCAPE":
             given = self.words[self.at + 1]
             if given.kind != "text" or len(given.text) != 1:
                 self._fail("ESCAPE needs a string of one character", given.start)
@@ -510,7 +502,7 @@ class _SqlReader:
 
     def _atom(self, depth: int) -> _Operand:
         word = self.word
-        if self._pass("("):
+        if self._skip("("):
             found = self._operand(self._deeper(depth, word))._replace(place=word.start)
             self._close(word)
             return found
@@ -534,6 +526,9 @@ class _SqlReader:
         word, self.at = self.word, self.at + 1
         name = word.text.upper()
         if not word.quoted:
+            is_now = name == "CURRENT_TIMESTAMP" and word.text not in self.schema.attributes
+            if is_now or (name == "NOW" and self._is_symbol("(")):
+                return _Operand(word.start, None, self._moment(name))
             if name in _MOMENTS and self.word.kind == "text":
                 found = microseconds(self.word.text)
                 if found is None:
@@ -541,8 +536,6 @@ class _SqlReader:
                     self._fail(f"not an ISO 8601 timestamp, such as {EXAMPLE}: {why}", self.word.start)
                 self.at += 1
                 return _Operand(word.start, None, Timestamp(found))
-            if self._is_now(word):
-                return _Operand(word.start, None, self._moment(word))
         if self._is_symbol("("):
             if name in _CASES and not word.quoted:
                 return self._cased(word, depth)
@@ -555,7 +548,7 @@ class _SqlReader:
             more = f"write {name} tags = 'a'" if name in _QUANTIFIERS else SUPPORTED
             self._fail(f"the function {name} is not supported; {more}", word.start)
         parts = [word]
-        while self._pass("."):
+        while self._skip("."):
             if self.word.kind != "name":
                 self._unexpected()
             parts.append(self.word)
@@ -563,21 +556,18 @@ class _SqlReader:
         whole = ".".join(part.text for part in parts)
         return _Operand(word.start, whole, is_quoted=any(part.quoted for part in parts))
 
-    def _is_now(self, word: Word) -> bool:
-        """Return whether a name means the time of the batch."""
-        name = word.text.upper()
-        return (name == "NOW" and self._is_symbol("(")) or (
-            name == "CURRENT_TIMESTAMP" and word.text not in self.schema.attributes
-        )
-
-    def _moment(self, word: Word) -> Now:
+    def _moment(self, name: str) -> Now:
         """Read the words after ``NOW`` or ``CURRENT_TIMESTAMP``: parentheses and intervals."""
-        if word.text.upper() == "NOW":
+        if name == "NOW":
             opening = self.word
             self.at += 1
             self._close(opening)
         offset = 0
-        while self.word.text in ("+", "-") and self._interval_follows():
+        while (
+            self.word.text in ("+", "-")
+            and self._plain(self.at + 1) == "INTERVAL"
+            and self.words[self.at + 2].kind == "text"
+        ):
             sign, at = -1 if self.word.text == "-" else 1, self.at + 2
             given, unit = self.words[at], self.words[at + 1]
             self.at = at + 1
@@ -588,19 +578,12 @@ class _SqlReader:
             offset += sign * interval(text)
         return Now(offset)
 
-    def _interval_follows(self) -> bool:
-        """Return whether an interval follows the next sign."""
-        word = self.words[self.at + 1]
-        if word.kind != "name" or word.quoted or word.text.upper() != "INTERVAL":
-            return False
-        return self.words[self.at + 2].kind == "text"
-
     def _arguments(self, word: Word, depth: int, usage: str = "") -> list[_Operand]:
         """Read the operands in the parentheses after a function's name."""
         opening, self.at = self.word, self.at + 1
         depth = self._deeper(depth, word)
         found = [self._operand(depth)]
-        while self._pass(","):
+        while self._skip(","):
             found.append(self._operand(depth))
         if usage and self.word.kind != "end" and not self._is_symbol(")"):
             self._fail(usage, word.start)
@@ -627,14 +610,6 @@ class _SqlReader:
         if found.name is None or found.case is not None or more:
             self._fail(f"{case} needs an attribute", found.place)
         return found._replace(place=word.start, case=case)
-
-    def _is_function(self) -> bool:
-        """Return whether a function of `FUNCTIONS` is next."""
-        word = self.words[self.at]
-        if word.kind != "name" or word.text.upper() not in FUNCTIONS or word.quoted:
-            return False
-        following = self.words[self.at + 1]
-        return following.kind == "symbol" and following.text == "("
 
     def _other(self, depth: int) -> _Operand:
         """Read the other side of a constraint of an attribute: mostly a constant."""
@@ -665,23 +640,22 @@ class _SqlReader:
         word = self.words[self.at]
         return word.kind == "symbol" and word.text == text
 
-    def _pass(self, symbol: str) -> bool:
-        """Read a symbol if it is next, and return whether it was."""
-        found = self._is_symbol(symbol)
-        self.at += found
-        return found
+    def _plain(self, at: int) -> str:
+        """Return a word in capitals; empty unless it is a name without quotes."""
+        word = self.words[at]
+        return word.text.upper() if word.kind == "name" and not word.quoted else ""
 
-    def _skip(self, keyword: str) -> bool:
-        """Read a keyword if it is next, and return whether it was."""
+    def _skip(self, text: str) -> bool:
+        """Read a keyword or a symbol if it is next, and return whether it was."""
         word = self.words[self.at]
-        found = word.kind == "keyword" and word.text == keyword
+        found = word.text == text and word.kind in ("keyword", "symbol")
         self.at += found
         return found
 
     def _close(self, opening: Word) -> None:
         if self.word.kind == "end":
             self._fail("not an SQL condition: this parenthesis is not closed", opening.start)
-        if not self._pass(")"):
+        if not self._skip(")"):
             self._unexpected()
 
     def _deeper(self, depth: int, word: Word) -> int:

@@ -306,10 +306,7 @@ class Filter(NamedTuple):
 def constants(value: Any) -> Sequence[Any] | frozenset[Any]:
     """Return the constants of a set, in the given order if they have one.
 
-    Raises
-    ------
-    PredicateError
-        The value is no collection, or has more than `MAX_TERMS` constants.
+    Raises `PredicateError`: the value is no collection, or has more than `MAX_TERMS` constants.
     """
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise PredicateError(f"in and not in need a collection of constants; got {shown(value)}")

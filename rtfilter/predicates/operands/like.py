@@ -83,10 +83,8 @@ def escaped(text: str) -> str:
 def canonical_like(pattern: str, escape: str = "\\") -> str:
     """Return a pattern in canonical form: escaped by backslashes; among wildcards first _, then one %.
 
-    Raises
-    ------
-    PredicateError
-        `escape` stands before another character than %, _ and itself, or there are too many parts.
+    Raises `PredicateError`: `escape` stands before another character than %, _ and itself, or there are too
+    many parts.
     """
     if "_" not in pattern and escape not in pattern and "\\" not in pattern and "%%" not in pattern:
         return pattern

@@ -20,10 +20,7 @@ _GROUP: Final = 16
 def canonical_network(text: str) -> str:
     """Return a network, such as ``10.0.0.0/8``, in its canonical form: no host bits, IPv6 compressed.
 
-    Raises
-    ------
-    PredicateError
-        The text is no network with a slash and a number of bits.
+    Raises `PredicateError`: the text is no network with a slash and a number of bits.
     """
     bits = text.rpartition("/")[2]
     try:
@@ -67,7 +64,7 @@ def address(value: str) -> tuple[int, int] | None:
 
 
 def network_starts(network: str, enough: int) -> list[str]:
-    """Return the possible beginnings, in text, of addresses in a canonical network; see `text_comparison.starts`.
+    """Return the possible beginnings, in text, of addresses in a network, as `text_comparison.starts` does.
 
     They distinguish networks whose mask is on a byte boundary, in IPv6 only by the first group.
     """

@@ -63,10 +63,7 @@ def cut(source: Source) -> Cut | None:
 def marked(source: Any, schema: Schema, year: int) -> tuple[list[Mark], Filters]:
     """Parse a condition with marks instead of its constants; each year has other marks.
 
-    Raises
-    ------
-    PredicateError
-        The condition is wrong, or its constants cannot be marks.
+    Raises `PredicateError`: the condition is wrong, or its constants cannot be marks.
     """
     marks: list[Mark] = []
     if type(source) is str:

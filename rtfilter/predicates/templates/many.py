@@ -55,10 +55,7 @@ def compile_many(sources: Sequence[Source], schema: Schema, refused: Refused | N
     refused : callable, optional
         Receives each unusable source, in order; by default the first one is an error.
 
-    Raises
-    ------
-    PredicateError
-        As `parse` and `compile_predicate`; its `row` is that of the source.
+    Raises `PredicateError`: as `parse` and `compile_predicate`; its `row` is that of the source.
     """
     reader = _Reader(sources, schema)
     for first in range(0, len(sources), SLICE):
@@ -110,11 +107,11 @@ class _Reader:
             rows, columns = _chosen([not found for found in repeating], rows, columns)
         if not rows:
             return
-        found = boxes.compute(columns, len(rows))
-        self._parts.append((np.array(rows)[found.owners], found.boxes))
+        usable, owners, found = boxes.compute(columns, len(rows))
+        self._parts.append((np.array(rows)[owners], found))
         for row, text in zip(rows, template.encoded(columns, len(rows)), strict=True):
             self._kept[row] = text
-        for place in np.flatnonzero(~found.usable).tolist():
+        for place in np.flatnonzero(~usable).tolist():
             predicate, row = template.predicate([column[place] for column in columns]), rows[place]
             self._kept[row] = None
             with suppress(PredicateError):  # too many boxes: reported together with the remaining sources
