@@ -33,7 +33,7 @@ from rtfilter.events.encoding import (
 )
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.boxes.affixes import NO_AFFIX, affix_of
-from rtfilter.predicates.boxes.narrowing import implied, is_lowered, lowered
+from rtfilter.predicates.boxes.narrowing import MAX_SPLIT, implied, is_lowered, lowered
 from rtfilter.predicates.model.comparison import Comparison
 from rtfilter.predicates.model.constraints import COMPARE, FORMS, Constraint, Filter, Test
 from rtfilter.predicates.model.disjunction import Disjunction, asks_for_every
@@ -48,9 +48,6 @@ MAX_BOXES: Final = 1024
 """Most boxes of one predicate."""
 MAX_UNBOUNDED: Final = 1000
 """Most subscriptions, by default, with a box that bounds and decides nothing; see `unbounded`."""
-MAX_SPLIT: Final = 16
-"""Most boxes of one filter; if there were more, neighbouring values share a hull that is not exact."""
-
 ENDS: Final = frozenset(("=", "<", "<=", ">", ">="))
 """Operators whose constant is an end of an interval of numbers or timestamps."""
 _STRICTEST: Final[dict[str, Callable[[Any, Any], Any]]] = {"<": min, "<=": min, ">": max, ">=": max}

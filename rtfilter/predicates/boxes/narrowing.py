@@ -22,8 +22,11 @@ from rtfilter.predicates.operands.expressions import Distance, Operand, Operatio
 Interval = tuple[float, float]
 """A closed interval; infinite on a side without a bound."""
 _NONE: Final = (-inf, inf)
-MOST: Final = 16
-"""Most filters that follow from a filter with quantified constraints."""
+MAX_SPLIT: Final = 16
+"""Most boxes of one filter; if there were more, neighbouring values share a hull that is not exact.
+
+Also most filters that follow from a filter with quantified constraints.
+"""
 
 
 def lowered(filter: Filter) -> tuple[list[Filter], bool]:
@@ -38,7 +41,7 @@ def lowered(filter: Filter) -> tuple[list[Filter], bool]:
     taken = {_root(name) for test in plain for name in test.attributes}
     parts = [plain]
     for side in (_across(test) for test in plain):
-        if len(parts) * len(side) <= MOST:
+        if len(parts) * len(side) <= MAX_SPLIT:
             parts = [[*one, test] for one in parts for test in side] or parts
     used: set[Quantified] = set()
     for test in sorted(quantified, key=_promise):
@@ -50,7 +53,7 @@ def lowered(filter: Filter) -> tuple[list[Filter], bool]:
         if test.quantifier == "any":  # the element that satisfies it also satisfies all `all` constraints
             own |= {one for one in quantified if one.attribute == test.attribute and _is_simple(one)}
             part = [[one for other in own for one in other.tests]]
-        if len(parts) * len(part) <= MOST:
+        if len(parts) * len(part) <= MAX_SPLIT:
             parts = [[*one, *other] for one in parts for other in part]
             used |= own
     filters = [Filter(tuple(dict.fromkeys(tests))) for tests in parts]

@@ -199,7 +199,10 @@ class MissSearch:
             if 0 in fails:
                 self.matched += 1
             elif self._may_keep(fails):
-                pairs = [_pair(number, id, predicate, place, row) for place in _least(fails)]
+                pairs = [
+                    _Pair(number, id, at, nearest(predicate.filters[at - 1], row).failing if at else ())
+                    for at in _least(fails)
+                ]
                 insort(self._kept, min((_order(pair), pair) for pair in pairs))
                 del self._kept[self.limit :]
 
@@ -229,10 +232,6 @@ def _least(fails: list[int]) -> list[int]:
     """Return the filters, from 1, in which the fewest constraints fail; 0 if there are no filters."""
     least = min(fails, default=0)
     return [place for place, failing in enumerate(fails, 1) if failing == least] or [0]
-
-
-def _pair(event: int, id: Any, predicate: Predicate, filter: int, row: Event) -> _Pair:
-    return _Pair(event, id, filter, nearest(predicate.filters[filter - 1], row).failing if filter else ())
 
 
 def _order(pair: _Pair) -> tuple[Any, ...]:

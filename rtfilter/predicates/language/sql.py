@@ -221,6 +221,8 @@ class _SqlReader:
                 depth += (text == "(") - (text == ")")
                 if not depth:
                     return self._compares(at + 1)
+                if depth > MAX_DEPTH:  # refused, whatever is inside
+                    break
         return False
 
     def _compares(self, place: int) -> bool:

@@ -41,22 +41,11 @@ COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 """Operators with a constant, on canonical values of one type; the constant is the right operand."""
 
-NEGATED: Final = {
-    "=": "<>",
-    "<>": "=",
-    "<": ">=",
-    "<=": ">",
-    ">": "<=",
-    ">=": "<",
-    "in": "not in",
-    "not in": "in",
-    "prefix": "not prefix",
-    "not prefix": "prefix",
-    **{name: f"not {name}" for name in TEXT_OPERATORS},
-    **{f"not {name}": name for name in TEXT_OPERATORS},
-    "is null": "exists",
-    "exists": "is null",
-}
+_COMPLEMENTS: Final = (
+    ("=", "<>"), ("<", ">="), ("<=", ">"), ("in", "not in"), ("is null", "exists"),
+    *((name, f"not {name}") for name in ("prefix", *TEXT_OPERATORS)),
+)  # fmt: skip
+NEGATED: Final = {one: other for pair in _COMPLEMENTS for one, other in (pair, pair[::-1])}
 """Each operator's complement among events that have the attribute with a value of its type."""
 
 SETS: Final = frozenset(("in", "not in"))

@@ -28,12 +28,11 @@ from rtfilter.predicates.boxes.compiling import (
     ENDINGS,
     ENDS,
     MAX_BOXES,
-    MAX_SPLIT,
     Boxes,
     pieces_of,
     text_range,
 )
-from rtfilter.predicates.boxes.narrowing import implied
+from rtfilter.predicates.boxes.narrowing import MAX_SPLIT, implied
 from rtfilter.predicates.model.comparison import Comparison
 from rtfilter.predicates.operands.like import start as like_start
 from rtfilter.predicates.templates.condition_templates import Hole, Template
