@@ -19,7 +19,7 @@ from rtfilter.predicates.language.pattern import parse_pattern
 from rtfilter.predicates.language.sql import parse_sql
 from rtfilter.predicates.predicate import parse
 from rtfilter.predicates.stored.predicate_store import kept
-from rtfilter.predicates.templates import cuts, many
+from rtfilter.predicates.templates import many, template_constants
 from rtfilter.predicates.templates.many import compile_many
 
 SCHEMA = Schema({"price": float, "size": int, "symbol": str, "halted": bool, "at": datetime})
@@ -219,7 +219,7 @@ def test_each_pattern_template_is_parsed_twice(monkeypatch):
         return parse_pattern(pattern, schema)
 
     monkeypatch.setattr(predicate, "parse_pattern", counted)
-    monkeypatch.setattr(cuts, "parse_pattern", counted)
+    monkeypatch.setattr(template_constants, "parse_pattern", counted)
     schema = Schema({**SCHEMA.attributes, **NAMED_AS_MATCHERS, "url.path": str, "url.host": str})
     texts = list(map(json.dumps, PATTERNS))
     sources = [json.loads(text.replace("{}", str(k))) for k in range(4) for text in texts]
@@ -233,7 +233,7 @@ def test_a_pattern_that_unfolds_into_a_huge_one_is_not_cut():
     pattern = {"price": [1]}
     for _ in range(40):
         pattern = {"$or": [pattern, pattern]}
-    assert cuts.cut(pattern) is None
+    assert template_constants.cut(pattern) is None
 
 
 TEMPLATES = [
@@ -307,7 +307,7 @@ def test_each_template_is_parsed_twice(monkeypatch):
         return parse_sql(source, schema)
 
     monkeypatch.setattr(predicate, "parse_sql", counted)
-    monkeypatch.setattr(cuts, "parse_sql", counted)
+    monkeypatch.setattr(template_constants, "parse_sql", counted)
     good = [
         "price > {} AND size < {}",
         "symbol = '{}' OR price < {}",

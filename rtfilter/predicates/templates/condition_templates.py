@@ -1,9 +1,9 @@
 """Templates: conditions that differ only in constants are read once, and then filled with other constants.
 
 A condition is cut at its constants; the rest identifies the template. It is parsed twice with constants that
-occur nowhere else (`cuts.py`). If both predicates differ only in these constants, other constants will have
-the same places. Conditions whose meaning depends on the value of a constant are parsed instead: operations on
-constants, patterns of another form, equal constraints, and errors.
+occur nowhere else (`template_constants.py`). If both predicates differ only in these constants, other
+constants will have the same places. Conditions whose meaning depends on the value of a constant are parsed
+instead: operations on constants, patterns of another form, equal constraints, and errors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rtfilter.predicates.model.combine import Filters
 from rtfilter.predicates.model.constraints import PRESENCE, SETS, Constraint, Filter, Quantified, Test
 from rtfilter.predicates.predicate import Predicate, Source
 from rtfilter.predicates.stored.predicate_store import as_bytes, encoded_test
-from rtfilter.predicates.templates.cuts import Mark, Read, marked
+from rtfilter.predicates.templates.template_constants import Mark, Read, marked
 
 Row = Sequence[Any] | Mapping[int, Any]
 """The values of the constants of one condition."""

@@ -20,8 +20,8 @@ from rtfilter.predicates.boxes.compiling import Boxes, Distincts, boxes_of, dist
 from rtfilter.predicates.predicate import Predicate, Source, parse
 from rtfilter.predicates.stored.predicate_store import Kept, kept
 from rtfilter.predicates.templates.condition_templates import Template
-from rtfilter.predicates.templates.cuts import Key, cut
 from rtfilter.predicates.templates.template_boxes import TemplateBoxes
+from rtfilter.predicates.templates.template_constants import Key, cut
 
 SLICE: Final = 1 << 15
 """Predicates that are read together: the constants from their texts take memory."""
