@@ -25,7 +25,7 @@ from rtfilter.matchers.filters import BoxColumns
 from rtfilter.matchers.rows import MOST, distinct
 from rtfilter.predicates.boxes.affixes import END, LOWEST_END
 from rtfilter.predicates.boxes.compiling import compile_predicate
-from rtfilter.predicates.operands.letters import encoded
+from rtfilter.predicates.operands.text_comparison import encoded
 from rtfilter.predicates.predicate import Predicate
 from rtfilter.results import Hits
 

@@ -12,7 +12,7 @@ from rtfilter.overlay.broker_names import SubscriptionId
 from rtfilter.overlay.routing_messages import RouterSubscription
 from rtfilter.overlay.suppressing import CoveringForwarding
 from rtfilter.predicates.boxes.compiling import compile_predicate
-from rtfilter.predicates.operands.attribute_names import written
+from rtfilter.predicates.operands.expressions import written
 from rtfilter.predicates.predicate import Predicate
 
 FAR: Final = 1e300

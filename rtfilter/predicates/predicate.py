@@ -13,8 +13,7 @@ from rtfilter.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.boxes.cost import Cost, cost_of
 from rtfilter.predicates.covers.covering import intersects, judge
-from rtfilter.predicates.language.as_pattern import as_pattern
-from rtfilter.predicates.language.pattern import parse_pattern
+from rtfilter.predicates.language.pattern import as_pattern, parse_pattern
 from rtfilter.predicates.language.sql import MAX_LENGTH, parse_sql
 from rtfilter.predicates.model.combine import all_of, any_of, checked
 from rtfilter.predicates.model.disjunction import Disjunction

@@ -27,11 +27,11 @@ from rtfilter.index.kernels.array_types import Byte1, Int1, Int2, Int32_1
 from rtfilter.index.kernels.borrow import ByAddress
 from rtfilter.index.kernels.hash_tables import hash_id
 from rtfilter.index.kernels.jit import kernel, part, unwrapped
-from rtfilter.predicates.boxes.conditions import EQUAL, GREATER, LESS, MOST, ORDERS, count_conditions
+from rtfilter.predicates.boxes.cost import EQUAL, GREATER, LESS, MOST, ORDERS, count_conditions
 from rtfilter.predicates.model.constraints import SETS, Constraint, Filter, Quantified, Test, is_negated
 from rtfilter.predicates.model.disjunction import asks_for_every
-from rtfilter.predicates.operands.letters import encoded, encoded_one
 from rtfilter.predicates.operands.like import ANY, EACH, in_bytes
+from rtfilter.predicates.operands.text_comparison import encoded, encoded_one
 from rtfilter.predicates.predicate import Predicate
 from rtfilter.subscriptions.verdict import ASK, NO, UNKNOWN, YES
 

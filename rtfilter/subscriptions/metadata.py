@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from rtfilter.dtypes import AnyArray
-from rtfilter.predicates.stored.texts import NO_TEXTS, Texts
+from rtfilter.predicates.stored.predicate_store import NO_TEXTS, Texts
 from rtfilter.text import shown
 
 LIMIT: Final = 4096

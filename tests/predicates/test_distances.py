@@ -14,7 +14,7 @@ from predicate_cases import haversine, inside
 from rtfilter import EventFilter, Predicate, PredicateError, Schema
 from rtfilter.predicates.boxes.compiling import compile_predicate
 from rtfilter.predicates.model.comparison import Comparison
-from rtfilter.predicates.operands.distances import RADIUS, SLACK, Distance, distance
+from rtfilter.predicates.operands.expressions import RADIUS, SLACK, Distance, distance
 
 SCHEMA = Schema({"lat": float, "lon": float, "x": float})
 FLEET = Schema({"cars.lat": float, "cars.lon": float})

@@ -18,10 +18,9 @@ from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import READERS
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.explanations.explanation import explain
-from rtfilter.predicates.explanations.reasons import sample
 from rtfilter.predicates.model.comparison import Comparison
 from rtfilter.predicates.model.constraints import COMPARE, PRESENCE, SETS, Constraint, Filter, Quantified
-from rtfilter.predicates.operands.like import canonical_like, example, is_like, lacks
+from rtfilter.predicates.operands.like import canonical_like, is_like, sample, why_unlike
 from rtfilter.predicates.predicate import Predicate, parse
 
 NOON = datetime(2024, 5, 31, 12, tzinfo=UTC)
@@ -227,7 +226,7 @@ def test_distances_and_agreement_are_those_of_the_values(data):
         value = row.get(test.attribute)
         if explained.distance is not None:
             unit = 10**6 if explained.unit else 1
-            found = Fraction(READERS[type(sample(test))](value))
+            found = Fraction(READERS[type(test.sample)](value))
             constants = test.value if test.operator in SETS else [test.value]
             true = min(abs(found - Fraction(one)) for one in constants) / unit
             assert nearly(explained.distance, true)
@@ -255,10 +254,10 @@ def nearly(distance, true):
 def test_the_piece_of_a_pattern_that_does_not_fit(data):
     pattern = canonical_like(data.draw(CONSTANTS["like"]))
     value = data.draw(st.text("abé%_", max_size=8) | st.sampled_from(STRINGS))
-    assert is_like(example(pattern), pattern)
+    assert is_like(sample(pattern), pattern)
     if not is_like(value, pattern):
-        lack = lacks(value, pattern)
-        assert lack.reason
+        lack = why_unlike(value, pattern)
+        assert lack.phrase
         # Up to there it fits the beginning of the pattern, as far as that goes.
         assert any(is_like(value[: lack.agrees], beginning) for beginning in beginnings(pattern))
 

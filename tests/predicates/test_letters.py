@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import cases
-from rtfilter.predicates.operands.letters import MOST_STARTS, fold, starts
+from rtfilter.predicates.operands.text_comparison import MOST_STARTS, fold, starts
 
 EVERY = [chr(code) for code in range(sys.maxunicode + 1)]
 

@@ -14,9 +14,9 @@ from rtfilter.predicates.operands.like import (
     canonical_like,
     escaped,
     is_like,
-    lacks,
     simplest,
     start,
+    why_unlike,
 )
 
 TOKENS = st.lists(st.sampled_from(["a", "b", "ab", "é", "%", "_", "\\%", "\\_", "\\\\"]), max_size=8)
@@ -36,7 +36,7 @@ def test_a_value_fits_as_by_a_regular_expression(pattern, value):
     assert regular(canonical).fullmatch(value) is not None or not fits
     assert canonical_like(canonical) == canonical
     assert not fits or value.startswith(start(canonical))
-    assert (lacks(value, canonical) is None) is fits
+    assert (not why_unlike(value, canonical).phrase) is fits
     operator, text = simplest(canonical)
     same = {"=": str.__eq__, "prefix": str.startswith, "like": is_like}
     assert same[operator](value, text) == fits
@@ -114,4 +114,5 @@ def test_texts_between_underscores_are_limited():
     ],
 )
 def test_what_a_value_lacks(value, pattern, phrase):
-    assert lacks(value, canonical_like(pattern)) == phrase
+    reason = why_unlike(value, canonical_like(pattern))
+    assert (reason.agrees, reason.phrase) == phrase

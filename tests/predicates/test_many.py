@@ -19,7 +19,7 @@ from rtfilter.predicates.language.pattern import parse_pattern
 from rtfilter.predicates.language.sql import parse_sql
 from rtfilter.predicates.predicate import parse
 from rtfilter.predicates.stored.predicate_store import kept
-from rtfilter.predicates.templates import many, pattern_templates, sql_templates
+from rtfilter.predicates.templates import many, template_constants
 from rtfilter.predicates.templates.many import compile_many
 
 SCHEMA = Schema({"price": float, "size": int, "symbol": str, "halted": bool, "at": datetime})
@@ -153,7 +153,7 @@ ODD_VALUES += [
     "10.0.0.0/8",
     "\ud800",
 ]
-ODD_VALUES += ["2024-05-31T12:00:00Z"]
+ODD_VALUES += ["2024-05-31T12:00:00Z", "10.1.2.3/8", "=", "ABC*"]
 
 
 def with_other_values(given, chance, rate, values):
@@ -195,14 +195,19 @@ PATTERNS = [
     {"symbol": [{"anything-but": {"prefix": "{}"}}]},
     {"symbol": [{"cidr": "10.0.0.0/8"}, {"exactly": "{}"}]},
     {"at": ["2024-05-31T12:00:00Z"], "size": [1, 2, {"numeric": ["=", 3]}]},
+    {"cidr": ["{}"], "wildcard": ["{}*"]},
+    {"suffix": ["{}", "a{}"], "equals-ignore-case": ["A{}"]},
     {"$or": [{"price": [1]}, {"url": {"path": [{"exists": False}], "host": ["{}"]}}]},
 ]
+
+
+NAMED_AS_MATCHERS = dict.fromkeys(("cidr", "wildcard", "suffix", "equals-ignore-case"), str)
 
 
 @cases("pattern", PATTERNS)
 def test_odd_values_in_a_pattern(pattern):
     chance = Random(7)
-    schema = Schema({**SCHEMA.attributes, "url.path": str, "url.host": str})
+    schema = Schema({**SCHEMA.attributes, **NAMED_AS_MATCHERS, "url.path": str, "url.host": str})
     assert_same([with_other_values(pattern, chance, 0.7, ODD_VALUES) for _ in range(40)], schema)
 
 
@@ -214,8 +219,8 @@ def test_each_pattern_template_is_parsed_twice(monkeypatch):
         return parse_pattern(pattern, schema)
 
     monkeypatch.setattr(predicate, "parse_pattern", counted)
-    monkeypatch.setattr(pattern_templates, "parse_pattern", counted)
-    schema = Schema({**SCHEMA.attributes, "url.path": str, "url.host": str})
+    monkeypatch.setattr(template_constants, "parse_pattern", counted)
+    schema = Schema({**SCHEMA.attributes, **NAMED_AS_MATCHERS, "url.path": str, "url.host": str})
     texts = list(map(json.dumps, PATTERNS))
     sources = [json.loads(text.replace("{}", str(k))) for k in range(4) for text in texts]
     assert_same(sources, schema)
@@ -228,7 +233,7 @@ def test_a_pattern_that_unfolds_into_a_huge_one_is_not_cut():
     pattern = {"price": [1]}
     for _ in range(40):
         pattern = {"$or": [pattern, pattern]}
-    assert pattern_templates.cut(pattern) is None
+    assert template_constants.cut(pattern) is None
 
 
 TEMPLATES = [
@@ -302,7 +307,7 @@ def test_each_template_is_parsed_twice(monkeypatch):
         return parse_sql(source, schema)
 
     monkeypatch.setattr(predicate, "parse_sql", counted)
-    monkeypatch.setattr(sql_templates, "parse_sql", counted)
+    monkeypatch.setattr(template_constants, "parse_sql", counted)
     good = [
         "price > {} AND size < {}",
         "symbol = '{}' OR price < {}",

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 PROGRAM = """
-from rtfilter.predicates.operands.differences import Reason
+from rtfilter.predicates.operands.text_comparison import Reason
 from rtfilter.predicates.operands.text_operators import FUNCTIONS, MATCHERS, TEXT_OPERATORS
 from rtfilter.predicates.operands.text_operators import Function, TextOperator
 

@@ -14,7 +14,7 @@ from rtfilter.events.schema import Schema
 from rtfilter.predicates.language.sql import MAX_LENGTH, _SqlReader, parse_sql
 from rtfilter.predicates.model.combine import MAX_DEPTH
 from rtfilter.predicates.model.constraints import Constraint, Filter
-from rtfilter.predicates.operands.attribute_names import RESERVED
+from rtfilter.predicates.operands.expressions import RESERVED
 from rtfilter.predicates.predicate import Predicate, parse
 
 SCHEMA = Schema(

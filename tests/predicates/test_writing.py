@@ -10,10 +10,10 @@ from cases import cases
 from limits import patterns_within
 from predicate_cases import conditions, schemas, sql
 from rtfilter import Predicate, PredicateError, Schema
-from rtfilter.predicates.boxes.conditions import MOST
+from rtfilter.predicates.boxes.cost import MOST
 from rtfilter.predicates.model.comparison import Comparison
 from rtfilter.predicates.model.constraints import Constraint, Quantified
-from rtfilter.predicates.operands.distances import Distance
+from rtfilter.predicates.operands.expressions import Distance
 from rtfilter.predicates.operands.intervals import Now
 
 SCHEMA = Schema({"price": float, "qty": int, "symbol": str, "ok": bool, "url.code": int})

@@ -25,7 +25,7 @@ from rtfilter.matchers.papers.profiles import (
     place_of,
     places_in,
 )
-from rtfilter.predicates.covers.values import ValueOrder, Values
+from rtfilter.predicates.model.values import ValueOrder, Values
 
 SHARE: Final = 1 / 32
 """A set of more than this share of all profiles is a bit list, which then takes less memory."""

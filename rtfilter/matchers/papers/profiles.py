@@ -19,8 +19,8 @@ from rtfilter.events.encoding import is_missing
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
 from rtfilter.predicates.covers.sets import Space, asks_for_aspects
-from rtfilter.predicates.covers.values import ValueOrder, Values
 from rtfilter.predicates.model.constraints import Filter, Test
+from rtfilter.predicates.model.values import ValueOrder, Values
 from rtfilter.predicates.predicate import Predicate
 
 MISSING: Final = 0

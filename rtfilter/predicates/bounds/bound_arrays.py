@@ -57,12 +57,9 @@ def compile_bounds(low: Any, high: Any, schema: Schema) -> EncodedBounds:
     EncodedBounds
         The bounds compare exactly with all int64, uint64 and float64 values of events.
 
-    Raises
-    ------
-    PredicateError
-        A wrong shape, a column that is no attribute, ends of another type than the attribute, NaN, an end at
-        the wrong infinity or beyond float64, low above high, or a bounded string attribute; its `row` and
-        `attribute` name the place.
+    Raises `PredicateError`: a wrong shape, a column that is no attribute, ends of another type than the
+    attribute, NaN, an end at the wrong infinity or beyond float64, low above high, or a bounded string
+    attribute; its `row` and `attribute` name the place.
     """
     one = _single(low, high, schema)
     if one is not None:

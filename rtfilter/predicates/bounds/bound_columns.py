@@ -37,10 +37,8 @@ class BoundColumn(NamedTuple):
 def bounded_columns(header: Sequence[str], schema: Schema) -> list[BoundColumn]:
     """Return the columns of bounds; none if the table has a column ``where``.
 
-    Raises
-    ------
-    PredicateError
-        The header has neither, both, or bounds of a string or of an attribute that the schema does not have.
+    Raises `PredicateError`: the header has neither, both, or bounds of a string or of an attribute that the
+    schema does not have.
     """
     columns: list[BoundColumn] = []
     for at, column in enumerate(header):
@@ -81,10 +79,8 @@ def read_bounds(
 
     `read` returns a column by its number: of pandas, Arrow, NumPy, or a list. Missing cells are masked.
 
-    Raises
-    ------
-    PredicateError
-        A column of Arrow has another type than its attribute, or columns have different numbers of rows.
+    Raises `PredicateError`: a column of Arrow has another type than its attribute, or columns have different
+    numbers of rows.
     """
     sides: dict[str, Columns] = {side: {} for side in SIDES}
     for column in columns:

@@ -50,10 +50,7 @@ def open_side(count: int, schema: Schema, name: Name) -> Side:
 def read_side(given: Any, schema: Schema, name: Name) -> Side:
     """Read the ends of one side; see `rtfilter.predicates.bounds.bound_arrays.compile_bounds` for their form.
 
-    Raises
-    ------
-    PredicateError
-        A wrong shape or column, or ends of another type than the attribute.
+    Raises `PredicateError`: a wrong shape or column, or ends of another type than the attribute.
     """
     shape = (len(schema.names),)
     if (
@@ -65,9 +62,8 @@ def read_side(given: Any, schema: Schema, name: Name) -> Side:
         return Side(given, None)  # the usual case
     columns = _columns(given, name)
     if columns is None:
-        array, lost = _array(given, schema, name)
-        side = _read(array, [(own, schema.attributes[own]) for own in schema.names], name)
-        return side if lost is None else _with_lost(side, lost, schema)
+        array = _array(given, schema, name)
+        return _read(array, [(own, schema.attributes[own]) for own in schema.names], name)
     for column in columns:
         attribute = schema.attribute(column)
         if attribute.kind == "str":
@@ -137,32 +133,26 @@ def bound_values(column: Any, attribute: str, name: str) -> ColumnValues:
         return pandas_values(column)
     if any(package == "pyarrow" for package, _ in kinds):
         return arrow_values(column)
-    array, lost = (column, None) if isinstance(column, np.ndarray) else _converted(column, name)
-    if lost is not None:
-        array = lost
+    array = column if isinstance(column, np.ndarray) else _converted(column, name)
     if array.ndim != 1:
         raise PredicateError.about(attribute, f"needs a column of one dimension, not of shape {array.shape}")
     return ColumnValues(np.ma.getdata(array), np.ma.getmaskarray(array))
 
 
-def _converted(given: Any, name: str) -> tuple[AnyArray, AnyArray | None]:
-    """Return a value as an array, and also as objects if float64 may have lost integers of a list."""
+def _converted(given: Any, name: str) -> AnyArray:
+    """Return a value as an array; of objects if float64 may have lost integers of a list."""
     try:
         array = np.asarray(given)
         if array.dtype.kind not in "iufbmM":
-            array = np.array(given, object)
+            return np.array(given, object)
+        # NumPy makes floats of a list with integers and floats.
+        if isinstance(given, Sequence) and array.dtype.kind == "f":
+            sizes = np.abs(array)
+            if ((sizes >= EXACT) & (sizes < math.inf)).any():
+                return np.array(given, object)
     except (ValueError, TypeError) as error:
         raise _no_array(given, name, error) from None
-    # NumPy makes floats of a list with integers and floats.
-    if isinstance(given, Sequence) and array.dtype.kind == "f" and _large(array).any():
-        return array, np.array(given, object)
-    return array, None
-
-
-def _large(values: FloatArray) -> BoolArray:
-    """Return which numbers float64 may not distinguish from others."""
-    found: BoolArray = (np.abs(values) >= EXACT) & (np.abs(values) < math.inf)
-    return found
+    return array
 
 
 def _no_array(given: Any, name: str, error: Exception) -> PredicateError:
@@ -179,9 +169,9 @@ def _no_array(given: Any, name: str, error: Exception) -> PredicateError:
     )
 
 
-def _array(given: Any, schema: Schema, name: Name) -> tuple[AnyArray, AnyArray | None]:
-    """Return ends as an array (n, number of attributes), and also as objects; see `_converted`."""
-    array, lost = (given, None) if isinstance(given, np.ndarray) else _converted(given, name)
+def _array(given: Any, schema: Schema, name: Name) -> AnyArray:
+    """Return ends as an array (n, number of attributes)."""
+    array = given if isinstance(given, np.ndarray) else _converted(given, name)
     if array.dtype.names is not None:
         raise PredicateError(f"{name} is an array of records; pass a DataFrame, or an array without names")
     if array.shape == (0,):
@@ -190,15 +180,7 @@ def _array(given: Any, schema: Schema, name: Name) -> tuple[AnyArray, AnyArray |
         raise PredicateError(
             f"low and high must both have shape (n, {len(schema.names)}); {name} has {array.shape}"
         )
-    return array, lost
-
-
-def _with_lost(side: Side, objects: AnyArray, schema: Schema) -> Side:
-    """Return a side with the rests of the integers among its ends."""
-    left = np.zeros(side.values.shape, np.int64)
-    for row, column in np.argwhere(_large(side.values)).tolist():
-        left[row, column] = _rest(schema.names[column], row, objects[row, column], side.values[row, column])
-    return Side(side.values, left)
+    return array
 
 
 def _read(ends: AnyArray, attributes: list[tuple[str, Attribute]], name: Name) -> Side:

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from rtfilter.events.encoding import STRING_BYTES, utf8
-from rtfilter.predicates.operands.letters import fold
 from rtfilter.predicates.operands.like import end as like_end
 from rtfilter.predicates.operands.like import start as like_start
+from rtfilter.predicates.operands.text_comparison import fold
 
 BEGINNING, END = 0, 1
 LONGEST: Final = 255

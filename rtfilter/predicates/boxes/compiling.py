@@ -7,7 +7,7 @@ false, and `rtfilter.predicates.model.disjunction.Disjunction.matches` decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import chain, pairwise, product
 from math import inf, nextafter, prod
@@ -33,23 +33,21 @@ from rtfilter.events.encoding import (
 )
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.boxes.affixes import NO_AFFIX, affix_of
-from rtfilter.predicates.boxes.narrowing import implied, is_lowered, lowered
+from rtfilter.predicates.boxes.narrowing import MAX_SPLIT, implied, is_lowered, lowered
 from rtfilter.predicates.model.comparison import Comparison
 from rtfilter.predicates.model.constraints import COMPARE, FORMS, Constraint, Filter, Test
 from rtfilter.predicates.model.disjunction import Disjunction, asks_for_every
-from rtfilter.predicates.operands.letters import fold
-from rtfilter.predicates.operands.letters import starts as caseless_starts
+from rtfilter.predicates.model.values import Spans, common, left_of
 from rtfilter.predicates.operands.like import end as like_end
 from rtfilter.predicates.operands.like import start as like_start
+from rtfilter.predicates.operands.text_comparison import fold
+from rtfilter.predicates.operands.text_comparison import starts as caseless_starts
 from rtfilter.predicates.operands.text_operators import TEXT_OPERATORS
 
 MAX_BOXES: Final = 1024
 """Most boxes of one predicate."""
 MAX_UNBOUNDED: Final = 1000
 """Most subscriptions, by default, with a box that bounds and decides nothing; see `unbounded`."""
-MAX_SPLIT: Final = 16
-"""Most boxes of one filter; if there were more, neighbouring values share a hull that is not exact."""
-
 ENDS: Final = frozenset(("=", "<", "<=", ">", ">="))
 """Operators whose constant is an end of an interval of numbers or timestamps."""
 _STRICTEST: Final[dict[str, Callable[[Any, Any], Any]]] = {"<": min, "<=": min, ">": max, ">=": max}
@@ -57,23 +55,21 @@ _STRICTEST: Final[dict[str, Callable[[Any, Any], Any]]] = {"<": min, "<=": min, 
 
 _ENOUGH: Final = STRING_BYTES + 3
 """Folded characters that decide `order`: the fold of one character has three at most."""
-_Ranges = Sequence[tuple[int, int]]
-_Intervals = Sequence[tuple[float, float]]
 
 
-def _ranges(starts: Iterable[str]) -> _Ranges:
-    """Return the `order` of the strings with some beginnings, ascending ranges."""
-    return sorted({text_range(utf8(start)) for start in starts})
+def _ranges(starts: Iterable[str]) -> Spans:
+    """Return the `order` of the strings with some beginnings."""
+    return tuple(sorted({text_range(utf8(start)) for start in starts}))
 
 
 @lru_cache(maxsize=4096)
-def _caseless_ranges(start: str) -> _Ranges:
+def _caseless_ranges(start: str) -> Spans:
     """Return `_ranges` for a folded beginning: it takes 20 us, and many subscriptions begin alike."""
     return _ranges(caseless_starts(start, STRING_BYTES))
 
 
-def _beginning(operator: str, value: str) -> _Ranges:
-    """Return the `order` of strings that satisfy an operator of `TEXT_OPERATORS`, ascending ranges."""
+def _beginning(operator: str, value: str) -> Spans:
+    """Return the `order` of strings that satisfy an operator of `TEXT_OPERATORS`."""
     if operator == "ignore case":
         return _caseless_ranges(value[:_ENOUGH])
     if operator == "like ignore case":
@@ -127,10 +123,8 @@ def compile_predicate(predicate: Disjunction, schema: Schema) -> Boxes:
     Boxes
         Distinct boxes; an event that satisfies the predicate lies in at least one.
 
-    Raises
-    ------
-    PredicateError
-        The predicate needs more than `MAX_BOXES` boxes, or names an attribute that the schema does not have.
+    Raises `PredicateError`: the predicate needs more than `MAX_BOXES` boxes, or names an attribute that the
+    schema does not have.
     """
     box = _only_box(predicate, schema)
     if box is not None:
@@ -294,34 +288,23 @@ def _chosen(constraints: list[Constraint]) -> list[Any] | None:
     """Return the values that `=` and `in` leave after all other constraints; None without such operators."""
     sets: list[frozenset[Any]] = []
     removed: set[Any] = set()
-    tests: dict[str, Any] = {}
-    starts: list[str] = []
-    unwanted: list[str] = []
-    others: list[tuple[Callable[[Any, Any], bool], str]] = []
+    ends: dict[str, Any] = {}
+    others: list[tuple[Callable[[Any, Any], bool], Any]] = []
     for _, operator, value in constraints:
         if operator in ("=", "in"):
             sets.append(value if operator == "in" else frozenset((value,)))
         elif operator in ("<>", "not in"):
             removed.update(value if operator == "not in" else (value,))
         elif operator in _STRICTEST:  # one constraint per operator, so that the cost stays linear
-            tests[operator] = _STRICTEST[operator](tests.get(operator, value), value)
-        elif operator == "prefix":
-            starts.append(value)
-        elif operator == "not prefix":
-            unwanted.append(value)
-        elif operator in FORMS:
+            ends[operator] = _STRICTEST[operator](ends.get(operator, value), value)
+        elif operator in FORMS or operator.endswith("prefix"):
             others.append((COMPARE[operator], value))
         elif operator != "exists":  # a box that ignored an operator could lose matches, or call itself exact
             raise NotImplementedError(f"there are no boxes for the operator {operator!r}")
     if not sets:
         return None
+    others += [(COMPARE[operator], value) for operator, value in ends.items()]
     values: Iterable[Any] = frozenset.intersection(*sets) - removed
-    for operator, constant in tests.items():
-        values = [value for value in values if COMPARE[operator](value, constant)]
-    if starts:
-        values = [value for value in values if all(map(value.startswith, starts))]
-    if unwanted:
-        values = [value for value in values if not value.startswith(tuple(unwanted))]
     for holds, constant in others:
         values = [value for value in values if holds(value, constant)]
     return sorted(values)  # hashes of strings differ by process, and so would boxes
@@ -351,8 +334,8 @@ def _ordinal(constraints: list[Constraint]) -> list[Piece]:
             low = max(low, nextafter(end, inf) if operator == ">" and sharp else end)
         else:
             high = min(high, nextafter(end, -inf) if operator == "<" and sharp else end)
-    cuts = [(nextafter(hole, -inf), nextafter(hole, inf)) for hole in sorted(holes)]
-    return [Piece((a,), (b,), exact) for a, b in _gaps(low, high, cuts)]
+    found = left_of(((low, nextafter(high, inf)),), [(hole, nextafter(hole, inf)) for hole in sorted(holes)])
+    return [Piece((a,), (nextafter(b, -inf),), exact) for a, b in found]
 
 
 def _boolean(constraints: list[Constraint]) -> list[Piece]:
@@ -374,19 +357,19 @@ def _text(constraints: list[Constraint]) -> list[Piece]:
             Piece((float(order), float(identity), -inf), (float(order), float(identity), inf), exact)
             for (order, identity, _), exact in exact_of.items()
         ]
-    low, high, exact = 0, ORDER_MAX, True
+    orders: Spans = ((0, ORDER_MAX + 1),)
+    exact = True
     ending: tuple[float, float] = (-inf, inf)
     affix = NO_AFFIX
-    cuts: list[tuple[float, float]] = []
+    cuts: list[tuple[int, int]] = []
     holes: set[float] = set()
-    wanted: list[_Ranges] = []
     for _, operator, value in constraints:
         if operator == "exists":
             continue
         if operator in FORMS:
             exact = False
             if operator in TEXT_OPERATORS:  # no complement
-                wanted.append(_beginning(operator, value))
+                orders = common(orders, _beginning(operator, value))
             if operator in ENDINGS:
                 first, last = ENDINGS[operator](value)
                 ending = max(ending[0], first), min(ending[1], last)
@@ -406,27 +389,25 @@ def _text(constraints: list[Constraint]) -> list[Piece]:
         if operator in ("prefix", "not prefix"):
             exact = exact and sharp
             if operator == "prefix":
-                low, high = max(low, start), min(high, end)
+                orders = common(orders, ((start, end),))
                 affix = max(affix, affix_of(operator, value))
             elif sharp:
-                cuts.append((start - 1, end + 1))
+                cuts.append((start, end))
         elif operator in (">", ">="):
-            low = max(low, start)
+            orders = common(orders, ((start, ORDER_MAX + 1),))
             exact = exact and sharp and operator == ">="
         else:
-            high = min(high, start - 1 if operator == "<" and sharp else start)
+            orders = common(orders, ((0, start if operator == "<" and sharp else start + 1),))
             exact = exact and sharp and operator == "<"
-    orders: _Intervals = _gaps(low, high, sorted(cuts))
-    for ranges in wanted:
-        orders = _common(orders, ranges)
+    orders = left_of(orders, sorted(cuts))
     if ending[0] > ending[1]:
         return []
     if affix.length and len(orders) > 1:  # by the affix one box is found as well as several
-        orders = [(orders[0][0], orders[-1][1])]
+        orders = ((orders[0][0], orders[-1][1]),)
     if not holes:
-        return [Piece((a, affix.end, ending[0]), (b, inf, ending[1]), exact) for a, b in orders]
-    identities = _gaps(0, IDENTITY_MAX, [(hole - 1, hole + 1) for hole in sorted(holes)])
-    both = [_merge([Piece((a,), (b,), exact) for a, b in gaps], MAX_SPLIT) for gaps in (orders, identities)]
+        return [Piece((a, affix.end, ending[0]), (b - 1, inf, ending[1]), exact) for a, b in orders]
+    identities = left_of(((0, IDENTITY_MAX + 1),), [(hole, hole + 1) for hole in sorted(holes)])
+    both = [_merge([Piece((a,), (b - 1,), exact) for a, b in own], MAX_SPLIT) for own in (orders, identities)]
     return [
         Piece((*o.low, *i.low, ending[0]), (*o.high, *i.high, ending[1]), o.exact and i.exact)
         for o, i in product(*both)
@@ -437,8 +418,9 @@ _VALUES: Final = {"number": _ordinal, "timestamp": _ordinal, "bool": _boolean, "
 
 
 def text_range(start: bytes) -> tuple[int, int]:
-    """Return the first and the last `order` coordinate of the strings that begin with some bytes."""
-    return _longer(order_code(start), len(start))
+    """Return the first `order` of the strings that begin with some bytes, and the one behind all of them."""
+    first, last = _longer(order_code(start), len(start))
+    return first, last + 1
 
 
 def ending_range(folded: str) -> tuple[float, float]:
@@ -449,33 +431,6 @@ def ending_range(folded: str) -> tuple[float, float]:
 def _longer(code: int, size: int) -> tuple[int, int]:
     """Return the first and the last code with the first `size` bytes of a code."""
     return code, code + 256 ** max(STRING_BYTES - size, 0) - 1
-
-
-def _common(one: _Intervals, two: _Intervals) -> _Intervals:
-    """Return the intersection of two sorted lists of disjoint intervals, of which the second is not empty."""
-    if len(one) == 1 and one[0][0] <= two[0][0] and two[-1][1] <= one[0][1]:
-        return two
-    found: list[tuple[float, float]] = []
-    i = j = 0
-    while i < len(one) and j < len(two):
-        low, high = max(one[i][0], two[j][0]), min(one[i][1], two[j][1])
-        if low <= high:
-            found.append((low, high))
-        if one[i][1] < two[j][1]:
-            i += 1
-        else:
-            j += 1
-    return found
-
-
-def _gaps(low: float, high: float, cuts: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the parts of [low, high] that sorted `cuts` leave; a cut (a, b) leaves up to a and from b on."""
-    gaps: list[tuple[float, float]] = []
-    for before, after in cuts:
-        if low <= min(before, high):
-            gaps.append((low, min(before, high)))
-        low = max(low, after)
-    return [*gaps, (low, high)] if low <= high else gaps
 
 
 def _limit(sides: list[list[Piece]]) -> None:

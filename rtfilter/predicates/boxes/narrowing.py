@@ -12,41 +12,36 @@ comparisons only the presence of all attributes follows.
 from __future__ import annotations
 
 from math import inf, nextafter
-from typing import Final, NamedTuple
+from typing import Final
 
 from rtfilter.events.encoding import EXACT, LOWEST
 from rtfilter.predicates.model.comparison import Comparison
 from rtfilter.predicates.model.constraints import Constraint, Filter, Quantified, Test
-from rtfilter.predicates.operands.distances import Distance
-from rtfilter.predicates.operands.expressions import Operand, Operation
+from rtfilter.predicates.operands.expressions import Distance, Operand, Operation
 
 Interval = tuple[float, float]
 """A closed interval; infinite on a side without a bound."""
 _NONE: Final = (-inf, inf)
-MOST: Final = 16
-"""Most filters that follow from a filter with quantified constraints."""
+MAX_SPLIT: Final = 16
+"""Most boxes of one filter; if there were more, neighbouring values share a hull that is not exact.
+
+Also most filters that follow from a filter with quantified constraints.
+"""
 
 
-class Lowered(NamedTuple):
-    """The conjunctions from which the boxes of a conjunction are made."""
+def lowered(filter: Filter) -> tuple[list[Filter], bool]:
+    """Return the filters whose boxes are searched for a filter, and whether they are complete.
 
-    filters: list[Filter]
-    """Filters without quantified constraints; if an event satisfies the original, a choice satisfies one.
-
-    A distance across the 180th meridian is split into its two sides.
+    They have no quantified constraints, and a distance across the 180th meridian is split into its two sides.
+    If an event satisfies the original, a choice of elements satisfies one of them. If they are complete, an
+    event without lists that satisfies one of them satisfies the original.
     """
-    complete: bool
-    """True if an event without lists that satisfies one of these satisfies the original."""
-
-
-def lowered(filter: Filter) -> Lowered:
-    """Return the filters whose boxes are searched."""
     quantified = [test for test in filter.constraints if isinstance(test, Quantified)]
     plain: list[Test] = [test for test in filter.constraints if not isinstance(test, Quantified)]
     taken = {_root(name) for test in plain for name in test.attributes}
     parts = [plain]
     for side in (_across(test) for test in plain):
-        if len(parts) * len(side) <= MOST:
+        if len(parts) * len(side) <= MAX_SPLIT:
             parts = [[*one, test] for one in parts for test in side] or parts
     used: set[Quantified] = set()
     for test in sorted(quantified, key=_promise):
@@ -58,11 +53,11 @@ def lowered(filter: Filter) -> Lowered:
         if test.quantifier == "any":  # the element that satisfies it also satisfies all `all` constraints
             own |= {one for one in quantified if one.attribute == test.attribute and _is_simple(one)}
             part = [[one for other in own for one in other.tests]]
-        if len(parts) * len(part) <= MOST:
+        if len(parts) * len(part) <= MAX_SPLIT:
             parts = [[*one, *other] for one in parts for other in part]
             used |= own
     filters = [Filter(tuple(dict.fromkeys(tests))) for tests in parts]
-    return Lowered(filters, len(used) == len(quantified))
+    return filters, len(used) == len(quantified)
 
 
 def _is_simple(test: Quantified) -> bool:
@@ -77,27 +72,19 @@ def is_lowered(filter: Filter) -> bool:
 def _across(test: Test) -> list[Constraint]:
     """Return the longitudes on either side, if a constraint of a distance lies across the 180th meridian."""
     near = _near(test)
-    if near is None or len(near.longitudes) < 2:
+    if near is None or len(near[2]) < 2:
         return []
-    (_, east), (west, _) = near.longitudes
-    return [Constraint(near.of.longitude, "<=", east), Constraint(near.of.longitude, ">=", west)]
+    own, _, ((_, east), (west, _)) = near
+    return [Constraint(own.longitude, "<=", east), Constraint(own.longitude, ">=", west)]
 
 
-class _Near(NamedTuple):
-    """The area in which a constraint of a distance may hold."""
-
-    of: Distance
-    latitudes: Interval
-    longitudes: list[Interval]
-
-
-def _near(test: Test) -> _Near | None:
-    """Return the area of a constraint that limits a distance; None for others."""
+def _near(test: Test) -> tuple[Distance, Interval, list[Interval]] | None:
+    """Return a distance that a constraint limits, and its latitudes and longitudes; None for others."""
     if not isinstance(test, Comparison) or test.operator not in ("<", "<=", "="):
         return None
     if not isinstance(test.left, Distance) or not isinstance(test.right, int | float):
         return None
-    return _Near(test.left, *test.left.around(test.right))
+    return test.left, *test.left.around(test.right)
 
 
 def _root(name: str) -> str:
@@ -116,9 +103,10 @@ def implied(comparison: Comparison) -> list[Constraint]:
     found = [_present(name, comparison.family) for name in comparison.attributes]
     near = _near(comparison)
     if near is not None:
-        sides = [(near.of.latitude, near.latitudes)]
-        if len(near.longitudes) == 1:
-            sides.append((near.of.longitude, near.longitudes[0]))
+        own, latitudes, longitudes = near
+        sides = [(own.latitude, latitudes)]
+        if len(longitudes) == 1:
+            sides.append((own.longitude, longitudes[0]))
         for name, (low, high) in sides:
             found += [Constraint(name, ">=", low), Constraint(name, "<=", high)]
     if isinstance(comparison.right, int | float) and len(comparison.attributes) == 1:

@@ -12,7 +12,7 @@ another one for such events, its constraints on lists must follow as well.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -86,7 +86,7 @@ class Question:
             corners = map(self._space.real, self._space.corners(cell))
             self.events += [event for event in corners if predicate.satisfied_by(event)]
         if not self.events:
-            found = _event(self._space, self._parts[:MOST_CELLS], predicate, None)
+            found = _event(self._space, self._parts, predicate.satisfied_by)
             self.events = [] if found is None else [found]
 
     def covered_by(self, other: Disjunction) -> Verdict:
@@ -139,7 +139,7 @@ def _covers_lists(outer: Disjunction, own: Filter, schema: Schema | None) -> boo
         asked = [test for test in conjunction.constraints if isinstance(test, Quantified)]
         if all(_follows(test, own, outer, schema) for test in asked):
             usable.append(Filter(tuple(test for test in conjunction.constraints if test not in asked)))
-    chosen = replace(outer, filters=tuple(lowered(own).filters))
+    chosen = replace(outer, filters=tuple(lowered(own)[0]))
     return bool(_judge(replace(outer, filters=tuple(usable)), chosen, schema).covers)
 
 
@@ -154,7 +154,7 @@ def _follows(test: Quantified, own: Filter, of: Disjunction, schema: Schema | No
     known = [all_of(every)] if every else []  # filters that some element satisfies; for `all`, each element
     if test.quantifier == "any":
         known += [all_of([_of_one(one), *every]) for one in given if one.quantifier == "any"]
-        known.append(tuple(lowered(own).filters))
+        known.append(tuple(lowered(own)[0]))
     wanted = replace(of, filters=_of_one(test))
     return any(_judge(wanted, replace(of, filters=one), schema).covers for one in known)
 
@@ -178,7 +178,7 @@ def _judged(
             left = [part]
         elif not left:
             continue
-        event = _event(space, left[:MOST_CELLS], inner, outer)
+        event = _event(space, left, lambda row: inner.satisfied_by(row) and not outer.satisfied_by(row))
         if event is not None:
             return Verdict(False, event)
         known = False
@@ -200,20 +200,10 @@ def intersects(one: Disjunction, two: Disjunction, schema: Schema | None) -> boo
             if not work.spend(both or cell):
                 return None
             parts = [] if both is None else space.grounded(both)
-            if parts and _event(space, parts[:MOST_CELLS], _Both(one, two), None) is not None:
+            if _event(space, parts, lambda row: one.satisfied_by(row) and two.satisfied_by(row)) is not None:
                 return True
             known = known and not parts
     return False if known else None
-
-
-class _Both:
-    """The conjunction of two predicates."""
-
-    def __init__(self, one: Disjunction, two: Disjunction) -> None:
-        self._one, self._two = one, two
-
-    def satisfied_by(self, row: dict[str, Any]) -> bool:
-        return self._one.satisfied_by(row) and self._two.satisfied_by(row)
 
 
 class _Work:
@@ -271,11 +261,8 @@ def _common(one: Cell, two: Cell) -> Cell | None:
 
 
 def _event(
-    space: Space, cells: Sequence[Cell], wanted: Disjunction | _Both, unwanted: Disjunction | None
+    space: Space, cells: Sequence[Cell], wanted: Callable[[dict[str, Any]], bool]
 ) -> dict[str, Any] | None:
-    """Return an event in some cells that satisfies `wanted` but not `unwanted`; None if none is found."""
-    for cell in cells:
-        for event in map(space.real, space.events(cell, MOST_EVENTS)):
-            if wanted.satisfied_by(event) and (unwanted is None or not unwanted.satisfied_by(event)):
-                return event
-    return None
+    """Return a wanted event in some cells; None if none is found."""
+    events = (space.real(event) for cell in cells[:MOST_CELLS] for event in space.events(cell, MOST_EVENTS))
+    return next(filter(wanted, events), None)

@@ -20,19 +20,10 @@ from rtfilter.events.encoding import Timestamp
 from rtfilter.events.fields import NOW
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.boxes.narrowing import implied
-from rtfilter.predicates.covers.values import (
-    LINES,
-    TOP,
-    Spans,
-    ValueOrder,
-    Values,
-    behind,
-    common,
-    next_number,
-)
-from rtfilter.predicates.model.comparison import EXCHANGED, Comparison
+from rtfilter.predicates.model.comparison import EXCHANGED, RELATIONS, Comparison
 from rtfilter.predicates.model.constraints import (
-    PRESENCE,
+    FAMILY_OF,
+    FORMS,
     SETS,
     Constraint,
     Filter,
@@ -41,13 +32,21 @@ from rtfilter.predicates.model.constraints import (
     is_negated,
 )
 from rtfilter.predicates.model.disjunction import Disjunction
-from rtfilter.predicates.operands.distances import SLACK, Distance, distance
-from rtfilter.predicates.operands.expressions import Operand, Operation, text
+from rtfilter.predicates.model.values import (
+    LINES,
+    TOP,
+    Spans,
+    ValueOrder,
+    Values,
+    behind,
+    next_number,
+)
+from rtfilter.predicates.operands.expressions import SLACK, Distance, Operand, Operation, distance, text
 from rtfilter.predicates.operands.intervals import Now
-from rtfilter.predicates.operands.letters import fold
 from rtfilter.predicates.operands.like import end as end_of
 from rtfilter.predicates.operands.like import escaped, is_wider, sample, simplest
 from rtfilter.predicates.operands.networks import address
+from rtfilter.predicates.operands.text_comparison import fold
 from rtfilter.predicates.operands.text_operators import TEXT_OPERATORS
 
 _V4: Final = 2**32
@@ -115,8 +114,8 @@ class Aspect(NamedTuple):
     def texts(self, spans: Spans) -> Iterator[str]:
         """Yield some texts that may lie in some places."""
         if self.kind in _PATTERNS:
-            yield sample(self.other)
-            yield sample(self.other, "x")
+            yield sample(self.other, "", "a")
+            yield sample(self.other, "x", "a")
         elif self.kind in TEXT_OPERATORS:
             yield TEXT_OPERATORS[self.kind].example(self.other)
         elif self.kind in ("end", "folded end"):
@@ -173,9 +172,9 @@ class Space:
         for test in chain.from_iterable(conjunction.constraints for conjunction in predicate.filters):
             if type(test) is Constraint:
                 if self.schema is None:
-                    self._note_family(test.attribute, _family_of(test))
-                if test.operator in _ASPECTS:
-                    aspect, _ = _ASPECTS[test.operator](test)
+                    self._note_family(test.attribute, FAMILY_OF.get(type(test.sample)))
+                if test.operator in FORMS:
+                    aspect, _ = _aspect_of(test)
                     known = self._aspects.setdefault(test.attribute, [])
                     if aspect not in known:
                         known.append(aspect)
@@ -246,8 +245,8 @@ class Space:
             yield _compared(test)
             return
         yield test.attribute, self._accepted(test)
-        if test.operator in _ASPECTS:
-            aspect, spans = _ASPECTS[test.operator](test)
+        if test.operator in FORMS:
+            aspect, spans = _aspect_of(test)
             if test.operator in _ENDS and (text := end_of(test.value)):
                 yield Aspect(_ENDS[test.operator], test.attribute), Values(_ending(text))
             yield aspect, Values(self.line(aspect).without(spans) if is_negated(test.operator) else spans)
@@ -259,26 +258,18 @@ class Space:
             return Values((), missing=True)
         if operator == "exists" or (operator == "not in" and not value):
             return Values(line.all, alien=True)
-        if operator in ("=", "<>"):
-            spans = line.points((value,))
-        elif operator in SETS:
+        if operator in RELATIONS:
+            return Values(line.accepted(operator, value))
+        if operator in SETS:
             spans = line.points(value)
         elif operator in ("prefix", "not prefix"):
             spans = ((value, behind(value)),)
         elif operator in TEXT_OPERATORS:
             starts = TEXT_OPERATORS[operator].starts(value, _ENOUGH)
             spans = _joined((start, behind(start)) for start in starts)
-        elif operator in _ASPECTS:
-            return Values(line.all)
         else:
-            low = line.first if operator[0] == "<" else value
-            end = line.end if operator[0] == ">" else value
-            if operator == ">":
-                low = line.after(value)
-            elif operator == "<=":
-                end = line.after(value)
-            spans = common(((low, end),), line.all)
-        return Values(line.without(spans) if is_negated(test.operator) else spans)
+            return Values(line.all)
+        return Values(line.without(spans) if is_negated(operator) else spans)
 
     def grounded(self, cell: Cell) -> list[Cell]:
         """Split a cell in which an attribute is one of a few texts, each with its place in each aspect."""
@@ -442,22 +433,6 @@ def _is_in(value: Any, spans: Spans) -> bool:
         return False
 
 
-def _family_of(test: Constraint) -> str | None:
-    """Return the family of a constraint's constants; None if it has none."""
-    if test.operator in PRESENCE:
-        return None
-    value = test.value
-    if test.operator in SETS:
-        if not value:
-            return None
-        value = next(iter(value))
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, Timestamp):
-        return "timestamp"
-    return "str" if isinstance(value, str) else "number"
-
-
 def _joined(spans: Iterable[tuple[Any, Any]]) -> Spans:
     """Return spans in order, with touching ones joined."""
     found: list[tuple[Any, Any]] = []
@@ -474,58 +449,28 @@ def _ending(end: str) -> Spans:
     return ((end[::-1], behind(end[::-1])),)
 
 
-def _is_end(pattern: str) -> bool:
-    """Return whether a pattern is % and an end."""
-    return pattern == "%" + escaped(end_of(pattern))
-
-
-def _of_pattern(test: Constraint) -> tuple[Aspect, Spans]:
-    if _is_end(test.value):
-        return Aspect("end", test.attribute), _ending(end_of(test.value))
-    return _of_any(test)
-
-
-def _of_any(test: Constraint) -> tuple[Aspect, Spans]:
-    return Aspect(test.operator.removeprefix("not "), test.attribute, test.value), _FITS
-
-
-def _of_folded(test: Constraint) -> tuple[Aspect, Spans]:
-    return Aspect("folded", test.attribute), LINES["str"].points((test.value,))
-
-
-def _of_folded_pattern(test: Constraint) -> tuple[Aspect, Spans]:
-    if _is_end(test.value):
-        return Aspect("folded end", test.attribute), _ending(end_of(test.value))
-    operator, start = simplest(test.value)
-    if operator != "prefix":
-        return _of_any(test)
-    return Aspect("folded", test.attribute), ((start, behind(start)),)
-
-
-def _of_network(test: Constraint) -> tuple[Aspect, Spans]:
-    network = ip_network(test.value)
-    first = int(network.network_address) + (0 if isinstance(network, IPv4Network) else _V4)
-    return Aspect("address", test.attribute), ((first, first + network.num_addresses),)
-
-
-_OWN_ASPECTS: Final[dict[str, Any]] = {
-    "like": _of_pattern,
-    "ignore case": _of_folded,
-    "like ignore case": _of_folded_pattern,
-    "cidr": _of_network,
-}
-_ASPECTS: Final[dict[str, Any]] = {
-    f"{negation}{name}": _OWN_ASPECTS.get(name, _of_any)
-    for name in TEXT_OPERATORS
-    for negation in ("", "not ")
-}
-"""The aspect that a constraint tests, and its places at which the constraint, or its complement, holds."""
+def _aspect_of(test: Constraint) -> tuple[Aspect, Spans]:
+    """Return the aspect that a constraint tests, and the places at which it or its complement holds."""
+    operator, name, value = test.operator.removeprefix("not "), test.attribute, test.value
+    if operator in _ENDS and value == "%" + escaped(end_of(value)):
+        return Aspect(_ENDS[operator], name), _ending(end_of(value))
+    if operator == "ignore case":
+        return Aspect("folded", name), LINES["str"].points((value,))
+    if operator == "like ignore case":
+        simple, start = simplest(value)
+        if simple == "prefix":
+            return Aspect("folded", name), ((start, behind(start)),)
+    if operator == "cidr":
+        network = ip_network(value)
+        first = int(network.network_address) + (0 if isinstance(network, IPv4Network) else _V4)
+        return Aspect("address", name), ((first, first + network.num_addresses),)
+    return Aspect(operator, name, value), _FITS
 
 
 def asks_for_aspects(predicate: Disjunction) -> bool:
     """Return whether a constraint of a predicate tests an aspect instead of an attribute's value."""
     return any(
-        not isinstance(test, Constraint) or test.operator in _ASPECTS
+        not isinstance(test, Constraint) or test.operator in FORMS
         for conjunction in predicate.filters
         for test in conjunction.constraints
     )
@@ -537,17 +482,7 @@ def _compared(test: Comparison) -> tuple[Aspect, Values]:
     if isinstance(right, int | float | Now):
         kind = "age" if isinstance(right, Now) else "result"
         right = right.offset if isinstance(right, Now) else right
-        line = _LINES_OF[kind]
-        end = line.after(right)
-        spans = {
-            "=": ((right, end),),
-            "<": ((line.first, right),),
-            "<=": ((line.first, end),),
-            ">": ((end, line.end),),
-            ">=": ((right, line.end),),
-            "<>": ((line.first, right), (end, line.end)),
-        }[operator]
-        return Aspect(kind, left), Values(spans)
+        return Aspect(kind, left), Values(_LINES_OF[kind].accepted(operator, right))
     if text(left) > text(right):
         left, operator, right = right, EXCHANGED[operator], left
     return Aspect("order", left, right), Values(_LINES_OF["order"].points(_SIGNS[operator]))

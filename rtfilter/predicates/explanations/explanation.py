@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Any
 
 from rtfilter.events.elements import every_value
 from rtfilter.events.encoding import Timestamp, is_missing
 from rtfilter.events.fields import NOW, PHRASES
 from rtfilter.predicates.boxes.cost import Cost
-from rtfilter.predicates.explanations.reasons import WORDS, apart, by_how_much, reason, sample
-from rtfilter.predicates.explanations.remedies import remedy_of_comparison, remedy_of_constraint
+from rtfilter.predicates.explanations.reasons import WORDS, apart, by_how_much, reason, remedy_of
 from rtfilter.predicates.model.comparison import FAMILIES, Comparison
 from rtfilter.predicates.model.constraints import Constraint, Filter, Quantified, Test
 from rtfilter.predicates.model.list_tests import Elements, Event, View
-from rtfilter.predicates.operands.distances import Distance
-from rtfilter.predicates.operands.expressions import Operand, Operation, evaluate, text
+from rtfilter.predicates.operands.expressions import Distance, Operand, Operation, evaluate, text
 from rtfilter.predicates.operands.intervals import Now
+from rtfilter.predicates.operands.text_comparison import Reason
 from rtfilter.predicates.predicate import Predicate
 from rtfilter.text import numbered, shown
 
@@ -27,239 +27,65 @@ class ConstraintExplanation:
 
     Attributes
     ----------
-    constraint : Constraint
+    constraint : Constraint, Comparison or Quantified
     satisfied : bool
     value : object
-        The event's value; None if missing.
+        The event's value; None if missing. For a comparison a tuple, the values of the left and the right
+        side, None for a side without a value. For a quantified constraint the value of the element that
+        decides.
     missing : bool
-        Whether the event lacks the attribute.
+        Whether the event lacks the attribute, or any of those of a comparison.
+    reason : str
+        The reason as a phrase, such as ``is 12.5, too high by 2.5``.
+    shortfall : str
+        The amount by which it fails, such as ``too high by 2.5``; empty if it is satisfied.
     distance : float or None
-        For an unsatisfied comparison of numbers or timestamps: the distance of the value from the constant,
-        or from the nearest of a set, in the attribute's unit, in seconds for timestamps; 0 exactly on an open
-        end. Else None.
+        If numbers or timestamps fail: the distance of the value from the constant, from the nearest of a set,
+        or of both sides of a comparison; 0 exactly on an open end. Else None.
+    unit : str
+        ``s`` if the distance is in seconds, ``km`` if in kilometres, else empty: the attribute's unit.
+    agrees : int or None
+        Number of first characters of text, or first bits of an address, that are as wanted; else None.
     element : str
-        The place of the value in a list, as ``tags[2]``; empty if it is in no list.
-    """
-
-    constraint: Constraint
-    satisfied: bool
-    value: object
-    missing: bool
-    distance: float | None
-    element: str = ""
-
-    @property
-    def unit(self) -> str:
-        """``s`` if the distance is in seconds, else empty: it is in the attribute's unit."""
-        return "s" if isinstance(sample(self.constraint), Timestamp) else ""
-
-    @property
-    def agrees(self) -> int | None:
-        """Number of first characters of text, or first bits of an address, that are as wanted; else None."""
-        return None if self.satisfied or self.missing else reason(self.constraint, self.value).agrees
-
-    @property
-    def shortfall(self) -> str:
-        """The amount by which it fails, such as ``too high by 2.5``; empty if it is satisfied."""
-        if self.satisfied:
-            return ""
-        return "missing" if self.missing else reason(self.constraint, self.value).phrase
-
-    @property
-    def remedy(self) -> dict[str, object]:
-        """The attribute with an acceptable value: ``event | remedy`` satisfies the constraint.
-
-        For numbers and timestamps it is the nearest value; None means a missing value. Empty if the
-        constraint is satisfied, if no value satisfies it, and if any value does.
-        """
-        return {} if self.satisfied else remedy_of_constraint(self.constraint, self.value)
-
-    @property
-    def reason(self) -> str:
-        """The reason as a phrase, such as ``is 12.5, too high by 2.5``."""
-        if self.missing:
-            return "missing"
-        shortfall = self.shortfall
-        said = f"{self.element} is" if self.element else "is"
-        return f"{said} {shown(self.value)}" + (f", {shortfall}" if shortfall else "")
-
-    def __str__(self) -> str:
-        return f"{'yes' if self.satisfied else 'no '}  {self.constraint}: {self.reason}"
-
-
-@dataclass(frozen=True, slots=True)
-class ComparisonExplanation:
-    """The result of one comparison for one event.
-
-    Attributes
-    ----------
-    constraint : Comparison
-    satisfied : bool
-    value : tuple
-        The values of the left and the right side; None for a side without a value.
-    missing : bool
-        Whether the event lacks any of the attributes.
-    distance : float or None
-        For an unsatisfied comparison of numbers or timestamps: the difference of both sides, in seconds for
-        timestamps; 0 if they are equal. Else None.
-    without : str
-        The reason why a side has no value; empty if both have values.
+        The place of the value in a list, as ``tags[2]``; for a comparison all places, as ``legs[1].bid,
+        legs[1].ask``. Empty if it is in no list.
     event : dict
         The values of the attributes that the event has.
-    element : str
-        The places of the values in lists, as ``legs[1].bid, legs[1].ask``; empty for no lists.
-    """
-
-    constraint: Comparison
-    satisfied: bool
-    value: tuple[object, object]
-    missing: bool
-    distance: float | None
-    without: str = ""
-    event: dict[str, object] = field(default_factory=dict)
-    element: str = ""
-
-    @property
-    def unit(self) -> str:
-        """``s`` if the distance is in seconds, ``km`` if it is in kilometres, else empty."""
-        if isinstance(self.constraint.left, Distance) and isinstance(self.constraint.right, int | float):
-            return "km"
-        return "s" if self.constraint.family == "timestamp" else ""
-
-    @property
-    def agrees(self) -> None:
-        """None: a comparison does not report equal characters."""
-
-    @property
-    def shortfall(self) -> str:
-        """The amount by which it fails, such as ``too high by 2.5``; empty if it is satisfied."""
-        if self.satisfied or self.without:
-            return self.without
-        operator, (left, right) = self.constraint.operator, self.value
-        if not self.distance:
-            return f"not {WORDS[operator]} {self.shown_values[1]}"
-        return by_how_much(self.distance, left > right, self.unit)  # type: ignore[operator]
-
-    @property
-    def remedy(self) -> dict[str, object]:
-        """Attributes with acceptable values: ``event | remedy`` satisfies the comparison.
-
-        Empty if it is satisfied, and if no values are found: one of the attributes must occur once.
-        """
-        return {} if self.satisfied else remedy_of_comparison(self.constraint, self.event)
-
-    @property
-    def reason(self) -> str:
-        """The reason as a phrase, such as ``bid is 12.5 and ask is 10, too high by 2.5``."""
-        if self.without:
-            return self.without
-        left, _, right, _ = self.constraint
-        values = self.shown_values
-        said = f"{text(left)} is {values[0]}"
-        if not isinstance(right, int | float):
-            said += f" and {text(right)} is {values[1]}"
-        if self.element:
-            said += f" (of {self.element})"
-        return f"{said}, {self.shortfall}" if not self.satisfied else said
-
-    @property
-    def shown_values(self) -> list[str]:
-        """The values of both sides as text."""
-        moments = self.unit == "s"
-        return [str(Timestamp(one)) if moments and isinstance(one, int) else shown(one) for one in self.value]
-
-    def __str__(self) -> str:
-        return f"{'yes' if self.satisfied else 'no '}  {self.constraint}: {self.reason}"
-
-
-@dataclass(frozen=True, slots=True)
-class QuantifiedExplanation:
-    """The result of one quantified constraint for one event.
-
-    Attributes
-    ----------
-    constraint : Quantified
-    satisfied : bool
     telling : ConstraintExplanation or None
-        The explanation of the element that decides: for ``any`` the nearest one, for ``all`` the first that
-        fails, with the constraint that it satisfies or nearly does. None if the event lacks the attribute.
+        For a quantified constraint the explanation of the element that decides: for ``any`` the nearest one,
+        for ``all`` the first that fails, with the constraint that it satisfies or nearly does. None if the
+        event lacks the attribute.
     elements, failing : int
-        The number of elements, and of those that fail.
+        For a quantified constraint the number of elements, and of those that fail.
     """
 
-    constraint: Quantified
+    constraint: Test
     satisfied: bool
-    telling: ConstraintExplanation | None
-    elements: int
-    failing: int
-
-    @property
-    def value(self) -> object:
-        """The value of the element; None if the event lacks the attribute."""
-        return None if self.telling is None else self.telling.value
-
-    @property
-    def missing(self) -> bool:
-        """True if the event lacks the attribute."""
-        return self.telling is None
-
-    @property
-    def distance(self) -> float | None:
-        """The distance of the element from the constant; see `ConstraintExplanation.distance`."""
-        return None if self.telling is None else self.telling.distance
-
-    @property
-    def element(self) -> str:
-        """The element that decides, as ``tags[2]``; empty if the value is no list."""
-        return "" if self.telling is None else self.telling.element
-
-    @property
-    def unit(self) -> str:
-        """``s`` if the distance is in seconds, else empty."""
-        return "s" if isinstance(sample(self.constraint.tests[0]), Timestamp) else ""
-
-    @property
-    def agrees(self) -> int | None:
-        """Number of first characters, or first bits of an address, that are as wanted; else None."""
-        return None if self.satisfied or self.telling is None else self.telling.agrees
-
-    @property
-    def shortfall(self) -> str:
-        """The amount by which it fails, such as ``too high by 2.5``; empty if it is satisfied."""
-        if self.satisfied:
-            return ""
-        if self.telling is None:
-            return "missing"
-        if self.elements == 1:
-            return self.telling.shortfall
-        nearest = self.constraint.quantifier == "any"
-        which = "the nearest" if nearest else f"fails for {self.failing}"
-        return f"{self.telling.shortfall}; {which} of {self.elements} elements"
+    value: Any
+    missing: bool
+    reason: str
+    shortfall: str = ""
+    distance: float | None = None
+    unit: str = ""
+    agrees: int | None = None
+    element: str = ""
+    event: dict[str, object] = field(default_factory=dict)
+    telling: ConstraintExplanation | None = None
+    elements: int = 1
+    failing: int = 0
 
     @property
     def remedy(self) -> dict[str, object]:
-        """The attribute with a single acceptable value; empty if it is satisfied, or if none is found."""
-        if self.satisfied:
-            return {}
-        remedies = (remedy_of_constraint(test, self.value) for test in self.constraint.tests)
-        return next((one for one in remedies if self.constraint.matches(one)), {})
+        """Attributes with acceptable values: ``event | remedy`` satisfies the constraint.
 
-    @property
-    def reason(self) -> str:
-        """The reason as a phrase, such as ``tags[1] is 'spam', excluded; fails for 1 of 2 elements``."""
-        if self.telling is None:
-            return "missing"
-        if self.satisfied and self.constraint.quantifier == "all" and self.elements > 1:
-            return f"all {numbered(self.elements, 'element')}"
-        said = f"{self.element} is" if self.element else "is"
-        shortfall = self.shortfall
-        return f"{said} {shown(self.value)}" + (f", {shortfall}" if shortfall else "")
+        For numbers and timestamps it is the nearest value; None means a missing value. Empty if the
+        constraint is satisfied, if any value satisfies it, and if no value does or none is found: one of the
+        attributes of a comparison must occur once.
+        """
+        return {} if self.satisfied else remedy_of(self.constraint, self.event)
 
     def __str__(self) -> str:
         return f"{'yes' if self.satisfied else 'no '}  {self.constraint}: {self.reason}"
-
-
-Explained = ConstraintExplanation | ComparisonExplanation | QuantifiedExplanation
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,10 +93,10 @@ class FilterExplanation:
     """The result of one conjunction for one event: satisfied if every constraint is."""
 
     satisfied: bool
-    constraints: tuple[Explained, ...]
+    constraints: tuple[ConstraintExplanation, ...]
 
     @property
-    def failing(self) -> tuple[Explained, ...]:
+    def failing(self) -> tuple[ConstraintExplanation, ...]:
         """The constraints that are not satisfied."""
         return tuple(one for one in self.constraints if not one.satisfied)
 
@@ -357,7 +183,7 @@ def failing(conjunction: Filter, row: Mapping[str, object]) -> int:
     return sum(not test.matches(row) for test in conjunction.constraints)
 
 
-def distance_order(failing: Sequence[Explained]) -> tuple[int, float]:
+def distance_order(failing: Sequence[ConstraintExplanation]) -> tuple[int, float]:
     """Return the sort key of equally many failing constraints: number without distance, sum of distances.
 
     Distances in different units are added: they only decide among equally many constraints.
@@ -367,52 +193,71 @@ def distance_order(failing: Sequence[Explained]) -> tuple[int, float]:
 
 
 def _explained(conjunction: Filter, row: Mapping[str, object], view: View | None = None) -> FilterExplanation:
-    constraints = tuple(
-        _quantified(test, row, view) if isinstance(test, Quantified) else explain_test(test, row)
-        for test in conjunction.constraints
-    )
-    if view is not None and view.chosen:
-        constraints = tuple(_placed(one, view) for one in constraints)
-    return FilterExplanation(all(constraint.satisfied for constraint in constraints), constraints)
+    found = []
+    for test in conjunction.constraints:
+        if isinstance(test, Quantified):
+            found.append(_quantified(test, row, view))
+            continue
+        element = ", ".join(filter(None, map(view.element, test.attributes))) if view is not None else ""
+        if isinstance(test, Comparison):
+            found.append(_comparison(test, row, element))
+        else:
+            found.append(_constraint(test, row.get(test.attribute), element))
+    return FilterExplanation(all(one.satisfied for one in found), tuple(found))
 
 
-def _placed(explained: Explained, view: View) -> Explained:
-    """Return an explanation that names the elements."""
-    if isinstance(explained, QuantifiedExplanation):
-        return explained
-    elements = filter(None, map(view.element, explained.constraint.attributes))
-    return replace(explained, element=", ".join(elements))
+def _constraint(test: Constraint, value: object, element: str = "") -> ConstraintExplanation:
+    satisfied, unit = test.accepts(value), "s" if isinstance(test.sample, Timestamp) else ""
+    if is_missing(value):
+        short = "" if satisfied else "missing"
+        return ConstraintExplanation(test, satisfied, None, True, "missing", short, None, unit, None, element)
+    why = Reason("") if satisfied else reason(test, value)
+    said = _said(element, value, why.phrase)
+    event = {test.attribute: value}
+    return ConstraintExplanation(test, satisfied, value, False, said, *why[:2], unit, why[2], element, event)
 
 
-def explain_test(test: Test, row: Mapping[str, object]) -> Explained:
-    """Explain one constraint of a filter for a flat event."""
-    if isinstance(test, Quantified):
-        return _quantified(test, row)
-    return _comparison(test, row) if isinstance(test, Comparison) else _constraint(test, row)
+def _said(element: str, value: object, shortfall: str) -> str:
+    said = f"{element} is {shown(value)}" if element else f"is {shown(value)}"
+    return f"{said}, {shortfall}" if shortfall else said
 
 
-def _quantified(
-    test: Quantified, row: Mapping[str, object], view: View | None = None
-) -> QuantifiedExplanation:
+def _quantified(test: Quantified, row: Mapping[str, object], view: View | None) -> ConstraintExplanation:
     if view is None:
         placed = [(value, "") for value in every_value(row, test.attribute)]
     else:
         placed = view.event.placed(test.attribute)
-    satisfied = test.matches(row)
+    satisfied, unit = test.matches(row), "s" if isinstance(test.tests[0].sample, Timestamp) else ""
+    if not placed:
+        return ConstraintExplanation(
+            test, satisfied, None, True, "missing", "missing", None, unit, elements=0
+        )
     right, wrong = ([one for one in placed if test.accepts(one[0]) is wanted] for wanted in (True, False))
     asked = right if satisfied else wrong
     if test.quantifier == "all" or satisfied:
         asked = asked[:1]
-    found = [_element_explained(test, *one) for one in asked]
-    telling = min(found, key=lambda one: one[0], default=(None, None))[1]
-    return QuantifiedExplanation(test, satisfied, telling, len(placed), len(wrong))
+    _, telling = min((_element_explained(test, *one) for one in asked), key=lambda one: one[0])
+    short, element, value = "", telling.element, telling.value
+    if not satisfied:
+        short = telling.shortfall
+        if len(placed) > 1:
+            which = "the nearest" if test.quantifier == "any" else f"fails for {len(wrong)}"
+            short += f"; {which} of {len(placed)} elements"
+    said = _said(element, value, short)
+    if satisfied and test.quantifier == "all" and len(placed) > 1:
+        said = f"all {numbered(len(placed), 'element')}"
+    agrees = None if satisfied else telling.agrees
+    return ConstraintExplanation(
+        test, satisfied, value, False, said, short, telling.distance, unit, agrees, element,
+        telling.event, telling, len(placed), len(wrong),
+    )  # fmt: skip
 
 
 def _element_explained(
     test: Quantified, value: object, element: str
 ) -> tuple[tuple[float, ...], ConstraintExplanation]:
     """Explain one element by its telling constraint; return the sort key of elements first, nearest first."""
-    parts = [replace(_constraint(own, {own.attribute: value}), element=element) for own in test.tests]
+    parts = [_constraint(own, value, element) for own in test.tests]
     wrong = [one for one in parts if not one.satisfied]
     order = (len(wrong), *distance_order(wrong))
     if len(wrong) < len(parts) and test.quantifier == "all":
@@ -422,30 +267,33 @@ def _element_explained(
     return order, wrong[0] if wrong else parts[0]
 
 
-def _comparison(test: Comparison, row: Mapping[str, object]) -> ComparisonExplanation:
-    left, right = test.sides(row)
+def _comparison(test: Comparison, row: Mapping[str, object], element: str) -> ConstraintExplanation:
+    sides = left, right = test.sides(row)
     satisfied = test.matches(row)
     absent = [name for name in test.attributes if is_missing(row.get(name))]
-    distance = None
-    if absent:
-        without = f"{' and '.join(absent)} missing"
-    elif left is None or right is None:
-        without = _no_value(test, row)
-    else:
-        without = ""
-        if not satisfied and test.operator != "<>" and test.family in ("number", "timestamp"):
-            distance = apart(left, right, test.family == "timestamp")
     asked = (*test.attributes, NOW) if isinstance(test.right, Now) else test.attributes
     event = {name: row[name] for name in asked if name in row}
-    return ComparisonExplanation(test, satisfied, (left, right), bool(absent), distance, without, event)
-
-
-def _constraint(constraint: Constraint, row: Mapping[str, object]) -> ConstraintExplanation:
-    value = row.get(constraint.attribute)
-    satisfied = constraint.accepts(value)
-    missing = is_missing(value)
-    distance = None if satisfied or missing else reason(constraint, value).distance
-    return ConstraintExplanation(constraint, satisfied, None if missing else value, missing, distance)
+    constant, moments = isinstance(test.right, int | float), test.family == "timestamp"
+    unit = "km" if isinstance(test.left, Distance) and constant else "s" if moments else ""
+    if left is None or right is None:
+        short = f"{' and '.join(absent)} missing" if absent else _no_value(test, row)
+        return ConstraintExplanation(
+            test, satisfied, sides, bool(absent), short, short, None, unit, None, element, event
+        )
+    values = [str(Timestamp(one)) if moments and isinstance(one, int) else shown(one) for one in sides]
+    said = f"{text(test.left)} is {values[0]}" + f" and {text(test.right)} is {values[1]}" * (not constant)
+    if element:
+        said += f" (of {element})"
+    short, distance = "", None
+    if not satisfied:
+        if test.operator != "<>" and test.family in ("number", "timestamp"):
+            distance = apart(left, right, moments)
+        failed = f"not {WORDS[test.operator]} {values[1]}"
+        short = by_how_much(distance, left > right, unit) if distance else failed
+        said += f", {short}"
+    return ConstraintExplanation(
+        test, satisfied, sides, False, said, short, distance, unit, None, element, event
+    )
 
 
 def _no_value(test: Comparison, row: Mapping[str, object]) -> str:

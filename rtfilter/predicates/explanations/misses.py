@@ -15,14 +15,13 @@ from typing import Any, Final, NamedTuple
 from rtfilter.events.encoding import Timestamp
 from rtfilter.extras import needed
 from rtfilter.predicates.explanations.explanation import (
-    ComparisonExplanation,
     ConstraintExplanation,
-    Explained,
     distance_order,
     fewest_failing,
     nearest,
 )
-from rtfilter.predicates.model.constraints import Quantified
+from rtfilter.predicates.model.comparison import Comparison
+from rtfilter.predicates.model.constraints import Constraint, Quantified
 from rtfilter.predicates.model.list_tests import Event
 from rtfilter.predicates.operands.expressions import text
 from rtfilter.predicates.predicate import Predicate
@@ -200,7 +199,10 @@ class MissSearch:
             if 0 in fails:
                 self.matched += 1
             elif self._may_keep(fails):
-                pairs = [_pair(number, id, predicate, place, row) for place in _least(fails)]
+                pairs = [
+                    _Pair(number, id, at, nearest(predicate.filters[at - 1], row).failing if at else ())
+                    for at in _least(fails)
+                ]
                 insort(self._kept, min((_order(pair), pair) for pair in pairs))
                 del self._kept[self.limit :]
 
@@ -223,17 +225,13 @@ class _Pair(NamedTuple):
     id: Any
     filter: int
     """From 1; 0 if there is none."""
-    failing: tuple[Explained, ...]
+    failing: tuple[ConstraintExplanation, ...]
 
 
 def _least(fails: list[int]) -> list[int]:
     """Return the filters, from 1, in which the fewest constraints fail; 0 if there are no filters."""
     least = min(fails, default=0)
     return [place for place, failing in enumerate(fails, 1) if failing == least] or [0]
-
-
-def _pair(event: int, id: Any, predicate: Predicate, filter: int, row: Event) -> _Pair:
-    return _Pair(event, id, filter, nearest(predicate.filters[filter - 1], row).failing if filter else ())
 
 
 def _order(pair: _Pair) -> tuple[Any, ...]:
@@ -248,17 +246,17 @@ def _rows(pair: _Pair) -> Iterator[Miss]:
         yield Miss(pair.event, pair.id, 0, 0, "", "", None, None, None, "", None, "FALSE", nothing)
     for one in pair.failing:
         test, by = one.constraint, one.shortfall
-        operator = test.operator if not isinstance(test, Quantified) else test.quantifier
-        if isinstance(one, ComparisonExplanation):
-            attribute, (value, wanted) = text(one.constraint.left), one.value
+        operator = test.quantifier if isinstance(test, Quantified) else test.operator
+        if isinstance(test, Comparison):
+            attribute, (value, wanted) = text(test.left), one.value
             if one.unit == "s":
                 value, wanted = (Timestamp(side) if isinstance(side, int) else side for side in one.value)
-            if one.distance and not isinstance(one.constraint.right, int | float):
+            if one.distance and not isinstance(test.right, int | float):
                 by += f" for {shown(wanted)}"
         else:
-            told = one if isinstance(one, ConstraintExplanation) else one.telling
-            attribute, value = one.constraint.attribute, one.value
-            wanted = None if told is None else told.constraint.value
+            own = one.telling.constraint if one.telling is not None else test
+            attribute, value = test.attribute, one.value
+            wanted = own.value if isinstance(own, Constraint) else None
         yield Miss(
             pair.event, pair.id, len(pair.failing), pair.filter, attribute, operator,
             tuple(sorted(wanted)) if isinstance(wanted, frozenset) else wanted,

@@ -15,19 +15,10 @@ import numpy as np
 from rtfilter.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.events.encoding import EXACT, IDENTITY_MAX, MISSING, STRING_BYTES, string_code, utf8
 from rtfilter.events.fields import Fields
-from rtfilter.predicates.model.comparison import Comparison
+from rtfilter.predicates.model.comparison import RELATIONS, Comparison
 from rtfilter.predicates.model.constraints import Constraint
-from rtfilter.predicates.operands.distances import SLACK, Distance
-from rtfilter.predicates.operands.expressions import evaluate_columns
+from rtfilter.predicates.operands.expressions import SLACK, Distance, evaluate_columns
 
-_UFUNCS: Final[dict[str, Any]] = {
-    "=": np.equal,
-    "<>": np.not_equal,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-}
 _SHORT: Final = (IDENTITY_MAX + 1) // 2
 """Identities below this belong to strings that are certainly distinguished."""
 
@@ -88,12 +79,12 @@ def _sure(holds: BoolArray) -> Verdicts:
 def _compare(test: Comparison, columns: Mapping[str, FloatArray]) -> Verdicts:
     if isinstance(test.left, Distance) and isinstance(test.right, int | float):
         far, none = test.left.columns(columns[test.left.latitude], columns[test.left.longitude])
-        holds: BoolArray = _UFUNCS[test.operator](far, float(test.right)) & ~none
+        holds: BoolArray = RELATIONS[test.operator](far, float(test.right)) & ~none
         return Verdicts(holds, (np.abs(far - float(test.right)) <= SLACK) & ~none)
     count = len(next(iter(columns.values())))
     left, right = (evaluate_columns(side, columns, count) for side in (test.left, test.right))
     none = left.none | right.none
-    holds = _UFUNCS[test.operator](left.values, right.values) & ~none
+    holds = RELATIONS[test.operator](left.values, right.values) & ~none
     return Verdicts(holds, (left.unsure | right.unsure) & ~none)
 
 
@@ -104,7 +95,7 @@ def _compare_strings(
     exact = test.operator in ("=", "<>")
     left, right = (points[rows, start + exact] for start in starts)
     present = np.isfinite(left) & np.isfinite(right)
-    holds: BoolArray = _UFUNCS[test.operator](left, right) & present
+    holds: BoolArray = RELATIONS[test.operator](left, right) & present
     unsure = (left == right) & present
     return Verdicts(holds, unsure & (left >= _SHORT) if exact else unsure)
 
@@ -112,9 +103,9 @@ def _compare_strings(
 def _ordinal(test: Constraint, column: FloatArray) -> Verdicts:
     """Return the verdicts for numbers, timestamps and booleans."""
     present = np.isfinite(column)
-    if test.operator in _UFUNCS:
+    if test.operator in RELATIONS:
         constants: list[Any] = [test.value]
-        holds = _UFUNCS[test.operator](column, float(test.value)) & present
+        holds = RELATIONS[test.operator](column, float(test.value)) & present
     elif test.operator in ("in", "not in") and test.value:
         constants = list(test.value)
         among = np.isin(column, [float(value) for value in constants])

@@ -54,12 +54,19 @@ from rtfilter.predicates.model.combine import (
 )
 from rtfilter.predicates.model.comparison import EXCHANGED, RELATIONS
 from rtfilter.predicates.model.constraints import NEGATED
-from rtfilter.predicates.operands.attribute_names import quoted, written
-from rtfilter.predicates.operands.distances import Distance
-from rtfilter.predicates.operands.expressions import Number, Operand, Operation, calculate, is_finite
+from rtfilter.predicates.operands.expressions import (
+    Distance,
+    Number,
+    Operand,
+    Operation,
+    calculate,
+    is_finite,
+    quoted,
+    written,
+)
 from rtfilter.predicates.operands.intervals import Now, interval
-from rtfilter.predicates.operands.letters import fold
 from rtfilter.predicates.operands.like import canonical_like
+from rtfilter.predicates.operands.text_comparison import fold
 from rtfilter.predicates.operands.text_operators import FUNCTIONS, TEXT_OPERATORS
 from rtfilter.text import shown
 
@@ -77,6 +84,7 @@ _TESTS: Final = frozenset(("BETWEEN", "IN", "IS", "LIKE", "NOT"))
 _FOLLOWING: Final = {"keyword": ("AND", "OR"), "symbol": (")",)}
 """Words that may follow a constraint."""
 _QUANTIFIERS: Final = frozenset(("ANY", "ALL", "NONE"))
+_TRUTHS: Final = {"TRUE": True, "FALSE": False}
 _MOMENTS: Final = frozenset(("DATE", "TIMESTAMP"))
 _CASES: Final[dict[str, Callable[[str], str]]] = {"LOWER": str.lower, "UPPER": str.upper}
 """Functions that convert to one case of letters."""
@@ -87,22 +95,23 @@ _CASELESS: Final = {"=": "ignore case", "<>": "not ignore case", "like": "like i
 def parse_sql(source: str, schema: Schema) -> Filters:
     """Return the filters that an SQL condition describes.
 
-    Raises
-    ------
-    PredicateError
-        The text is no SQL condition, not supported, not in the schema, or too large; the message shows the
-        place.
+    Raises `PredicateError`: the text is no SQL condition, not supported, not in the schema, or too large; the
+    message shows the place.
     """
     if len(source) > MAX_LENGTH:
         raise PredicateError(f"the condition has {len(source)} characters; at most {MAX_LENGTH} are allowed")
     if source.lstrip().startswith("{"):
         raise PredicateError("text is read as SQL; pass an event pattern as a mapping: json.loads(text)")
+    reader = None
     try:
         words = words_of(source)
         if len(words) == 1:
             raise PredicateError("the condition is empty; write TRUE to match every event")
-        return _SqlReader(source, words, schema).filters()
-    except PredicateError:
+        reader = _SqlReader(source, words, schema)
+        return reader.filters()
+    except PredicateError as error:
+        if reader is not None and error.position is None:
+            error.source, error.position = source, reader.place
         start = _STATEMENT.match(source)
         if start is None or start[1] in schema.attributes:
             raise
@@ -135,23 +144,17 @@ class _Operand(NamedTuple):
 
 
 class _SqlReader:
-    """Reads words from left to right; ``negated`` means an odd number of NOTs around the words."""
+    """Reads words from left to right; ``negated`` means an odd number of NOTs around the words.
+
+    Attributes
+    ----------
+    place : int
+        The offset to which errors of other modules refer.
+    """
 
     def __init__(self, source: str, words: list[Word], schema: Schema) -> None:
         self.source, self.words, self.schema = source, words, schema
-        self.at = 0
-        self.closing = self._parentheses() if "(" in source else {}
-
-    def _parentheses(self) -> dict[int, int]:
-        """Return the place of the closing parenthesis for each opening one."""
-        closing: dict[int, int] = {}
-        open_ones: list[int] = []
-        for place, word in enumerate(self.words):
-            if word.kind == "symbol" and word.text == "(":
-                open_ones.append(place)
-            elif word.kind == "symbol" and word.text == ")" and open_ones:
-                closing[open_ones.pop()] = place
-        return closing
+        self.at = self.place = 0
 
     def filters(self) -> Filters:
         """Return the filters of the whole condition."""
@@ -163,31 +166,18 @@ class _SqlReader:
     # -- conditions ------------------------------------------------------------------------------------
 
     def _condition(self, negated: bool, depth: int) -> Filters:
-        return self._chain("OR", self._conjunction, any_of if not negated else all_of, negated, depth)
+        start, parts = self.word.start, [self._conjunction(negated, depth)]
+        while self._skip("OR"):
+            parts.append(self._conjunction(negated, depth))
+        self.place = start
+        return all_of(parts) if negated else any_of(parts)
 
     def _conjunction(self, negated: bool, depth: int) -> Filters:
-        return self._chain("AND", self._factor, all_of if not negated else any_of, negated, depth)
-
-    def _chain(
-        self,
-        connective: str,
-        part: Callable[[bool, int], Filters],
-        join: Callable[[list[Filters]], Filters],
-        negated: bool,
-        depth: int,
-    ) -> Filters:
-        start = self.word.start
-        parts = [part(negated, depth)]
-        while self._skip(connective):
-            parts.append(part(negated, depth))
-        return parts[0] if len(parts) == 1 else self._joined(join, parts, start)
-
-    def _joined(self, join: Callable[[list[Filters]], Filters], parts: list[Filters], place: int) -> Filters:
-        try:
-            return join(parts)
-        except PredicateError as error:
-            error.source, error.position = self.source, place
-            raise
+        start, parts = self.word.start, [self._factor(negated, depth)]
+        while self._skip("AND"):
+            parts.append(self._factor(negated, depth))
+        self.place = start
+        return any_of(parts) if negated else all_of(parts)
 
     def _factor(self, negated: bool, depth: int) -> Filters:
         word = self.word
@@ -198,17 +188,16 @@ class _SqlReader:
             found = self._condition(negated, self._deeper(depth, word))
             self._close(word)
             return found
-        if word.kind == "keyword" and word.text in ("TRUE", "FALSE") and not self._compares(self.at + 1):
+        if word.kind == "keyword" and word.text in _TRUTHS and not self._compares(self.at + 1):
             self.at += 1
-            return ALWAYS if (word.text == "TRUE") is not negated else NOTHING
+            return ALWAYS if _TRUTHS[word.text] is not negated else NOTHING
         if self._is_quantifier():
             return self._quantified(negated, depth)
         return self._test(negated, depth)
 
     def _is_quantifier(self) -> bool:
         """Return whether a quantifier is next; an attribute of that name has no operand behind it."""
-        word = self.word
-        if word.kind != "name" or word.quoted or word.text.upper() not in _QUANTIFIERS:
+        if self._plain(self.at) not in _QUANTIFIERS:
             return False
         kind, text, *_ = self.words[self.at + 1]
         if kind == "keyword" and text == "NOT":
@@ -220,17 +209,21 @@ class _SqlReader:
         word, self.at = self.word, self.at + 1
         quantifier = word.text.upper()
         found = self._factor(quantifier == "ALL", self._deeper(depth, word))
-        try:
-            if (quantifier == "ANY") is negated:
-                return no_element(self.schema, found)
-            return any_element(found)
-        except PredicateError as error:
-            self._fail(error.message, word.start)
+        self.place = word.start
+        return no_element(self.schema, found) if (quantifier == "ANY") is negated else any_element(found)
 
     def _has_operand(self) -> bool:
         """Return whether the parenthesis here encloses a side of a constraint instead of a condition."""
-        end = self.closing.get(self.at)
-        return end is not None and self._compares(end + 1)
+        depth = 0
+        for at in range(self.at, len(self.words)):
+            kind, text, *_ = self.words[at]
+            if kind == "symbol":
+                depth += (text == "(") - (text == ")")
+                if not depth:
+                    return self._compares(at + 1)
+                if depth > MAX_DEPTH:  # refused, whatever is inside
+                    break
+        return False
 
     def _compares(self, place: int) -> bool:
         word = self.words[place]
@@ -244,14 +237,14 @@ class _SqlReader:
             found = self._plain_comparison(word, negated)
             if found is not None:
                 return found
-        if self._is_function():
+        if self._plain(self.at) in FUNCTIONS and self.words[self.at + 1][:2] == ("symbol", "("):
             return self._function(negated, depth)
         left, word = self._operand(depth), self.word
         if word.kind == "symbol" and word.text in RELATIONS:
             return self._comparison(left, negated, depth)
         if self._skip("IS"):
             wants_null = not self._skip("NOT")
-            if self._is_missing():
+            if self._plain(self.at) == "MISSING":
                 left = left._replace(name=self.schema.nulls.get(left.name or "", left.name))
                 self.at += 1
             elif not self._skip("NULL"):
@@ -272,18 +265,11 @@ class _SqlReader:
             return self._set(left, negated, depth)
         if self._skip("LIKE"):
             return self._like(left, negated, depth)
-        if word.kind == "end" or (word.kind, word.text) in (
-            ("symbol", ")"),
-            ("keyword", "AND"),
-            ("keyword", "OR"),
-        ):
+        if word.kind == "end" or word.text in _FOLLOWING.get(word.kind, ()):
             return self._alone(left, negated)
         if left.name is not None and left.name not in self.schema.attributes and not left.is_quoted:
             self._fail(f"{left.name.upper()} is not supported; {SUPPORTED}", left.place)
         self._unexpected()
-
-    def _is_missing(self) -> bool:
-        return self.word.kind == "name" and self.word.text.upper() == "MISSING" and not self.word.quoted
 
     def _plain_comparison(self, name: Word, negated: bool) -> Filters | None:
         """Read the comparison of an attribute with one number or text, the usual case.
@@ -302,12 +288,8 @@ class _SqlReader:
             return None
         self.at = at + 3
         value = number_of(text) if kind == "number" else text
-        try:
-            return one(self.schema, name.text, NEGATED[operator] if negated else operator, value)
-        except PredicateError as error:
-            error.source = self.source
-            error.position = place if name.text in self.schema.attributes else name.start
-            raise
+        self.place = place if name.text in self.schema.attributes else name.start
+        return one(self.schema, name.text, NEGATED[operator] if negated else operator, value)
 
     def _alone(self, operand: _Operand, negated: bool) -> Filters:
         if operand.name is None:
@@ -346,14 +328,9 @@ class _SqlReader:
             return self._one(left, operator, right.value, negated, right.place)
         if right.is_constant:
             self._number_of(right, "a comparison with arithmetic")
-        try:
-            return compared(
-                self.schema, left.operand, NEGATED[operator] if negated else operator, right.operand
-            )
-        except PredicateError as error:
-            at_left = left.name is not None and left.name not in self.schema.attributes
-            error.source, error.position = self.source, (left if at_left else right).place
-            raise
+        at_left = left.name is not None and left.name not in self.schema.attributes
+        self.place = (left if at_left else right).place
+        return compared(self.schema, left.operand, NEGATED[operator] if negated else operator, right.operand)
 
     def _decided(self, left: _Operand, operator: str, right: _Operand, negated: bool) -> Filters:
         """Compare two constants."""
@@ -371,7 +348,7 @@ class _SqlReader:
 
     def _set(self, left: _Operand, negated: bool, depth: int) -> Filters:
         opening = self.word
-        if not self._pass("("):
+        if not self._skip("("):
             self._fail("IN needs a list of constants in parentheses", opening.start)
         values: list[Any] = []
         parts: list[Filters] = []
@@ -383,29 +360,27 @@ class _SqlReader:
                 values.append(item.value)
             else:
                 parts.append(part)
-            more = self._pass(",")
+            more = self._skip(",")
         self._close(opening)
         if left.name is None and not parts:
             self._fail("IN with an empty list needs an attribute before it", left.place)
         if values or not parts:
             parts.append(self._one(left, "in", values, negated, left.place))
-        return self._joined(all_of if negated else any_of, parts, left.place)
+        self.place = left.place
+        return all_of(parts) if negated else any_of(parts)
 
     def _like(self, left: _Operand, negated: bool, depth: int) -> Filters:
         pattern, escape = self._operand(depth), "\\"
         if not isinstance(pattern.value, str):
             self._fail("LIKE needs a string constant", pattern.place)
-        word = self.word
-        if word.kind == "name" and word.text.upper() == "ESCAPE" and not word.quoted:
+        if self._plain(self.at) == "ESCAPE":
             given = self.words[self.at + 1]
             if given.kind != "text" or len(given.text) != 1:
                 self._fail("ESCAPE needs a string of one character", given.start)
             escape = given.text
             self.at += 2
-        try:
-            text = canonical_like(pattern.value, escape)
-        except PredicateError as error:
-            self._fail(error.message, pattern.place)
+        self.place = pattern.place
+        text = canonical_like(pattern.value, escape)
         if left.case is None and "\\" not in text and "_" not in text and "%" not in text[:-1]:
             is_prefix = text.endswith("%")  # the usual case
             return self._one(
@@ -419,16 +394,14 @@ class _SqlReader:
         operator = FUNCTIONS[word.text.upper()]
         function = TEXT_OPERATORS[operator].function
         assert function is not None
-        opening = self.word
-        self.at += 1
-        left = self._operand(self._deeper(depth, word))
-        if left.name is None or left.case is not None or not self._pass(","):
-            self._fail(f"write {function.name}(attribute, '{function.example}')", word.start)
-        constant = self._other(depth)
+        usage = f"write {function.name}(attribute, '{function.example}')"
+        given = self._arguments(word, depth, usage)
+        if len(given) != 2 or given[0].name is None or given[0].case is not None:
+            self._fail(usage, word.start)
+        left, constant = given[0], self._known(given[1])
         if not constant.is_constant:
             takes = f"{function.takes} in single quotes, such as '{function.example}'"
             self._fail(f"{function.name} needs {takes}", constant.place)
-        self._close(opening)
         return self._one(left, operator, constant.value, negated, constant.place)
 
     def _one(self, left: _Operand, operator: str, value: Any, negated: bool, place: int) -> Filters:
@@ -437,12 +410,8 @@ class _SqlReader:
             self._fail(f"expected an attribute here, not {what}", left.place)
         if left.case is not None:
             return self._caseless(left, operator, value, negated, place)
-        try:
-            return one(self.schema, left.name, NEGATED[operator] if negated else operator, value)
-        except PredicateError as error:
-            known = left.name in self.schema.attributes
-            error.source, error.position = self.source, place if known else left.place
-            raise
+        self.place = place if left.name in self.schema.attributes else left.place
+        return one(self.schema, left.name, NEGATED[operator] if negated else operator, value)
 
     def _caseless(self, left: _Operand, operator: str, value: Any, negated: bool, place: int) -> Filters:
         """Return a constraint on the result of LOWER or UPPER of an attribute."""
@@ -451,10 +420,7 @@ class _SqlReader:
             return self._one(left, operator, value, negated, place)
         if operator == "in":
             parts = [self._caseless(left._replace(case=case), "=", item, negated, place) for item in value]
-            try:
-                return all_of(parts) if negated else any_of(parts)
-            except PredicateError as error:
-                self._fail(error.message, place)
+            return all_of(parts) if negated else any_of(parts)
         if operator not in _CASELESS:
             self._fail(f"{case} is supported with =, <>, IN and LIKE only", left.place)
         if case is not None and isinstance(value, str) and value not in (_CASES[case](value), fold(value)):
@@ -471,17 +437,20 @@ class _SqlReader:
             if self.word.kind != "symbol" or self.word.text not in _ARITHMETIC:
                 return found
             self.at = start
-        return self._operations("+-", self._product, depth)
+        return self._sum(depth)
+
+    def _sum(self, depth: int) -> _Operand:
+        found = self._product(depth)
+        while self._is_symbol("+") or self._is_symbol("-"):
+            word, self.at = self.word, self.at + 1
+            found = self._calculated(found, word, self._product(depth))
+        return found
 
     def _product(self, depth: int) -> _Operand:
-        return self._operations("*/", self._signed, depth)
-
-    def _operations(self, operators: str, part: Callable[[int], _Operand], depth: int) -> _Operand:
-        found = part(depth)
-        while self.word.kind == "symbol" and self.word.text in operators:
-            word = self.word
-            self.at += 1
-            found = self._calculated(found, word, part(depth))
+        found = self._signed(depth)
+        while self._is_symbol("*") or self._is_symbol("/"):
+            word, self.at = self.word, self.at + 1
+            found = self._calculated(found, word, self._signed(depth))
         return found
 
     def _calculated(self, left: _Operand, word: Word, right: _Operand) -> _Operand:
@@ -494,11 +463,8 @@ class _SqlReader:
             if not is_finite(result):
                 self._fail("the result of this is beyond float64", word.start)
             return _Operand(left.place, None, result)
-        try:
-            return _Operand(left.place, None, operation=Operation(word.text, *sides))
-        except PredicateError as error:
-            error.source, error.position = self.source, word.start
-            raise
+        self.place = word.start
+        return _Operand(left.place, None, operation=Operation(word.text, *sides))
 
     def _number_of(self, found: _Operand, what: str) -> Operand:
         """Return an operand of arithmetic. Errors show the place."""
@@ -512,11 +478,8 @@ class _SqlReader:
         elif found.case is not None:
             self._fail(f"{what} needs numbers, and {found.case} returns text", found.place)
         elif found.name is not None:
-            try:
-                family = self.schema.attribute(found.name).family
-            except PredicateError as error:
-                error.source, error.position = self.source, found.place
-                raise
+            self.place = found.place
+            family = self.schema.attribute(found.name).family
             if family != "number":
                 self._fail(f"{what} needs numbers, and {found.name!r} is {PHRASES[family]}", found.place)
         return found.operand
@@ -541,7 +504,7 @@ class _SqlReader:
 
     def _atom(self, depth: int) -> _Operand:
         word = self.word
-        if self._pass("("):
+        if self._skip("("):
             found = self._operand(self._deeper(depth, word))._replace(place=word.start)
             self._close(word)
             return found
@@ -551,8 +514,8 @@ class _SqlReader:
             value: Any = number_of(word.text)
         elif word.kind == "text":
             value = word.text
-        elif word.kind == "keyword" and word.text in ("TRUE", "FALSE"):
-            value = word.text == "TRUE"
+        elif word.kind == "keyword" and word.text in _TRUTHS:
+            value = _TRUTHS[word.text]
         elif word.kind == "keyword" and word.text == "NULL":
             self._fail("a comparison with NULL is never true; use IS NULL or IS NOT NULL", word.start)
         else:
@@ -561,117 +524,101 @@ class _SqlReader:
         return _Operand(word.start, None, value)
 
     def _named(self, depth: int) -> _Operand:
-        """Read an operand that begins with a name: an attribute, or a time."""
-        word = self.word
-        self.at += 1
-        if self.word.kind == "text" and word.text.upper() in _MOMENTS and not word.quoted:
-            found = microseconds(self.word.text)
-            if found is None:
-                why = why_no_moment(self.word.text)
-                self._fail(f"not an ISO 8601 timestamp, such as {EXAMPLE}: {why}", self.word.start)
-            self.at += 1
-            return _Operand(word.start, None, Timestamp(found))
-        if not word.quoted and self._is_now(word):
-            return _Operand(word.start, None, self._moment(word))
+        """Read an operand that begins with a name: an attribute, a time, or the result of a function."""
+        word, self.at = self.word, self.at + 1
+        name = word.text.upper()
+        if not word.quoted:
+            is_now = name == "CURRENT_TIMESTAMP" and word.text not in self.schema.attributes
+            if is_now or (name == "NOW" and self._is_symbol("(")):
+                return _Operand(word.start, None, self._moment(name))
+            if name in _MOMENTS and self.word.kind == "text":
+                found = microseconds(self.word.text)
+                if found is None:
+                    why = why_no_moment(self.word.text)
+                    self._fail(f"not an ISO 8601 timestamp, such as {EXAMPLE}: {why}", self.word.start)
+                self.at += 1
+                return _Operand(word.start, None, Timestamp(found))
         if self._is_symbol("("):
-            if word.text.upper() in _CASES and not word.quoted:
+            if name in _CASES and not word.quoted:
                 return self._cased(word, depth)
-            if word.text.upper() == "DISTANCE_KM" and not word.quoted:
+            if name == "DISTANCE_KM" and not word.quoted:
                 return self._distance(word, depth)
-            name = word.text.upper()
             if name in FUNCTIONS and not word.quoted:
                 self._fail(
                     f"{name}(...) is a condition of its own; write it without a comparison", word.start
                 )
-            more = f"write {name} tags = 'a'" if name in ("ANY", "ALL", "NONE") else SUPPORTED
+            more = f"write {name} tags = 'a'" if name in _QUANTIFIERS else SUPPORTED
             self._fail(f"the function {name} is not supported; {more}", word.start)
         parts = [word]
-        while self._pass("."):
+        while self._skip("."):
             if self.word.kind != "name":
                 self._unexpected()
             parts.append(self.word)
             self.at += 1
-        name = ".".join(part.text for part in parts)
-        return _Operand(word.start, name, is_quoted=any(part.quoted for part in parts))
+        whole = ".".join(part.text for part in parts)
+        return _Operand(word.start, whole, is_quoted=any(part.quoted for part in parts))
 
-    def _is_now(self, word: Word) -> bool:
-        """Return whether a name means the time of the batch."""
-        name = word.text.upper()
-        return (name == "NOW" and self._is_symbol("(")) or (
-            name == "CURRENT_TIMESTAMP" and word.text not in self.schema.attributes
-        )
-
-    def _moment(self, word: Word) -> Now:
+    def _moment(self, name: str) -> Now:
         """Read the words after ``NOW`` or ``CURRENT_TIMESTAMP``: parentheses and intervals."""
-        if word.text.upper() == "NOW":
+        if name == "NOW":
             opening = self.word
             self.at += 1
             self._close(opening)
         offset = 0
-        while self.word.text in ("+", "-") and self._interval_follows():
+        while (
+            self.word.text in ("+", "-")
+            and self._plain(self.at + 1) == "INTERVAL"
+            and self.words[self.at + 2].kind == "text"
+        ):
             sign, at = -1 if self.word.text == "-" else 1, self.at + 2
             given, unit = self.words[at], self.words[at + 1]
             self.at = at + 1
             text = given.text
             if unit.kind == "name":
                 text, self.at = f"{text} {unit.text}", at + 2
-            try:
-                offset += sign * interval(text)
-            except PredicateError as error:
-                self._fail(error.message, given.start)
+            self.place = given.start
+            offset += sign * interval(text)
         return Now(offset)
 
-    def _interval_follows(self) -> bool:
-        """Return whether an interval follows the next sign."""
-        word = self.words[self.at + 1]
-        if word.kind != "name" or word.quoted or word.text.upper() != "INTERVAL":
-            return False
-        return self.words[self.at + 2].kind == "text"
+    def _arguments(self, word: Word, depth: int, usage: str = "") -> list[_Operand]:
+        """Read the operands in the parentheses after a function's name."""
+        opening, self.at = self.word, self.at + 1
+        depth = self._deeper(depth, word)
+        found = [self._operand(depth)]
+        while self._skip(","):
+            found.append(self._operand(depth))
+        if usage and self.word.kind != "end" and not self._is_symbol(")"):
+            self._fail(usage, word.start)
+        self._close(opening)
+        return found
 
     def _distance(self, word: Word, depth: int) -> _Operand:
-        """Read the parentheses of DISTANCE_KM."""
-        opening, self.at = self.word, self.at + 1
-        given = [self._operand(self._deeper(depth, word))]
-        while self._pass(","):
-            given.append(self._operand(self._deeper(depth, word)))
-        self._close(opening)
-        names, point = given[:2], given[2:]
-        if (
-            len(given) != 4
-            or not all(side.is_constant for side in point)
-            or not all(side.name for side in names)
+        usage = "write DISTANCE_KM(latitude, longitude, 48.8584, 2.2945), in degrees"
+        given = self._arguments(word, depth, usage)
+        if [side.name is not None for side in given] != [True, True, False, False] or not all(
+            side.is_constant for side in given[2:]
         ):
-            self._fail("write DISTANCE_KM(latitude, longitude, 48.8584, 2.2945), in degrees", word.start)
+            self._fail(usage, word.start)
         for side in given:
             self._number_of(side, "DISTANCE_KM")
-        try:
-            north, east = (side.value for side in point)
-            found = Distance(str(names[0].name), str(names[1].name), north, east)
-        except PredicateError as error:
-            self._fail(error.message, point[0].place)
+        latitude, longitude, north, east = given
+        self.place = north.place
+        found = Distance(str(latitude.name), str(longitude.name), north.value, east.value)
         return _Operand(word.start, None, operation=found)
 
     def _cased(self, word: Word, depth: int) -> _Operand:
-        """Read the parentheses of LOWER or UPPER."""
-        opening, case = self.word, word.text.upper()
-        self.at += 1
-        found = self._operand(self._deeper(depth, word))
-        if found.name is None or found.case is not None:
+        case = word.text.upper()
+        found, *more = self._arguments(word, depth)
+        if found.name is None or found.case is not None or more:
             self._fail(f"{case} needs an attribute", found.place)
-        self._close(opening)
         return found._replace(place=word.start, case=case)
-
-    def _is_function(self) -> bool:
-        """Return whether a function of `FUNCTIONS` is next."""
-        word = self.words[self.at]
-        if word.kind != "name" or word.text.upper() not in FUNCTIONS or word.quoted:
-            return False
-        following = self.words[self.at + 1]
-        return following.kind == "symbol" and following.text == "("
 
     def _other(self, depth: int) -> _Operand:
         """Read the other side of a constraint of an attribute: mostly a constant."""
-        found = self._operand(depth)
+        return self._known(self._operand(depth))
+
+    def _known(self, found: _Operand) -> _Operand:
+        """Return an operand, unless it is an unknown name: mostly text without quotes."""
         if found.name is None or found.name in self.schema.attributes:
             return found
         hint = "put text in single quotes"
@@ -695,23 +642,22 @@ class _SqlReader:
         word = self.words[self.at]
         return word.kind == "symbol" and word.text == text
 
-    def _pass(self, symbol: str) -> bool:
-        """Read a symbol if it is next, and return whether it was."""
-        found = self._is_symbol(symbol)
-        self.at += found
-        return found
+    def _plain(self, at: int) -> str:
+        """Return a word in capitals; empty unless it is a name without quotes."""
+        word = self.words[at]
+        return word.text.upper() if word.kind == "name" and not word.quoted else ""
 
-    def _skip(self, keyword: str) -> bool:
-        """Read a keyword if it is next, and return whether it was."""
+    def _skip(self, text: str) -> bool:
+        """Read a keyword or a symbol if it is next, and return whether it was."""
         word = self.words[self.at]
-        found = word.kind == "keyword" and word.text == keyword
+        found = word.text == text and word.kind in ("keyword", "symbol")
         self.at += found
         return found
 
     def _close(self, opening: Word) -> None:
         if self.word.kind == "end":
             self._fail("not an SQL condition: this parenthesis is not closed", opening.start)
-        if not self._pass(")"):
+        if not self._skip(")"):
             self._unexpected()
 
     def _deeper(self, depth: int, word: Word) -> int:

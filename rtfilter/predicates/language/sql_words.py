@@ -6,7 +6,7 @@ import re
 from typing import Final, Literal, NamedTuple, NoReturn
 
 from rtfilter.errors import PredicateError
-from rtfilter.predicates.operands.attribute_names import RESERVED, WORD
+from rtfilter.predicates.operands.expressions import RESERVED, WORD
 from rtfilter.predicates.operands.text_operators import FUNCTIONS
 from rtfilter.text import composed
 
@@ -70,10 +70,7 @@ class Word(NamedTuple):
 def words_of(source: str) -> list[Word]:
     """Return the words of a condition, without blanks and comments; the last one has the kind ``end``.
 
-    Raises
-    ------
-    PredicateError
-        The text has characters that form no word; the message shows the place.
+    Raises `PredicateError`: the text has characters that form no word; the message shows the place.
     """
     words: list[Word] = []
     following, end, match, new = 0, len(source.rstrip()), _WORDS.match, tuple.__new__  # faster than Word()

@@ -46,10 +46,7 @@ ALWAYS: Final = (Filter(()),)
 def one(schema: Schema, attribute: str, operator: str, value: Any = None) -> Filters:
     """Return one constraint, checked against `schema`, as a disjunction.
 
-    Raises
-    ------
-    PredicateError
-        As `rtfilter.predicates.predicate.parse`, without a position.
+    Raises `PredicateError`: as `rtfilter.predicates.predicate.parse`, without a position.
     """
     if attribute in schema.types and operator not in PRESENCE:
         return _of_types(schema, attribute, operator, value)
@@ -124,10 +121,7 @@ def compared(schema: Schema, left: Operand, operator: str, right: Operand) -> Fi
 
     An attribute and a constant make a constraint, in any order.
 
-    Raises
-    ------
-    PredicateError
-        As `one`, and for operands that have no order, or cannot be compared.
+    Raises `PredicateError`: as `one`, and for operands that have no order, or cannot be compared.
     """
     if isinstance(left, str) and isinstance(right, Now):
         return one(schema, left, operator, right)
@@ -168,10 +162,7 @@ def checked(schema: Schema, test: Test) -> Filters:
 def any_element(condition: Filters) -> Filters:
     """Return the constraint that some element of a list satisfies a condition.
 
-    Raises
-    ------
-    PredicateError
-        The condition is not only about the values of one attribute.
+    Raises `PredicateError`: the condition is not only about the values of one attribute.
     """
     _require_one(condition)
     return any_of([(Filter((Quantified("any", _own(one)),)),) for one in condition])
@@ -237,10 +228,7 @@ _EVERY_VALUE: Final[dict[str, Callable[[str], Filters]]] = {
 def any_of(parts: Sequence[Filters]) -> Filters:
     """Return the disjunction of disjunctions; equal filters become one.
 
-    Raises
-    ------
-    PredicateError
-        There are more than `MAX_FILTERS` filters or `MAX_TERMS` terms.
+    Raises `PredicateError`: there are more than `MAX_FILTERS` filters or `MAX_TERMS` terms.
     """
     if len(parts) == 1:
         return parts[0]
@@ -251,10 +239,7 @@ def any_of(parts: Sequence[Filters]) -> Filters:
 def all_of(parts: Sequence[Filters]) -> Filters:
     """Return the conjunction of disjunctions, as a disjunction; equal ones are merged.
 
-    Raises
-    ------
-    PredicateError
-        As `any_of`; the limits are checked before the expansion.
+    Raises `PredicateError`: as `any_of`; the limits are checked before the expansion.
     """
     if len(parts) == 1:
         return parts[0]

@@ -14,7 +14,7 @@ from rtfilter.errors import PredicateError
 from rtfilter.events.elements import every_value
 from rtfilter.events.encoding import READERS, Constant, Timestamp, canonical, is_missing
 from rtfilter.predicates.model.comparison import RELATIONS, Comparison
-from rtfilter.predicates.operands.attribute_names import written
+from rtfilter.predicates.operands.expressions import written
 from rtfilter.predicates.operands.like import escaped
 from rtfilter.predicates.operands.text_operators import TEXT_OPERATORS
 from rtfilter.text import composed, shown
@@ -41,22 +41,11 @@ COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 """Operators with a constant, on canonical values of one type; the constant is the right operand."""
 
-NEGATED: Final = {
-    "=": "<>",
-    "<>": "=",
-    "<": ">=",
-    "<=": ">",
-    ">": "<=",
-    ">=": "<",
-    "in": "not in",
-    "not in": "in",
-    "prefix": "not prefix",
-    "not prefix": "prefix",
-    **{name: f"not {name}" for name in TEXT_OPERATORS},
-    **{f"not {name}": name for name in TEXT_OPERATORS},
-    "is null": "exists",
-    "exists": "is null",
-}
+_COMPLEMENTS: Final = (
+    ("=", "<>"), ("<", ">="), ("<=", ">"), ("in", "not in"), ("is null", "exists"),
+    *((name, f"not {name}") for name in ("prefix", *TEXT_OPERATORS)),
+)  # fmt: skip
+NEGATED: Final = {one: other for pair in _COMPLEMENTS for one, other in (pair, pair[::-1])}
 """Each operator's complement among events that have the attribute with a value of its type."""
 
 SETS: Final = frozenset(("in", "not in"))
@@ -75,6 +64,8 @@ OPERATORS_OF: Final[dict[str, tuple[str, ...]]] = {
     "bool": ("=", "<>", "in", "not in"),
 }
 """The operators with a constant, for each family of attributes."""
+FAMILY_OF: Final = {bool: "bool", int: "number", float: "number", str: "str", Timestamp: "timestamp"}
+"""The family of attributes with which a canonical constant is compared, by its type."""
 
 
 class _Constraint(NamedTuple):
@@ -96,7 +87,7 @@ class Constraint(_Constraint):
         bool, int, float, str, datetime; for ``in`` and ``not in`` an iterable of them, of one type. Stored
         canonically: a datetime as `rtfilter.events.encoding.Timestamp`, a set as a frozenset. For ``like`` a
         pattern (`rtfilter.predicates.operands.like`), for ``cidr`` a network; ``ignore case`` stores the text
-        folded by `rtfilter.predicates.operands.letters.fold`.
+        folded by `rtfilter.predicates.operands.text_comparison.fold`.
 
     Raises
     ------
@@ -139,6 +130,11 @@ class Constraint(_Constraint):
     def attributes(self) -> tuple[str, ...]:
         """The attribute as a tuple, as in `Comparison`."""
         return (self.attribute,)
+
+    @property
+    def sample(self) -> Any:
+        """The constant, or one of a set: its type is that of the values compared. None if there is none."""
+        return next(iter(self.value), None) if isinstance(self.value, frozenset) else self.value
 
     def matches(self, row: Mapping[str, object]) -> bool:
         """Return whether a flat event satisfies the constraint. Never raises, for any value."""
@@ -299,10 +295,7 @@ class Filter(NamedTuple):
 def constants(value: Any) -> Sequence[Any] | frozenset[Any]:
     """Return the constants of a set, in the given order if they have one.
 
-    Raises
-    ------
-    PredicateError
-        The value is no collection, or has more than `MAX_TERMS` constants.
+    Raises `PredicateError`: the value is no collection, or has more than `MAX_TERMS` constants.
     """
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise PredicateError(f"in and not in need a collection of constants; got {shown(value)}")

@@ -85,10 +85,7 @@ def _measured(offset: int) -> tuple[str, str]:
 def interval(text: str) -> int:
     """Return the microseconds of an SQL interval, as ``5 minutes`` or ``1 day 12 hours``.
 
-    Raises
-    ------
-    PredicateError
-        The text is no interval; the message shows how to write one.
+    Raises `PredicateError`: the text is no interval; the message shows how to write one.
     """
     parts, end = [], 0
     while end < len(text) and (found := _PART.match(text, end)):

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from rtfilter.errors import PredicateError
 from rtfilter.events.encoding import utf8
-from rtfilter.predicates.operands.differences import Difference, Reason, difference
+from rtfilter.predicates.operands.text_comparison import Difference, Reason, difference
 from rtfilter.text import numbered, shown
 
 ANY: Final = 0xFF
@@ -83,10 +83,8 @@ def escaped(text: str) -> str:
 def canonical_like(pattern: str, escape: str = "\\") -> str:
     """Return a pattern in canonical form: escaped by backslashes; among wildcards first _, then one %.
 
-    Raises
-    ------
-    PredicateError
-        `escape` stands before another character than %, _ and itself, or there are too many parts.
+    Raises `PredicateError`: `escape` stands before another character than %, _ and itself, or there are too
+    many parts.
     """
     if "_" not in pattern and escape not in pattern and "\\" not in pattern and "%%" not in pattern:
         return pattern
@@ -170,56 +168,42 @@ def is_wider(wide: str, pattern: str) -> bool:
     return is_like("".join(_ANY if token is None else token or _EACH for token in tokens), wide)
 
 
-def sample(pattern: str, filler: str = "") -> str:
-    """Return a value that fits a canonical pattern: `filler` for each %, and an ``a`` for each _."""
-    return "".join(filler if token is None else token or "a" for token in _tokens(pattern, "\\"))
-
-
-class Lack(NamedTuple):
-    """The mismatch of a value and a pattern."""
-
-    agrees: int
-    """Number of characters, from the first on, that agree with the pattern."""
-    reason: str
-    """The piece that does not fit and its character, as a phrase; characters count from 1."""
-
-
-def lacks(value: str, pattern: str) -> Lack | None:
-    """Return the mismatch of a value and a canonical pattern; None if it fits."""
-    first, middle, last = _prepared(pattern)
-    differs = first.misfit(value, 0)
-    if differs is not None:
-        return Lack(differs.place, f"does not begin like {_shown(first)}: {differs}")
-    place = first.length
-    if last is None:
-        rest = value[place:]
-        return Lack(place, f"goes on after character {place}, with {shown(rest)}") if rest else None
-    missing = place + sum(piece.length for piece in middle) + last.length - len(value)
-    if missing > 0:
-        return Lack(place, f"too short by {numbered(missing, 'character')}")
-    end = len(value) - last.length
-    differs = last.misfit(value, end)
-    if differs is not None:
-        return Lack(place, f"does not end like {_shown(last)}: {differs}")
-    for piece in middle:
-        found = piece.find(value, place, end)
-        if found < 0:
-            before = f" and before character {end + 1}" if last.length else ""
-            after = f" after character {place}" if place else ""
-            return Lack(place, f"lacks {_shown(piece)}{after}{before if after else before[4:]}")
-        place = found + piece.length
-    return None
+def sample(pattern: str, filler: str = "", letter: str = "_") -> str:
+    """Return a value that fits a canonical pattern: `filler` for each %, and `letter` for each _."""
+    return "".join(filler if token is None else token or letter for token in _tokens(pattern, "\\"))
 
 
 def why_unlike(found: str, pattern: str) -> Reason:
-    """Return the reason why a value does not fit a canonical pattern."""
-    lack = lacks(found, pattern)
-    return Reason("") if lack is None else Reason(lack.reason, None, lack.agrees)
+    """Return the reason why a value does not fit a canonical pattern, as a phrase; empty if it fits.
 
-
-def example(pattern: str) -> str:
-    """Return the shortest value that fits a canonical pattern, with _ for any character."""
-    return "".join("_" if token == _ONE else token or "" for token in _tokens(pattern, "\\"))
+    `agrees` is the number of characters, from the first on, that agree with the pattern.
+    """
+    first, middle, last = _prepared(pattern)
+    differs = first.misfit(found, 0)
+    if differs is not None:
+        return Reason(f"does not begin like {_shown(first)}: {differs}", None, differs.place)
+    place = first.length
+    if last is None:
+        rest = found[place:]
+        said = f"goes on after character {place}, with {shown(rest)}" if rest else ""
+        return Reason(said, None, place)
+    missing = place + sum(piece.length for piece in middle) + last.length - len(found)
+    if missing > 0:
+        return Reason(f"too short by {numbered(missing, 'character')}", None, place)
+    end = len(found) - last.length
+    differs = last.misfit(found, end)
+    if differs is not None:
+        return Reason(f"does not end like {_shown(last)}: {differs}", None, place)
+    for piece in middle:
+        at = piece.find(found, place, end)
+        if at < 0:
+            after = f" after character {place}" if place else ""
+            before = f" before character {end + 1}" if last.length else ""
+            return Reason(
+                f"lacks {_shown(piece)}{after}{' and' * bool(after and before)}{before}", None, place
+            )
+        place = at + piece.length
+    return Reason("", None, place)
 
 
 def _tokens(pattern: str, escape: str) -> Iterator[str | None]:

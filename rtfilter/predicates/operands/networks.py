@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, ip_address, ip_network
 from typing import Final
 
 from rtfilter.errors import PredicateError
-from rtfilter.predicates.operands.differences import Reason
-from rtfilter.predicates.operands.letters import starts as caseless_starts
+from rtfilter.predicates.operands.text_comparison import Reason
+from rtfilter.predicates.operands.text_comparison import starts as caseless_starts
 from rtfilter.text import numbered, shown
 
 _LONGEST: Final = 45
 """Characters of the longest address: IPv6 that ends in dotted IPv4."""
 _GROUP: Final = 16
 """Bits of one group of an IPv6 address."""
-_LENGTHS: Final = {4: 32, 6: 128}
-"""Bits of an address of each version."""
 
 
 def canonical_network(text: str) -> str:
     """Return a network, such as ``10.0.0.0/8``, in its canonical form: no host bits, IPv6 compressed.
 
-    Raises
-    ------
-    PredicateError
-        The text is no network with a slash and a number of bits.
+    Raises `PredicateError`: the text is no network with a slash and a number of bits.
     """
     bits = text.rpartition("/")[2]
     try:
@@ -51,28 +46,16 @@ def is_in_network(value: str, network: str) -> bool:
     return found[0] == version and found[1] >> bits == start
 
 
-def agreeing_bits(value: str, network: str) -> tuple[int, int] | None:
-    """Return how many leading bits of an address agree with a canonical network, and the network's bits.
-
-    Returns None for other text, and for an address of the other version.
-    """
-    found = address(value)
-    version, bits, start = _network(network)
-    if found is None or found[0] != version:
-        return None
-    length = _LENGTHS[version] - bits
-    return length - (found[1] >> bits ^ start).bit_length(), length
-
-
 def why_outside(found: str, network: str) -> Reason:
     """Return the reason why a value is no address in a canonical network."""
-    bits = agreeing_bits(found, network)
-    if bits is not None:
-        return Reason(f"{bits[0]} of {numbered(bits[1], 'leading bit')} agree", None, bits[0])
-    known = address(found)
+    known, (version, host_bits, start) = address(found), _network(network)
     if known is None:
         return Reason("no IP address")
-    return Reason(f"an address of IPv{known[0]}, not IPv{10 - known[0]}", None, 0)
+    if known[0] != version:
+        return Reason(f"an address of IPv{known[0]}, not IPv{version}", None, 0)
+    length = ip_network(network).prefixlen
+    agree = length - (known[1] >> host_bits ^ start).bit_length()
+    return Reason(f"{agree} of {numbered(length, 'leading bit')} agree", None, agree)
 
 
 def address(value: str) -> tuple[int, int] | None:
@@ -81,7 +64,7 @@ def address(value: str) -> tuple[int, int] | None:
 
 
 def network_starts(network: str, enough: int) -> list[str]:
-    """Return the possible beginnings, in text, of addresses in a canonical network; see `letters.starts`.
+    """Return the possible beginnings, in text, of addresses in a network, as `text_comparison.starts` does.
 
     They distinguish networks whose mask is on a byte boundary, in IPv6 only by the first group.
     """
@@ -90,12 +73,8 @@ def network_starts(network: str, enough: int) -> list[str]:
         whole = found.prefixlen // 8
         text = ".".join(str(found.network_address).split(".")[:whole])
         return [text + "." if 0 < whole < 4 else text]
-    return _ipv6_starts(found, enough)
-
-
-def _ipv6_starts(network: IPv6Network, enough: int) -> list[str]:
-    group = int(network.network_address) >> 128 - _GROUP
-    if network.prefixlen < _GROUP or group < 0x1000:  # may be written with leading zeros, or left out
+    group = int(found.network_address) >> 128 - _GROUP
+    if found.prefixlen < _GROUP or group < 0x1000:  # may be written with leading zeros, or left out
         return [""]
     return caseless_starts(f"{group:x}:", enough)
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from rtfilter.predicates.operands.differences import Reason, why_unequal
-from rtfilter.predicates.operands.letters import fold
-from rtfilter.predicates.operands.letters import starts as caseless_starts
-from rtfilter.predicates.operands.like import canonical_like, example, is_like, simplest, start, why_unlike
+from rtfilter.predicates.operands.like import canonical_like, is_like, sample, simplest, start, why_unlike
 from rtfilter.predicates.operands.networks import (
     canonical_network,
     is_in_network,
     network_starts,
     why_outside,
 )
+from rtfilter.predicates.operands.text_comparison import Reason, fold, why_unequal
+from rtfilter.predicates.operands.text_comparison import starts as caseless_starts
 from rtfilter.text import shown
 
 
@@ -88,7 +87,7 @@ TEXT_OPERATORS: Final[dict[str, TextOperator]] = {
         canonical=_like,
         accepts=is_like,
         starts=lambda pattern, enough: [start(pattern)],
-        example=example,
+        example=sample,
         why_not=why_unlike,
         excluded="fits {}",
         written="{} LIKE {}",
@@ -109,7 +108,7 @@ TEXT_OPERATORS: Final[dict[str, TextOperator]] = {
         canonical=_like_ignoring_case,
         accepts=lambda value, pattern: is_like(fold(value), pattern),
         starts=lambda pattern, enough: caseless_starts(start(pattern), enough),
-        example=example,
+        example=sample,
         why_not=_ignoring_case(why_unlike),
         excluded="fits {} but for case",
         written="LOWER({}) LIKE {}",

@@ -1,10 +1,9 @@
 """Templates: conditions that differ only in constants are read once, and then filled with other constants.
 
 A condition is cut at its constants; the rest identifies the template. It is parsed twice with constants that
-occur nowhere else. If both predicates differ only in these constants, other constants will have the same
-places. Conditions whose meaning depends on the value of a constant are parsed instead: operations on
-constants, patterns of another form, equal constraints, and errors. `sql_templates.py` and
-`pattern_templates.py` cut and mark conditions.
+occur nowhere else (`template_constants.py`). If both predicates differ only in these constants, other
+constants will have the same places. Conditions whose meaning depends on the value of a constant are parsed
+instead: operations on constants, patterns of another form, equal constraints, and errors.
 """
 
 from __future__ import annotations
@@ -14,47 +13,13 @@ from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from rtfilter.errors import PredicateError
-from rtfilter.events.encoding import Timestamp, microseconds
+from rtfilter.events.encoding import Timestamp
 from rtfilter.events.schema import Schema
+from rtfilter.predicates.model.combine import Filters
 from rtfilter.predicates.model.constraints import PRESENCE, SETS, Constraint, Filter, Quantified, Test
-from rtfilter.predicates.predicate import Predicate
+from rtfilter.predicates.predicate import Predicate, Source
 from rtfilter.predicates.stored.predicate_store import as_bytes, encoded_test
-
-Key = tuple[object, ...]
-"""The common part of all conditions of one template."""
-
-
-class Cut(NamedTuple):
-    """A condition, cut at its constants."""
-
-    key: Key
-    constants: Sequence[Any]
-    """The constants as they are written."""
-
-
-Read = Callable[[Any], Any]
-"""Returns the value of a written constant in the predicate.
-
-None means that the condition has to be parsed.
-"""
-
-
-class Mark(NamedTuple):
-    """A constant that occurs nowhere else."""
-
-    constant: Any
-    """The constant as it is written."""
-    readers: tuple[Read, ...]
-    """The functions that may read a constant at its place."""
-
-
-class Marked(NamedTuple):
-    """A condition with marks instead of its constants."""
-
-    marks: Sequence[Mark]
-    filters: Sequence[Filter]
-    """The filters of its predicate."""
-
+from rtfilter.predicates.templates.template_constants import Mark, Read, marked
 
 Row = Sequence[Any] | Mapping[int, Any]
 """The values of the constants of one condition."""
@@ -119,18 +84,13 @@ class Template:
         self._format = self._as_format()
 
     @classmethod
-    def learn(cls, marked: Callable[[int], Marked], schema: Schema) -> Template | None:
-        """Return the template of a condition; None if it has none, or is an error.
-
-        `marked` parses the condition with marks, which differ by year; it may raise `PredicateError`.
-        """
+    def learn(cls, source: Source, schema: Schema) -> Template | None:
+        """Return the template of a condition; None if it has none, or is an error."""
         try:
-            first, second = (_parts(marked(year)) for year in (2001, 2002))
+            first, second = (_parts(*marked(source, schema, year)) for year in (2001, 2002))
         except PredicateError:
             return None
-        if first is None or first != second:
-            return None
-        return cls(*first, schema)
+        return None if first is None or first != second else cls(*first, schema)
 
     def columns(self, rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Return the values of each slot, for n conditions; None if a condition has to be parsed.
@@ -210,80 +170,47 @@ def _equal(one: list[Part], two: list[Part], row: Row) -> bool:
     )
 
 
-# -- learning ----------------------------------------------------------------------------------------------
-
-
-def _parts(marked: Marked) -> tuple[list[Slot], list[list[Part]]] | None:
+def _parts(marks: Sequence[Mark], filters: Filters) -> tuple[list[Slot], list[list[Part]]] | None:
     """Find the marks in a predicate; return its slots and its filters, None if one is not found."""
-    marks = _Marks(marked.marks)
-    filters: list[list[Part]] = []
-    for tests in marked.filters:
-        if any(isinstance(test, Quantified) for test in tests.constraints):
-            return None
-        filters.append([marks.part(test) for test in tests.constraints])
-    return (marks.slots, filters) if marks.found == set(range(len(marked.marks))) else None
+    known: dict[tuple[type, Any], Slot] = {}
+    for at, (constant, readers) in enumerate(marks):
+        for read in readers:
+            value = read(constant)
+            if value is None:
+                continue
+            if (type(value), value) in known:  # other constants may differ by reader
+                return None
+            known[type(value), value] = Slot(at, read, _ENCODERS[type(value)])
+    slots: dict[Slot, int] = {}
 
+    def slot_of(value: Any) -> int | None:
+        slot = known.get((type(value), value))
+        return None if slot is None else slots.setdefault(slot, len(slots))
 
-class _Marks:
-    """The marks and the constant of each; `slots` has the marks that were found."""
-
-    def __init__(self, marks: Sequence[Mark]) -> None:
-        self._known: dict[tuple[type, Any], Slot] = {}
-        for at, (constant, readers) in enumerate(marks):
-            for read in readers:
-                value = read(constant)
-                self._known[type(value), value] = Slot(at, read, _ENCODERS[type(value)])
-        self.slots: list[Slot] = []
-        self.found: set[int] = set()
-
-    def part(self, test: Test) -> Part:
-        """Return the part of the template for a constraint."""
-        if not isinstance(test, Constraint) or test.operator in PRESENCE:
-            return test
-        name, operator, value = test
-        if operator not in SETS:
-            slot = self._slot(value)
-            return Hole(name, operator, () if slot is None else (slot,), value if slot is None else None)
-        slots = [(item, self._slot(item)) for item in sorted(value)]
-        rest = frozenset([item for item, slot in slots if slot is None])
-        return Hole(name, operator, tuple(sorted(slot for _, slot in slots if slot is not None)), rest)
-
-    def _slot(self, value: Any) -> int | None:
-        """Return the column of a value; None for a value that is no mark."""
-        slot = self._known.get((type(value), value))
-        if slot is None:
-            return None
-        self.found.add(slot.at)
-        if slot not in self.slots:
-            self.slots.append(slot)
-        return self.slots.index(slot)
-
-
-def _encoded_moment(value: int) -> str:
-    return f'{{"us":{int(value)}}}'
+    found: list[list[Part]] = []
+    for conjunction in filters:
+        parts: list[Part] = []
+        for test in conjunction.constraints:
+            if isinstance(test, Quantified):
+                return None
+            if not isinstance(test, Constraint) or test.operator in PRESENCE:
+                parts.append(test)
+                continue
+            name, operator, value = test
+            if operator in SETS:
+                places = {item: slot_of(item) for item in sorted(value)}
+                rest = frozenset([item for item, place in places.items() if place is None])
+                filled = tuple(sorted([place for place in places.values() if place is not None]))
+                parts.append(Hole(name, operator, filled, rest))
+            else:
+                place = slot_of(value)
+                parts.append(Hole(name, operator, *(((), value) if place is None else ((place,), None))))
+        found.append(parts)
+    return (list(slots), found) if {slot.at for slot in slots} == set(range(len(marks))) else None
 
 
 _ENCODERS: Final[dict[type, Callable[[Any], str]]] = {
     int: repr,
     str: encode_basestring,
-    Timestamp: _encoded_moment,
+    Timestamp: lambda value: f'{{"us":{int(value)}}}',
 }
-
-
-# -- constants that are read in every notation ---------------------------------------------------------------
-
-
-def moment(text: str) -> Timestamp | None:
-    """Read a time; return None for other text."""
-    found = microseconds(text)
-    return None if found is None or abs(found) >= 2**63 else Timestamp(found)
-
-
-def mark_of(year: int, at: int) -> str:
-    """Return text that stands for the constant of a place; it is a time and text."""
-    return f"{year}-01-02T03:04:05.{at:06}"
-
-
-def number_of(year: int, at: int) -> int:
-    """Return a number that stands for the constant of a place."""
-    return year * 1_000_000_007 + at * 7_368_787

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import compress
 from typing import Any, Final, NamedTuple
 
@@ -20,9 +19,9 @@ from rtfilter.events.schema import Schema
 from rtfilter.predicates.boxes.compiling import Boxes, Distincts, boxes_of, distinct_boxes
 from rtfilter.predicates.predicate import Predicate, Source, parse
 from rtfilter.predicates.stored.predicate_store import Kept, kept
-from rtfilter.predicates.templates import pattern_templates, sql_templates
-from rtfilter.predicates.templates.condition_templates import Cut, Key, Marked, Template
+from rtfilter.predicates.templates.condition_templates import Template
 from rtfilter.predicates.templates.template_boxes import TemplateBoxes
+from rtfilter.predicates.templates.template_constants import Key, cut
 
 SLICE: Final = 1 << 15
 """Predicates that are read together: the constants from their texts take memory."""
@@ -56,10 +55,7 @@ def compile_many(sources: Sequence[Source], schema: Schema, refused: Refused | N
     refused : callable, optional
         Receives each unusable source, in order; by default the first one is an error.
 
-    Raises
-    ------
-    PredicateError
-        As `parse` and `compile_predicate`; its `row` is that of the source.
+    Raises `PredicateError`: as `parse` and `compile_predicate`; its `row` is that of the source.
     """
     reader = _Reader(sources, schema)
     for first in range(0, len(sources), SLICE):
@@ -68,54 +64,41 @@ def compile_many(sources: Sequence[Source], schema: Schema, refused: Refused | N
     return reader.compiled()
 
 
-class _Known(NamedTuple):
-    template: Template
-    boxes: TemplateBoxes
-
-
-class _Group(NamedTuple):
-    """Conditions of one template."""
-
-    rows: list[int]
-    constants: list[Sequence[Any]]
-
-
 class _Reader:
     """The reader of many sources, with the results so far."""
 
     def __init__(self, sources: Sequence[Source], schema: Schema) -> None:
         self._sources, self._schema = sources, schema
         self._kept: list[Kept | None] = [None] * len(sources)
-        self._templates: dict[Key, _Known | None] = {}
+        self._templates: dict[Key, tuple[Template, TemplateBoxes] | None] = {}
         self._parts: list[tuple[Any, Boxes]] = []  # boxes, and the row of each
         self._alone: tuple[list[int], Distincts] = [], []  # the same for sources that were read one by one
 
     def fill(self, rows: range) -> None:
         """Read the sources that have a template and no error."""
-        groups: dict[Key, _Group] = {}
+        groups: dict[Key, tuple[list[int], list[Sequence[Any]]]] = {}  # rows and constants
         for row in rows:
-            found = _cut(self._sources[row])
+            found = cut(self._sources[row])
             if found is None:
                 continue
             group = groups.get(found.key)
             if group is None:
-                group = groups[found.key] = _Group([], [])
-            group.rows.append(row)
-            group.constants.append(found.constants)
-        for key, group in groups.items():
-            if key not in self._templates and len(group.rows) >= FEW:
-                self._templates[key] = self._learned(group.rows[0])
+                group = groups[found.key] = [], []
+            group[0].append(row)
+            group[1].append(found.constants)
+        for key, (own, constants) in groups.items():
+            if key not in self._templates and len(own) >= FEW:
+                template = Template.learn(self._sources[own[0]], self._schema)
+                known = None if template is None else (template, TemplateBoxes(template, self._schema))
+                self._templates[key] = known
             known = self._templates.get(key)
             if known is not None:
-                self._fill_group(known, group)
+                self._fill_group(*known, own, constants)
 
-    def _learned(self, row: int) -> _Known | None:
-        template = Template.learn(partial(_marked, self._sources[row], self._schema), self._schema)
-        return None if template is None else _Known(template, TemplateBoxes(template, self._schema))
-
-    def _fill_group(self, known: _Known, group: _Group) -> None:
-        template, rows = known.template, group.rows
-        columns = template.columns(group.constants)
+    def _fill_group(
+        self, template: Template, boxes: TemplateBoxes, rows: list[int], constants: list[Sequence[Any]]
+    ) -> None:
+        columns = template.columns(constants)
         # The others are parsed: constants, or repetitions, may change their meaning.
         if any(None in column for column in columns):
             rows, columns = _chosen([None not in row for row in zip(*columns, strict=True)], rows, columns)
@@ -124,11 +107,11 @@ class _Reader:
             rows, columns = _chosen([not found for found in repeating], rows, columns)
         if not rows:
             return
-        found = known.boxes.compute(columns, len(rows))
-        self._parts.append((np.array(rows)[found.owners], found.boxes))
+        usable, owners, found = boxes.compute(columns, len(rows))
+        self._parts.append((np.array(rows)[owners], found))
         for row, text in zip(rows, template.encoded(columns, len(rows)), strict=True):
             self._kept[row] = text
-        for place in np.flatnonzero(~found.usable).tolist():
+        for place in np.flatnonzero(~usable).tolist():
             predicate, row = template.predicate([column[place] for column in columns]), rows[place]
             self._kept[row] = None
             with suppress(PredicateError):  # too many boxes: reported together with the remaining sources
@@ -167,18 +150,6 @@ class _Reader:
         found = [one for one in self._kept if one is not None]
         one_each = np.array_equal(owners, np.arange(len(rows)))
         return Compiled(rows, found, boxes, None if one_each else owners)
-
-
-def _cut(source: Source) -> Cut | None:
-    if type(source) is str:
-        return sql_templates.cut(source)
-    return pattern_templates.cut(source) if type(source) is dict else None
-
-
-def _marked(source: Any, schema: Schema, year: int) -> Marked:
-    if type(source) is str:
-        return sql_templates.marked(source, schema, year)
-    return pattern_templates.marked(source, schema, year)
 
 
 def _chosen(

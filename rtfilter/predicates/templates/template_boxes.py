@@ -28,28 +28,14 @@ from rtfilter.predicates.boxes.compiling import (
     ENDINGS,
     ENDS,
     MAX_BOXES,
-    MAX_SPLIT,
     Boxes,
     pieces_of,
     text_range,
 )
-from rtfilter.predicates.boxes.narrowing import implied
+from rtfilter.predicates.boxes.narrowing import MAX_SPLIT, implied
 from rtfilter.predicates.model.comparison import Comparison
 from rtfilter.predicates.operands.like import start as like_start
 from rtfilter.predicates.templates.condition_templates import Hole, Template
-
-_MANY: Final = 1 << 20
-"""Stands for this number of pieces or more."""
-
-
-class CompiledBoxes(NamedTuple):
-    """The boxes of n conditions."""
-
-    usable: BoolArray
-    """bool (n,): the conditions with boxes here; the others have to be compiled one by one."""
-    owners: IntArray
-    """int64 (m,), ascending: the condition of each box, from 0; a condition may have none."""
-    boxes: Boxes
 
 
 class _Sides(NamedTuple):
@@ -78,8 +64,18 @@ class TemplateBoxes:
         shape = (2, schema.dimensions)
         self._multipliers = np.random.default_rng(1).integers(1, 2**63, shape, np.uint64)
 
-    def compute(self, columns: list[list[Any]], count: int) -> CompiledBoxes:
-        """Return the boxes of `count` conditions; `columns` has their values, slot by slot."""
+    def compute(self, columns: list[list[Any]], count: int) -> tuple[BoolArray, IntArray, Boxes]:
+        """Return the boxes of `count` conditions; `columns` has their values, slot by slot.
+
+        Returns
+        -------
+        usable : bool (n,)
+            The conditions with boxes here; the others have to be compiled one by one.
+        owners : int64 (m,), ascending
+            The condition of each box, from 0; a condition may have none.
+        boxes : Boxes
+            m boxes.
+        """
         usable = np.ones(count, np.bool_)
         parts = [tests.boxes(columns, count, usable) for tests in self._filters]
         if len(parts) == 1:
@@ -95,7 +91,7 @@ class TemplateBoxes:
         if not usable.all():
             own = usable[owners]
             owners, boxes = owners[own], Boxes(boxes.low[own], boxes.high[own], boxes.exact[own])
-        return CompiledBoxes(usable, owners, boxes)
+        return usable, owners, boxes
 
     def _leave_equal(self, usable: BoolArray, owners: IntArray, boxes: Boxes) -> None:
         """Mark conditions as unusable that have too many boxes, or that may have two equal ones."""
@@ -133,7 +129,7 @@ class _Tests:
             else:
                 sides = _pieces(self._schema, own, columns, count)
             usable &= sides.usable
-            total = np.minimum(total * sides.counts, _MANY)
+            total = np.minimum(total * sides.counts, MAX_SPLIT + 1)
             found.append((name, sides))
         usable &= total <= MAX_SPLIT
         total[~usable] = 0
@@ -205,7 +201,7 @@ def _beginning(texts: list[str]) -> _Ends:
     ranges: FloatArray = np.array(list(map(text_range, starts)), np.float64)
     sharp = [len(start) <= STRING_BYTES and not start.endswith(b"\0") for start in starts]
     low, high = np.full((len(starts), 3), -inf), np.full((len(starts), 3), inf)
-    low[:, 0], high[:, 0] = ranges.T
+    low[:, 0], high[:, 0] = ranges[:, 0], ranges[:, 1] - 1  # whole numbers below 2**53
     return low, high, np.array(sharp, np.bool_)
 
 

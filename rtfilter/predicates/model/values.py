@@ -7,7 +7,7 @@ number the next float64, from 2**53 on the next integer, for a text the text fol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import nextafter
 from typing import Any, Final, NamedTuple
 
@@ -68,6 +68,14 @@ class ValueOrder(NamedTuple):
                 found.append((value, end))
         return tuple(found)
 
+    def accepted(self, operator: str, value: Any) -> Spans:
+        """Return the values in a relation, such as ``<=``, to a value."""
+        if operator in ("=", "<>"):
+            points = self.points((value,))
+            return points if operator == "=" else self.without(points)
+        behind = self.after(value) if operator in (">", "<=") else value
+        return common(((self.first, behind) if operator[0] == "<" else (behind, self.end),), self.all)
+
     def without(self, spans: Spans) -> Spans:
         """Return the set of all other values."""
         return left_of(self.all, spans)
@@ -126,8 +134,8 @@ def common(one: Spans, two: Spans) -> Spans:
     return tuple(found)
 
 
-def left_of(spans: Spans, without: Spans) -> Spans:
-    """Return the difference of two sets."""
+def left_of(spans: Spans, without: Sequence[tuple[Any, Any]]) -> Spans:
+    """Return the difference of two sets; the second one may have spans that overlap."""
     found: list[tuple[Any, Any]] = []
     at = 0
     for low, end in spans:
@@ -137,7 +145,7 @@ def left_of(spans: Spans, without: Spans) -> Spans:
         while place < len(without) and without[place][0] < end:
             if low < without[place][0]:
                 found.append((low, without[place][0]))
-            low = without[place][1]
+            low = max(low, without[place][1])
             place += 1
         if low < end:
             found.append((low, end))
