@@ -8,19 +8,22 @@ it sends the messages that follow from these.
 from __future__ import annotations
 
 import asyncio
+import random
 from contextlib import nullcontext, suppress
 from time import monotonic
 from typing import Any, Final
 
-from rtfilter.client.address import Address
-from rtfilter.client.backoff import delay
 from rtfilter.client.client_errors import ClientError, ClosedError, RefusedError, UnreachableError
 from rtfilter.client.ledger import Item, Ledger
-from rtfilter.client.link import Link, join
+from rtfilter.client.link import Address, Link, join
 from rtfilter.client.protocol import encoded
 from rtfilter.client.server_messages import Confirmation, Connected, Error, Message
 from rtfilter.session_states import Directive, State
 
+FIRST: Final = 0.1
+"""Longest delay before the second attempt to connect, in seconds."""
+MOST: Final = 5.0
+"""Longest delay between two attempts, in seconds."""
 SOON: Final = 0.02
 """Longest delay of an acknowledgement in seconds."""
 LEAVING: Final = 5.0
@@ -63,15 +66,7 @@ def _fail(request: _Request, error: ClientError) -> None:
 
 
 class Session:
-    """A session. Use it within one event loop.
-
-    Parameters
-    ----------
-    address : Address
-    window : int
-        Deliveries that may wait in memory, at least 1.
-    patience : float
-        Seconds from the loss of a connection until the session stops to reconnect.
+    """A session. Use it within one event loop; `window` and `patience` are those of `connect`.
 
     Attributes
     ----------
@@ -100,12 +95,7 @@ class Session:
     # -- its life --------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect, once.
-
-        Raises
-        ------
-        UnreachableError, RefusedError
-        """
+        """Connect, once; see `Client.open`."""
         if self._keeper is not None or self._error is not None:
             raise ClientError("this client was opened before; make a new one")
         link = await join(self.address)
@@ -113,13 +103,7 @@ class Session:
         self._keeper = asyncio.create_task(self._keep(link))
 
     async def disconnect(self) -> bool:
-        """Send the last acknowledgements, and disconnect. Subscriptions stay, and collect matches.
-
-        Returns
-        -------
-        bool
-            True if the server has confirmed it.
-        """
+        """Send the last acknowledgements, and disconnect; see `Client.disconnect`."""
         if self._leaving or self._keeper is None or self._keeper.done():
             self._leaving = True
             if self._keeper is not None:
@@ -173,7 +157,7 @@ class Session:
     async def _again(self, reason: str, tries: int) -> tuple[Link, int]:
         """Connect again, with delays, until it works or `patience` seconds have passed."""
         end = monotonic() + self._patience
-        wait = delay(tries)
+        wait = _delay(tries)
         while True:
             if monotonic() + wait > end:
                 raise UnreachableError(
@@ -185,11 +169,11 @@ class Session:
             try:
                 return await join(self.address), tries
             except UnreachableError as error:
-                reason, wait = str(error), delay(tries)
+                reason, wait = str(error), _delay(tries)
             except RefusedError as error:
                 if not error.passing:
                     raise
-                reason, wait = str(error), max(delay(tries), error.retry_after or 0)
+                reason, wait = str(error), max(_delay(tries), error.retry_after or 0)
 
     def _give_up_some(self, link: Link) -> None:
         """Fail the requests that are too large for the server, or that have ended several connections."""
@@ -247,19 +231,14 @@ class Session:
             raise self._error
         self._tag += 1
         if self._link is not None:
-            self._link.send(self._link.protocol.ask(request.directive, self._tag, **request.body))
+            message = self._link.protocol.ask(request.directive, self._tag, **request.body)
+            self._link.outgoing.put_nowait(message)
             request.asked += 1
             self._gotten = self._gotten or request.directive is Directive.GET
         self._requests[self._tag] = request
 
     async def request(self, directive: Directive, **body: Any) -> Confirmation:
-        """Send a request, and wait for the answer, over any number of connections.
-
-        Parameters
-        ----------
-        directive : Directive
-        **body
-            Fields of the directive; None is left out.
+        """Send a request, and return the answer, over any number of connections; None is left out of `body`.
 
         Raises
         ------
@@ -328,7 +307,7 @@ class Session:
     # -- wishes of the program -------------------------------------------------------------------------------
 
     async def ready(self) -> bool:
-        """Start deliveries. Iterating calls this and `get`."""
+        """Start deliveries; see `Client.ready`."""
         if not self._receiving:
             self._receiving, self._stopped = True, False
             try:
@@ -342,7 +321,7 @@ class Session:
         return True
 
     async def stop(self) -> bool:
-        """Stop deliveries; a loop ends after those that have arrived already."""
+        """Stop deliveries; see `Client.stop`."""
         self._receiving = False
         if self._is_receiving:
             await self.request(Directive.STOP)
@@ -422,3 +401,8 @@ class Session:
             self._ask(_Request(Directive.ACK, body, own=True))
         if credit:
             self._ask(_Request(Directive.CREDIT, {"more": credit}, own=True))
+
+
+def _delay(tries: int) -> float:
+    """Return a random delay in seconds, so that clients of a lost server do not all reconnect at once."""
+    return random.uniform(0.5, 1.0) * min(MOST, FIRST * 2.0 ** min(tries, 20))
