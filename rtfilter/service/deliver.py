@@ -37,20 +37,10 @@ FEW: Final = 1000
 
 
 class Owned(Struct, frozen=True, gc=False):
-    """The part of a subscription that delivering needs; see `rtfilter.service.records.Wish`.
-
-    Attributes
-    ----------
-    id : int
-        One shared object wherever it is stored: an event for many users has millions of ids.
-    user, filter : str
-    expires : float or None
-        In seconds since 1970.
-    digest : float or None
-    ordered : bool
-    """
+    """The part of a subscription that delivering needs; see `rtfilter.service.records.Wish`."""
 
     id: int
+    """One shared object wherever it is stored: an event for many users has millions of ids."""
     user: str
     filter: str
     expires: float | None = None
@@ -69,23 +59,11 @@ class Recipients(Enum):
 
 
 class MatchedEvent(NamedTuple):
-    """An event, and what it matches.
-
-    Attributes
-    ----------
-    event : Logged
-    ids : int64 (n,)
-        Of subscriptions, ascending if they are more than `STEP`; Python's own integers would take five times
-        as much memory.
-    response : float or None
-        See `UserDelivery`.
-    part : Recipients
-    key : int or None
-        See `UserDelivery`; None for `Recipients.AT_ONCE`, too.
-    """
+    """An event, and what it matches; for `response` and `key` see `UserDelivery`."""
 
     event: Logged
     ids: IntArray
+    """Of subscriptions, int64, as Python's integers take more memory; ascending if they are above `STEP`."""
     response: float | None
     part: Recipients = Recipients.ALL
     key: int | None = None
@@ -127,24 +105,15 @@ class Deliver:
     Of several receivers of a user, the last one that became ready gets the deliveries. When it stops, the
     one before it gets them, and those that the last one did not acknowledge.
 
-    Parameters
-    ----------
-    owners : mapping of int to Owned
-        The present subscriptions; the caller changes it.
-    expired : mapping of int to Owned
-        Expired subscriptions, whose earlier matches are still delivered.
-    bounds : BacklogLimits
-    marks : mapping of str to Acknowledged
-        The acknowledged positions before a restart.
-    clock : callable
-        Seconds that never go back.
+    The caller changes `owners`, the present subscriptions, and `expired`, whose earlier matches are still
+    delivered. `marks` has the acknowledged positions before a restart.
 
     Attributes
     ----------
     backlogs : dict of str to Backlog
         By user; for reading only.
     counts : Counter of str
-        Deliveries since the start: delivered, redelivered, acknowledged, dropped, expired.
+        Deliveries since the start, by outcome.
     full : set of str
         Users whose backlog has no room, where publishers are refused then.
     written : int
@@ -388,8 +357,7 @@ class Deliver:
         self._forget_some_of(next(iter(self._forgetting)))
 
     def _forget_some_of(self, user: str) -> None:
-        done = next(self._forgetting[user], True)
-        if done:
+        if next(self._forgetting[user], True):  # `forgetting` has ended
             del self._forgetting[user]
         self._note(user, self.backlogs[user])
 
@@ -442,14 +410,7 @@ class Deliver:
                 return
 
     def progress(self, settled: int, anew: bool) -> Progress:
-        """Return the progress to write now.
-
-        Parameters
-        ----------
-        settled : int
-            The settled position at this moment.
-        anew : bool
-            True if the round must contain all changes until now.
+        """Return the progress to write now; with `anew`, its round must contain all changes until now.
 
         It has some users, and later ones have the others, so that each stays short. Only the last progress of
         such a round has a settled position: that of the moment when the round began, or began anew.

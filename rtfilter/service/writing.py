@@ -12,11 +12,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
+from rtfilter.service.concurrency import LIMIT, Rounds, Turn
 from rtfilter.service.deliver import Deliver
 from rtfilter.service.measures import Measures
-from rtfilter.service.rounds import Rounds, Turn
 from rtfilter.service.service_errors import BusyError, ConflictError, RequestError
-from rtfilter.service.threads import LIMIT
 from rtfilter.store.log import Log, Placed, TakenError
 from rtfilter.store.log_tables import Entry, Logged, Progress, Request, RequestKey
 
@@ -55,17 +54,8 @@ class Store:
     The progress grows with the users who get deliveries. Written with each transaction, it would take longer
     than the events do.
 
-    Parameters
-    ----------
-    log : Log
-    stored : callable
-        Called with the new entries, in order of their positions, before any caller gets an answer.
-    deliver : Deliver
-        Has the progress of users, to write with the entries.
-    settled : callable
-        Returns the settled position.
-    measures : Measures
-    rounds : Rounds
+    `stored` is called with the new entries, in order of their positions, before any caller gets an answer;
+    `settled` returns the settled position.
 
     Attributes
     ----------
@@ -123,15 +113,7 @@ class Store:
     async def flush(self, user: str | None = None, undo: Callable[[], None] = lambda: None) -> None:
         """Write the progress, of one user or of all; returns once it is durable.
 
-        Parameters
-        ----------
-        user : str, optional
-        undo : callable
-            Is called where it is known that the progress was not written.
-
-        Raises
-        ------
-        BusyError
+        Raises `BusyError`; where it is known that the progress was not written, `undo` is called first.
         """
         if self.stuck:
             undo()

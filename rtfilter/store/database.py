@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import sqlalchemy as sql
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
+from rtfilter.extras import needed
 from rtfilter.store.folder import private
 
 BUSY: Final = 10_000
@@ -31,6 +32,13 @@ MORE: Final = 2 * 2**20
 """Bytes that `reserve` keeps above the size of the write-ahead log."""
 LOCK: Final = 0x7274_6669
 """The advisory lock of PostgreSQL that a server has."""
+FORM: Final = "postgresql+psycopg://user:password@host/name"
+"""The form of an address. It may have a password, so no message shows any of it."""
+_DRIVER: Final = "postgresql+psycopg"
+
+
+class AddressError(ValueError):
+    """This is no address of a database of PostgreSQL."""
 
 
 def engine(url: str, power: bool = False) -> sql.Engine:
@@ -189,3 +197,31 @@ def hold(engine: sql.Engine, patience: float = 5.0) -> DatabaseLock | None:
             return None
         time.sleep(0.1)
     return made
+
+
+def postgresql(url: str) -> str:
+    """Return the address of a database with the driver that is used.
+
+    Parameters
+    ----------
+    url : str
+        ``postgresql+psycopg://user:password@host/name``, or without ``+psycopg``.
+
+    Raises
+    ------
+    AddressError
+        The text is no such address.
+    ModuleNotFoundError
+        The driver is not installed.
+    """
+    try:
+        made = sql.make_url(url)
+    except (ArgumentError, ValueError):
+        raise AddressError(f"this is no address of a database; write it as {FORM}") from None
+    if made.drivername not in (_DRIVER, "postgresql", "postgres"):
+        raise AddressError(f"a database is one of PostgreSQL, {FORM}; without any it is SQLite in the folder")
+    if "@" in (made.host or ""):
+        raise AddressError("the address of the database has two @; in a user or password, write %40 for one")
+    with needed("postgresql", "a database of PostgreSQL"):
+        import psycopg  # noqa: F401
+    return made.set(drivername=_DRIVER).render_as_string(hide_password=False)

@@ -18,7 +18,7 @@ from rtfilter import Attribute, EventFilter, Predicate, Schema
 from rtfilter.adaptive import FixedPlan
 from rtfilter.definition import Definition
 from rtfilter.errors import EventError, PredicateError
-from rtfilter.service import asking, ending, log_matcher, snapshots, subscribed, upkeep, writing
+from rtfilter.service import asking, log_matcher, snapshots, stages, subscribed, upkeep, writing
 from rtfilter.service.access import Access
 from rtfilter.service.backlog import BacklogLimits, Policy
 from rtfilter.service.deliver import FEWEST, Deliver, MatchedEvent, Owned, Recipients
@@ -1092,7 +1092,7 @@ def test_a_server_ends_without_a_transaction_that_hangs(tmp_path, monkeypatch):
 
 
 def test_a_read_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr("rtfilter.service.threads.LIMIT", 0.1)
+    monkeypatch.setattr("rtfilter.service.concurrency.LIMIT", 0.1)
     hangs = threading.Event()
 
     async def script(pipeline):
@@ -1538,7 +1538,7 @@ def test_a_subscription_on_its_way_goes_with_its_filter(tmp_path):
 
 
 def test_an_end_that_could_not_be_written_is_tried_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(ending, "RETRY", 0.01)
+    monkeypatch.setattr(stages, "RETRY", 0.01)
     plain, failures = Log.commit, []
 
     def commit(log, requests, progress=None):
@@ -1700,7 +1700,7 @@ def test_who_gets_the_name_of_a_user_is_not_told_what_was_dropped(tmp_path):
 @pytest.mark.parametrize("how", ["filter", "user", "time"])
 def test_what_ends_together_ends_in_parts(tmp_path, monkeypatch, how):
     """So that others come in between."""
-    monkeypatch.setattr(ending, "ENDED", 2)
+    monkeypatch.setattr(stages, "ENDED", 2)
     at_once = []
 
     async def script(pipeline):
@@ -1730,8 +1730,8 @@ def test_what_ends_together_ends_in_parts(tmp_path, monkeypatch, how):
 
 def test_all_subscriptions_are_looked_through_in_turns(tmp_path, monkeypatch):
     """So that others come in between, however many subscriptions other users have."""
-    monkeypatch.setattr("rtfilter.service.ending.LOOKED_AT", 2)
-    monkeypatch.setattr("rtfilter.service.rounds.TURN", 0.0)
+    monkeypatch.setattr("rtfilter.service.stages.LOOKED_AT", 2)
+    monkeypatch.setattr("rtfilter.service.concurrency.TURN", 0.0)
 
     async def script(pipeline):
         await pipeline.subscriptions.subscribe_many(BOB, "default", [Wish("price > 0")] * 7)
@@ -1750,7 +1750,7 @@ def test_all_subscriptions_are_looked_through_in_turns(tmp_path, monkeypatch):
 
 def test_a_removed_subscription_is_dropped_from_a_backlog_in_turns(tmp_path, monkeypatch):
     monkeypatch.setattr("rtfilter.service.backlog.STEP", 1)
-    monkeypatch.setattr("rtfilter.service.rounds.TURN", 0.0)
+    monkeypatch.setattr("rtfilter.service.concurrency.TURN", 0.0)
 
     async def script(pipeline):
         gone, left = [await subscribe(pipeline, "price > 0") for _ in range(2)]
