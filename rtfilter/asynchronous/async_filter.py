@@ -293,7 +293,6 @@ class AsyncFilter:
             self._waiting.admit()
 
     def _hop(self) -> None:
-        """Start the batch in the thread."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "rtfilter")
         search = partial(search_stream, unwanted=lambda: self._closed)
@@ -335,7 +334,6 @@ class AsyncFilter:
             self._used_loop.call_soon_threadsafe(self._release)
 
     def _release(self) -> None:
-        """Release the events with results from the thread."""
         self._told = False  # first, because a later result must wake the loop again
         while self._found:
             answer, found = self._found.popleft()

@@ -71,7 +71,6 @@ class Waiting:
         )
 
     def __len__(self) -> int:
-        """Return the number of events inside."""
         return len(self._inside)
 
     @property

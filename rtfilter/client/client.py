@@ -12,7 +12,7 @@ from uuid import uuid4
 from rtfilter.client.client_errors import ClientError, ProtocolError
 from rtfilter.client.ledger import Item
 from rtfilter.client.link import Address
-from rtfilter.client.server_messages import Digest, Ended, EventDelivery, Reasons, ServerSubscription
+from rtfilter.client.server_messages import Ended, EventDelivery, Reasons, ServerSubscription
 from rtfilter.client.session import Session
 from rtfilter.session_states import Directive
 
@@ -68,25 +68,18 @@ class Arrived:
         self.response: float | None = None
         self.ended: str | None = None
         self.events: tuple[DeliveredEvent, ...] = ()
-        match arrival:
-            case EventDelivery():
-                self.position, self.subscriptions = arrival.position, arrival.subscriptions
-                self.response = arrival.response
-                self.events = (
-                    DeliveredEvent(arrival.position, arrival.event, arrival.at, arrival.subscriptions),
-                )
-            case Digest():
-                self.subscriptions = arrival.subscriptions
-                self.position = max((one.position for one in arrival.events), default=0)
-                self.events = tuple(
-                    DeliveredEvent(
-                        one.position, one.event, one.at, one.subscriptions or arrival.subscriptions
-                    )
-                    for one in arrival.events
-                )
-            case Ended():
-                self.position, self.subscriptions = arrival.position, (arrival.subscription,)
-                self.ended = arrival.reason
+        if isinstance(arrival, Ended):
+            self.position, self.subscriptions = arrival.position, (arrival.subscription,)
+            self.ended = arrival.reason
+            return
+        self.subscriptions = arrival.subscriptions
+        self.position = max((one.position for one in arrival.events), default=0)
+        self.events = tuple(
+            DeliveredEvent(one.position, one.event, one.at, one.subscriptions or arrival.subscriptions)
+            for one in arrival.events
+        )
+        if isinstance(arrival, EventDelivery):
+            self.response = arrival.response
 
     @property
     def event(self) -> dict[str, Any]:

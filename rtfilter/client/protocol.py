@@ -21,10 +21,7 @@ from rtfilter.text import shown
 def encoded(value: object, name: str = "") -> msgspec.Raw:
     """Return a value as JSON, for the field `name` of a message.
 
-    Raises
-    ------
-    UnwritableError
-        JSON cannot represent the value; the error has the place in it, and the row among several values.
+    Raises `UnwritableError`, with the place in the value, and the row among several values.
     """
     try:
         if not _is_plain(value):
@@ -80,37 +77,17 @@ _DECODER: Final = msgspec.json.Decoder(Message)
 class Protocol:
     """The requests and answers of a connection.
 
-    Attributes
-    ----------
-    state : State
-        State after the answers so far.
-    expected : State
-        State after the answers to all requests so far.
+    `state` is the state after the answers so far, `expected` that after the answers to all requests so far.
     """
 
     def __init__(self) -> None:
         self.state = self.expected = State.PRE_CONNECTED
         self._asked: dict[int, Directive] = {}
 
-    def allows(self, directive: Directive) -> bool:
-        """Return whether a directive is allowed now."""
-        return directive in TABLE[self.expected]
-
     def ask(self, directive: Directive, tag: int, **body: Any) -> bytes:
-        """Return the message of a directive.
+        """Return the message of a directive; `tag` comes back with the answer; None is left out of `body`.
 
-        Parameters
-        ----------
-        directive : Directive
-        tag : int
-            Number that comes back with the answer; unique among the messages without an answer.
-        **body
-            Fields of the directive; None is left out.
-
-        Raises
-        ------
-        ClientError
-            The state does not allow the directive.
+        Raises `ClientError` if the state does not allow the directive.
         """
         following = TABLE[self.expected].get(directive)
         if following is None:
@@ -124,10 +101,7 @@ class Protocol:
     def hear(self, text: str | bytes) -> Message:
         """Decode a message of the server, and update the state.
 
-        Raises
-        ------
-        ProtocolError
-            The message is not understood, or answers no request.
+        Raises `ProtocolError` if the message is not understood, or answers no request.
         """
         try:
             message: Message = _DECODER.decode(text)

@@ -89,6 +89,11 @@ class EventDelivery(_Message, tag="EVENT", frozen=True):
     redelivered: int = 0
     dropped: int = 0
 
+    @property
+    def events(self) -> tuple[EventDelivery]:
+        """The only event, as those of a digest."""
+        return (self,)
+
 
 class DigestEvent(msgspec.Struct, frozen=True):
     """An event of a digest."""

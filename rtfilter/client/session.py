@@ -54,15 +54,14 @@ class _Request:
         self.answer: asyncio.Future[Confirmation] = asyncio.get_running_loop().create_future()
         self.asked, self.since = 0, monotonic()
 
-
-def _answer(request: _Request, answer: Confirmation) -> None:
-    if not request.answer.done():  # its caller may have been cancelled
-        request.answer.set_result(answer)
-
-
-def _fail(request: _Request, error: ClientError) -> None:
-    if not request.answer.done() and not request.own:
-        request.answer.set_exception(error)
+    def settle(self, found: Confirmation | ClientError) -> None:
+        """Give the answer, or the error, to the caller, who may have been cancelled."""
+        if self.answer.done():
+            return
+        if isinstance(found, Confirmation):
+            self.answer.set_result(found)
+        elif not self.own:
+            self.answer.set_exception(found)
 
 
 class Session:
@@ -115,7 +114,7 @@ class Session:
             if self._link is not None:
                 self._tell()
                 if self._is_receiving:
-                    self._ask(_Request(Directive.STOP, {}, own=True))
+                    self._say(Directive.STOP)
                 self._ask(request)
                 ends: list[asyncio.Future[Any]] = [request.answer, self._keeper]
                 await asyncio.wait(ends, timeout=LEAVING, return_when="FIRST_COMPLETED")
@@ -188,7 +187,7 @@ class Session:
                 error = UnreachableError(f"the connection was lost {request.asked} times before the answer")
             if error is not None:
                 del self._requests[tag]
-                _fail(request, error)
+                request.settle(error)
 
     def _settle_in(self, link: Link) -> None:
         """Repeat unanswered requests, and the wishes of the program, on a new connection."""
@@ -197,7 +196,7 @@ class Session:
         credit = self.ledger.begin()
         waiting = [one for one in self._requests.values() if not one.own and not one.answer.done()]
         self._requests.clear()
-        self._ask(_Request(Directive.CREDIT, {"more": credit}, own=True))
+        self._say(Directive.CREDIT, more=credit)
         for request in waiting:
             if request.directive not in OF_CONNECTION:
                 self._ask(request)
@@ -210,7 +209,7 @@ class Session:
             if request.directive is Directive.STOP or (
                 request.directive in OF_CONNECTION and asked[request.directive] is not request
             ):
-                _answer(request, Confirmation(pending=0))
+                request.settle(Confirmation(pending=0))
 
     def _end(self, error: ClientError) -> None:
         """End the session: fail all requests with the error."""
@@ -220,7 +219,7 @@ class Session:
             self._telling.cancel()
         requests, self._requests = self._requests, {}
         for request in requests.values():
-            _fail(request, self._error)
+            request.settle(self._error)
         self._news.set()
 
     # -- asking and hearing ------------------------------------------------------------------------------
@@ -237,25 +236,24 @@ class Session:
             self._gotten = self._gotten or request.directive is Directive.GET
         self._requests[self._tag] = request
 
+    def _say(self, directive: Directive, **body: Any) -> None:
+        self._ask(_Request(directive, body, own=True))
+
     async def request(self, directive: Directive, **body: Any) -> Confirmation:
         """Send a request, and return the answer, over any number of connections; None is left out of `body`.
 
-        Raises
-        ------
-        RefusedError, UnreachableError, ClosedError
-        ClientError
-            JSON cannot represent the body.
+        Raises `RefusedError`, `UnreachableError`, `ClosedError`, and `ClientError` for a value without JSON.
         """
         if self._leaving:
             raise ClosedError("the client is disconnected")
         given = {name: encoded(value, name) for name, value in body.items() if value is not None}
         request = _Request(directive, given)
         if directive in PAUSING and self._is_receiving:
-            self._ask(_Request(Directive.STOP, {}, own=True))
+            self._say(Directive.STOP)
             self._ask(request)
             if not self._gotten:  # matches during the pause are in the backlog, which READY sends after GET
-                self._ask(_Request(Directive.GET, {}, own=True))
-            self._ask(_Request(Directive.READY, {}, own=True))
+                self._say(Directive.GET)
+            self._say(Directive.READY)
         else:
             self._ask(request)
         return await request.answer
@@ -291,14 +289,14 @@ class Session:
         self._useful = self._useful or not request.own
         if request.directive is Directive.ACK:
             self.ledger.confirmed(request.body["upto"], set(request.body.get("numbers", ())))
-        _answer(request, answer)
+        request.settle(answer)
 
     def _refused(self, request: _Request, answer: Error) -> None:
         error = RefusedError(answer.error, answer.kind, answer.retry_after, answer.row)
         if request.directive is Directive.UNSUBSCRIBE and request.asked > 1 and answer.kind == "unknown":
-            _answer(request, Confirmation())  # the earlier request was done, and only its answer was lost
+            request.settle(Confirmation())  # the earlier request was done, and only its answer was lost
         elif not request.own:
-            _fail(request, error)
+            request.settle(error)
         elif not error.passing:
             raise error
         elif self._link is not None:
@@ -342,8 +340,7 @@ class Session:
     async def begin(self) -> None:
         """Start the deliveries of the backlog and of new events, unless they have started.
 
-        If the client disconnects meanwhile, this returns without an error: the loop over deliveries ends,
-        too.
+        If the client disconnects meanwhile, there is no error: the loop over deliveries ends, too.
         """
         if not self._receiving:
             with nullcontext() if self._leaving else suppress(ClosedError):
@@ -355,10 +352,7 @@ class Session:
     async def next_item(self, endless: bool = False) -> Item | None:
         """Return the next delivery; None after `disconnect`, and after `stop` unless endless.
 
-        Raises
-        ------
-        UnreachableError, RefusedError
-            The session has stopped to reconnect.
+        Raises `UnreachableError` or `RefusedError` if the session has stopped to reconnect.
         """
         while True:
             if isinstance(self._error, ClosedError):
@@ -397,10 +391,9 @@ class Session:
         upto, credit = self.ledger.due(least)
         numbers = self.ledger.apart(least)
         if upto or numbers:
-            body = {"upto": upto, "numbers": numbers} if numbers else {"upto": upto}
-            self._ask(_Request(Directive.ACK, body, own=True))
+            self._say(Directive.ACK, upto=upto, **({"numbers": numbers} if numbers else {}))
         if credit:
-            self._ask(_Request(Directive.CREDIT, {"more": credit}, own=True))
+            self._say(Directive.CREDIT, more=credit)
 
 
 def _delay(tries: int) -> float:

@@ -179,7 +179,6 @@ def _searched(
 
 
 def _hits(one: EventFilter, stored: list[bytes]) -> BoolArray:
-    """Return which stored events match."""
     bad: list[BadEvent] = []
     found = one.any_match(stored, on_error=bad.append)
     for row, event, _ in bad:

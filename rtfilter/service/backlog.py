@@ -352,5 +352,4 @@ class Backlog:
 
 
 def _size(delivery: UserDelivery) -> int:
-    """Return the bytes of a delivery, about."""
     return len(delivery.body) + BESIDE + OF_ID * len(delivery.subscriptions)

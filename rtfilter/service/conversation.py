@@ -466,7 +466,6 @@ class Conversation:
         }
 
     async def _match(self, who: Identity, message: messages.Match) -> dict[str, Any]:
-        """Return the ids that each event matches."""
         events = await self._events(
             who, message.filter, message.texts, lone=message.events is UNSET, stored=False
         )
@@ -615,7 +614,6 @@ def _positions(due: _Due) -> Sequence[int]:
 
 
 def _those_of(due: _Due, needed: Container[int]) -> _Due | None:
-    """Return the needed part of `due`, or None."""
     left = [position for position in _positions(due) if position in needed]
     return left[0] if left and isinstance(due, int) else left or None
 

@@ -209,7 +209,6 @@ class Deliver:
         self._periods.clear()
 
     def _sort(self, one: MatchedEvent, ids: Iterable[int], of: dict[str, list[Owned]]) -> None:
-        """Sort subscriptions by user."""
         at, owners, expired = one.event.entry.at, self._owners, self._expired
         for id in ids:
             owned = owners.get(id) or expired.get(id)  # or it was removed since
@@ -237,7 +236,6 @@ class Deliver:
         return found
 
     def _note(self, user: str, backlog: Backlog) -> None:
-        """Record that a backlog has changed."""
         self._changed[user] = None
         if not backlog.pending:
             self._warned.discard(user)
@@ -283,7 +281,6 @@ class Deliver:
             _log.warning("deliveries are dropped: %s; the next one says how many", why, extra={"user": user})
 
     def _put_off(self, user: str, delivery: UserDelivery, period: float) -> None:
-        """Add a delivery to the next digest."""
         name, due = (user, delivery.filter), self.clock() + period
         digest = self._digests.setdefault(name, _Digest(due))
         digest.due = min(digest.due, due)
@@ -474,7 +471,6 @@ def _joined(mine: Sequence[Owned]) -> Generator[None, None, tuple[list[int], boo
 
 
 def _without(removed: Collection[int], deliveries: Iterable[UserDelivery]) -> Iterator[UserDelivery]:
-    """Yield the deliveries, without removed subscriptions."""
     for one in deliveries:
         ids = tuple(id for id in one.subscriptions if id not in removed)
         if ids:

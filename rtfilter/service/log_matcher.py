@@ -386,7 +386,6 @@ class LogMatcher:
 def _found(
     batch: Sequence[Logged], group: CompletedGroup, order: KeyOrder | None, known: float
 ) -> list[MatchedEvent]:
-    """Return what the events of a group match."""
     found: list[MatchedEvent] = []
 
     def note(row: int, ids: IntArray, part: Recipients, key: int | None = None) -> None:

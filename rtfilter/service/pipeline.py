@@ -44,17 +44,12 @@ class Pipeline:
 
     Parameters
     ----------
-    log : Log
     folder : Path
         For indexes, which are a cache: it may be removed while no server runs.
-    users : Access
     bounds : BacklogLimits
         Of each user's backlog.
-    keeping : Keeping
     metrics : callable
         Makes the metrics of a filter; by default it has none.
-    clock : callable
-        Seconds since 1970; see `Clock`.
     message : int
         Most bytes of a message of a session, and, about, of a page of an answer. An event has at most half
         of them, so that it can be sent.
@@ -130,7 +125,6 @@ class Pipeline:
         return changes, list(log.entries(settled))
 
     def _stored(self, logged: list[Logged]) -> None:
-        """Process new entries of the log."""
         removed: dict[str, list[int]] = {}
         ended: list[Logged] = []
         for one in logged:

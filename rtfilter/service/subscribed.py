@@ -241,5 +241,4 @@ def _asked(filter: str, wishes: Iterable[Wish]) -> Iterator[bytes]:
 
 
 def _key_of_part(key: RequestKey | None, first: int) -> RequestKey | None:
-    """Return the key of the part of a request that begins at a row."""
     return key if key is None or not first else key._replace(key=f"{key.key}\n{first}")

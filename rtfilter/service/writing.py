@@ -291,7 +291,7 @@ class Store:
             if one.answer.done():
                 continue
             if place.error is not None:
-                one.answer.set_exception(ConflictError(str(place.error)))
+                one.answer.set_exception(ConflictError(place.error))
             else:
                 one.answer.set_result(range(place.first, place.first + place.size))
 

@@ -104,7 +104,6 @@ def restore(file: Path, folder: Path) -> dict[str, int]:
 
 @contextmanager
 def _beside(path: Path) -> Iterator[Path]:
-    """Yield a private temporary folder on the same disk."""
     with tempfile.TemporaryDirectory(prefix=".rtfilter-", dir=path.absolute().parent) as made:
         yield Path(made)
 
@@ -151,10 +150,10 @@ def _pack(out: IO[bytes], files: dict[str, Path], told: dict[str, int]) -> None:
     with tarfile.open(fileobj=out, mode="w") as tar:
         for name, path in files.items():
             with path.open("rb") as file:
-                entry = _entry(name, os.fstat(file.fileno()).st_size)
-                hashed = _Hashed(file)
-                tar.addfile(entry, hashed)
-            kept["sha256"][name] = hashed.hash.hexdigest()
+                kept["sha256"][name] = hashlib.file_digest(file, "sha256").hexdigest()
+                entry = _entry(name, file.tell())
+                file.seek(0)
+                tar.addfile(entry, file)
         text = json.dumps(kept, indent=1).encode()
         tar.addfile(_entry(LIST, len(text)), io.BytesIO(text))
 
@@ -165,19 +164,6 @@ def _entry(name: str, size: int) -> tarfile.TarInfo:
     return made
 
 
-class _Hashed:
-    """A file, and the hash of the bytes that were read."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self.hash = file, hashlib.sha256()
-
-    def read(self, size: int = CHUNK) -> bytes:
-        """Return the next bytes."""
-        found = self._file.read(size)
-        self.hash.update(found)
-        return found
-
-
 def _unpack(file: Path, folder: Path) -> None:
     """Write the files of a backup, if all are unchanged. Raises `BackupError`."""
     found: dict[str, str] = {}
@@ -186,11 +172,11 @@ def _unpack(file: Path, folder: Path) -> None:
             name, packed = entry.name, tar.extractfile(entry)
             if packed is None or name != Path(name).name or name in found:
                 raise BackupError(f"{file} is no backup of rtfilter: it has a file {name!r}")
-            hashed = _Hashed(packed)
-            with open(folder / name, "xb", opener=private) as out:
-                shutil.copyfileobj(hashed, out, CHUNK)
+            with open(folder / name, "x+b", opener=private) as out:
+                shutil.copyfileobj(packed, out, CHUNK)
                 _sync(out)
-            found[name] = hashed.hash.hexdigest()
+                out.seek(0)
+                found[name] = hashlib.file_digest(out, "sha256").hexdigest()
     if LIST not in found:
         raise BackupError(f"{file} is no backup of rtfilter, or cut off; use another copy")
     kept = json.loads((folder / LIST).read_bytes())

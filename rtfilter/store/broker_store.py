@@ -58,39 +58,23 @@ STEPS: Final[tuple[Step, ...]] = ()
 
 
 class ClientSubscription(NamedTuple):
-    """A subscription of a client.
-
-    Attributes
-    ----------
-    client, key : str
-        The client, and its key of the subscription.
-    type, predicate : str
-        Of the events; as SQL.
-    """
+    """A subscription of a client, to events of a type; its key is the client's own."""
 
     client: str
     key: str
     type: str
     predicate: str
+    """As SQL."""
 
 
 class Publication(NamedTuple):
-    """A published event that is not acknowledged.
-
-    Attributes
-    ----------
-    origin, incarnation, number : str, int, int
-        The id of the event.
-    client : str
-        The publisher.
-    type : str
-    event : bytes
-    """
+    """A published event that is not acknowledged; the first three fields are its id."""
 
     origin: str
     incarnation: int
     number: int
     client: str
+    """The publisher."""
     type: str
     event: bytes
 
@@ -120,13 +104,7 @@ Change = ClientSubscription | Publication | Gone | Settled | BrokerMemory
 
 
 class OwnedError(RTFilterError, ValueError):
-    """A database that is not shared has data of other brokers.
-
-    Attributes
-    ----------
-    owners : list of str
-        Their names.
-    """
+    """A database that is not shared has data of other brokers, the owners."""
 
     def __init__(self, owners: list[str]) -> None:
         super().__init__(f"the database is that of {', '.join(owners)}")
@@ -134,15 +112,9 @@ class OwnedError(RTFilterError, ValueError):
 
 
 class BrokerStore:
-    """The store of a broker or of the rendezvous point.
+    """The store of a broker or of the rendezvous point; its tables are made, or brought to the last version.
 
-    Parameters
-    ----------
-    engine : sqlalchemy.Engine
-        Tables are made if there are none, and brought to the last version.
-    broker : str
-    shared : bool, default True
-        True if other brokers may store data there, too.
+    If it is `shared`, other brokers may store data there, too.
 
     Attributes
     ----------
@@ -175,11 +147,7 @@ class BrokerStore:
     def commit(self, changes: Sequence[Change]) -> None:
         """Store changes in their order, in one transaction; all of it is durable when this returns.
 
-        Raises
-        ------
-        TakenError
-            Another process has started the broker since.
-        sqlalchemy.exc.SQLAlchemyError
+        Raises `TakenError` if another process has started the broker since, and `SQLAlchemyError`.
         """
         with self._mine() as connection:
             for change in changes:

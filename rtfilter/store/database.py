@@ -42,15 +42,10 @@ class AddressError(ValueError):
 
 
 def engine(url: str, power: bool = False) -> sql.Engine:
-    """Open a database.
+    """Open a database by a URL of SQLAlchemy, such as ``sqlite:////path/to/file``.
 
-    Parameters
-    ----------
-    url : str
-        A URL of SQLAlchemy: ``sqlite:////path/to/file``, or ``postgresql+psycopg://user@host/name``.
-    power : bool
-        True if a commit also survives a loss of power. SQLite then waits once more for the disk; PostgreSQL
-        always follows its own settings.
+    With `power`, a commit also survives a loss of power: SQLite then waits once more for the disk. PostgreSQL
+    always follows its own settings.
     """
     place = sql.make_url(url)
     file = place.drivername.startswith("sqlite")
@@ -64,14 +59,10 @@ def engine(url: str, power: bool = False) -> sql.Engine:
 
         def configure(connection: Any, _: object) -> None:
             connection.isolation_level = None  # `_begin` begins, not the driver
-            settings = {
-                "busy_timeout": BUSY,
-                "journal_mode": "WAL",
-                "synchronous": durable,
-                "wal_autocheckpoint": PAGES,
-            }
-            for name, value in settings.items():
-                connection.execute(f"PRAGMA {name} = {value}")
+            connection.execute(f"PRAGMA busy_timeout = {BUSY}")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(f"PRAGMA synchronous = {durable}")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {PAGES}")
 
         sql.event.listen(made, "connect", configure)
         sql.event.listen(made, "begin", _begin)
@@ -90,14 +81,8 @@ def checkpoint(engine: sql.Engine, how: Literal["PASSIVE", "TRUNCATE"] = "PASSIV
     """Move committed data from SQLite's write-ahead log into the database, while others write.
 
     A commit would do it every 1000 pages, and take ten times as long as others do. The next checkpoint
-    repeats a failed one. PostgreSQL has a process for this.
-
-    Parameters
-    ----------
-    engine : sqlalchemy.Engine
-    how : "PASSIVE" or "TRUNCATE"
-        After "TRUNCATE", if no other process uses the database, the write-ahead log is empty, and takes no
-        room on the disk.
+    repeats a failed one. After "TRUNCATE", if no other process uses the database, the log is empty.
+    PostgreSQL has a process for this.
     """
     if engine.dialect.name == "sqlite":
         with suppress(SQLAlchemyError, sqlite3.Error), closing(engine.raw_connection()) as connection:
@@ -200,19 +185,9 @@ def hold(engine: sql.Engine, patience: float = 5.0) -> DatabaseLock | None:
 
 
 def postgresql(url: str) -> str:
-    """Return the address of a database with the driver that is used.
+    """Return the address of a database, `FORM` or without ``+psycopg``, with the driver that is used.
 
-    Parameters
-    ----------
-    url : str
-        ``postgresql+psycopg://user:password@host/name``, or without ``+psycopg``.
-
-    Raises
-    ------
-    AddressError
-        The text is no such address.
-    ModuleNotFoundError
-        The driver is not installed.
+    Raises `AddressError`, and `ModuleNotFoundError` if the driver is not installed.
     """
     try:
         made = sql.make_url(url)

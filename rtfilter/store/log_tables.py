@@ -27,25 +27,16 @@ LOG = sql.Table(
     sql.Column("expires", sql.Float),
     sql.Column("manner", sql.Text),
 )
-_live = LOG.c.until.is_(None) & LOG.c.subscription.is_not(None)
-for _name, _columns in {
-    "live": (LOG.c.subscription,),
-    "live_of_user": (LOG.c.user, LOG.c.subscription),
-}.items():
-    sql.Index(_name, *_columns, sqlite_where=_live, postgresql_where=_live)
-sql.Index(
-    "changes",
-    LOG.c.filter,
-    LOG.c.position,
-    sqlite_where=LOG.c.subscription.is_not(None),
-    postgresql_where=LOG.c.subscription.is_not(None),
-)
-sql.Index(
-    "superseded",
-    LOG.c.until,
-    sqlite_where=LOG.c.until.is_not(None),
-    postgresql_where=LOG.c.until.is_not(None),
-)
+_change = LOG.c.subscription.is_not(None)
+LIVE = LOG.c.until.is_(None) & _change
+"""The condition of present subscriptions."""
+for _name, _columns, _where in (
+    ("live", (LOG.c.subscription,), LIVE),
+    ("live_of_user", (LOG.c.user, LOG.c.subscription), LIVE),
+    ("changes", (LOG.c.filter, LOG.c.position), _change),
+    ("superseded", (LOG.c.until,), LOG.c.until.is_not(None)),
+):
+    sql.Index(_name, *_columns, sqlite_where=_where, postgresql_where=_where)
 KEYS = sql.Table(
     "keys",
     TABLES,
@@ -103,40 +94,27 @@ class Kind(StrEnum):
 
 
 class Entry(Struct, frozen=True, gc=False):
-    """An entry to add to the log.
-
-    Attributes
-    ----------
-    kind : Kind
-    filter, user : str
-        The name of the filter; the publisher, or the user of the subscription.
-    body : bytes
-        JSON.
-    subscription : int or None
-        The id of the changed subscription; None for a new one, whose id is its position.
-    at : float
-        When it arrived, in seconds since 1970.
-    expires : float or None
-        When a subscription expires. An entry for an expiry has it, too, and is refused if the subscription
-        has another expiry by now.
-    manner : str or None
-        How its deliveries are sent, as JSON; None for one by one.
-    arrived : float or None
-        When it arrived by `time.perf_counter` of this process.
-    predicate : str, dict, Predicate or None
-        What `body` says of a subscription, where this process has read it already.
-    """
+    """An entry to add to the log."""
 
     kind: Kind
     filter: str
     user: str
+    """The publisher, or the user of the subscription."""
     body: bytes
+    """JSON."""
     subscription: int | None = None
+    """The id of the changed subscription; None for a new one, whose id is its position."""
     at: float = 0.0
+    """When it arrived, in seconds since 1970."""
     expires: float | None = None
+    """When a subscription expires. An entry for an expiry has it, too, and is refused if the subscription has
+    another expiry by now."""
     manner: str | None = None
+    """How its deliveries are sent, as JSON; None for one by one."""
     arrived: float | None = None
+    """When it arrived by `time.perf_counter` of this process."""
     predicate: Any = None
+    """What `body` says of a subscription, where this process has read it already."""
 
 
 class Logged(NamedTuple):
@@ -158,18 +136,12 @@ class Acknowledged(NamedTuple):
 
 
 class RequestKey(NamedTuple):
-    """The key that identifies a repeated request.
-
-    Attributes
-    ----------
-    user, key : str
-    request : bytes
-        A hash of the request; another request with the same key is refused.
-    """
+    """The key that identifies a repeated request."""
 
     user: str
     key: str
     request: bytes
+    """A hash of the request; another request with the same key is refused."""
 
 
 class Request(NamedTuple):
@@ -184,15 +156,7 @@ Held = tuple[int, Sequence[int], str | None]
 
 
 class Row(NamedTuple):
-    """Deliveries of one user and batch.
-
-    Attributes
-    ----------
-    user : str
-    number : int
-        Number among this user's rows.
-    deliveries : sequence of Held
-    """
+    """Deliveries of one user and batch; the rows of each user have numbers."""
 
     user: str
     number: int
@@ -200,21 +164,13 @@ class Row(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """The progress of deliveries.
-
-    Attributes
-    ----------
-    settled : int or None
-        The matches of all entries up to this position are known, and are in these rows or in earlier ones.
-        None if rows of other users are still to come.
-    marks : mapping of str to Acknowledged
-    rows : sequence of Row
-        A row replaces the one with the same user and number.
-    gone : sequence of (str, int)
-        Rows to remove, by user and number.
-    """
+    """The progress of deliveries."""
 
     settled: int | None
+    """The matches of all entries up to this position are known, and in these rows or in earlier ones; None if
+    rows of other users are still to come."""
     marks: Mapping[str, Acknowledged] = {}
     rows: Sequence[Row] = ()
+    """A row replaces the one with the same user and number."""
     gone: Sequence[tuple[str, int]] = ()
+    """Rows to remove, by user and number."""

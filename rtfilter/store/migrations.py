@@ -11,7 +11,7 @@ import sqlalchemy as sql
 from rtfilter.errors import RTFilterError
 from rtfilter.store.log_tables import STATE, TABLES
 
-Step = Callable[[sql.Connection], None]
+Step = Callable[[sql.Connection], object]
 _log = logging.getLogger(__name__)
 
 
@@ -19,34 +19,23 @@ class VersionError(RTFilterError, ValueError):
     """A database that a newer rtfilter made."""
 
 
-def _find_keys_by_position(connection: sql.Connection) -> None:
-    """Bring version 1 to 2: without the index, each trim would read all keys. New tables need no step."""
-    connection.exec_driver_sql('CREATE INDEX keys_first ON keys ("first")')
+def _runs(text: str) -> Step:
+    """Return a step of one statement. It names its columns itself: `TABLES` has the last version."""
+    return lambda connection: connection.exec_driver_sql(text)
 
 
 def _count_failures_of_webhooks(connection: sql.Connection) -> None:
-    """Bring version 2 to 3. A table that does not exist is made later, with the column."""
-    if sql.inspect(connection).has_table("webhooks"):
+    if sql.inspect(connection).has_table("webhooks"):  # else it is made later, with the column
         connection.exec_driver_sql("ALTER TABLE webhooks ADD COLUMN failures INTEGER NOT NULL DEFAULT 0")
 
 
-def _find_what_was_superseded(connection: sql.Connection) -> None:
-    """Bring version 3 to 4: without the index, each trim would read all subscriptions."""
-    connection.exec_driver_sql("CREATE INDEX superseded ON log (until) WHERE until IS NOT NULL")
-
-
-def _count_what_was_dropped(connection: sql.Connection) -> None:
-    """Bring version 4 to 5: users get a report of dropped deliveries, also after a restart."""
-    connection.exec_driver_sql("ALTER TABLE marks ADD COLUMN dropped BIGINT NOT NULL DEFAULT 0")
-
-
 STEPS: Final[tuple[Step, ...]] = (
-    _find_keys_by_position,
+    _runs('CREATE INDEX keys_first ON keys ("first")'),  # else each trim would read all keys
     _count_failures_of_webhooks,
-    _find_what_was_superseded,
-    _count_what_was_dropped,
+    _runs("CREATE INDEX superseded ON log (until) WHERE until IS NOT NULL"),  # or all subscriptions
+    _runs("ALTER TABLE marks ADD COLUMN dropped BIGINT NOT NULL DEFAULT 0"),
 )
-"""The first leads from version 1 to 2. A step writes its columns itself: `TABLES` has the last version."""
+"""The first leads from version 1 to 2. New tables need no step."""
 VERSION: Final = 1 + len(STEPS)
 """The last version of the tables."""
 
@@ -59,23 +48,13 @@ def migrate(
 ) -> None:
     """Bring the tables to the last version; make missing ones. No other server may use the database.
 
-    Parameters
-    ----------
-    connection : sqlalchemy.Connection
-    steps : tuple of callable
-    tables : sqlalchemy.MetaData
-        The tables of the server, or another set in the same database.
-    state : sqlalchemy.Table
-        The table that has their version.
-
-    Raises
-    ------
-    VersionError
-        The database is of a newer version. Nothing was changed.
+    The tables are those of the server, or another set in the same database; `state` has their version. Raises
+    `VersionError`, and changes nothing, if the database is of a newer version.
     """
-    last = 1 + len(steps)
-    found = _version(connection, state)
-    if found is None:
+    last, found = 1 + len(steps), None
+    if sql.inspect(connection).has_table(state.name):
+        found = connection.execute(sql.select(state.c.value).where(state.c.name == "version")).scalar()
+    if found is None:  # there are no tables yet
         found = last
     if not 1 <= found <= last:
         raise VersionError(
@@ -88,13 +67,3 @@ def migrate(
     tables.create_all(connection)
     connection.execute(sql.delete(state).where(state.c.name == "version"))
     connection.execute(sql.insert(state).values(name="version", value=last))
-
-
-def _version(connection: sql.Connection, state: sql.Table) -> int | None:
-    """Return the version of the tables, or None if there are none yet."""
-    if not sql.inspect(connection).has_table(state.name):
-        return None
-    found: int | None = connection.execute(
-        sql.select(state.c.value).where(state.c.name == "version")
-    ).scalar()
-    return found

@@ -56,43 +56,24 @@ class UsersError(RTFilterError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user.
-
-    Attributes
-    ----------
-    name : str
-    hash : str
-        The argon2 hash of the password.
-    roles : frozenset of str
-    made : float
-        Unix seconds.
-    since : int
-        The stamp at which the password was set: no two passwords have the same one.
-    """
+    """A user, made at a time in Unix seconds."""
 
     name: str
     hash: str = field(repr=False)
+    """The argon2 hash of the password."""
     roles: frozenset[str]
     made: float
     since: int
+    """The stamp at which the password was set: no two passwords have the same one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token of a user; times in Unix seconds.
-
-    Attributes
-    ----------
-    id : int
-    digest : bytes
-        SHA-256 of the token.
-    user, label : str
-    made : float
-    expires, revoked : float or None
-    """
+    """A token of a user; times in Unix seconds."""
 
     id: int
     digest: bytes = field(repr=False)
+    """SHA-256 of the token."""
     user: str
     label: str
     made: float
@@ -118,14 +99,7 @@ class Known:
 
 
 class Users:
-    """Users and tokens, for any thread.
-
-    Parameters
-    ----------
-    engine : sqlalchemy.Engine
-        Of `rtfilter.store.database.engine`. Missing tables are made. Its errors show no values from now
-        on.
-    """
+    """Users and tokens, for any thread. Missing tables are made; errors of the engine show no values then."""
 
     def __init__(self, engine: sql.Engine) -> None:
         engine.hide_parameters = True
@@ -234,10 +208,8 @@ class Users:
         with self._change() as (connection, stamp):
             if moves:
                 values["since"] = stamp
-            _hit(
-                connection.execute(sql.update(_ACCOUNTS).where(_ACCOUNTS.c.name == name).values(**values)),
-                name,
-            )
+            change = sql.update(_ACCOUNTS).where(_ACCOUNTS.c.name == name).values(**values)
+            _hit(connection.execute(change), name)
             _need_admin(connection, _LAST)
 
     @contextmanager

@@ -26,8 +26,7 @@ def answer(tag, directive="ACK", **more):
 def test_what_a_state_does_not_allow_is_not_sent(state, directive):
     protocol = Protocol()
     protocol.state = protocol.expected = state
-    assert protocol.allows(directive) == (directive in TABLE[state])
-    if protocol.allows(directive):
+    if directive in TABLE[state]:
         message = json.loads(protocol.ask(directive, 3, more=1, left_out=None))
         assert message == {"directive": directive, "tag": 3, "more": 1}
         assert protocol.state is state
