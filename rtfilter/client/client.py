@@ -68,6 +68,7 @@ class Arrived:
         self.response: float | None = None
         self.ended: str | None = None
         self.events: tuple[DeliveredEvent, ...] = ()
+        self.subscriptions: tuple[int, ...]
         if isinstance(arrival, Ended):
             self.position, self.subscriptions = arrival.position, (arrival.subscription,)
             self.ended = arrival.reason

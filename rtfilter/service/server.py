@@ -43,10 +43,9 @@ from rtfilter.service.service_errors import ConflictError
 from rtfilter.service.settings import LOG, Settings
 from rtfilter.service.webhooks import Sender, Webhooks
 from rtfilter.service.webhooks.signing import ServerKey
-from rtfilter.store.database import DatabaseLock, engine, hold
+from rtfilter.store.database import DatabaseLock, VersionError, engine, hold
 from rtfilter.store.folder import InUseError, locked, make
 from rtfilter.store.log import Log, TakenError
-from rtfilter.store.migrations import VersionError
 from rtfilter.store.user_store import Users
 from rtfilter.store.webhook_table import WebhookTable
 

@@ -13,24 +13,22 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sql
 
 from rtfilter.errors import RTFilterError
-from rtfilter.store.database import writing
+from rtfilter.store.database import WHOLE, Step, migrate, writing
 from rtfilter.store.log import TakenError
-from rtfilter.store.migrations import Step, migrate
 
 TABLES: Final = sql.MetaData()
 """Of the last version: a change also needs a step in `STEPS`."""
-_Whole = sql.BigInteger().with_variant(sql.Integer(), "sqlite")
 STATE: Final = sql.Table(
     "broker_state",
     TABLES,
     sql.Column("name", sql.Text, primary_key=True),
-    sql.Column("value", _Whole, nullable=False),
+    sql.Column("value", WHOLE, nullable=False),
 )
 BROKERS: Final = sql.Table(
     "brokers",
     TABLES,
     sql.Column("broker", sql.Text, primary_key=True),
-    sql.Column("incarnation", _Whole, nullable=False),
+    sql.Column("incarnation", WHOLE, nullable=False),
     sql.Column("memory", sql.LargeBinary),
 )
 SUBSCRIPTIONS: Final = sql.Table(
@@ -47,14 +45,14 @@ PUBLICATIONS: Final = sql.Table(
     TABLES,
     sql.Column("broker", sql.Text, primary_key=True),
     sql.Column("origin", sql.Text, primary_key=True),
-    sql.Column("incarnation", _Whole, primary_key=True, autoincrement=False),
-    sql.Column("number", _Whole, primary_key=True, autoincrement=False),
+    sql.Column("incarnation", WHOLE, primary_key=True, autoincrement=False),
+    sql.Column("number", WHOLE, primary_key=True, autoincrement=False),
     sql.Column("client", sql.Text, nullable=False),
     sql.Column("type", sql.Text, nullable=False),
     sql.Column("event", sql.LargeBinary, nullable=False),
 )
 STEPS: Final[tuple[Step, ...]] = ()
-"""The first leads from version 1 to 2; see `rtfilter.store.migrations`."""
+"""The first leads from version 1 to 2; see `migrate`."""
 
 
 class ClientSubscription(NamedTuple):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import time
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -12,6 +14,7 @@ from typing import Any, Final, Literal
 import sqlalchemy as sql
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
+from rtfilter.errors import RTFilterError
 from rtfilter.extras import needed
 from rtfilter.store.folder import private
 
@@ -35,10 +38,19 @@ LOCK: Final = 0x7274_6669
 FORM: Final = "postgresql+psycopg://user:password@host/name"
 """The form of an address. It may have a password, so no message shows any of it."""
 _DRIVER: Final = "postgresql+psycopg"
+WHOLE: Final = sql.BigInteger().with_variant(sql.Integer(), "sqlite")
+"""The type of columns of int64."""
+Step = Callable[[sql.Connection], object]
+"""A step from one version of the tables to the next one. It names its columns itself."""
+_log = logging.getLogger(__name__)
 
 
 class AddressError(ValueError):
     """This is no address of a database of PostgreSQL."""
+
+
+class VersionError(RTFilterError, ValueError):
+    """A database that a newer rtfilter made."""
 
 
 def engine(url: str, power: bool = False) -> sql.Engine:
@@ -200,3 +212,37 @@ def postgresql(url: str) -> str:
     with needed("postgresql", "a database of PostgreSQL"):
         import psycopg  # noqa: F401
     return made.set(drivername=_DRIVER).render_as_string(hide_password=False)
+
+
+def migrate(
+    connection: sql.Connection,
+    steps: Sequence[Step],
+    tables: sql.MetaData,
+    state: sql.Table,
+) -> None:
+    """Bring the tables to the last version; make missing ones. No other server may use the database.
+
+    A database may have several sets of tables; `state` has their version. The first step leads from version 1
+    to 2; new tables need none. Raises `VersionError`, and changes nothing, if the database is of a newer one.
+    """
+    last, found = 1 + len(steps), None
+    if sql.inspect(connection).has_table(state.name):
+        found = connection.execute(sql.select(state.c.value).where(state.c.name == "version")).scalar()
+    if found is None:  # there are no tables yet
+        found = last
+    if not 1 <= found <= last:
+        raise VersionError(
+            f"this database is of version {found}, and this rtfilter uses {last}; use the rtfilter that made "
+            "it, or a newer one, or another folder"
+        )
+    for number in range(found, last):
+        steps[number - 1](connection)
+        _log.warning("the database is brought from version %d to %d", number, number + 1)
+    tables.create_all(connection)
+    put_state(connection, state, "version", last)
+
+
+def put_state(connection: sql.Connection, state: sql.Table, name: str, value: int) -> None:
+    """Set a number of a table of states."""
+    connection.execute(sql.delete(state).where(state.c.name == name))
+    connection.execute(sql.insert(state).values(name=name, value=value))

@@ -16,7 +16,7 @@ import sqlalchemy as sql
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from rtfilter.errors import RTFilterError
-from rtfilter.store.database import checkpoint, release, reserve, writing
+from rtfilter.store.database import checkpoint, migrate, put_state, release, reserve, writing
 from rtfilter.store.log_tables import (
     BACKLOG,
     FILTERS,
@@ -26,6 +26,8 @@ from rtfilter.store.log_tables import (
     LOG,
     MARKS,
     STATE,
+    STEPS,
+    TABLES,
     Acknowledged,
     Entry,
     Kind,
@@ -35,7 +37,6 @@ from rtfilter.store.log_tables import (
     RequestKey,
     Row,
 )
-from rtfilter.store.migrations import migrate
 
 PAGE: Final = 10_000
 """Entries that are read at once."""
@@ -107,7 +108,7 @@ class Log:
         release(engine)  # on a full disk, this is the only space for the next steps
         checkpoint(engine, "TRUNCATE")
         with self._writing.begin() as connection:
-            migrate(connection)
+            migrate(connection, STEPS, TABLES, STATE)
             self.epoch = self._take(connection)
             asked = sql.select(LOG.c.position, LOG.c.at).order_by(LOG.c.position.desc()).limit(1)
             last = connection.execute(asked).first()
@@ -126,7 +127,7 @@ class Log:
     def _take(connection: sql.Connection) -> int:
         """Make this process the owner of the log: an earlier owner may not know that its lock is lost."""
         epoch = int(connection.execute(_OWNED).scalar() or secrets.randbelow(2**62)) + 1
-        _put_state(connection, "epoch", epoch)
+        put_state(connection, STATE, "epoch", epoch)
         return epoch
 
     def mine(self) -> bool:
@@ -189,7 +190,7 @@ class Log:
 
     def _put_progress(self, connection: sql.Connection, progress: Progress) -> None:
         if progress.settled is not None:
-            _put_state(connection, "settled", progress.settled)
+            put_state(connection, STATE, "settled", progress.settled)
         marks = [
             (user, low, msgspec.json.encode(sorted(beyond)), dropped)
             for user, (low, beyond, dropped) in progress.marks.items()
@@ -286,7 +287,7 @@ class Log:
             if row is None:
                 _insert(connection, FILTERS, [made._asdict()])
             head = max(self.head, made.since)
-            _put_state(connection, "head", head)
+            put_state(connection, STATE, "head", head)
         self.head = head
         return made
 
@@ -314,7 +315,7 @@ class Log:
         settled. Ends of subscriptions stay as long as events, since they may have to be delivered.
         """
         with self._write() as connection:
-            _put_state(connection, "head", self.head)
+            put_state(connection, STATE, "head", self.head)
             asked = sql.select(STATE.c.value).where(STATE.c.name == "settled")
             settled = int(connection.execute(asked).scalar() or 0)
             last, changes = min(last, settled), min(changes, settled)
@@ -576,8 +577,3 @@ def _supersede(connection: sql.Connection, entry: Entry, position: int) -> bool:
     if entry.kind == Kind.UNSUBSCRIBE and entry.expires is not None:
         there &= LOG.c.expires == entry.expires  # else it was replaced meanwhile, and has another expiry
     return connection.execute(sql.update(LOG).where(there).values(until=position)).rowcount == 1
-
-
-def _put_state(connection: sql.Connection, name: str, value: int) -> None:
-    connection.execute(sql.delete(STATE).where(STATE.c.name == name))
-    connection.execute(sql.insert(STATE).values(name=name, value=value))

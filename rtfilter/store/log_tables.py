@@ -1,29 +1,30 @@
-"""The tables of the log, and their records."""
+"""The tables of the log with the steps between their versions, and their records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sql
 from msgspec import Struct
 
+from rtfilter.store.database import WHOLE, Step
+
 TABLES = sql.MetaData()
-"""Of the last version: a change of an existing table also needs a step in `migrations`."""
-_Whole = sql.BigInteger().with_variant(sql.Integer(), "sqlite")
+"""Of the last version: a change of an existing table also needs a step in `STEPS`."""
 
 LOG = sql.Table(
     "log",
     TABLES,
-    sql.Column("position", _Whole, primary_key=True, autoincrement=False),
+    sql.Column("position", WHOLE, primary_key=True, autoincrement=False),
     sql.Column("at", sql.Float, nullable=False),
     sql.Column("kind", sql.Text, nullable=False),
     sql.Column("filter", sql.Text, nullable=False),
     sql.Column("user", sql.Text, nullable=False),
     sql.Column("body", sql.LargeBinary, nullable=False),
-    sql.Column("subscription", _Whole),
-    sql.Column("until", _Whole),  # the position of the change that replaced or removed it
+    sql.Column("subscription", WHOLE),
+    sql.Column("until", WHOLE),  # the position of the change that replaced or removed it
     sql.Column("expires", sql.Float),
     sql.Column("manner", sql.Text),
 )
@@ -43,30 +44,30 @@ KEYS = sql.Table(
     sql.Column("user", sql.Text, primary_key=True),
     sql.Column("key", sql.Text, primary_key=True),
     sql.Column("request", sql.LargeBinary, nullable=False),
-    sql.Column("first", _Whole, nullable=False),
-    sql.Column("count", _Whole, nullable=False),
+    sql.Column("first", WHOLE, nullable=False),
+    sql.Column("count", WHOLE, nullable=False),
 )
 sql.Index("keys_first", KEYS.c.first)
 MARKS = sql.Table(
     "marks",
     TABLES,
     sql.Column("user", sql.Text, primary_key=True),
-    sql.Column("low", _Whole, nullable=False),
+    sql.Column("low", WHOLE, nullable=False),
     sql.Column("beyond", sql.LargeBinary, nullable=False),
-    sql.Column("dropped", _Whole, nullable=False, server_default="0"),
+    sql.Column("dropped", WHOLE, nullable=False, server_default="0"),
 )
 BACKLOG = sql.Table(
     "backlog",
     TABLES,
     sql.Column("user", sql.Text, primary_key=True),
-    sql.Column("number", _Whole, primary_key=True, autoincrement=False),
+    sql.Column("number", WHOLE, primary_key=True, autoincrement=False),
     sql.Column("body", sql.LargeBinary, nullable=False),
 )
 FILTERS = sql.Table(
     "filters",
     TABLES,
     sql.Column("name", sql.Text, primary_key=True),
-    sql.Column("since", _Whole, nullable=False),
+    sql.Column("since", WHOLE, nullable=False),
     sql.Column("schema", sql.LargeBinary, nullable=False),
     sql.Column("key", sql.Text),
 )
@@ -74,14 +75,34 @@ FORMER = sql.Table(
     "former_users",
     TABLES,
     sql.Column("user", sql.Text, primary_key=True),
-    sql.Column("upto", _Whole, nullable=False),  # events up to there are of a removed user of this name
+    sql.Column("upto", WHOLE, nullable=False),  # events up to there are of a removed user of this name
 )
 STATE = sql.Table(
     "state",
     TABLES,
     sql.Column("name", sql.Text, primary_key=True),
-    sql.Column("value", _Whole, nullable=False),
+    sql.Column("value", WHOLE, nullable=False),
 )
+
+
+def _runs(text: str) -> Step:
+    return lambda connection: connection.exec_driver_sql(text)
+
+
+def _count_failures_of_webhooks(connection: sql.Connection) -> None:
+    if sql.inspect(connection).has_table("webhooks"):  # else it is made later, with the column
+        connection.exec_driver_sql("ALTER TABLE webhooks ADD COLUMN failures INTEGER NOT NULL DEFAULT 0")
+
+
+STEPS: Final[tuple[Step, ...]] = (
+    _runs('CREATE INDEX keys_first ON keys ("first")'),  # else each trim would read all keys
+    _count_failures_of_webhooks,
+    _runs("CREATE INDEX superseded ON log (until) WHERE until IS NOT NULL"),  # or all subscriptions
+    _runs("ALTER TABLE marks ADD COLUMN dropped BIGINT NOT NULL DEFAULT 0"),
+)
+"""The steps to the last version, for `migrate`."""
+VERSION: Final = 1 + len(STEPS)
+"""The last version of the tables."""
 
 
 class Kind(StrEnum):

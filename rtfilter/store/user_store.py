@@ -15,7 +15,7 @@ from typing import Any, Final
 import sqlalchemy as sql
 
 from rtfilter.errors import RTFilterError
-from rtfilter.store.database import writing
+from rtfilter.store.database import WHOLE, writing
 from rtfilter.text import shown
 
 ADMIN: Final = "admin"
@@ -24,7 +24,6 @@ MOST_NAME: Final = 200
 """Most characters of a name or label."""
 _MAKING: Final = 0x7274_6670  # the advisory lock of PostgreSQL, while the tables are made
 _TABLES = sql.MetaData()
-_Whole = sql.BigInteger().with_variant(sql.Integer(), "sqlite")
 _ACCOUNTS = sql.Table(
     "user_accounts",
     _TABLES,
@@ -32,12 +31,12 @@ _ACCOUNTS = sql.Table(
     sql.Column("hash", sql.Text, nullable=False),
     sql.Column("roles", sql.Text, nullable=False),  # with commas
     sql.Column("made", sql.Float, nullable=False),
-    sql.Column("since", _Whole, nullable=False),
+    sql.Column("since", WHOLE, nullable=False),
 )
 _TOKENS = sql.Table(
     "user_tokens",
     _TABLES,
-    sql.Column("id", _Whole, primary_key=True),
+    sql.Column("id", WHOLE, primary_key=True),
     sql.Column("digest", sql.LargeBinary, nullable=False, unique=True),
     sql.Column("owner", sql.Text, nullable=False, index=True),
     sql.Column("label", sql.Text, nullable=False),
@@ -47,7 +46,7 @@ _TOKENS = sql.Table(
     sqlite_autoincrement=True,
 )
 _GONE = sql.Table("user_gone", _TABLES, sql.Column("name", sql.Text, primary_key=True))
-_STAMP = sql.Table("user_stamp", _TABLES, sql.Column("stamp", _Whole, nullable=False))
+_STAMP = sql.Table("user_stamp", _TABLES, sql.Column("stamp", WHOLE, nullable=False))
 
 
 class UsersError(RTFilterError, ValueError):

@@ -13,10 +13,9 @@ from msgspec.structs import replace
 
 import postgresql
 from rtfilter.store import log as module
-from rtfilter.store.database import LOCK, POSTGRESQL, engine, hold
+from rtfilter.store.database import LOCK, POSTGRESQL, VersionError, engine, hold
 from rtfilter.store.log import Log, TakenError
 from rtfilter.store.log_tables import Acknowledged, Entry, Kind, Progress, Request, RequestKey, Row
-from rtfilter.store.migrations import VersionError
 from service.faults.disk import Disk, mounted
 
 
