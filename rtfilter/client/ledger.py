@@ -70,10 +70,7 @@ class Ledger:
     def arrive(self, arrival: Arrival) -> None:
         """Add a delivery, unless it is acknowledged or waits already.
 
-        Raises
-        ------
-        ProtocolError
-            Its number is not the next one. Acknowledging it would acknowledge a delivery that did not come.
+        Raises `ProtocolError` if its number is not the next one: others would be acknowledged with it.
         """
         if arrival.number != self._last + 1:
             raise ProtocolError(f"the server sent delivery {shown(arrival.number)} after {self._last}")

@@ -41,10 +41,7 @@ RUBBISH: Final = frozenset({CloseCode.PROTOCOL_ERROR, CloseCode.INVALID_DATA, Cl
 class Address:
     """A server and one of its users; the parameters are those of `rtfilter.client.connect`.
 
-    Raises
-    ------
-    ClientError
-        The URL is wrong, there is no user or token, or `ssl` is given for ``ws``.
+    Raises `ClientError` if the URL is wrong, there is no user or token, or `ssl` is given for ``ws``.
     """
 
     url: str
@@ -104,10 +101,7 @@ class Link:
     async def run(self, hear: Callable[[Message], None]) -> str:
         """Send and receive until the connection is lost; return the reason. Errors of `hear` are raised.
 
-        Raises
-        ------
-        ProtocolError
-            The server's message is not understood; the next connection would not help.
+        Raises `ProtocolError` if the server's message is not understood: the next connection would not help.
         """
         writer = asyncio.create_task(self._write())
         try:
@@ -149,17 +143,7 @@ class _Opening(open_socket):
 
 
 async def join(address: Address) -> Link:
-    """Open a session.
-
-    Raises
-    ------
-    UnreachableError
-        The server does not answer, or speaks another protocol.
-    RefusedError
-        The server refuses this user.
-    ProtocolError
-        The server is of another kind.
-    """
+    """Open a session. Raises `UnreachableError`, `RefusedError`, and `ProtocolError`."""
     try:
         async with asyncio.timeout(OPENING):
             socket = await _Opening(

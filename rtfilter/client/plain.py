@@ -68,10 +68,7 @@ class Background:
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the thread, and wait for its result. An interrupt cancels it.
 
-        Raises
-        ------
-        ClosedError
-            The thread has ended, or ends meanwhile.
+        Raises `ClosedError` if the thread has ended, or ends meanwhile.
         """
         future = self.submit(work)
         try:

@@ -65,14 +65,7 @@ class _Request:
 
 
 class Session:
-    """A session. Use it within one event loop; `window` and `patience` are those of `connect`.
-
-    Attributes
-    ----------
-    ledger : Ledger
-    user, roles : str, tuple of str
-        The name and the roles of the user at the server.
-    """
+    """A session. Use it within one event loop; `window` and `patience` are those of `connect`."""
 
     def __init__(self, address: Address, window: int, patience: float) -> None:
         if window < 1:

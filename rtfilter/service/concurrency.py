@@ -60,14 +60,7 @@ class Rounds:
 
 
 class Turn:
-    """The turn of one piece of work, which begins now.
-
-    Parameters
-    ----------
-    rounds : Rounds
-    address : str
-        Of the peer that it is for.
-    """
+    """The turn of one piece of work, which begins now, for the peer of an address or the server itself."""
 
     def __init__(self, rounds: Rounds, address: str = "") -> None:
         self._rounds, self.address = rounds, address

@@ -583,13 +583,7 @@ class Conversation:
 
 
 def after(state: State, directive: Directive) -> State:
-    """Return the state after a directive.
-
-    Raises
-    ------
-    DirectiveError
-        The state does not allow the directive; the message has the allowed ones.
-    """
+    """Return the state after a directive. Raises `DirectiveError` with the allowed ones."""
     try:
         return TABLE[state][directive]
     except KeyError:

@@ -99,13 +99,8 @@ class Hosted(Part):
     ) -> FilterInfo:
         """Add a filter, or change the matching of one with the same key, or add attributes. For admins.
 
-        Events are matched with the former matcher while another one is built.
-
-        Raises
-        ------
-        ConflictError
-            The name belongs to another filter, or its matcher cannot be changed to this one.
-        RequestError
+        Events are matched with the former matcher while another one is built. Raises `RequestError`, and
+        `ConflictError` if the name belongs to another filter, or its matcher cannot be changed to this one.
         """
         who.require(Role.ADMIN)
         if not _NAME.fullmatch(name):

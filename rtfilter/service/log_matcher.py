@@ -48,21 +48,15 @@ _log = logging.getLogger(__name__)
 
 
 class Index:
-    """The subscriptions of one filter.
-
-    Attributes
-    ----------
-    pace : float
-        Seconds of work of recent searches for each event.
-    entrance : asyncio.Lock
-        Locked while subscriptions are added that no box bounds, until the filter has them, so that each
-        caller knows their number.
-    """
+    """The subscriptions of one filter."""
 
     def __init__(self, info: FilterInfo, filter: EventFilter) -> None:
         self.info, self.filter = info, filter
         self.pace = 0.0
+        """Seconds of work of recent searches for each event."""
         self.entrance = asyncio.Lock()
+        """Locked while subscriptions are added that no box bounds, until the filter has them, so that each
+        caller knows their number."""
 
     def look_up(self, events: EventTable) -> Matches:
         """Return the subscriptions that each event matches."""

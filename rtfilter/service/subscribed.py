@@ -45,9 +45,7 @@ class Subscribing(Part):
     async def subscribe(self, who: Identity, filter: str, wish: Wish, key: str | None = None) -> int:
         """Return the id of a new subscription once it is durable; all later events are matched with it.
 
-        Raises
-        ------
-        PredicateError, RequestError, TooManyError, UnknownError
+        Raises `PredicateError`, `RequestError`, `TooManyError`, and `UnknownError`.
         """
         (found,) = await self.subscribe_many(who, filter, [wish], key)
         if isinstance(found, int):

@@ -57,12 +57,7 @@ class Store:
     `stored` is called with the new entries, in order of their positions, before any caller gets an answer;
     `settled` returns the settled position.
 
-    Attributes
-    ----------
-    stuck : bool
-        True if a transaction takes longer than `LIMIT`.
-    waiting : int
-        Bytes that wait to be written.
+    `waiting` bytes wait to be written; `stuck` is True if a transaction takes longer than `LIMIT`.
     """
 
     def __init__(
@@ -93,12 +88,8 @@ class Store:
     async def put(self, entries: Sequence[Entry], key: RequestKey | None = None) -> range:
         """Return the positions of entries once they are durable: all of them, or an error and none.
 
-        Raises
-        ------
-        ConflictError
-            The key stands for another request, or what is to be changed is gone.
-        BusyError
-            Too much waits, or the log cannot be written. Or it is not known whether it was, in time.
+        Raises `ConflictError` if the key stands for another request, or what is to be changed is gone;
+        `BusyError` if too much waits, the log cannot be written, or it is not known in time whether it was.
         """
         self._require_free()
         size = sum(len(entry.body) + 100 for entry in entries)

@@ -48,11 +48,8 @@ class BackupError(RTFilterError, ValueError):
 def back_up(folder: Path, out: Path) -> dict[str, int]:
     """Copy the folder of a server, which may run; return the counts of the copy, as in `COUNTED`.
 
-    The database is read as it was at one moment. The server continues to write, and waits for nothing.
-
-    Raises
-    ------
-    BackupError, OSError
+    The database is read as it was at one moment. The server continues to write, and waits for nothing. Raises
+    `BackupError` and `OSError`.
     """
     if out.exists():
         raise BackupError(f"{out} exists already; give another name")
@@ -77,11 +74,7 @@ def back_up(folder: Path, out: Path) -> dict[str, int]:
 def restore(file: Path, folder: Path) -> dict[str, int]:
     """Make the folder of a server from a backup; return its counts, as in `COUNTED`.
 
-    Raises
-    ------
-    BackupError
-        The folder exists and is not empty, or the file is damaged. Nothing was made.
-    OSError
+    Raises `BackupError`, and makes nothing, if the folder exists and is not empty, or the file is damaged.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BackupError(f"{folder} is not empty; restore into a new folder")

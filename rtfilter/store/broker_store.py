@@ -112,18 +112,9 @@ class OwnedError(RTFilterError, ValueError):
 class BrokerStore:
     """The store of a broker or of the rendezvous point; its tables are made, or brought to the last version.
 
-    If it is `shared`, other brokers may store data there, too.
-
-    Attributes
-    ----------
-    incarnation : int
-        Higher than at each former start, even after a loss of the data, if the clock does not go back.
-
-    Raises
-    ------
-    VersionError
-    OwnedError
-        It is not shared, and has data of others, but none of this one; nothing is changed.
+    Its `incarnation` is higher than at each former start, even after a loss of data, if the clock does not go
+    back. If it is `shared`, other brokers may store data there, too; else it raises `OwnedError`, and
+    changes nothing, if there are data of others, but none of this one. Raises `VersionError`.
     """
 
     def __init__(self, engine: sql.Engine, broker: str, shared: bool = True) -> None:

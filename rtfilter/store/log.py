@@ -154,11 +154,8 @@ class Log:
     def commit(self, requests: Sequence[Request], progress: Progress | None = None) -> list[Placed]:
         """Store requests and progress in one transaction; all of it is durable when this returns.
 
-        Raises
-        ------
-        TakenError
-        sqlalchemy.exc.SQLAlchemyError
-            Nothing was written, unless the connection was lost at the last moment; see `missed`.
+        Raises `TakenError`, and `SQLAlchemyError`: nothing was written, unless the connection was lost at the
+        last moment; see `missed`.
         """
         if self._in_doubt:
             raise RuntimeError("a commit has failed: call `missed` first")
