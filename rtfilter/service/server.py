@@ -43,7 +43,7 @@ from rtfilter.service.service_errors import ConflictError
 from rtfilter.service.settings import LOG, Settings
 from rtfilter.service.webhooks import Sender, Webhooks
 from rtfilter.service.webhooks.signing import ServerKey
-from rtfilter.store.database import DatabaseLock, VersionError, engine, hold
+from rtfilter.store.database import DatabaseLock, VersionError, acquire, engine
 from rtfilter.store.folder import InUseError, locked, make
 from rtfilter.store.log import Log, TakenError
 from rtfilter.store.user_store import Users
@@ -189,10 +189,10 @@ async def _running(
     """Yield the running pipeline and webhooks, and a check that no other server has the database."""
     try:
         made = engine(settings.url, settings.durability == "power")
-        holding = hold(made)
-        if holding is None:
+        lock = acquire(made)
+        if lock is None:
             raise DataError("another server uses the database; use that one, or another database")
-        with closing(holding):
+        with closing(lock):
             log = Log(made)
             limits = UserLimits(settings.subscriptions, settings.connections, settings.rate)
             users = Access(Users(made), limits)
@@ -209,7 +209,7 @@ async def _running(
             webhooks = Webhooks(WebhookTable(made), key, pipeline, sender, settings.webhook_tries)
             try:
                 await webhooks.start()
-                yield pipeline, webhooks, lambda: _alone(log, holding)
+                yield pipeline, webhooks, lambda: _alone(log, lock)
             finally:
                 await webhooks.stop()
                 await pipeline.stop()
@@ -236,11 +236,11 @@ def _unusable(settings: Settings, error: SQLAlchemyError) -> DataError:
     return DataError(f"the database {settings.file} cannot be used: {reason}{remedy}")
 
 
-def _alone(log: Log, holding: DatabaseLock) -> bool:
+def _alone(log: Log, lock: DatabaseLock) -> bool:
     """Return whether no other server seems to have the database; takes its lock again if it was lost."""
     try:
-        holding.take()  # fails while the lost connection still has the lock: so the log decides
-        return log.mine()
+        lock.take()  # fails while the lost connection still has the lock: so the log decides
+        return log.is_owner()
     except SQLAlchemyError:
         return True
 

@@ -132,9 +132,9 @@ def _checked(file: Path, new: bool = False) -> dict[str, int]:
             database.execute("UPDATE state SET value = ? WHERE name = 'epoch'", (epoch,))
             database.commit()
         told = {}
-        for name, asked in COUNTED.items():
+        for name, query in COUNTED.items():
             with suppress(sqlite3.OperationalError):  # there are no users yet, or the folder is new
-                told[name] = int(database.execute(asked).fetchone()[0])
+                told[name] = int(database.execute(query).fetchone()[0])
     return told
 
 

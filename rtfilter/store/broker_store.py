@@ -150,9 +150,9 @@ class BrokerStore:
     def publications(self) -> list[Publication]:
         """Return all publications; those of one client in the order of their arrival."""
         of = PUBLICATIONS.c
-        asked = self._rows(PUBLICATIONS).order_by(of.origin, of.incarnation, of.number)
+        query = self._rows(PUBLICATIONS).order_by(of.origin, of.incarnation, of.number)
         with self._engine.connect() as connection:
-            return [Publication(*row) for row in connection.execute(asked)]
+            return [Publication(*row) for row in connection.execute(query)]
 
     def memory(self) -> bytes | None:
         """Return the data of the last `BrokerMemory`, or None."""

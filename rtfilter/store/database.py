@@ -181,14 +181,14 @@ class DatabaseLock:
             self._connection = None
 
 
-def hold(engine: sql.Engine, patience: float = 5.0) -> DatabaseLock | None:
+def acquire(engine: sql.Engine, timeout: float = 5.0) -> DatabaseLock | None:
     """Return the lock of a database of PostgreSQL, which keeps other servers out.
 
-    Returns None if another server has it for `patience` seconds: PostgreSQL needs a moment to notice a killed
+    Returns None if another server has it for `timeout` seconds: PostgreSQL needs a moment to notice a killed
     server.
     """
     made = DatabaseLock(engine)
-    end = time.monotonic() + patience
+    end = time.monotonic() + timeout
     while not made.take():
         if time.monotonic() >= end:
             return None

@@ -110,8 +110,8 @@ class Log:
         with self._writing.begin() as connection:
             migrate(connection, STEPS, TABLES, STATE)
             self.epoch = self._take(connection)
-            asked = sql.select(LOG.c.position, LOG.c.at).order_by(LOG.c.position.desc()).limit(1)
-            last = connection.execute(asked).first()
+            query = sql.select(LOG.c.position, LOG.c.at).order_by(LOG.c.position.desc()).limit(1)
+            last = connection.execute(query).first()
         self.head = max(0 if last is None else int(last[0]), self._state().get("head", 0))
         self.latest = 0.0 if last is None else float(last[1])
         self._in_doubt = False
@@ -130,7 +130,7 @@ class Log:
         put_state(connection, STATE, "epoch", epoch)
         return epoch
 
-    def mine(self) -> bool:
+    def is_owner(self) -> bool:
         """Return whether no other process has opened the log since. Raises `SQLAlchemyError`."""
         return self._state().get("epoch") == self.epoch
 
@@ -145,9 +145,9 @@ class Log:
     def _state(self) -> dict[str, int]:
         return {name: int(value) for name, value in self._found(sql.select(STATE))}
 
-    def _found(self, asked: sql.Select[Any]) -> Sequence[Any]:
+    def _found(self, query: sql.Select[Any]) -> Sequence[Any]:
         with self._engine.connect() as connection:
-            return connection.execute(asked).all()
+            return connection.execute(query).all()
 
     # -- writing ---------------------------------------------------------------------------------------------
 
@@ -220,7 +220,7 @@ class Log:
         The others are None.
         """
         with self._engine.connect() as connection:
-            found = [(key, _kept(connection, key, moment)) for key in keys]
+            found = [(key, _request_of(connection, key, moment)) for key in keys]
         return [
             None if kept is None or kept[0] != key.request else range(kept[1].first, sum(kept[1][:2]))
             for key, kept in found
@@ -236,7 +236,7 @@ class Log:
         there = keys.get(key[:2])
         if there is None:
             moment = max((entry.at for entry in request.entries), default=self.latest)
-            there = _kept(connection, key, moment)
+            there = _request_of(connection, key, moment)
             if there is None:
                 connection.execute(sql.delete(KEYS).where(_of(key)))
                 return None
@@ -277,9 +277,9 @@ class Log:
 
     def put_filter(self, name: str, schema: bytes, key: str | None) -> FilterRow:
         """Store a new filter durably, or return the stored one, of a call whose answer was lost."""
-        asked = sql.select(FILTERS).where(FILTERS.c.name == name)
+        query = sql.select(FILTERS).where(FILTERS.c.name == name)
         with self._write() as connection:
-            row = connection.execute(asked).first()
+            row = connection.execute(query).first()
             made = FilterRow(name, self.head + 1, schema, key) if row is None else FilterRow(*row)
             if row is None:
                 _insert(connection, FILTERS, [made._asdict()])
@@ -313,8 +313,8 @@ class Log:
         """
         with self._write() as connection:
             put_state(connection, STATE, "head", self.head)
-            asked = sql.select(STATE.c.value).where(STATE.c.name == "settled")
-            settled = int(connection.execute(asked).scalar() or 0)
+            query = sql.select(STATE.c.value).where(STATE.c.name == "settled")
+            settled = int(connection.execute(query).scalar() or 0)
             last, changes = min(last, settled), min(changes, settled)
             within = (LOG.c.position > self._trimmed) & (LOG.c.position <= last)
             some = sql.select(LOG.c.position).where(within).order_by(LOG.c.position).limit(TRIMMED).subquery()
@@ -360,31 +360,31 @@ class Log:
 
     def entries(self, after: int, upto: int | None = None, filter: str | None = None) -> Iterator[Logged]:
         """Yield entries in order, above one position and up to another; with `filter`, changes of it only."""
-        asked = sql.select(*_ENTRY)
+        query = sql.select(*_ENTRY)
         if upto is not None:
-            asked = asked.where(LOG.c.position <= upto)
+            query = query.where(LOG.c.position <= upto)
         if filter is not None:
-            asked = asked.where(LOG.c.filter == filter, LOG.c.subscription.is_not(None))
-        return self._pages(asked, after)
+            query = query.where(LOG.c.filter == filter, LOG.c.subscription.is_not(None))
+        return self._pages(query, after)
 
     def at(self, position: int, filter: str, since: int) -> Iterator[Logged]:
         """Yield the subscriptions of a filter at a position that no `trim` has reached.
 
         Entries before `since` belong to another filter that had the name.
         """
-        asked = sql.select(*_ENTRY).where(
+        query = sql.select(*_ENTRY).where(
             LOG.c.filter == filter,
             LOG.c.subscription.is_not(None),
             LOG.c.position <= position,
             LOG.c.until.is_(None) | (LOG.c.until > position),
         )
-        return self._pages(asked, since - 1)
+        return self._pages(query, since - 1)
 
-    def _pages(self, asked: sql.Select[Any], after: int, most: int = PAGE) -> Iterator[Logged]:
+    def _pages(self, query: sql.Select[Any], after: int, most: int = PAGE) -> Iterator[Logged]:
         """Yield entries, about `PAGE_BYTES` of them at once: the size of earlier ones gives the number."""
         size = min(FIRST, most)
         while True:
-            page = asked.where(LOG.c.position > after).order_by(LOG.c.position).limit(size)
+            page = query.where(LOG.c.position > after).order_by(LOG.c.position).limit(size)
             found = list(map(_logged, self._found(page)))
             yield from found
             if len(found) < size:
@@ -401,9 +401,9 @@ class Log:
     def expired(self, after: int) -> Iterator[tuple[int, _Owner]]:
         """Yield subscriptions that expired above a position: the position of the end, and as in `owners`."""
         ends = (LOG.c.until > after) & (LOG.c.kind == str(Kind.UNSUBSCRIBE)) & LOG.c.expires.is_not(None)
-        asked = sql.select(LOG.c.position, *_OWNER).where(ends).order_by(LOG.c.position)
+        query = sql.select(LOG.c.position, *_OWNER).where(ends).order_by(LOG.c.position)
         with self._engine.connect() as connection:
-            for position, *owner in connection.execute(asked):
+            for position, *owner in connection.execute(query):
                 yield position, tuple(owner)
 
     def subscriptions(
@@ -416,11 +416,11 @@ class Log:
         limit: int = PAGE,
     ) -> list[Logged]:
         """Return present subscriptions, by id."""
-        asked = sql.select(*_ENTRY).where(LIVE, LOG.c.subscription > after)
+        query = sql.select(*_ENTRY).where(LIVE, LOG.c.subscription > after)
         for column, value in ((LOG.c.subscription, id), (LOG.c.user, user), (LOG.c.filter, filter)):
             if value is not None:
-                asked = asked.where(column == value)
-        return list(map(_logged, self._found(asked.order_by(LOG.c.subscription).limit(limit))))
+                query = query.where(column == value)
+        return list(map(_logged, self._found(query.order_by(LOG.c.subscription).limit(limit))))
 
     def bodies(self, positions: Collection[int]) -> dict[int, Logged]:
         """Return entries by position, without those that were trimmed."""
@@ -438,17 +438,17 @@ class Log:
 
         Yield None after each part of the log: there may be few of these events among many others.
         """
-        asked = sql.select(*_ENTRY).where(LOG.c.filter == filter, LOG.c.kind == str(Kind.EVENT))
+        query = sql.select(*_ENTRY).where(LOG.c.filter == filter, LOG.c.kind == str(Kind.EVENT))
         if user is not None:
             former = self._found(sql.select(FORMER.c.upto).where(FORMER.c.user == user))
             after = max([after, *(upto for (upto,) in former)])
-            asked = asked.where(LOG.c.user == user)
+            query = query.where(LOG.c.user == user)
         if since is not None:
             after = max(after, self.before(since))
         upto = self.head if until is None else self.before(until)
         while (first := self._first(after)) is not None and first <= upto:
             last = min(first + SPAN - 1, upto)
-            yield from self._pages(asked.where(LOG.c.position <= last), after, FEW)
+            yield from self._pages(query.where(LOG.c.position <= last), after, FEW)
             yield None
             after = last
 
@@ -464,8 +464,8 @@ class Log:
         with self._engine.connect() as connection:
             while low < high:
                 middle = (low + high + 1) // 2
-                asked = sql.select(LOG.c.position, LOG.c.at).where(LOG.c.position <= middle)
-                row = connection.execute(asked.order_by(LOG.c.position.desc()).limit(1)).first()
+                query = sql.select(LOG.c.position, LOG.c.at).where(LOG.c.position <= middle)
+                row = connection.execute(query.order_by(LOG.c.position.desc()).limit(1)).first()
                 if row is None or row[1] < moment:
                     low = middle
                 else:
@@ -481,9 +481,9 @@ class Log:
 
     def backlog(self) -> Iterator[Row]:
         """Yield the backlog rows, by user and number."""
-        asked = sql.select(BACKLOG).order_by(BACKLOG.c.user, BACKLOG.c.number)
+        query = sql.select(BACKLOG).order_by(BACKLOG.c.user, BACKLOG.c.number)
         with self._engine.connect() as connection:
-            for user, number, body in connection.execute(asked):
+            for user, number, body in connection.execute(query):
                 yield Row(user, number, msgspec.json.decode(body))
 
     def close(self) -> None:
@@ -495,10 +495,10 @@ def _of(key: RequestKey) -> sql.ColumnElement[bool]:
     return (KEYS.c.user == key.user) & (KEYS.c.key == key.key)
 
 
-def _kept(connection: sql.Connection, key: RequestKey, moment: float) -> tuple[bytes, Placed] | None:
+def _request_of(connection: sql.Connection, key: RequestKey, moment: float) -> tuple[bytes, Placed] | None:
     """Return the request and place of a key; None if its filter or its lone subscription has ended."""
-    asked = sql.select(KEYS.c.request, KEYS.c.first, KEYS.c["count"])
-    row = connection.execute(asked.where(_of(key))).first()
+    query = sql.select(KEYS.c.request, KEYS.c.first, KEYS.c["count"])
+    row = connection.execute(query.where(_of(key))).first()
     if row is None:
         return None
     first, count = int(row[1]), int(row[2])
