@@ -6,7 +6,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Generator, Iterable, Iterator, Mapping, Sequence
-from enum import Enum
 from itertools import islice
 from math import inf
 from typing import Final, NamedTuple, Protocol
@@ -48,16 +47,6 @@ class Owned(Struct, frozen=True, gc=False):
     ordered: bool = False
 
 
-class Recipients(Enum):
-    """The users to whom an event is delivered, where events of one key have an order."""
-
-    ALL = "all"
-    AT_ONCE = "at once"
-    """Users without ordered subscriptions."""
-    IN_TURN = "in turn"
-    """Users with ordered subscriptions."""
-
-
 class MatchedEvent(NamedTuple):
     """An event, and what it matches; for `response` and `key` see `UserDelivery`."""
 
@@ -65,7 +54,8 @@ class MatchedEvent(NamedTuple):
     ids: IntArray
     """Of subscriptions, int64, as Python's integers take more memory; ascending if they are above `STEP`."""
     response: float | None
-    part: Recipients = Recipients.ALL
+    at_once: bool = False
+    """True if users with ordered subscriptions get it later, in the order of its key."""
     key: int | None = None
 
 
@@ -191,8 +181,8 @@ class Deliver:
                     ids, ordered, self._periods[user, position] = yield from _joined(mine)
                 else:
                     ids, ordered = sorted(owned.id for owned in mine), any(owned.ordered for owned in mine)
-                if one.part is Recipients.AT_ONCE and ordered:
-                    continue  # `IN_TURN` comes for all users that lack it: owners may have changed
+                if one.at_once and ordered:
+                    continue  # it comes again for all users that lack it: owners may have changed
                 key, shared = one.key if ordered else None, self._of(user).same(tuple(ids))
                 delivery = UserDelivery(
                     position, shared, entry.body, entry.filter, entry.at, one.response, None, key

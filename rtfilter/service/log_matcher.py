@@ -29,7 +29,7 @@ from rtfilter.filter import EventFilter
 from rtfilter.matching.stream import CompletedGroup, Stream
 from rtfilter.results import Matches
 from rtfilter.service.concurrency import LIMIT, Rounds, Turn
-from rtfilter.service.deliver import STEP, MatchedEvent, Recipients
+from rtfilter.service.deliver import STEP, MatchedEvent
 from rtfilter.service.measures import Measures
 from rtfilter.service.parse import as_published, parts
 from rtfilter.service.records import FilterInfo
@@ -382,20 +382,22 @@ def _found(
 ) -> list[MatchedEvent]:
     found: list[MatchedEvent] = []
 
-    def note(row: int, ids: IntArray, part: Recipients, key: int | None = None) -> None:
+    def note(row: int, ids: IntArray, at_once: bool = False, key: int | None = None) -> None:
         arrived = batch[row].entry.arrived
         if len(ids) > STEP:
             ids = np.sort(ids)
-        found.append(MatchedEvent(batch[row], ids, None if arrived is None else known - arrived, part, key))
+        found.append(
+            MatchedEvent(batch[row], ids, None if arrived is None else known - arrived, at_once, key)
+        )
 
     for row, (first, last) in zip(group.events, pairwise(group.offsets.tolist()), strict=True):
         ids = group.ids[first:last]
         if order is not None:
-            note(row, ids, Recipients.AT_ONCE)
+            note(row, ids, at_once=True)
             for other, its in order.done(row, ids):
-                note(other, its, Recipients.IN_TURN, hash_of(batch[other].entry.filter, order.keys[other]))
+                note(other, its, key=hash_of(batch[other].entry.filter, order.keys[other]))
         elif first < last:
-            note(row, ids, Recipients.ALL)
+            note(row, ids)
     return found
 
 

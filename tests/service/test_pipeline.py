@@ -21,7 +21,7 @@ from rtfilter.errors import EventError, PredicateError
 from rtfilter.service import asking, log_matcher, snapshots, stages, subscribed, upkeep, writing
 from rtfilter.service.access import Access
 from rtfilter.service.backlog import BacklogLimits, Policy
-from rtfilter.service.deliver import FEWEST, Deliver, MatchedEvent, Owned, Recipients
+from rtfilter.service.deliver import FEWEST, Deliver, MatchedEvent, Owned
 from rtfilter.service.log_matcher import Index
 from rtfilter.service.owners import Owners, entry_of, expiry_of, removal_of
 from rtfilter.service.parse import LISTED
@@ -1488,14 +1488,14 @@ def test_who_no_longer_asks_for_order_between_two_parts_loses_nothing():
     owners = {1: Owned(1, "ann", "default", ordered=True), 2: Owned(2, "ann", "default")}
     deliver = Deliver(owners)
     event = Logged(7, Entry(Kind.EVENT, "default", "carl", b"{}"))
-    tell(deliver, MatchedEvent(event, np.array([1, 2]), None, Recipients.AT_ONCE))
+    tell(deliver, MatchedEvent(event, np.array([1, 2]), None, at_once=True))
     del owners[1]
-    tell(deliver, MatchedEvent(event, np.array([1, 2]), None, Recipients.IN_TURN))
+    tell(deliver, MatchedEvent(event, np.array([1, 2]), None))
     assert [(one.position, one.subscriptions) for one in deliver.backlog("ann").pending.values()] == [
         (7, (2,))
     ]
     deliver.acknowledge("ann", [7])
-    tell(deliver, MatchedEvent(event, np.array([1, 2]), None, Recipients.IN_TURN))
+    tell(deliver, MatchedEvent(event, np.array([1, 2]), None))
     assert not deliver.backlog("ann").pending.values()
 
 
@@ -1505,10 +1505,7 @@ def test_an_event_that_is_told_at_once_and_in_turn_is_kept_once():
     event = Logged(7, Entry(Kind.EVENT, "default", "carl", b"{}"))
     tell(
         deliver,
-        *(
-            MatchedEvent(event, np.array([1]), None, part)
-            for part in (Recipients.AT_ONCE, Recipients.IN_TURN)
-        ),
+        *(MatchedEvent(event, np.array([1]), None, at_once) for at_once in (True, False)),
     )
     assert sent == [7]
     backlog = deliver.backlog("ann")
