@@ -25,7 +25,7 @@ from rtfilter.client.client_errors import (
     UnreachableError,
 )
 from rtfilter.client.plain import ClientApi, PlainClient, PlainDelivery, connect_plain, get_client
-from rtfilter.client.server_messages import Reasons, ServerSubscription
+from rtfilter.client.protocol import Reasons, ServerSubscription
 
 __all__ = [
     "Arrived",

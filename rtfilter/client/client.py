@@ -12,7 +12,7 @@ from uuid import uuid4
 from rtfilter.client.client_errors import ClientError, ProtocolError
 from rtfilter.client.ledger import Item
 from rtfilter.client.link import Address
-from rtfilter.client.server_messages import Ended, EventDelivery, Reasons, ServerSubscription
+from rtfilter.client.protocol import Ended, EventDelivery, Reasons, ServerSubscription
 from rtfilter.client.session import Session
 from rtfilter.session_states import Directive
 

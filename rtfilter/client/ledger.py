@@ -12,7 +12,7 @@ from collections.abc import Collection
 from typing import Final
 
 from rtfilter.client.client_errors import ProtocolError
-from rtfilter.client.server_messages import Arrival, Digest, Ended
+from rtfilter.client.protocol import Arrival, Digest, Ended
 from rtfilter.text import shown
 
 MOST_KEPT: Final = 10_000

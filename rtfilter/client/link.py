@@ -22,8 +22,7 @@ from websockets.exceptions import (
 from websockets.frames import CloseCode
 
 from rtfilter.client.client_errors import ClientError, ProtocolError, RefusedError, UnreachableError
-from rtfilter.client.protocol import Protocol
-from rtfilter.client.server_messages import Connected, Error, Message
+from rtfilter.client.protocol import Connected, Error, Message, Protocol
 from rtfilter.session_states import Directive
 from rtfilter.text import shown
 

@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from rtfilter.client.client import URL, Arrived, Client, connect
 from rtfilter.client.client_errors import ClientError, ClosedError
 from rtfilter.client.ledger import Item
-from rtfilter.client.server_messages import ServerSubscription
+from rtfilter.client.protocol import ServerSubscription
 
 P = ParamSpec("P")
 T = TypeVar("T")

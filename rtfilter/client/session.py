@@ -16,8 +16,7 @@ from typing import Any, Final
 from rtfilter.client.client_errors import ClientError, ClosedError, RefusedError, UnreachableError
 from rtfilter.client.ledger import Item, Ledger
 from rtfilter.client.link import Address, Link, join
-from rtfilter.client.protocol import encoded
-from rtfilter.client.server_messages import Confirmation, Connected, Error, Message
+from rtfilter.client.protocol import Confirmation, Connected, Error, Message, encoded
 from rtfilter.session_states import Directive, State
 
 FIRST: Final = 0.1

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from rtfilter.client.client_errors import ClientError, ProtocolError, UnwritableError
-from rtfilter.client.protocol import Protocol, encoded
-from rtfilter.client.server_messages import Confirmation, Connected, Error, EventDelivery
+from rtfilter.client.protocol import Confirmation, Connected, Error, EventDelivery, Protocol, encoded
 from rtfilter.session_states import TABLE, Directive, State
 
 
