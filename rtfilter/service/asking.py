@@ -25,7 +25,7 @@ from rtfilter.service.parse import LISTED, Listed, as_published, parts
 from rtfilter.service.records import Page, StoredEvent
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.service_errors import BusyError, RequestError, UnknownError, lone
-from rtfilter.service.stages import Part, Stages
+from rtfilter.service.stages import StagePart, Stages
 from rtfilter.store.log_tables import Logged
 
 MOST_MATCHES: Final = 50_000
@@ -39,7 +39,7 @@ MOST_SCANNED: Final = 100_000
 _SOME, _BYTES = 1000, 2**20
 
 
-class Asking(Part):
+class Asking(StagePart):
     """Answers questions of users."""
 
     def __init__(self, stages: Stages, filters: Hosted) -> None:

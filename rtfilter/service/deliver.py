@@ -39,7 +39,7 @@ class Owned(Struct, frozen=True, gc=False):
     """The part of a subscription that delivering needs; see `rtfilter.service.records.Wish`."""
 
     id: int
-    """One shared object wherever it is stored: an event for many users has millions of ids."""
+    """A shared object wherever it is stored: an event for many users has millions of ids."""
     user: str
     filter: str
     expires: float | None = None

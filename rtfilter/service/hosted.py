@@ -30,7 +30,7 @@ from rtfilter.service.service_errors import (
     UnknownError,
     require_text,
 )
-from rtfilter.service.stages import Ending, Part, Stages
+from rtfilter.service.stages import Ending, StagePart, Stages
 from rtfilter.store.log import FilterRow
 from rtfilter.store.log_tables import Entry
 from rtfilter.text import composed, shown
@@ -41,7 +41,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 MakeMetrics = Callable[[FilterInfo], Metrics | None]
 
 
-class Hosted(Part):
+class Hosted(StagePart):
     """The filters, each with its index; stored indexes are in `folder`."""
 
     def __init__(self, stages: Stages, folder: Path, ending: Ending, metrics: MakeMetrics) -> None:

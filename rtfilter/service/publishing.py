@@ -15,7 +15,7 @@ from rtfilter.service.owners import REMOVED
 from rtfilter.service.records import Sending, UserDelivery, fitting
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.service_errors import BusyError, UnknownError
-from rtfilter.service.stages import Part, Stages
+from rtfilter.service.stages import StagePart, Stages
 from rtfilter.service.writing import key_of_request
 from rtfilter.store.log_tables import Entry, Kind, RequestKey
 
@@ -25,7 +25,7 @@ MANY: Final = 1000
 """Events from which on their entries are made in a thread."""
 
 
-class Publishing(Part):
+class Publishing(StagePart):
     """Publishes events."""
 
     def __init__(self, stages: Stages, filters: Hosted) -> None:
@@ -76,7 +76,7 @@ def stopping() -> BusyError:
     return BusyError("the server is stopping; try again", 1.0)
 
 
-class Delivering(Part):
+class Delivering(StagePart):
     """The deliveries of users."""
 
     def pending(self, who: Identity) -> list[UserDelivery]:

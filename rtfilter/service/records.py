@@ -57,7 +57,7 @@ class StoredSubscription(NamedTuple):
     user: str
     wish: Wish
     since: float
-    """When it was made, or last replaced."""
+    """Time of its making, or last replacement."""
     expires: float | None
 
 
@@ -93,11 +93,11 @@ class UserDelivery(msgspec.Struct, frozen=True, gc=False):
     """The event as JSON."""
     filter: str = ""
     at: float = 0.0
-    """When the event arrived, in seconds since 1970."""
+    """Arrival of the event, in seconds since 1970."""
     response: float | None = None
     """Seconds from its arrival at the server until its matches were known; None after a restart."""
     ended: str | None = None
-    """Why ``subscriptions[0]`` ended; then there is no event."""
+    """Reason for the end of ``subscriptions[0]``; then there is no event."""
     key: int | None = None
     """Events of one key of one filter have the same; None where the order of the event is not asked for."""
 

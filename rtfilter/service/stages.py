@@ -71,7 +71,7 @@ class Stages(NamedTuple):
     """Most bytes of a message of a session, and, about, of a page of an answer."""
 
 
-class Part:
+class StagePart:
     """A part behind the doors."""
 
     def __init__(self, stages: Stages) -> None:
@@ -80,7 +80,7 @@ class Part:
         self._measures, self._rounds, self._message = stages.measures, stages.rounds, stages.message
 
 
-class Ending(Part):
+class Ending(StagePart):
     """Ends subscriptions: first in the log, whose entry then ends all else."""
 
     async def remove(self, owned: Owned, reason: str) -> None:

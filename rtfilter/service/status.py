@@ -19,14 +19,14 @@ from rtfilter.service.hosted import Hosted
 from rtfilter.service.log_matcher import Index
 from rtfilter.service.measures import Measures
 from rtfilter.service.roles import Identity, Role
-from rtfilter.service.stages import Part, Stages
+from rtfilter.service.stages import StagePart, Stages
 from rtfilter.watch.metrics import Histogram
 
 SLOWEST: Final = 10
 """Users that are shown."""
 
 
-class Numbers(Part):
+class Numbers(StagePart):
     """The numbers of a server."""
 
     def __init__(self, stages: Stages, filters: Hosted) -> None:

@@ -21,7 +21,7 @@ from rtfilter.service.owners import REMOVED, check, entry_of, subscription_of, t
 from rtfilter.service.records import StoredSubscription, Wish
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.service_errors import ConflictError, TooManyError, UnknownError, lone, require_text
-from rtfilter.service.stages import Ending, Part, Stages
+from rtfilter.service.stages import Ending, StagePart, Stages
 from rtfilter.service.writing import key_of_request
 from rtfilter.store.log_tables import Kind, RequestKey
 
@@ -33,7 +33,7 @@ FEW: Final = 10
 """Subscriptions that are read at once before their size is known."""
 
 
-class Subscribing(Part):
+class Subscribing(StagePart):
     """The subscriptions of users."""
 
     def __init__(self, stages: Stages, ending: Ending, filters: Hosted) -> None:

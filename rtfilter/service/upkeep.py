@@ -16,7 +16,7 @@ from rtfilter.service import snapshots
 from rtfilter.service.memory import Memory
 from rtfilter.service.roles import Identity
 from rtfilter.service.service_errors import BusyError, ConflictError, ServiceError
-from rtfilter.service.stages import RETRY, Ending, Part, Stages
+from rtfilter.service.stages import RETRY, Ending, StagePart, Stages
 
 TICK: Final = 0.1
 """Seconds between two rounds."""
@@ -47,7 +47,7 @@ class Keeping(NamedTuple):
     """Changes of subscriptions after which indexes are written beside the log."""
 
 
-class Upkeep(Part):
+class Upkeep(StagePart):
     """The upkeep of the stages: regular work until the server ends."""
 
     def __init__(self, stages: Stages, ending: Ending, folder: Path, keeping: Keeping) -> None:
@@ -176,7 +176,7 @@ class ConnectedSession(Protocol):
     def refuse(self, error: ServiceError) -> None: ...
 
 
-class Presence(Part):
+class Presence(StagePart):
     """The connected sessions, and the users who were removed."""
 
     def __init__(self, stages: Stages, ending: Ending) -> None:

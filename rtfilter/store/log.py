@@ -76,7 +76,7 @@ class Placed(NamedTuple):
     new: bool
     """False if its key was in the log: then it was stored before."""
     error: str | None = None
-    """Why the log refuses it; other requests of its transaction are not affected."""
+    """The reason why the log refuses it; other requests of its transaction are not affected."""
 
 
 class FilterRow(NamedTuple):

@@ -126,16 +126,16 @@ class Entry(Struct, frozen=True, gc=False):
     subscription: int | None = None
     """The id of the changed subscription; None for a new one, whose id is its position."""
     at: float = 0.0
-    """When it arrived, in seconds since 1970."""
+    """Its arrival, in seconds since 1970."""
     expires: float | None = None
-    """When a subscription expires. An entry for an expiry has it, too, and is refused if the subscription has
-    another expiry by now."""
+    """The expiry of a subscription. An entry for its end by time has it, too, and is refused if the
+    subscription has another expiry by now."""
     manner: str | None = None
-    """How its deliveries are sent, as JSON; None for one by one."""
+    """The manner of its deliveries, as JSON; None for one by one."""
     arrived: float | None = None
-    """When it arrived by `time.perf_counter` of this process."""
+    """Its arrival by `time.perf_counter` of this process."""
     predicate: Any = None
-    """What `body` says of a subscription, where this process has read it already."""
+    """The `where` of a subscription, if this process has read it already."""
 
 
 class Logged(NamedTuple):

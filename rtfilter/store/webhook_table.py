@@ -34,7 +34,7 @@ class Webhook(NamedTuple):
     """A mark of the key of the secret; the key itself is not in the database."""
     made: float
     parked: float | None = None
-    """When the webhook was parked; None if it sends."""
+    """Time at which the webhook was parked; None if it sends."""
     reason: str | None = None
     """The reason of that."""
     failures: int = 0
