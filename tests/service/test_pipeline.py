@@ -1786,7 +1786,7 @@ def test_events_with_lists_are_matched_in_parts(tmp_path, monkeypatch):
 
 
 def test_many_events_are_taken_note_of_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "TOLD", 10)
+    monkeypatch.setattr(writing, "REPORTED", 10)
     monkeypatch.setattr("rtfilter.service.publishing.MANY", 10)
     sizes = []
 

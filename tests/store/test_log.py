@@ -512,7 +512,7 @@ def test_a_database_of_postgresql_has_one_server(database):
     held.close()
     first.dispose()
     if other is None:
-        other = acquire(second, patience=60)
+        other = acquire(second, timeout=60)
     assert other is not None
     other.close()
     second.dispose()
