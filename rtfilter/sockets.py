@@ -18,20 +18,10 @@ NETWORK: Final = 8
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Return a TCP socket bound to an address; nobody can connect before it listens.
+    """Return a TCP socket bound to an address; nobody can connect before it listens. Port 0 is any free one.
 
-    Parameters
-    ----------
-    host : str
-        A name or an IPv4 address; or an IPv6 address, such as ``::1`` or ``[::1]``, which takes no IPv4
-        connections.
-    port : int
-        0 for any free port.
-
-    Raises
-    ------
-    OSError
-        The address cannot be bound; the message names host, port and reason.
+    The host is a name, an IPv4 address, or an IPv6 address, such as ``::1`` or ``[::1]``, which takes no IPv4
+    connections. An `OSError` names host, port and reason.
     """
     host = bare(host)
     made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -77,13 +67,9 @@ def shown(host: str) -> str:
 
 
 def keep_alive(connection: socket.socket, takes_within: float) -> None:
-    """Set options so that the system ends a connection whose peer is gone, or accepts no data.
+    """Set options so that the system ends a connection whose peer is gone.
 
-    Parameters
-    ----------
-    connection : socket.socket
-    takes_within : float
-        Seconds in which the peer must acknowledge data.
+    The peer must acknowledge data within `takes_within` seconds.
     """
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in {**KEEPALIVE, "TCP_USER_TIMEOUT": int(1000 * takes_within)}.items():
@@ -95,10 +81,7 @@ def keep_alive(connection: socket.socket, takes_within: float) -> None:
 def make_room(connections: int) -> int:
     """Raise the limit of open files for a number of connections, as far as the system permits.
 
-    Returns
-    -------
-    int
-        The limit, if it is too low for these connections; else 0.
+    Return the limit if it is too low for these connections, else 0.
     """
     try:
         import resource

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, closing, suppress
 from functools import partial
 from math import isfinite
 from operator import index
@@ -26,10 +26,11 @@ from typing import Self
 
 import numpy as np
 
-from rtfilter.asynchronous.search import Tell, search_stream, search_whole
 from rtfilter.asynchronous.waiting import PendingMatches, Waiting, retrieve
 from rtfilter.dtypes import AnyArray
 from rtfilter.errors import EventError
+from rtfilter.events.reading import TEXT
+from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
 from rtfilter.matching.stream import Completion
 from rtfilter.results import Matches
@@ -42,6 +43,9 @@ RISE = 4
 """Limit of a measurement, as a multiple of the expected time, because the first batch also loads code."""
 SHARE = 0.25
 """The share of each new measurement in the expected time per event."""
+
+Tell = Callable[[PendingMatches, AnyArray | Exception], None]
+"""A function that takes the matches of an event, or its error; only the first call for an event counts."""
 
 
 class AsyncFilter:
@@ -289,7 +293,6 @@ class AsyncFilter:
             self._waiting.admit()
 
     def _hop(self) -> None:
-        """Start the batch in the thread."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "rtfilter")
         search = partial(search_stream, unwanted=lambda: self._closed)
@@ -331,7 +334,6 @@ class AsyncFilter:
             self._used_loop.call_soon_threadsafe(self._release)
 
     def _release(self) -> None:
-        """Release the events with results from the thread."""
         self._told = False  # first, because a later result must wake the loop again
         while self._found:
             answer, found = self._found.popleft()
@@ -355,3 +357,61 @@ def _settable(error: BaseException | None) -> Exception:
     made = RuntimeError("matching the batch of this event was cut short")
     made.__cause__ = error
     return made
+
+
+def search_whole(filter: EventFilter, batch: Sequence[PendingMatches], tell: Tell) -> None:
+    """Match a batch as a whole, with the least work."""
+    try:
+        events, answers = _read(filter, batch, tell)
+        found = filter.match_batch(events, arrival=batch[0].arrival)
+        for answer, ids in zip(answers, found, strict=True):
+            tell(answer, ids)
+    except EventError:  # the matcher needs an attribute that some event lacks
+        _match_each(filter, batch, tell)
+
+
+def search_stream(
+    filter: EventFilter, batch: Sequence[PendingMatches], tell: Tell, unwanted: Callable[[], bool]
+) -> None:
+    """Match a batch as a stream, and report each event once it is matched; stop once `unwanted` is True."""
+    try:
+        events, answers = _read(filter, batch, tell)
+        with closing(filter.stream(events, arrival=batch[0].arrival)) as stream:
+            for row, ids, _ in stream:
+                tell(answers[row], ids)
+                if unwanted():
+                    return
+    except EventError:
+        _match_each(filter, batch, tell)
+
+
+def _read(
+    filter: EventFilter, batch: Sequence[PendingMatches], tell: Tell
+) -> tuple[EventTable, Sequence[PendingMatches]]:
+    """Return a batch as a table, with its answers; match events separately that the table cannot have."""
+    read = filter.schema.read
+    events = [answer.event for answer in batch]
+    with suppress(Exception):  # an event may be any object
+        if all(isinstance(event, TEXT) for event in events):
+            return filter._road.reader.texts(events), batch
+        if all(issubclass(kind, Mapping) for kind in set(map(type, events))):
+            return read(events if len(events) > 1 else events[0]), batch
+    good = [answer for answer in batch if _is_good(filter, answer.event)]
+    chosen = set(good)
+    _match_each(filter, [answer for answer in batch if answer not in chosen], tell)
+    return read([answer.event for answer in good]), good
+
+
+def _is_good(filter: EventFilter, event: object) -> bool:
+    with suppress(Exception):
+        return isinstance(event, Mapping) and len(filter.schema.read(event)) == 1
+    return False
+
+
+def _match_each(filter: EventFilter, batch: Sequence[PendingMatches], tell: Tell) -> None:
+    """Match each event separately, so that each has its own error and counts as refused alone."""
+    for answer in batch:
+        try:
+            tell(answer, filter.match(answer.event))
+        except Exception as error:
+            tell(answer, error)

@@ -15,14 +15,7 @@ from rtfilter.dtypes import AnyArray
 
 
 class PendingMatches(asyncio.Future[AnyArray]):
-    """The pending matches of an event. Its cancellation withdraws the event.
-
-    Attributes
-    ----------
-    event : object
-    arrival : float
-        Time of `perf_counter`.
-    """
+    """The pending matches of an event that arrived at a time of `perf_counter`; `cancel` withdraws it."""
 
     def __init__(
         self,
@@ -52,14 +45,9 @@ class PendingMatches(asyncio.Future[AnyArray]):
 
 
 class Waiting:
-    """The queue of events that wait for a batch; when it is full, further events wait outside.
+    """The queue of events that wait for a batch; when it has `most` events, further ones wait outside.
 
-    Parameters
-    ----------
-    most : int
-        Most events inside.
-    joined : callable
-        Called after each event that comes in.
+    `joined` is called after each event that comes in.
     """
 
     def __init__(self, most: int, joined: Callable[[], None]) -> None:
@@ -71,7 +59,6 @@ class Waiting:
         )
 
     def __len__(self) -> int:
-        """Return the number of events inside."""
         return len(self._inside)
 
     @property

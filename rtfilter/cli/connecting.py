@@ -92,7 +92,7 @@ def served_schema(arguments: argparse.Namespace) -> Schema:
     from urllib.request import Request, urlopen
 
     from rtfilter.client import ClientError
-    from rtfilter.client.address import Address
+    from rtfilter.client.link import Address
     from rtfilter.events.schema import Schema
 
     token = _token(arguments)

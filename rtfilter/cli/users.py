@@ -68,8 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from rtfilter.service.databases import AddressError, postgresql
-    from rtfilter.store.database import engine
+    from rtfilter.store.database import AddressError, engine, postgresql
     from rtfilter.store.folder import make
     from rtfilter.store.user_store import Users, UsersError
 

@@ -16,7 +16,7 @@ from rtfilter.extras import needed
 with needed("client", "the client"):
     import websockets as websockets
 
-from rtfilter.client.client import Client
+from rtfilter.client.client import Arrived, Client, DeliveredEvent, Delivery, connect
 from rtfilter.client.client_errors import (
     ClientError,
     ClosedError,
@@ -24,11 +24,8 @@ from rtfilter.client.client_errors import (
     RefusedError,
     UnreachableError,
 )
-from rtfilter.client.deliveries import Arrived, DeliveredEvent, Delivery
-from rtfilter.client.futures import ClientApi
-from rtfilter.client.opening import connect, connect_plain, get_client
-from rtfilter.client.plain import PlainClient, PlainDelivery
-from rtfilter.client.server_subscriptions import Reasons, ServerSubscription
+from rtfilter.client.plain import ClientApi, PlainClient, PlainDelivery, connect_plain, get_client
+from rtfilter.client.protocol import Reasons, ServerSubscription
 
 __all__ = [
     "Arrived",

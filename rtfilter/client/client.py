@@ -1,58 +1,125 @@
-"""The client with asyncio."""
+"""The client with asyncio, and its deliveries: an event, a digest, or the end of a subscription."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+import ssl as tls
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Any, Final, Literal, NamedTuple, Self, TypeVar
 from uuid import uuid4
 
-from rtfilter.client.address import Address
 from rtfilter.client.client_errors import ClientError, ProtocolError
-from rtfilter.client.deliveries import Delivery
-from rtfilter.client.server_subscriptions import Reasons, ServerSubscription
+from rtfilter.client.ledger import Item
+from rtfilter.client.link import Address
+from rtfilter.client.protocol import Ended, EventDelivery, Reasons, ServerSubscription
 from rtfilter.client.session import Session
 from rtfilter.session_states import Directive
 
-WINDOW: Final = 256
-"""Default number of deliveries that may wait in memory."""
+URL: Final = "ws://127.0.0.1:8080"
+"""The default address of `rtfilter serve`."""
 HINTS: Final = 100
 """Most different hints about events that a client logs."""
-PATIENCE: Final = 60.0
-"""Default seconds for which a client tries to reconnect."""
-Acknowledge = Literal["automatic", "manual"]
-
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class Client:
-    """A client for programs with asyncio, made by `connect`. Use it within one event loop.
+class DeliveredEvent(NamedTuple):
+    """An event of a delivery."""
 
-    Parameters
+    position: int
+    """Its position in the server's log."""
+    body: dict[str, Any]
+    """The attributes."""
+    at: float
+    """Unix seconds of the event's arrival at the server."""
+    subscriptions: tuple[int, ...]
+    """Your subscriptions that match it."""
+
+
+class Arrived:
+    """A delivery, without a method to acknowledge it.
+
+    Attributes
     ----------
-    address : Address
-    window : int
-        Deliveries that may wait in memory, at least 1. The server sends no more until the program takes some.
-    acknowledge : {"automatic", "manual"}
-        Automatic: a delivery is acknowledged when the loop asks for the next one.
-    patience : float
-        Seconds from the loss of a connection until the client stops to reconnect.
+    events : tuple of DeliveredEvent
+        One event; several in a digest; none if a subscription ended.
+    position : int
+        Position of the last event, or of the end, in the server's log.
+    subscriptions : tuple of int
+        Your subscriptions that the delivery is for.
+    filter : str
+    response : float or None
+        Seconds from the arrival of the event at the server until its recipients were known.
+    redelivered : int
+        Number of earlier deliveries of the same, 0 for the first: otherwise you may have had it already.
+    dropped : int
+        Number of your deliveries that the server dropped before this one: they were too many, or too old.
+    ended : str or None
+        Reason for the end of the subscription in `subscriptions`; None for an event or a digest.
     """
 
-    def __init__(
-        self,
-        address: Address,
-        *,
-        window: int = WINDOW,
-        acknowledge: Acknowledge = "automatic",
-        patience: float = PATIENCE,
-    ) -> None:
-        if acknowledge not in ("automatic", "manual"):
-            raise ClientError('acknowledge is "automatic" or "manual"')
-        self.automatic: Final = acknowledge == "automatic"
-        self.session: Final = Session(address, window, patience)
+    def __init__(self, item: Item, done: Callable[[Item], None] = lambda item: None) -> None:
+        arrival = item.arrival
+        self._item, self._done = item, done
+        self.filter = arrival.filter
+        self.redelivered = max(arrival.redelivered, item.again)
+        self.dropped = arrival.dropped
+        self.response: float | None = None
+        self.ended: str | None = None
+        self.events: tuple[DeliveredEvent, ...] = ()
+        self.subscriptions: tuple[int, ...]
+        if isinstance(arrival, Ended):
+            self.position, self.subscriptions = arrival.position, (arrival.subscription,)
+            self.ended = arrival.reason
+            return
+        self.subscriptions = arrival.subscriptions
+        self.position = max((one.position for one in arrival.events), default=0)
+        self.events = tuple(
+            DeliveredEvent(one.position, one.event, one.at, one.subscriptions or arrival.subscriptions)
+            for one in arrival.events
+        )
+        if isinstance(arrival, EventDelivery):
+            self.response = arrival.response
+
+    @property
+    def event(self) -> dict[str, Any]:
+        """The attributes of the only event.
+
+        Raises
+        ------
+        ClientError
+            The delivery is a digest, or reports the end of a subscription.
+        """
+        if self.ended is not None:
+            raise ClientError(
+                f"subscription {self.subscriptions[0]} ended ({self.ended}): look at .ended before .event"
+            )
+        if len(self.events) != 1:
+            raise ClientError("a digest has several events: look at .events")
+        return self.events[0].body
+
+    def __repr__(self) -> str:
+        what = f"ended={self.ended!r}" if self.ended is not None else f"{len(self.events)} event(s)"
+        return f"<{type(self).__name__} {self.position}, subscriptions {self.subscriptions}, {what}>"
+
+
+class Delivery(Arrived):
+    """A delivery to a program with asyncio."""
+
+    async def acknowledge(self) -> None:
+        """Acknowledge this delivery: the server will not send it again.
+
+        The acknowledgement is sent a moment later, and by `Client.disconnect` at the latest.
+        """
+        self._done(self._item)
+
+
+class Client:
+    """A client for programs with asyncio, made by `connect`. Use it within one event loop."""
+
+    def __init__(self, session: Session, automatic: bool) -> None:
+        self.session, self.automatic = session, automatic
         self._hinted: set[str] = set()
 
     async def open(self) -> Self:
@@ -320,3 +387,49 @@ class Deliveries:
         if self._client.automatic:
             self._last = delivery
         return delivery
+
+
+def connect(
+    url: str = URL,
+    *,
+    user: str | None = None,
+    password: str | None = None,
+    token: str | None = None,
+    window: int = 256,
+    acknowledge: Literal["automatic", "manual"] = "automatic",
+    patience: float = 60.0,
+    ssl: tls.SSLContext | None = None,
+) -> Client:
+    """Return a client for programs with asyncio: ``async with connect(...) as client``.
+
+    Parameters
+    ----------
+    url : str
+        ``ws://host:port``, or ``wss://`` with TLS; ``http`` and ``https`` mean the same. The default path is
+        ``/session``.
+    user, password : str, optional
+    token : str, optional
+        A token, instead of user and password.
+    window : int
+        Deliveries that may wait in memory, at least 1: the server sends no more until the program takes some.
+    acknowledge : {"automatic", "manual"}
+        Automatic: a delivery is acknowledged when the loop asks for the next one. Manual: by its
+        ``acknowledge()``.
+    patience : float
+        Seconds for which a client tries to reconnect after the loss of a connection. The first connection has
+        only one attempt.
+    ssl : ssl.SSLContext, optional
+        For ``wss`` and ``https``; by default the certificates that this machine trusts, or the file in the
+        variable ``SSL_CERT_FILE``.
+
+    Raises
+    ------
+    ClientError
+        An argument cannot be used.
+    UnreachableError, RefusedError
+        On entering: the server does not answer, or refuses this user.
+    """
+    if acknowledge not in ("automatic", "manual"):
+        raise ClientError('acknowledge is "automatic" or "manual"')
+    session = Session(Address(url, user, password, token, ssl), window, patience)
+    return Client(session, acknowledge == "automatic")

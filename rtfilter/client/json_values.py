@@ -26,18 +26,8 @@ _NONE: Final = (set, frozenset, bytes, bytearray, memoryview, time, timedelta, n
 def converted(value: Any, path: str) -> Any:
     """Return a value in types that JSON represents without loss.
 
-    Parameters
-    ----------
-    value : object
-    path : str
-        Its place for errors, such as ``events[3].blob``.
-
-    Raises
-    ------
-    ClientError
-        NaN, infinity, or a value that JSON cannot represent.
-    TypeError, ValueError, OverflowError, RecursionError
-        From msgspec, for a dataclass or another object.
+    Raises `ClientError` for NaN, infinity, or another value that JSON cannot represent, with a path such as
+    ``events[3].blob``; and errors of msgspec for a dataclass or another object.
     """
     if isinstance(value, Mapping):
         return {key: converted(one, f"{path}.{key}") for key, one in value.items()}

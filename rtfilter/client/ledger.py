@@ -12,7 +12,7 @@ from collections.abc import Collection
 from typing import Final
 
 from rtfilter.client.client_errors import ProtocolError
-from rtfilter.client.server_messages import Arrival, Digest, Ended, EventDelivery
+from rtfilter.client.protocol import Arrival, Digest, Ended
 from rtfilter.text import shown
 
 MOST_KEPT: Final = 10_000
@@ -24,43 +24,25 @@ Pair = tuple[int, int]
 
 def pairs_of(arrival: Arrival) -> frozenset[Pair]:
     """Return the (position, subscription) pairs of a delivery."""
-    match arrival:
-        case EventDelivery():
-            return frozenset((arrival.position, id) for id in arrival.subscriptions or (-1,))
-        case Digest():
-            return frozenset(
-                (one.position, id)
-                for one in arrival.events
-                for id in one.subscriptions or arrival.subscriptions
-            )
-        case Ended():
-            return frozenset({(arrival.position, arrival.subscription)})
+    if isinstance(arrival, Ended):
+        return frozenset({(arrival.position, arrival.subscription)})
+    none = arrival.subscriptions if isinstance(arrival, Digest) else (-1,)
+    return frozenset((one.position, id) for one in arrival.events for id in one.subscriptions or none)
 
 
 class Item:
-    """A delivery that waits for the program, or that the program has.
-
-    Attributes
-    ----------
-    arrival : EventDelivery, Digest or Ended
-    again : bool
-        True if the program may have had it before.
-    done : bool
-        True if the program has acknowledged it.
-    """
+    """A delivery that waits for the program, or that the program has."""
 
     def __init__(self, arrival: Arrival) -> None:
         self.arrival, self.pairs = arrival, pairs_of(arrival)
-        self.again, self.done = arrival.redelivered > 0, False
+        self.again = arrival.redelivered > 0  # the program may have had it before
+        self.done = False  # the program has acknowledged it
 
 
 class Ledger:
     """The deliveries of a client, over all its connections.
 
-    Parameters
-    ----------
-    window : int
-        Most deliveries that may wait here, including those on their way.
+    At most `window` of them may wait here, including those on their way.
     """
 
     def __init__(self, window: int) -> None:
@@ -88,10 +70,7 @@ class Ledger:
     def arrive(self, arrival: Arrival) -> None:
         """Add a delivery, unless it is acknowledged or waits already.
 
-        Raises
-        ------
-        ProtocolError
-            Its number is not the next one. Acknowledging it would acknowledge a delivery that did not come.
+        Raises `ProtocolError` if its number is not the next one: others would be acknowledged with it.
         """
         if arrival.number != self._last + 1:
             raise ProtocolError(f"the server sent delivery {shown(arrival.number)} after {self._last}")
@@ -161,10 +140,7 @@ class Ledger:
     def due(self, least: int = 1) -> tuple[int, int]:
         """Return the number to send with ACK and the credit to send with CREDIT; 0 means nothing to send.
 
-        Parameters
-        ----------
-        least : int
-            Fewest acknowledgements, and least credit, that are worth a message.
+        `least` is the fewest acknowledgements, and the least credit, that are worth a message.
         """
         upto = self.upto if self.upto - self._told >= least else 0
         credit = self._returned if self._returned >= least else 0

@@ -1,12 +1,14 @@
-"""A connection: a WebSocket with an open session."""
+"""A connection: the address of a server with a user, and a WebSocket with an open session."""
 
 from __future__ import annotations
 
 import asyncio
+import ssl as tls
 from collections.abc import Callable
 from contextlib import suppress
-from ssl import SSLCertVerificationError, SSLError
+from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import urlsplit, urlunsplit
 
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as open_socket
@@ -19,13 +21,12 @@ from websockets.exceptions import (
 )
 from websockets.frames import CloseCode
 
-from rtfilter.client.address import Address
-from rtfilter.client.client_errors import ProtocolError, RefusedError, UnreachableError
-from rtfilter.client.protocol import Protocol
-from rtfilter.client.server_messages import Connected, Error, Message
+from rtfilter.client.client_errors import ClientError, ProtocolError, RefusedError, UnreachableError
+from rtfilter.client.protocol import Connected, Error, Message, Protocol
 from rtfilter.session_states import Directive
 from rtfilter.text import shown
 
+_SCHEMES = {"ws": "ws", "wss": "wss", "http": "ws", "https": "wss"}
 OPENING: Final = 10.0
 """Seconds within which a connection and its session must be open."""
 MOST_BYTES: Final = 64 * 2**20
@@ -35,34 +36,71 @@ RUBBISH: Final = frozenset({CloseCode.PROTOCOL_ERROR, CloseCode.INVALID_DATA, Cl
 """Codes with which this side closes because of an invalid message of the server."""
 
 
-class Link:
-    """A connection with its protocol. Outgoing messages wait in a queue, so that sending never blocks.
+@dataclass(frozen=True)
+class Address:
+    """A server and one of its users; the parameters are those of `rtfilter.client.connect`.
 
-    Parameters
-    ----------
-    socket : websockets.asyncio.client.ClientConnection
-    protocol : Protocol
-        A protocol with a confirmed CONNECT.
+    Raises `ClientError` if the URL is wrong, there is no user or token, or `ssl` is given for ``ws``.
     """
+
+    url: str
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    ssl: tls.SSLContext | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            parts = urlsplit(self.url)
+            known = parts.scheme in _SCHEMES and parts.hostname and (parts.port is None or parts.port)
+            known = known and self.url.isprintable() and bool((parts.hostname or "").encode("idna"))
+        except ValueError:
+            known = False
+        if not known:
+            raise ClientError(f"{shown(self.url)} is not the URL of a server, such as ws://127.0.0.1:8080")
+        if parts.username is not None or parts.password is not None:
+            raise ClientError("give user and password beside the URL, not in it")
+        path = parts.path if parts.path not in ("", "/") else "/session"
+        full = urlunsplit((_SCHEMES[parts.scheme], parts.netloc, path, parts.query, ""))
+        object.__setattr__(self, "url", full)
+        if self.secure and self.ssl is None:
+            object.__setattr__(self, "ssl", tls.create_default_context())
+        elif self.ssl is not None and not self.secure:
+            raise ClientError(f"ssl is for wss:// and https://; the URL is {self.url}")
+        if (self.user is None) == (self.token is None):
+            raise ClientError("say who you are: either user, with password, or token")
+        try:
+            "".join(self.credentials.values()).encode()
+        except UnicodeEncodeError:
+            raise ClientError("user, password or token is not UTF-8") from None
+
+    @property
+    def secure(self) -> bool:
+        """True if the connection uses TLS."""
+        return self.url.startswith("wss:")
+
+    @property
+    def credentials(self) -> dict[str, str]:
+        """The body of CONNECT."""
+        if self.token is not None:
+            return {"token": self.token}
+        return {"user": self.user or "", "password": self.password or ""}
+
+
+class Link:
+    """A connection with its protocol, whose CONNECT is confirmed; messages to send wait in a queue."""
 
     def __init__(self, socket: ClientConnection, protocol: Protocol, connected: Connected) -> None:
         self._socket, self.protocol, self.connected = socket, protocol, connected
-        self._outgoing: asyncio.Queue[bytes] = asyncio.Queue()
+        self.outgoing: asyncio.Queue[bytes] = asyncio.Queue()
         self._why = ""
         self.too_large = False
         """True if the connection was lost because a message was too large for the server."""
 
-    def send(self, message: bytes) -> None:
-        """Append a message to the queue of outgoing ones."""
-        self._outgoing.put_nowait(message)
-
     async def run(self, hear: Callable[[Message], None]) -> str:
         """Send and receive until the connection is lost; return the reason. Errors of `hear` are raised.
 
-        Raises
-        ------
-        ProtocolError
-            The server's message is not understood; the next connection would not help.
+        Raises `ProtocolError` if the server's message is not understood: the next connection would not help.
         """
         writer = asyncio.create_task(self._write())
         try:
@@ -84,7 +122,7 @@ class Link:
     async def _write(self) -> None:
         with suppress(ConnectionClosed):
             while True:
-                await self._socket.send((await self._outgoing.get()).decode())
+                await self._socket.send((await self.outgoing.get()).decode())
 
     def drop(self, why: str) -> None:
         """Close the connection from this side, with a reason."""
@@ -104,17 +142,7 @@ class _Opening(open_socket):
 
 
 async def join(address: Address) -> Link:
-    """Open a session.
-
-    Raises
-    ------
-    UnreachableError
-        The server does not answer, or speaks another protocol.
-    RefusedError
-        The server refuses this user.
-    ProtocolError
-        The server is of another kind.
-    """
+    """Open a session. Raises `UnreachableError`, `RefusedError`, and `ProtocolError`."""
     try:
         async with asyncio.timeout(OPENING):
             socket = await _Opening(
@@ -130,35 +158,32 @@ async def join(address: Address) -> Link:
             except BaseException:
                 socket.transport.abort()  # does not wait for a silent server
                 raise
-    except TimeoutError:
-        raise UnreachableError(f"{address.url} does not answer within {OPENING:g} s") from None
-    except InvalidURI as error:
-        raise UnreachableError(f"{address.url} is no URL of a server: {error}") from None
-    except ImportError as error:
-        raise UnreachableError(
-            f"{address.url} is behind a proxy: {error}; see the variable no_proxy"
-        ) from None
-    except SSLCertVerificationError as error:
-        raise UnreachableError(
-            f"{address.url} has a certificate that is not trusted: {error.verify_message}; "
-            "to trust one of your own, name its file in the variable SSL_CERT_FILE"
-        ) from None
-    except SSLError as error:
-        raise UnreachableError(
-            f"{address.url} failed to speak TLS: {error.reason or error}; the URL of a server without TLS has ws://"
-        ) from None
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UnreachableError(f"{address.url} cannot be reached: {reason}; is the server started?") from None
-    except InvalidMessage as error:
-        hint = "" if address.secure else "; with TLS it is wss://"
-        raise UnreachableError(f"{address.url} does not speak HTTP: {error}{hint}") from None
-    except InvalidStatus as error:
-        place = error.response.headers.get("Location")
-        told = str(error) if place is None else f"the session is at {shown(place)}; give that as the URL"
-        raise UnreachableError(f"{address.url} opens no session: {told}") from None
-    except WebSocketException as error:
-        raise UnreachableError(f"{address.url} opens no session: {error}") from None
+    except (OSError, ImportError, WebSocketException) as error:
+        raise UnreachableError(f"{address.url} {_reason(error, address.secure)}") from None
+
+
+def _reason(error: Exception, secure: bool) -> str:
+    match error:
+        case TimeoutError():
+            return f"does not answer within {OPENING:g} s"
+        case ImportError():
+            return f"is behind a proxy: {error}; see the variable no_proxy"
+        case tls.SSLCertVerificationError():
+            return (
+                f"has a certificate that is not trusted: {error.verify_message}; "
+                "to trust one of your own, name its file in the variable SSL_CERT_FILE"
+            )
+        case tls.SSLError():
+            return f"failed to speak TLS: {error.reason or error}; the URL of a server without TLS has ws://"
+        case OSError():
+            return f"cannot be reached: {error.strerror or error}; is the server started?"
+        case InvalidURI():
+            return f"is no URL of a server: {error}"
+        case InvalidMessage():
+            return f"does not speak HTTP: {error}" + ("" if secure else "; with TLS it is wss://")
+        case InvalidStatus() if place := error.response.headers.get("Location"):
+            return f"opens no session: the session is at {shown(place)}; give that as the URL"
+    return f"opens no session: {error}"
 
 
 async def _greet(socket: ClientConnection, address: Address) -> Link:

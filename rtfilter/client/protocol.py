@@ -1,4 +1,4 @@
-"""The directives, tags and states of a connection: no I/O, no clock.
+"""The messages of a connection, with its directives, tags and states: no I/O, no clock.
 
 `Protocol.ask` makes a message, `Protocol.hear` reads one. The states are those of the server; a directive
 need not wait for the answer to the one before, because the server answers in order.
@@ -8,23 +8,144 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from rtfilter.client.client_errors import ClientError, ProtocolError, UnwritableError
-from rtfilter.client.server_messages import Confirmation, Connected, Error, Message
 from rtfilter.session_states import TABLE, Directive, State
 from rtfilter.text import shown
+
+
+class ServerSubscription(msgspec.Struct, frozen=True):
+    """A subscription on the server."""
+
+    id: int = msgspec.field(name="subscription")
+    filter: str
+    where: str | dict[str, Any]
+    """An SQL condition, or an event pattern."""
+    user: str = ""
+    metadata: dict[str, Any] | None = None
+    ttl: float | None = None
+    """Its time to live, in seconds."""
+    digest: float | None = None
+    order: str | None = None
+    since: float = 0.0
+    """Unix seconds of its creation, or last replacement."""
+    expires: float | None = None
+    """Unix seconds of its expiry."""
+
+
+class Reasons(NamedTuple):
+    """The reasons why a subscription matches an event, or not; `str` returns them as text."""
+
+    matched: bool
+    report: tuple[str, ...]
+    """A line for each constraint."""
+
+    def __str__(self) -> str:
+        return "\n".join(self.report)
+
+
+class _Message(msgspec.Struct, tag_field="directive", frozen=True):
+    """A JSON object whose ``directive`` is its type. Unknown fields are ignored."""
+
+
+class Connected(_Message, tag="CONNECTED", frozen=True):
+    """The answer to CONNECT."""
+
+    connection: str
+    user: str = ""
+    roles: tuple[str, ...] = ()
+    tag: int | None = None
+
+
+class Confirmation(_Message, tag="ACK", frozen=True):
+    """The confirmation of any other directive; the directive decides which fields it has."""
+
+    tag: int | None = None
+    subscription: int | None = None
+    positions: list[int] | None = None
+    pending: int | None = None
+    expires: float | None = None
+    subscriptions: list[ServerSubscription] | None = None
+    next: int | None = None
+    matches: list[list[int]] | None = None
+    matched: bool | None = None
+    report: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+
+
+class Error(_Message, tag="ERROR", frozen=True):
+    """The refusal of a request, with the reason."""
+
+    error: str
+    kind: str = "refused"
+    tag: int | None = None
+    retry_after: float | None = None
+    row: int | None = None
+
+
+class EventDelivery(_Message, tag="EVENT", frozen=True):
+    """A delivery of one event."""
+
+    number: int
+    position: int
+    subscriptions: tuple[int, ...]
+    event: dict[str, Any]
+    filter: str = "default"
+    at: float = 0.0
+    response: float | None = None
+    redelivered: int = 0
+    dropped: int = 0
+
+    @property
+    def events(self) -> tuple[EventDelivery]:
+        """The only event, as those of a digest."""
+        return (self,)
+
+
+class DigestEvent(msgspec.Struct, frozen=True):
+    """An event of a digest."""
+
+    position: int
+    event: dict[str, Any]
+    at: float = 0.0
+    subscriptions: tuple[int, ...] = ()
+
+
+class Digest(_Message, tag="DIGEST", frozen=True):
+    """A delivery of all events of a period."""
+
+    number: int
+    subscriptions: tuple[int, ...]
+    events: tuple[DigestEvent, ...]
+    filter: str = "default"
+    redelivered: int = 0
+    dropped: int = 0
+
+
+class Ended(_Message, tag="ENDED", frozen=True):
+    """The notice that a subscription has ended."""
+
+    number: int
+    position: int
+    subscription: int
+    reason: str
+    filter: str = ""
+    redelivered: int = 0
+    dropped: int = 0
+
+
+Arrival = EventDelivery | Digest | Ended
+"""A numbered message, which the client acknowledges."""
+Message = Connected | Confirmation | Error | EventDelivery | Digest | Ended
 
 
 def encoded(value: object, name: str = "") -> msgspec.Raw:
     """Return a value as JSON, for the field `name` of a message.
 
-    Raises
-    ------
-    UnwritableError
-        JSON cannot represent the value; the error has the place in it, and the row among several values.
+    Raises `UnwritableError`, with the place in the value, and the row among several values.
     """
     try:
         if not _is_plain(value):
@@ -80,37 +201,17 @@ _DECODER: Final = msgspec.json.Decoder(Message)
 class Protocol:
     """The requests and answers of a connection.
 
-    Attributes
-    ----------
-    state : State
-        State after the answers so far.
-    expected : State
-        State after the answers to all requests so far.
+    `state` is the state after the answers so far, `expected` that after the answers to all requests so far.
     """
 
     def __init__(self) -> None:
         self.state = self.expected = State.PRE_CONNECTED
         self._asked: dict[int, Directive] = {}
 
-    def allows(self, directive: Directive) -> bool:
-        """Return whether a directive is allowed now."""
-        return directive in TABLE[self.expected]
-
     def ask(self, directive: Directive, tag: int, **body: Any) -> bytes:
-        """Return the message of a directive.
+        """Return the message of a directive; `tag` comes back with the answer; None is left out of `body`.
 
-        Parameters
-        ----------
-        directive : Directive
-        tag : int
-            Number that comes back with the answer; unique among the messages without an answer.
-        **body
-            Fields of the directive; None is left out.
-
-        Raises
-        ------
-        ClientError
-            The state does not allow the directive.
+        Raises `ClientError` if the state does not allow the directive.
         """
         following = TABLE[self.expected].get(directive)
         if following is None:
@@ -124,10 +225,7 @@ class Protocol:
     def hear(self, text: str | bytes) -> Message:
         """Decode a message of the server, and update the state.
 
-        Raises
-        ------
-        ProtocolError
-            The message is not understood, or answers no request.
+        Raises `ProtocolError` if the message is not understood, or answers no request.
         """
         try:
             message: Message = _DECODER.decode(text)

@@ -8,19 +8,21 @@ it sends the messages that follow from these.
 from __future__ import annotations
 
 import asyncio
+import random
 from contextlib import nullcontext, suppress
 from time import monotonic
 from typing import Any, Final
 
-from rtfilter.client.address import Address
-from rtfilter.client.backoff import delay
 from rtfilter.client.client_errors import ClientError, ClosedError, RefusedError, UnreachableError
 from rtfilter.client.ledger import Item, Ledger
-from rtfilter.client.link import Link, join
-from rtfilter.client.protocol import encoded
-from rtfilter.client.server_messages import Confirmation, Connected, Error, Message
+from rtfilter.client.link import Address, Link, join
+from rtfilter.client.protocol import Confirmation, Connected, Error, Message, encoded
 from rtfilter.session_states import Directive, State
 
+FIRST: Final = 0.1
+"""Longest delay before the second attempt to connect, in seconds."""
+MOST: Final = 5.0
+"""Longest delay between two attempts, in seconds."""
 SOON: Final = 0.02
 """Longest delay of an acknowledgement in seconds."""
 LEAVING: Final = 5.0
@@ -51,34 +53,18 @@ class _Request:
         self.answer: asyncio.Future[Confirmation] = asyncio.get_running_loop().create_future()
         self.asked, self.since = 0, monotonic()
 
-
-def _answer(request: _Request, answer: Confirmation) -> None:
-    if not request.answer.done():  # its caller may have been cancelled
-        request.answer.set_result(answer)
-
-
-def _fail(request: _Request, error: ClientError) -> None:
-    if not request.answer.done() and not request.own:
-        request.answer.set_exception(error)
+    def settle(self, found: Confirmation | ClientError) -> None:
+        """Give the answer, or the error, to the caller, who may have been cancelled."""
+        if self.answer.done():
+            return
+        if isinstance(found, Confirmation):
+            self.answer.set_result(found)
+        elif not self.own:
+            self.answer.set_exception(found)
 
 
 class Session:
-    """A session. Use it within one event loop.
-
-    Parameters
-    ----------
-    address : Address
-    window : int
-        Deliveries that may wait in memory, at least 1.
-    patience : float
-        Seconds from the loss of a connection until the session stops to reconnect.
-
-    Attributes
-    ----------
-    ledger : Ledger
-    user, roles : str, tuple of str
-        The name and the roles of the user at the server.
-    """
+    """A session. Use it within one event loop; `window` and `patience` are those of `connect`."""
 
     def __init__(self, address: Address, window: int, patience: float) -> None:
         if window < 1:
@@ -100,12 +86,7 @@ class Session:
     # -- its life --------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect, once.
-
-        Raises
-        ------
-        UnreachableError, RefusedError
-        """
+        """Connect, once; see `Client.open`."""
         if self._keeper is not None or self._error is not None:
             raise ClientError("this client was opened before; make a new one")
         link = await join(self.address)
@@ -113,13 +94,7 @@ class Session:
         self._keeper = asyncio.create_task(self._keep(link))
 
     async def disconnect(self) -> bool:
-        """Send the last acknowledgements, and disconnect. Subscriptions stay, and collect matches.
-
-        Returns
-        -------
-        bool
-            True if the server has confirmed it.
-        """
+        """Send the last acknowledgements, and disconnect; see `Client.disconnect`."""
         if self._leaving or self._keeper is None or self._keeper.done():
             self._leaving = True
             if self._keeper is not None:
@@ -131,7 +106,7 @@ class Session:
             if self._link is not None:
                 self._tell()
                 if self._is_receiving:
-                    self._ask(_Request(Directive.STOP, {}, own=True))
+                    self._say(Directive.STOP)
                 self._ask(request)
                 ends: list[asyncio.Future[Any]] = [request.answer, self._keeper]
                 await asyncio.wait(ends, timeout=LEAVING, return_when="FIRST_COMPLETED")
@@ -173,7 +148,7 @@ class Session:
     async def _again(self, reason: str, tries: int) -> tuple[Link, int]:
         """Connect again, with delays, until it works or `patience` seconds have passed."""
         end = monotonic() + self._patience
-        wait = delay(tries)
+        wait = _delay(tries)
         while True:
             if monotonic() + wait > end:
                 raise UnreachableError(
@@ -185,11 +160,11 @@ class Session:
             try:
                 return await join(self.address), tries
             except UnreachableError as error:
-                reason, wait = str(error), delay(tries)
+                reason, wait = str(error), _delay(tries)
             except RefusedError as error:
                 if not error.passing:
                     raise
-                reason, wait = str(error), max(delay(tries), error.retry_after or 0)
+                reason, wait = str(error), max(_delay(tries), error.retry_after or 0)
 
     def _give_up_some(self, link: Link) -> None:
         """Fail the requests that are too large for the server, or that have ended several connections."""
@@ -204,7 +179,7 @@ class Session:
                 error = UnreachableError(f"the connection was lost {request.asked} times before the answer")
             if error is not None:
                 del self._requests[tag]
-                _fail(request, error)
+                request.settle(error)
 
     def _settle_in(self, link: Link) -> None:
         """Repeat unanswered requests, and the wishes of the program, on a new connection."""
@@ -213,7 +188,7 @@ class Session:
         credit = self.ledger.begin()
         waiting = [one for one in self._requests.values() if not one.own and not one.answer.done()]
         self._requests.clear()
-        self._ask(_Request(Directive.CREDIT, {"more": credit}, own=True))
+        self._say(Directive.CREDIT, more=credit)
         for request in waiting:
             if request.directive not in OF_CONNECTION:
                 self._ask(request)
@@ -226,7 +201,7 @@ class Session:
             if request.directive is Directive.STOP or (
                 request.directive in OF_CONNECTION and asked[request.directive] is not request
             ):
-                _answer(request, Confirmation(pending=0))
+                request.settle(Confirmation(pending=0))
 
     def _end(self, error: ClientError) -> None:
         """End the session: fail all requests with the error."""
@@ -236,7 +211,7 @@ class Session:
             self._telling.cancel()
         requests, self._requests = self._requests, {}
         for request in requests.values():
-            _fail(request, self._error)
+            request.settle(self._error)
         self._news.set()
 
     # -- asking and hearing ------------------------------------------------------------------------------
@@ -247,36 +222,30 @@ class Session:
             raise self._error
         self._tag += 1
         if self._link is not None:
-            self._link.send(self._link.protocol.ask(request.directive, self._tag, **request.body))
+            message = self._link.protocol.ask(request.directive, self._tag, **request.body)
+            self._link.outgoing.put_nowait(message)
             request.asked += 1
             self._gotten = self._gotten or request.directive is Directive.GET
         self._requests[self._tag] = request
 
+    def _say(self, directive: Directive, **body: Any) -> None:
+        self._ask(_Request(directive, body, own=True))
+
     async def request(self, directive: Directive, **body: Any) -> Confirmation:
-        """Send a request, and wait for the answer, over any number of connections.
+        """Send a request, and return the answer, over any number of connections; None is left out of `body`.
 
-        Parameters
-        ----------
-        directive : Directive
-        **body
-            Fields of the directive; None is left out.
-
-        Raises
-        ------
-        RefusedError, UnreachableError, ClosedError
-        ClientError
-            JSON cannot represent the body.
+        Raises `RefusedError`, `UnreachableError`, `ClosedError`, and `ClientError` for a value without JSON.
         """
         if self._leaving:
             raise ClosedError("the client is disconnected")
         given = {name: encoded(value, name) for name, value in body.items() if value is not None}
         request = _Request(directive, given)
         if directive in PAUSING and self._is_receiving:
-            self._ask(_Request(Directive.STOP, {}, own=True))
+            self._say(Directive.STOP)
             self._ask(request)
             if not self._gotten:  # matches during the pause are in the backlog, which READY sends after GET
-                self._ask(_Request(Directive.GET, {}, own=True))
-            self._ask(_Request(Directive.READY, {}, own=True))
+                self._say(Directive.GET)
+            self._say(Directive.READY)
         else:
             self._ask(request)
         return await request.answer
@@ -312,14 +281,14 @@ class Session:
         self._useful = self._useful or not request.own
         if request.directive is Directive.ACK:
             self.ledger.confirmed(request.body["upto"], set(request.body.get("numbers", ())))
-        _answer(request, answer)
+        request.settle(answer)
 
     def _refused(self, request: _Request, answer: Error) -> None:
         error = RefusedError(answer.error, answer.kind, answer.retry_after, answer.row)
         if request.directive is Directive.UNSUBSCRIBE and request.asked > 1 and answer.kind == "unknown":
-            _answer(request, Confirmation())  # the earlier request was done, and only its answer was lost
+            request.settle(Confirmation())  # the earlier request was done, and only its answer was lost
         elif not request.own:
-            _fail(request, error)
+            request.settle(error)
         elif not error.passing:
             raise error
         elif self._link is not None:
@@ -328,7 +297,7 @@ class Session:
     # -- wishes of the program -------------------------------------------------------------------------------
 
     async def ready(self) -> bool:
-        """Start deliveries. Iterating calls this and `get`."""
+        """Start deliveries; see `Client.ready`."""
         if not self._receiving:
             self._receiving, self._stopped = True, False
             try:
@@ -342,7 +311,7 @@ class Session:
         return True
 
     async def stop(self) -> bool:
-        """Stop deliveries; a loop ends after those that have arrived already."""
+        """Stop deliveries; see `Client.stop`."""
         self._receiving = False
         if self._is_receiving:
             await self.request(Directive.STOP)
@@ -363,8 +332,7 @@ class Session:
     async def begin(self) -> None:
         """Start the deliveries of the backlog and of new events, unless they have started.
 
-        If the client disconnects meanwhile, this returns without an error: the loop over deliveries ends,
-        too.
+        If the client disconnects meanwhile, there is no error: the loop over deliveries ends, too.
         """
         if not self._receiving:
             with nullcontext() if self._leaving else suppress(ClosedError):
@@ -376,10 +344,7 @@ class Session:
     async def next_item(self, endless: bool = False) -> Item | None:
         """Return the next delivery; None after `disconnect`, and after `stop` unless endless.
 
-        Raises
-        ------
-        UnreachableError, RefusedError
-            The session has stopped to reconnect.
+        Raises `UnreachableError` or `RefusedError` if the session has stopped to reconnect.
         """
         while True:
             if isinstance(self._error, ClosedError):
@@ -418,7 +383,11 @@ class Session:
         upto, credit = self.ledger.due(least)
         numbers = self.ledger.apart(least)
         if upto or numbers:
-            body = {"upto": upto, "numbers": numbers} if numbers else {"upto": upto}
-            self._ask(_Request(Directive.ACK, body, own=True))
+            self._say(Directive.ACK, upto=upto, **({"numbers": numbers} if numbers else {}))
         if credit:
-            self._ask(_Request(Directive.CREDIT, {"more": credit}, own=True))
+            self._say(Directive.CREDIT, more=credit)
+
+
+def _delay(tries: int) -> float:
+    """Return a random delay in seconds, so that clients of a lost server do not all reconnect at once."""
+    return random.uniform(0.5, 1.0) * min(MOST, FIRST * 2.0 ** min(tries, 20))

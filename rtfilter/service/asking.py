@@ -18,14 +18,14 @@ from rtfilter.events.unusable import BadEvent
 from rtfilter.filter import EventFilter
 from rtfilter.predicates.explanations.explanation import Explanation
 from rtfilter.results import Matches
+from rtfilter.service.concurrency import OneEach
 from rtfilter.service.hosted import Hosted
 from rtfilter.service.log_matcher import Index
 from rtfilter.service.parse import LISTED, Listed, as_published, parts
 from rtfilter.service.records import Page, StoredEvent
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.service_errors import BusyError, RequestError, UnknownError, lone
-from rtfilter.service.stages import Stages
-from rtfilter.service.threads import OneEach
+from rtfilter.service.stages import StagePart, Stages
 from rtfilter.store.log_tables import Logged
 
 MOST_MATCHES: Final = 50_000
@@ -39,14 +39,12 @@ MOST_SCANNED: Final = 100_000
 _SOME, _BYTES = 1000, 2**20
 
 
-class Asking:
+class Asking(StagePart):
     """Answers questions of users."""
 
     def __init__(self, stages: Stages, filters: Hosted) -> None:
-        self._log, self._match, self._owners = stages.log, stages.match, stages.owners
-        self._users, self._asides = stages.users, stages.asides
-        self._filters, self._message = filters, stages.message
-        self._queries_of = OneEach()
+        super().__init__(stages)
+        self._filters, self._queries_of = filters, OneEach()
 
     async def query(
         self,
@@ -181,7 +179,6 @@ def _searched(
 
 
 def _hits(one: EventFilter, stored: list[bytes]) -> BoolArray:
-    """Return which stored events match."""
     bad: list[BadEvent] = []
     found = one.match_batch(stored, on_error=bad.append).any
     for row, event, _ in bad:

@@ -43,20 +43,14 @@ class Policy(StrEnum):
 
 
 class BacklogLimits(NamedTuple):
-    """The bounds of each user's backlog.
-
-    Attributes
-    ----------
-    most, bytes : int
-        Deliveries, and bytes of them all.
-    age : float
-        Seconds after which a delivery is dropped as expired.
-    policy : Policy
-    """
+    """The bounds of each user's backlog."""
 
     most: int = 10_000
+    """Deliveries."""
     bytes: int = 64 * 2**20
+    """Bytes of them all."""
     age: float = 86_400.0
+    """Seconds after which a delivery is dropped as expired."""
     policy: Policy = Policy.DROP_OLDEST
 
 
@@ -68,20 +62,13 @@ class _Row:
 
 
 class BacklogChanges(NamedTuple):
-    """The changes of a user's backlog that are to be written.
-
-    Attributes
-    ----------
-    mark : Acknowledged
-    rows : dict of int to sequence of Held
-        By number: new rows, and rows that replace written ones.
-    gone : sequence of int
-        The numbers of rows to remove.
-    """
+    """The changes of a user's backlog that are to be written."""
 
     mark: Acknowledged
     rows: dict[int, Sequence[Held]]
+    """By number: new rows, and rows that replace written ones."""
     gone: Sequence[int]
+    """The numbers of rows to remove."""
 
 
 class Taken(NamedTuple):
@@ -95,13 +82,7 @@ class Taken(NamedTuple):
 class Backlog:
     """The deliveries of one user, in the order in which they became known, until they are acknowledged.
 
-    Parameters
-    ----------
-    bounds : BacklogLimits
-    mark : Acknowledged
-        The acknowledged positions before a restart.
-    counts : Counter of str
-        Also counts the sendings: delivered, redelivered.
+    `mark` has the acknowledged positions before a restart; `counts` also counts the sendings.
 
     Attributes
     ----------
@@ -336,12 +317,7 @@ class Backlog:
     def written(self, settled: int, durable: int) -> BacklogChanges:
         """Return the changes to write now; they count as written from here on.
 
-        Parameters
-        ----------
-        settled : int
-            See the docstring of the module.
-        durable : int
-            A lower bound of the settled position in the log, which is written last.
+        `durable` is a lower bound of the settled position in the log, which is written last.
         """
         rows: dict[int, Sequence[Held]] = {}
         for number in self._worn:
@@ -376,5 +352,4 @@ class Backlog:
 
 
 def _size(delivery: UserDelivery) -> int:
-    """Return the bytes of a delivery, about."""
     return len(delivery.body) + BESIDE + OF_ID * len(delivery.subscriptions)

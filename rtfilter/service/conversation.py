@@ -18,12 +18,13 @@ from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from rtfilter.errors import EventError, PredicateError, RTFilterError
 from rtfilter.service import messages
 from rtfilter.service.access.user_checks import no_longer
 from rtfilter.service.backlog import Backlog
+from rtfilter.service.concurrency import LARGE, Turn
 from rtfilter.service.json_depth import require_shallow
 from rtfilter.service.measures import Door
 from rtfilter.service.parse import MANY, Parse, Parsed, report, with_hints
@@ -31,7 +32,6 @@ from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.publishing import stopping
 from rtfilter.service.records import BESIDE, BYTES_OF_ID, Sending, UserDelivery, fitting, shown
 from rtfilter.service.roles import Identity, Role
-from rtfilter.service.rounds import LARGE, Turn
 from rtfilter.service.service_errors import DirectiveError, NotJSONError, ServiceError, TooLargeError
 from rtfilter.session_states import TABLE, Directive, State
 from rtfilter.sockets import network
@@ -57,28 +57,20 @@ _Due = int | Sequence[int]
 
 
 class _Sent(msgspec.Struct, frozen=True, gc=False):
-    """The number of the message with a delivery, of the last one if it took several; and the time of its
-    redelivery."""
+    """The number of the last message of a delivery, and the time of its redelivery."""
 
     number: int
     again: float
 
 
 class _Rest(NamedTuple):
-    """A delivery of several messages, some of which are not made yet.
-
-    Attributes
-    ----------
-    delivery : UserDelivery
-    first : int
-        Place of the first id of the next message.
-    before : int
-        See `Sending`.
-    """
+    """A delivery of several messages, some of which are not made yet."""
 
     delivery: UserDelivery
     first: int
+    """Place of the first id of the next message."""
     before: int
+    """See `Sending`."""
 
 
 class Outbox:
@@ -87,8 +79,7 @@ class Outbox:
     def __init__(self) -> None:
         self._waiting: deque[bytes | None] = deque()
         self._some = asyncio.Event()
-        self.bytes = 0
-        """Bytes of the waiting messages."""
+        self.bytes = 0  # of the waiting messages
 
     def qsize(self) -> int:
         """Return the number of messages that wait."""
@@ -121,22 +112,7 @@ class Conversation:
     """A session. Its door sends the messages of `unsent` in order until it finds None. It calls `sent` after
     each `unsent`, and `lost` at the end.
 
-    Parameters
-    ----------
-    pipeline : Pipeline
-    nesting : int
-        Most levels of nested JSON in a message.
-    door : "websocket" or "tcp"
-        The door of the session.
-
-    Attributes
-    ----------
-    state : State
-    who : Identity or None
-    id : str
-        Id of the connection.
-    turn : Turn
-        The turn of the door's work on all that the peer sends.
+    A message has at most `nesting` levels of nested JSON. `turn` is that of the door's work on all messages.
     """
 
     def __init__(self, pipeline: Pipeline, nesting: int = 64, door: Door = "tcp") -> None:
@@ -260,7 +236,7 @@ class Conversation:
         if len(ids) > most:
             self._rest = _Rest(one, most, sending.before)
             self._number_again(one.position, LATER)
-        return _encode(_event(number, one, ids[:most], sending))
+        return _event(number, one, ids[:most], sending)
 
     def _most_ids(self, one: UserDelivery) -> int:
         return max(1, (self._pipeline.message - BESIDE - len(one.body)) // BYTES_OF_ID)
@@ -280,12 +256,28 @@ class Conversation:
         else:
             self._rest = None
             self._number_again(one.position, number)
-        return _encode(_event(number, one, one.subscriptions[first:after], Sending(before)))
+        return _event(number, one, one.subscriptions[first:after], Sending(before))
 
     def _emitted_digest(self, deliveries: list[UserDelivery], now: float) -> bytes:
         number = self._next()
         dropped = sum(self._note(one.position, now).dropped for one in deliveries)
-        return _encode({"directive": "DIGEST", **_digest(number, deliveries), **Sending(0, dropped).lost})
+        events = [
+            {
+                "position": one.position,
+                "subscriptions": one.subscriptions,
+                "event": Raw(one.body),
+                "at": one.at,
+            }
+            for one in deliveries
+        ]
+        digest = {
+            "directive": "DIGEST",
+            "number": number,
+            "filter": deliveries[0].filter,
+            "subscriptions": sorted({id for one in deliveries for id in one.subscriptions}),
+            "events": events,
+        }
+        return _encode({**digest, **Sending(0, dropped).lost})
 
     @property
     def _waits(self) -> bool:
@@ -469,12 +461,11 @@ class Conversation:
         page = [_encode(shown(one)) for one in found]
         count = fitting(map(len, page), self._pipeline.message // 2)
         return {
-            "subscriptions": list(map(msgspec.Raw, page[:count])),
+            "subscriptions": list(map(Raw, page[:count])),
             "next": found[count - 1].id if more or count < len(found) else None,
         }
 
     async def _match(self, who: Identity, message: messages.Match) -> dict[str, Any]:
-        """Return the ids that each event matches."""
         events = await self._events(
             who, message.filter, message.texts, lone=message.events is UNSET, stored=False
         )
@@ -487,7 +478,7 @@ class Conversation:
                 left = -1
             if left < 0:
                 raise TooLargeError("the matches do not fit into one message; send fewer events")
-        matches = msgspec.Raw(b"[" + b",".join(found) + b"]")
+        matches = Raw(b"[" + b",".join(found) + b"]")
         return with_hints({"matches": matches}, events.hints)
 
     async def _events(
@@ -592,13 +583,7 @@ class Conversation:
 
 
 def after(state: State, directive: Directive) -> State:
-    """Return the state after a directive.
-
-    Raises
-    ------
-    DirectiveError
-        The state does not allow the directive; the message has the allowed ones.
-    """
+    """Return the state after a directive. Raises `DirectiveError` with the allowed ones."""
     try:
         return TABLE[state][directive]
     except KeyError:
@@ -623,38 +608,20 @@ def _positions(due: _Due) -> Sequence[int]:
 
 
 def _those_of(due: _Due, needed: Container[int]) -> _Due | None:
-    """Return the needed part of `due`, or None."""
     left = [position for position in _positions(due) if position in needed]
     return left[0] if left and isinstance(due, int) else left or None
 
 
-def _event(number: int, one: UserDelivery, ids: Sequence[int], sending: Sending) -> dict[str, Any]:
-    return {
+def _event(number: int, one: UserDelivery, ids: Sequence[int], sending: Sending) -> bytes:
+    message = {
         "directive": "EVENT",
         "number": number,
         "position": one.position,
         "subscriptions": ids,
         "filter": one.filter,
-        "event": msgspec.Raw(one.body),
+        "event": Raw(one.body),
         "at": one.at,
         "response": one.response,
         "redelivered": sending.before,
-        **sending.lost,
     }
-
-
-def _digest(number: int, deliveries: list[UserDelivery]) -> dict[str, Any]:
-    return {
-        "number": number,
-        "filter": deliveries[0].filter,
-        "subscriptions": sorted({id for one in deliveries for id in one.subscriptions}),
-        "events": [
-            {
-                "position": one.position,
-                "subscriptions": one.subscriptions,
-                "event": msgspec.Raw(one.body),
-                "at": one.at,
-            }
-            for one in deliveries
-        ],
-    }
+    return _encode(message | sending.lost if sending.dropped else message)

@@ -6,7 +6,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Generator, Iterable, Iterator, Mapping, Sequence
-from enum import Enum
 from itertools import islice
 from math import inf
 from typing import Final, NamedTuple, Protocol
@@ -37,20 +36,10 @@ FEW: Final = 1000
 
 
 class Owned(Struct, frozen=True, gc=False):
-    """The part of a subscription that delivering needs; see `rtfilter.service.records.Wish`.
-
-    Attributes
-    ----------
-    id : int
-        One shared object wherever it is stored: an event for many users has millions of ids.
-    user, filter : str
-    expires : float or None
-        In seconds since 1970.
-    digest : float or None
-    ordered : bool
-    """
+    """The part of a subscription that delivering needs; see `rtfilter.service.records.Wish`."""
 
     id: int
+    """A shared object wherever it is stored: an event for many users has millions of ids."""
     user: str
     filter: str
     expires: float | None = None
@@ -58,36 +47,15 @@ class Owned(Struct, frozen=True, gc=False):
     ordered: bool = False
 
 
-class Recipients(Enum):
-    """The users to whom an event is delivered, where events of one key have an order."""
-
-    ALL = "all"
-    AT_ONCE = "at once"
-    """Users without ordered subscriptions."""
-    IN_TURN = "in turn"
-    """Users with ordered subscriptions."""
-
-
 class MatchedEvent(NamedTuple):
-    """An event, and what it matches.
-
-    Attributes
-    ----------
-    event : Logged
-    ids : int64 (n,)
-        Of subscriptions, ascending if they are more than `STEP`; Python's own integers would take five times
-        as much memory.
-    response : float or None
-        See `UserDelivery`.
-    part : Recipients
-    key : int or None
-        See `UserDelivery`; None for `Recipients.AT_ONCE`, too.
-    """
+    """An event, and what it matches; for `response` and `key` see `UserDelivery`."""
 
     event: Logged
     ids: IntArray
+    """Of subscriptions, int64, as Python's integers take more memory; ascending if they are above `STEP`."""
     response: float | None
-    part: Recipients = Recipients.ALL
+    at_once: bool = False
+    """True if users with ordered subscriptions get it later, in the order of its key."""
     key: int | None = None
 
 
@@ -127,24 +95,15 @@ class Deliver:
     Of several receivers of a user, the last one that became ready gets the deliveries. When it stops, the
     one before it gets them, and those that the last one did not acknowledge.
 
-    Parameters
-    ----------
-    owners : mapping of int to Owned
-        The present subscriptions; the caller changes it.
-    expired : mapping of int to Owned
-        Expired subscriptions, whose earlier matches are still delivered.
-    bounds : BacklogLimits
-    marks : mapping of str to Acknowledged
-        The acknowledged positions before a restart.
-    clock : callable
-        Seconds that never go back.
+    The caller changes `owners`, the present subscriptions, and `expired`, whose earlier matches are still
+    delivered. `marks` has the acknowledged positions before a restart.
 
     Attributes
     ----------
     backlogs : dict of str to Backlog
         By user; for reading only.
     counts : Counter of str
-        Deliveries since the start: delivered, redelivered, acknowledged, dropped, expired.
+        Deliveries since the start, by outcome.
     full : set of str
         Users whose backlog has no room, where publishers are refused then.
     written : int
@@ -222,8 +181,8 @@ class Deliver:
                     ids, ordered, self._periods[user, position] = yield from _joined(mine)
                 else:
                     ids, ordered = sorted(owned.id for owned in mine), any(owned.ordered for owned in mine)
-                if one.part is Recipients.AT_ONCE and ordered:
-                    continue  # `IN_TURN` comes for all users that lack it: owners may have changed
+                if one.at_once and ordered:
+                    continue  # it comes again for all users that lack it: owners may have changed
                 key, shared = one.key if ordered else None, self._of(user).same(tuple(ids))
                 delivery = UserDelivery(
                     position, shared, entry.body, entry.filter, entry.at, one.response, None, key
@@ -240,7 +199,6 @@ class Deliver:
         self._periods.clear()
 
     def _sort(self, one: MatchedEvent, ids: Iterable[int], of: dict[str, list[Owned]]) -> None:
-        """Sort subscriptions by user."""
         at, owners, expired = one.event.entry.at, self._owners, self._expired
         for id in ids:
             owned = owners.get(id) or expired.get(id)  # or it was removed since
@@ -268,7 +226,6 @@ class Deliver:
         return found
 
     def _note(self, user: str, backlog: Backlog) -> None:
-        """Record that a backlog has changed."""
         self._changed[user] = None
         if not backlog.pending:
             self._warned.discard(user)
@@ -314,7 +271,6 @@ class Deliver:
             _log.warning("deliveries are dropped: %s; the next one says how many", why, extra={"user": user})
 
     def _put_off(self, user: str, delivery: UserDelivery, period: float) -> None:
-        """Add a delivery to the next digest."""
         name, due = (user, delivery.filter), self.clock() + period
         digest = self._digests.setdefault(name, _Digest(due))
         digest.due = min(digest.due, due)
@@ -388,8 +344,7 @@ class Deliver:
         self._forget_some_of(next(iter(self._forgetting)))
 
     def _forget_some_of(self, user: str) -> None:
-        done = next(self._forgetting[user], True)
-        if done:
+        if next(self._forgetting[user], True):  # `forgetting` has ended
             del self._forgetting[user]
         self._note(user, self.backlogs[user])
 
@@ -442,14 +397,7 @@ class Deliver:
                 return
 
     def progress(self, settled: int, anew: bool) -> Progress:
-        """Return the progress to write now.
-
-        Parameters
-        ----------
-        settled : int
-            The settled position at this moment.
-        anew : bool
-            True if the round must contain all changes until now.
+        """Return the progress to write now; with `anew`, its round must contain all changes until now.
 
         It has some users, and later ones have the others, so that each stays short. Only the last progress of
         such a round has a settled position: that of the moment when the round began, or began anew.
@@ -513,7 +461,6 @@ def _joined(mine: Sequence[Owned]) -> Generator[None, None, tuple[list[int], boo
 
 
 def _without(removed: Collection[int], deliveries: Iterable[UserDelivery]) -> Iterator[UserDelivery]:
-    """Yield the deliveries, without removed subscriptions."""
     for one in deliveries:
         ids = tuple(id for id in one.subscriptions if id not in removed)
         if ids:

@@ -18,7 +18,6 @@ from rtfilter.filter import inside
 from rtfilter.matching.choosing import AUTO
 from rtfilter.options import Named, whole
 from rtfilter.service import snapshots
-from rtfilter.service.ending import Ending
 from rtfilter.service.log_matcher import Index, hash_of, key_of
 from rtfilter.service.parse import Parse
 from rtfilter.service.records import FilterInfo
@@ -31,7 +30,7 @@ from rtfilter.service.service_errors import (
     UnknownError,
     require_text,
 )
-from rtfilter.service.stages import Stages
+from rtfilter.service.stages import Ending, StagePart, Stages
 from rtfilter.store.log import FilterRow
 from rtfilter.store.log_tables import Entry
 from rtfilter.text import composed, shown
@@ -42,14 +41,12 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 MakeMetrics = Callable[[FilterInfo], Metrics | None]
 
 
-class Hosted:
+class Hosted(StagePart):
     """The filters, each with its index; stored indexes are in `folder`."""
 
     def __init__(self, stages: Stages, folder: Path, ending: Ending, metrics: MakeMetrics) -> None:
-        self._log, self._store, self._asides = stages.log, stages.store, stages.asides
-        self._measures, self._indexes = stages.measures, stages.indexes
+        super().__init__(stages)
         self._folder, self._ending, self._metrics = folder, ending, metrics
-        self._most = stages.message // 2  # bytes of an event, so that it can be sent
         self._leaving: set[str] = set()  # filters that are being removed: nothing is taken in for them
         self._one = asyncio.Lock()  # is added or removed at a time
 
@@ -87,7 +84,8 @@ class Hosted:
 
     def parse(self, name: str) -> Parse:
         """Return the parser of a filter's events. Raises `UnknownError`."""
-        return Parse(self.index(name).info.schema, self._most)
+        most = self._message // 2  # bytes of an event, so that it can be sent
+        return Parse(self.index(name).info.schema, most)
 
     def key_of(self, entry: Entry) -> int | None:
         """Return the key of a stored event; see `UserDelivery`."""
@@ -101,20 +99,14 @@ class Hosted:
     ) -> FilterInfo:
         """Add a filter, or change the matching of one with the same key, or add attributes. For admins.
 
-        Events are matched with the former matcher while another one is built.
-
-        Raises
-        ------
-        ConflictError
-            The name belongs to another filter, or its matcher cannot be changed to this one.
-        RequestError
+        Events are matched with the former matcher while another one is built. Raises `RequestError`, and
+        `ConflictError` if the name belongs to another filter, or its matcher cannot be changed to this one.
         """
         who.require(Role.ADMIN)
         if not _NAME.fullmatch(name):
             raise RequestError("a filter's name has 1 to 64 letters, digits and _.- (these not at the start)")
         require_text(key)
-        if key is not None:
-            key = composed(key)
+        key = None if key is None else composed(key)
         if key is not None and key not in definition.schema.attributes:
             raise RequestError(f"the key {key!r} is no attribute of the schema")
         try:
@@ -155,7 +147,7 @@ class Hosted:
         missing = wanted.schema.added_to(index.filter.schema)
         if missing:  # or an earlier call was interrupted after this
             await self._asides.beside.run(index.filter.add_attributes, missing)
-        index.define(wanted)
+        index.info = index.info._replace(definition=wanted)
 
     async def _redefine(self, index: Index, new: Definition) -> None:
         """Change the matching of a filter, then the log; if that fails, the change ends with the server."""
@@ -171,7 +163,7 @@ class Hosted:
             filter.configure(controller=new.controller or DEFAULT_CONTROLLER)
         filter.configure(order=new.order)
         await self._store.change(self._log.redefine_filter, index.info.name, _stored(new))
-        index.define(new)
+        index.info = index.info._replace(definition=new)
 
     async def remove(self, who: Identity, name: str) -> None:
         """Remove a filter with its subscriptions. For admins."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_right
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,7 +21,6 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from rtfilter.definition import Definition
 from rtfilter.dtypes import IntArray
 from rtfilter.errors import EventError
 from rtfilter.events.nesting import flatten, with_composed_names
@@ -29,14 +28,12 @@ from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
 from rtfilter.matching.stream import CompletedGroup, Stream
 from rtfilter.results import Matches
-from rtfilter.service.deliver import STEP, MatchedEvent, Recipients
+from rtfilter.service.concurrency import LIMIT, Rounds, Turn
+from rtfilter.service.deliver import STEP, MatchedEvent
 from rtfilter.service.measures import Measures
-from rtfilter.service.order import Turns
 from rtfilter.service.parse import as_published, parts
 from rtfilter.service.records import FilterInfo
-from rtfilter.service.rounds import Rounds, Turn
 from rtfilter.service.service_errors import BusyError
-from rtfilter.service.threads import LIMIT
 from rtfilter.store.log_tables import Entry, Kind, Logged
 
 Tell = Callable[[Sequence[MatchedEvent]], Iterator[None]]
@@ -51,30 +48,15 @@ _log = logging.getLogger(__name__)
 
 
 class Index:
-    """The subscriptions of one filter.
-
-    Parameters
-    ----------
-    info : FilterInfo
-    filter : EventFilter
-
-    Attributes
-    ----------
-    pace : float
-        Seconds of work of recent searches for each event.
-    entrance : asyncio.Lock
-        Locked while subscriptions are added that no box bounds, until the filter has them, so that each
-        caller knows their number.
-    """
+    """The subscriptions of one filter."""
 
     def __init__(self, info: FilterInfo, filter: EventFilter) -> None:
         self.info, self.filter = info, filter
         self.pace = 0.0
+        """Seconds of work of recent searches for each event."""
         self.entrance = asyncio.Lock()
-
-    def define(self, definition: Definition) -> None:
-        """Note that the filter is matched in another way, or has more attributes."""
-        self.info = self.info._replace(definition=definition)
+        """Locked while subscriptions are added that no box bounds, until the filter has them, so that each
+        caller knows their number."""
 
     def look_up(self, events: EventTable) -> Matches:
         """Return the subscriptions that each event matches."""
@@ -164,15 +146,8 @@ def _left_out(what: str) -> Iterator[None]:
 class LogMatcher:
     """Matches the entries of the log.
 
-    Parameters
-    ----------
-    indexes : mapping of str to Index
-        By the names of filters; the caller changes it, on the event loop.
-    tell : callable
-    measures : Measures
-    ordered : mapping of str to int
-        Number of subscriptions with `order`, by filter; the caller changes it.
-    rounds : Rounds
+    The caller changes `indexes`, by the names of filters, on the event loop, and `ordered`, the number of
+    subscriptions with `order` by filter.
 
     Attributes
     ----------
@@ -245,10 +220,6 @@ class LogMatcher:
                 await self.reached(position)
         except TimeoutError:
             raise BusyError("earlier entries of the log are still being matched; try again", 1.0) from None
-
-    def kept(self, changes: int) -> None:
-        """Note that stored indexes have so many more changes."""
-        self.changes -= changes
 
     async def run(self) -> None:
         """Match entries, until cancelled."""
@@ -340,12 +311,12 @@ class LogMatcher:
                     self._search(index, batch[first:after], taken)
                 return
             events: list[Any] = bodies if key is None else list(map(msgspec.json.decode, bodies))
-            turns = None if key is None else Turns([key_of(event, key) for event in events])
+            order = None if key is None else KeyOrder([key_of(event, key) for event in events])
             with index.paced(len(batch)):
                 for group in index.stream(events).groups():
                     known = perf_counter()
                     told.update(dict.fromkeys(group.events, known))
-                    self._release(_found(batch, group, turns, known), known)
+                    self._release(_found(batch, group, order, known), known)
         except Exception:
             if len(batch) == 1:
                 position = batch[0].position
@@ -407,25 +378,26 @@ class LogMatcher:
 
 
 def _found(
-    batch: Sequence[Logged], group: CompletedGroup, turns: Turns | None, known: float
+    batch: Sequence[Logged], group: CompletedGroup, order: KeyOrder | None, known: float
 ) -> list[MatchedEvent]:
-    """Return what the events of a group match."""
     found: list[MatchedEvent] = []
 
-    def note(row: int, ids: IntArray, part: Recipients, key: int | None = None) -> None:
+    def note(row: int, ids: IntArray, at_once: bool = False, key: int | None = None) -> None:
         arrived = batch[row].entry.arrived
         if len(ids) > STEP:
             ids = np.sort(ids)
-        found.append(MatchedEvent(batch[row], ids, None if arrived is None else known - arrived, part, key))
+        found.append(
+            MatchedEvent(batch[row], ids, None if arrived is None else known - arrived, at_once, key)
+        )
 
     for row, (first, last) in zip(group.events, pairwise(group.offsets.tolist()), strict=True):
         ids = group.ids[first:last]
-        if turns is not None:
-            note(row, ids, Recipients.AT_ONCE)
-            for other, its in turns.done(row, ids):
-                note(other, its, Recipients.IN_TURN, hash_of(batch[other].entry.filter, turns.key(other)))
+        if order is not None:
+            note(row, ids, at_once=True)
+            for other, its in order.done(row, ids):
+                note(other, its, key=hash_of(batch[other].entry.filter, order.keys[other]))
         elif first < last:
-            note(row, ids, Recipients.ALL)
+            note(row, ids)
     return found
 
 
@@ -443,3 +415,31 @@ def hash_of(filter: str, key: Any) -> int | None:
     It takes less memory than a long key. Few other keys have the same, whose events are then ordered, too.
     """
     return None if key is None else hash((filter, key))
+
+
+class KeyOrder:
+    """The order of the events of a batch: those of one key in published order.
+
+    The keys are those of all events; an event without one has None, and waits for no other. Batches follow
+    each other, so nothing else needs to wait.
+    """
+
+    def __init__(self, keys: Sequence[Any]) -> None:
+        self.keys = keys
+        self._rows: defaultdict[Any, deque[int]] = defaultdict(deque)
+        for row, key in enumerate(keys):
+            if key is not None:
+                self._rows[key].append(row)
+        self._done: dict[int, IntArray] = {}
+
+    def done(self, row: int, found: IntArray) -> Iterator[tuple[int, IntArray]]:
+        """Add the matches of an event; yield the rows that are next in order, with their matches."""
+        key = self.keys[row]
+        if key is None:
+            yield row, found
+            return
+        self._done[row] = found
+        rows = self._rows[key]
+        while rows and rows[0] in self._done:
+            first = rows.popleft()
+            yield first, self._done.pop(first)

@@ -165,18 +165,10 @@ def entry_of(
 ) -> Entry:
     """Return the entry of the log for a new subscription, or for a replacement; `predicate` is as read."""
     body = {name: value for name, value in wish._asdict().items() if value is not None}
-    return Entry(
-        kind,
-        filter,
-        user,
-        msgspec.json.encode(body),
-        id,
-        at,
-        None if wish.ttl is None else at + wish.ttl,
-        _manner(wish.digest, wish.order),
-        arrived,
-        predicate,
-    )
+    expires = None if wish.ttl is None else at + wish.ttl
+    manner = _manner(wish.digest, wish.order)
+    text = msgspec.json.encode(body)
+    return Entry(kind, filter, user, text, id, at, expires, manner, arrived, predicate)
 
 
 def _manner(digest: float | None, order: str | None) -> str | None:

@@ -21,23 +21,18 @@ from pathlib import Path
 from rtfilter.service.access import Access
 from rtfilter.service.asking import Asking
 from rtfilter.service.backlog import BacklogLimits
-from rtfilter.service.clock import Clock
+from rtfilter.service.concurrency import Asides, Rounds
 from rtfilter.service.deliver import Deliver
-from rtfilter.service.delivering import Delivering
-from rtfilter.service.ending import Ending
 from rtfilter.service.hosted import Hosted, MakeMetrics
 from rtfilter.service.log_matcher import Index, LogMatcher
 from rtfilter.service.measures import Measures
 from rtfilter.service.owners import Owners, owned_of
-from rtfilter.service.presence import Presence
-from rtfilter.service.publishing import Publishing, stopping
-from rtfilter.service.rounds import Rounds
+from rtfilter.service.publishing import Delivering, Publishing, stopping
 from rtfilter.service.service_errors import BusyError
-from rtfilter.service.stages import Stages
+from rtfilter.service.stages import Clock, Ending, Stages
 from rtfilter.service.status import Numbers
 from rtfilter.service.subscribed import Subscribing
-from rtfilter.service.threads import Asides
-from rtfilter.service.upkeep import Keeping, Upkeep
+from rtfilter.service.upkeep import Keeping, Presence, Upkeep
 from rtfilter.service.writing import Store
 from rtfilter.store.log import Log
 from rtfilter.store.log_tables import Kind, Logged
@@ -49,17 +44,12 @@ class Pipeline:
 
     Parameters
     ----------
-    log : Log
     folder : Path
         For indexes, which are a cache: it may be removed while no server runs.
-    users : Access
     bounds : BacklogLimits
         Of each user's backlog.
-    keeping : Keeping
     metrics : callable
         Makes the metrics of a filter; by default it has none.
-    clock : callable
-        Seconds since 1970; see `Clock`.
     message : int
         Most bytes of a message of a session, and, about, of a page of an answer. An event has at most half
         of them, so that it can be sent.
@@ -135,7 +125,6 @@ class Pipeline:
         return changes, list(log.entries(settled))
 
     def _stored(self, logged: list[Logged]) -> None:
-        """Process new entries of the log."""
         removed: dict[str, list[int]] = {}
         ended: list[Logged] = []
         for one in logged:
@@ -158,7 +147,7 @@ class Pipeline:
 
         Then send an error to all sessions. It waits for no peer if none of them takes anything.
         """
-        self.publishing.stop()
+        self.publishing.stopping = True
         with suppress(BusyError):  # the log cannot be written: nothing was taken
             await self._store.put([])  # after this, all that was being stored is known
         await self.settled(self._match.last)

@@ -1,15 +1,21 @@
-"""Events of publishers: accepted, and stored in the log."""
+"""Events of publishers, and deliveries, as users ask for them and as the log ends them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
+import msgspec
+
+from rtfilter.service.concurrency import Turn
 from rtfilter.service.hosted import Hosted
+from rtfilter.service.owners import REMOVED
+from rtfilter.service.records import Sending, UserDelivery, fitting
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.service_errors import BusyError, UnknownError
-from rtfilter.service.stages import Stages
+from rtfilter.service.stages import StagePart, Stages
 from rtfilter.service.writing import key_of_request
 from rtfilter.store.log_tables import Entry, Kind, RequestKey
 
@@ -19,24 +25,14 @@ MANY: Final = 1000
 """Events from which on their entries are made in a thread."""
 
 
-class Publishing:
-    """Publishes events.
-
-    Attributes
-    ----------
-    stopping : bool
-        True if no more events are accepted, since the server ends.
-    """
+class Publishing(StagePart):
+    """Publishes events."""
 
     def __init__(self, stages: Stages, filters: Hosted) -> None:
-        self._store, self._match, self._deliver = stages.store, stages.match, stages.deliver
-        self._owners, self._users, self._asides = stages.owners, stages.users, stages.asides
-        self._clock, self._filters = stages.clock, filters
+        super().__init__(stages)
+        self._filters = filters
         self.stopping = False
-
-    def stop(self) -> None:
-        """Accept no more events."""
-        self.stopping = True
+        """True if no more events are accepted, since the server ends."""
 
     async def publish(
         self,
@@ -46,17 +42,10 @@ class Publishing:
         key: str | None = None,
         arrived: float | None = None,
     ) -> list[int]:
-        """Return the positions of events, once they are durable. For publishers.
+        """Return the positions of events of `Parse`, once they are durable. For publishers.
 
-        Parameters
-        ----------
-        events : sequence of bytes
-            As `Parse` returns them.
-        key : str, optional
-            Idempotency key of this publisher: events that are sent again with it are stored once.
-        arrived : float, optional
-            When they reached the server, by `time.perf_counter`, from which on response times count. By
-            default now.
+        Events that the publisher sends again with the same `key` are stored once. Response times count from
+        `arrived` on, by `time.perf_counter`, by default from now.
         """
         who.require(Role.PUBLISHER)
         if self.stopping:
@@ -85,3 +74,59 @@ class Publishing:
 def stopping() -> BusyError:
     """Return the error for requests that come while the server ends."""
     return BusyError("the server is stopping; try again", 1.0)
+
+
+class Delivering(StagePart):
+    """The deliveries of users."""
+
+    def pending(self, who: Identity) -> list[UserDelivery]:
+        """Return the user's unacknowledged deliveries, by position."""
+        who.require(Role.SUBSCRIBER)
+        return sorted(self._deliver.backlog(who.user).pending.values(), key=attrgetter("position"))
+
+    def pull(
+        self, who: Identity, limit: int, after: int = 0
+    ) -> tuple[list[tuple[UserDelivery, Sending]], int | None]:
+        """Return the first pending deliveries above a position, counted as sent, with the data beside each.
+
+        Also return the position to continue after, or None if there are no more.
+        """
+        left = [one for one in self.pending(who) if one.position > after]
+        found = left[: min(limit, fitting((one.size for one in left), self._message))]
+        backlog = self._deliver.backlog(who.user)
+        there = (backlog.get(one.position) for one in found)
+        sent = [(one, backlog.note_sent(one.position)) for one in there if one is not None]
+        return sent, found[-1].position if len(found) < len(left) else None
+
+    async def acknowledge(self, who: Identity, positions: Iterable[int]) -> None:
+        """Remove acknowledged deliveries, durably; other positions are ignored. After an error, they stay."""
+        who.require(Role.SUBSCRIBER)
+        taken = list(positions)
+        last = min(max(taken, default=0), self._match.begun)
+        await self._match.reached_soon(last)  # it may be one of an earlier run
+        undo = self._deliver.acknowledge(who.user, taken)
+        await self._store.flush(who.user, undo)
+
+    def end(self, position: int, entry: Entry) -> None:
+        """Deliver the end of a subscription, unless its user has removed it, and receives nothing now."""
+        reason = msgspec.json.decode(entry.body)["reason"]
+        if reason != REMOVED or self._deliver.receives(entry.user):
+            assert entry.subscription is not None
+            self._deliver.end(position, entry.at, entry.filter, entry.user, entry.subscription, reason)
+
+    def forget(self, removed: Mapping[str, Sequence[int]]) -> None:
+        """Drop the deliveries of removed subscriptions, by user: of a few now, the others in later turns."""
+        waits = self._deliver.forgetting  # for its next turn
+        for user, ids in removed.items():
+            self._deliver.forget(user, ids)
+        if self._deliver.forgetting and not waits:
+            self._rounds.join(self._forget_some)
+
+    def _forget_some(self) -> None:
+        turn = Turn(self._rounds)
+        while self._deliver.forgetting:
+            self._deliver.forget_some()
+            if turn.over:
+                break
+        if self._deliver.forgetting:
+            self._rounds.join(self._forget_some)

@@ -19,22 +19,14 @@ BESIDE: Final = 320
 
 
 class FilterInfo(NamedTuple):
-    """A filter: a named schema, that is a type of events, and how they are matched.
-
-    Attributes
-    ----------
-    name : str
-    definition : Definition
-    key : str or None
-        The attribute that tells whose event it is, such as a truck or a symbol; see `Wish.order`.
-    since : int
-        Entries of the log before this position belong to another filter that had the name.
-    """
+    """A filter: a named schema, that is a type of events, and how they are matched."""
 
     name: str
     definition: Definition
     key: str | None = None
+    """The attribute that tells whose event it is, such as a truck or a symbol; see `Wish.order`."""
     since: int = 0
+    """Entries of the log before this position belong to another filter that had the name."""
 
     @property
     def schema(self) -> Schema:
@@ -43,64 +35,36 @@ class FilterInfo(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """A requested subscription.
-
-    Attributes
-    ----------
-    where : str or dict
-        An SQL condition, or an event pattern.
-    metadata : dict, optional
-        Data to store with the subscription.
-    ttl : float, optional
-        Seconds after which it expires.
-    digest : float, optional
-        Its deliveries are sent together, every so many seconds; those that another subscription of the user
-        matches as well are sent at once.
-    order : "key", optional
-        Events of one key are sent in published order: the filter must have a key.
-    """
+    """A requested subscription."""
 
     where: Any
+    """An SQL condition, or an event pattern as a dict."""
     metadata: dict[str, Any] | None = None
     ttl: float | None = None
+    """Seconds after which it expires."""
     digest: float | None = None
+    """Its deliveries are sent together, every so many seconds; those that another subscription of the user
+    matches as well are sent at once."""
     order: str | None = None
+    """With "key", events of one key are sent in published order: the filter must have a key."""
 
 
 class StoredSubscription(NamedTuple):
-    """An existing subscription.
-
-    Attributes
-    ----------
-    id : int
-    filter, user : str
-    wish : Wish
-        With the `ttl` that it was given.
-    since : float
-        When it was made, or last replaced, in seconds since 1970.
-    expires : float or None
-        When it expires, in seconds since 1970.
-    """
+    """An existing subscription; times are in seconds since 1970."""
 
     id: int
     filter: str
     user: str
     wish: Wish
     since: float
+    """Time of its making, or last replacement."""
     expires: float | None
 
 
 def shown(one: StoredSubscription) -> dict[str, Any]:
     """Return a subscription as a JSON object."""
-    wish = one.wish._asdict()
-    return {
-        "subscription": one.id,
-        "filter": one.filter,
-        "user": one.user,
-        **wish,
-        "since": one.since,
-        "expires": one.expires,
-    }
+    named = {"subscription": one.id, "filter": one.filter, "user": one.user}
+    return {**named, **one.wish._asdict(), "since": one.since, "expires": one.expires}
 
 
 class StoredEvent(NamedTuple):
@@ -120,35 +84,22 @@ class Page(NamedTuple):
 
 
 class UserDelivery(msgspec.Struct, frozen=True, gc=False):
-    """An event for a user, with all of the user's subscriptions that match it; or the end of one of them.
-
-    Attributes
-    ----------
-    position : int
-        In the log, of the event or of the change.
-    subscriptions : tuple of int
-    body : bytes
-        The event as JSON.
-    filter : str
-    at : float
-        When the event arrived, in seconds since 1970.
-    response : float or None
-        Seconds from its arrival at the server until it was known what it matches; None where the server has
-        been started since.
-    ended : str or None
-        Why ``subscriptions[0]`` ended; then there is no event.
-    key : int or None
-        Events of one key of one filter have the same; None where the order of the event is not asked for.
-    """
+    """An event for a user, with all of the user's subscriptions that match it; or the end of one of them."""
 
     position: int
+    """In the log, of the event or of the change."""
     subscriptions: tuple[int, ...]
     body: bytes
+    """The event as JSON."""
     filter: str = ""
     at: float = 0.0
+    """Arrival of the event, in seconds since 1970."""
     response: float | None = None
+    """Seconds from its arrival at the server until its matches were known; None after a restart."""
     ended: str | None = None
+    """Reason for the end of ``subscriptions[0]``; then there is no event."""
     key: int | None = None
+    """Events of one key of one filter have the same; None where the order of the event is not asked for."""
 
     @property
     def size(self) -> int:
@@ -162,18 +113,12 @@ def fitting(sizes: Iterable[int], most: int) -> int:
 
 
 class Sending(NamedTuple):
-    """The data that is sent beside a delivery.
-
-    Attributes
-    ----------
-    before : int
-        Number of earlier sendings of the delivery.
-    dropped : int
-        Number of the user's dropped deliveries that are not reported yet.
-    """
+    """The data that is sent beside a delivery."""
 
     before: int
+    """Number of earlier sendings of the delivery."""
     dropped: int = 0
+    """Number of the user's dropped deliveries that are not reported yet."""
 
     @property
     def lost(self) -> dict[str, int]:

@@ -13,14 +13,7 @@ import ssl
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    closing,
-    contextmanager,
-    suppress,
-)
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -50,10 +43,9 @@ from rtfilter.service.service_errors import ConflictError
 from rtfilter.service.settings import LOG, Settings
 from rtfilter.service.webhooks import Sender, Webhooks
 from rtfilter.service.webhooks.signing import ServerKey
-from rtfilter.store.database import DatabaseLock, engine, hold
+from rtfilter.store.database import DatabaseLock, VersionError, acquire, engine
 from rtfilter.store.folder import InUseError, locked, make
 from rtfilter.store.log import Log, TakenError
-from rtfilter.store.migrations import VersionError
 from rtfilter.store.user_store import Users
 from rtfilter.store.webhook_table import WebhookTable
 
@@ -96,22 +88,10 @@ def _folder(path: Path) -> Iterator[None]:
 
 
 def serve(settings: Settings, definition: Definition | None = None) -> int:
-    """Serve until SIGTERM or SIGINT; return the exit code.
+    """Serve until SIGTERM or SIGINT; `definition` is of the filter for requests that name none.
 
-    Parameters
-    ----------
-    settings : Settings
-    definition : Definition, optional
-        Of the filter for requests that name none.
-
-    Returns
-    -------
-    int
-        0 after a signal; 1 if the server failed, which the log explains.
-
-    Raises
-    ------
-    DataError, OSError
+    Return the exit code: 0 after a signal; 1 if the server failed, which the log explains. Raises `DataError`
+    and `OSError`.
     """
     configure(settings.log_level)
     sys.setswitchinterval(SWITCH)
@@ -169,28 +149,26 @@ async def _serve(
         tcp_port, sessions = None, await stack.enter_async_context(AsyncExitStack())
         if framed is not None:
             tcp_port = framed.getsockname()[1]
-            await sessions.enter_async_context(_tcp(settings, pipeline, framed, strangers, tls))
+            make = partial(Conversation, pipeline, settings.nesting, "tcp")
+            await sessions.enter_async_context(
+                tcp.listen(make, framed, strangers, ssl=tls, most_bytes=settings.frame)
+            )
         limits = RequestLimits(settings.body, settings.nesting)
         counts = PipelineCollector(pipeline, metrics.registry)
         app = application(pipeline, counts, limits, settings.loopback, webhooks)
-
-        async def drain() -> None:
-            await _drain(pipeline, settings.drain)
-
         handshakes = None
         if tls is not None:
             refused = partial(pipeline.measures.refuse, "http", "limit")
             handshakes = partial(Handshakes, context=tls, come=strangers.come_over_http, refused=refused)
         config = _config(app, settings, pipeline, strangers)
+        drain = partial(_drain, pipeline, settings.drain)
         server = _Server(config, drain, sessions.aclose, handshakes)
         http.listen()
-        watches = [
-            asyncio.create_task(_watch(pipeline, server)),
-            asyncio.create_task(_watch_others(alone, server)),
-        ]
+        checks = [_watch(pipeline, server), _watch_others(alone, server)]
         if settings.database is None:
             there = _identity(settings.file)  # before anyone knows of the server, and could remove it
-            watches.append(asyncio.create_task(_watch_file(settings.file, there, server)))
+            checks.append(_watch_file(settings.file, there, server))
+        watches = [asyncio.create_task(check) for check in checks]
         (told or _greet)(RunningServer(settings, pipeline, http.getsockname()[1], tcp_port, server.end))
         try:
             await server.serve(sockets=[http])
@@ -204,21 +182,6 @@ async def _serve(
     return 1 if server.failed else 0
 
 
-def _tcp(
-    settings: Settings,
-    pipeline: Pipeline,
-    bound: socket.socket,
-    strangers: Strangers,
-    tls: ssl.SSLContext | None,
-) -> AbstractAsyncContextManager[None]:
-    """Return the door of sessions over TCP."""
-
-    def make() -> Conversation:
-        return Conversation(pipeline, settings.nesting, "tcp")
-
-    return tcp.listen(make, bound, strangers, ssl=tls, most_bytes=settings.frame)
-
-
 @asynccontextmanager
 async def _running(
     settings: Settings, metrics: FilterMetrics
@@ -226,22 +189,15 @@ async def _running(
     """Yield the running pipeline and webhooks, and a check that no other server has the database."""
     try:
         made = engine(settings.url, settings.durability == "power")
-        holding = hold(made)
-        if holding is None:
+        lock = acquire(made)
+        if lock is None:
             raise DataError("another server uses the database; use that one, or another database")
-        with closing(holding):
+        with closing(lock):
             log = Log(made)
             limits = UserLimits(settings.subscriptions, settings.connections, settings.rate)
             users = Access(Users(made), limits)
-            pipeline = Pipeline(
-                log,
-                settings.data,
-                users,
-                settings.bounds,
-                settings.keeping,
-                metrics=metrics.of,
-                message=settings.frame,
-            )
+            kept = settings.bounds, settings.keeping
+            pipeline = Pipeline(log, settings.data, users, *kept, metrics.of, message=settings.frame)
             gc.disable()  # or it would look again and again at a million subscriptions,
             try:
                 await pipeline.start()
@@ -249,16 +205,11 @@ async def _running(
                 gc.freeze()  # as it would later, while events wait
                 gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])
                 gc.enable()
-            webhooks = Webhooks(
-                WebhookTable(made),
-                ServerKey(settings.data),
-                pipeline,
-                Sender(settings.webhook_private),
-                settings.webhook_tries,
-            )
+            sender, key = Sender(settings.webhook_private), ServerKey(settings.data)
+            webhooks = Webhooks(WebhookTable(made), key, pipeline, sender, settings.webhook_tries)
             try:
                 await webhooks.start()
-                yield pipeline, webhooks, lambda: _alone(log, holding)
+                yield pipeline, webhooks, lambda: _alone(log, lock)
             finally:
                 await webhooks.stop()
                 await pipeline.stop()
@@ -285,11 +236,11 @@ def _unusable(settings: Settings, error: SQLAlchemyError) -> DataError:
     return DataError(f"the database {settings.file} cannot be used: {reason}{remedy}")
 
 
-def _alone(log: Log, holding: DatabaseLock) -> bool:
+def _alone(log: Log, lock: DatabaseLock) -> bool:
     """Return whether no other server seems to have the database; takes its lock again if it was lost."""
     try:
-        holding.take()  # fails while the lost connection still has the lock: so the log decides
-        return log.mine()
+        lock.take()  # fails while the lost connection still has the lock: so the log decides
+        return log.is_owner()
     except SQLAlchemyError:
         return True
 
@@ -304,7 +255,6 @@ def _require_users(settings: Settings, there: bool) -> None:
 
 
 def _first_user(settings: Settings) -> list[str]:
-    """Return the commands that add the first user."""
     lines = []
     if settings.database is not None:
         lines.append("  export RTFILTER_DATABASE=...  # the address of the server's database")
@@ -313,7 +263,6 @@ def _first_user(settings: Settings) -> list[str]:
 
 
 async def _add_default(pipeline: Pipeline, definition: Definition | None) -> None:
-    """Add the filter for requests that name none."""
     everyone = Identity("", ALL)
     if definition is None:
         return
@@ -380,13 +329,8 @@ async def _drain(pipeline: Pipeline, seconds: float) -> None:
 class _Server(uvicorn.Server):
     """A server that ends in good order at a signal; `failed` is set if it had to end.
 
-    Parameters
-    ----------
-    config : uvicorn.Config
-    drain, close : callable
-        Called first when it ends in good order, and while it closes its connections.
-    handshakes : callable, optional
-        Makes the `Handshakes` of a socket and a factory of protocols, if the server speaks TLS.
+    It calls `drain` first when it ends in good order, and `close` while it closes its connections. With TLS,
+    `handshakes` makes the `Handshakes` of a socket and a factory of protocols.
     """
 
     failed = False
@@ -437,6 +381,12 @@ class _Server(uvicorn.Server):
         """End the server soon."""
         self.should_exit = True
 
+    def fail(self, why: str, error: BaseException | None = None) -> None:
+        """Log a failure, and end the server soon."""
+        _log.critical(why, exc_info=error)
+        self.failed = True
+        self.end()
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Handle the signals that end a server."""
@@ -455,33 +405,26 @@ async def _watch(pipeline: Pipeline, server: _Server) -> None:
     """End the server when a stage ends: it would answer, and deliver nothing."""
     error = await pipeline.died()
     if isinstance(error, TakenError):
-        _log.critical(TAKEN)
+        server.fail(TAKEN)
     else:
-        _log.critical("a stage of the pipeline has failed; the server ends", exc_info=error)
-    server.failed = True
-    server.end()
+        server.fail("a stage of the pipeline has failed; the server ends", error)
 
 
 async def _watch_file(file: Path, before: tuple[int, int] | None, server: _Server) -> None:
     """End the server when its database file is removed: SQLite would continue with a file without a name."""
     while _identity(file) == before:
         await asyncio.sleep(LOOK)
-    _log.critical("%s was removed, moved or replaced while it was in use; the server ends", file)
-    server.failed = True
-    server.end()
+    server.fail(f"{file} was removed, moved or replaced while it was in use; the server ends")
 
 
 async def _watch_others(alone: Callable[[], bool], server: _Server) -> None:
     """End the server when another one has its database, as it may after PostgreSQL was started again."""
     while await asyncio.to_thread(alone):
         await asyncio.sleep(LOOK)
-    _log.critical(TAKEN)
-    server.failed = True
-    server.end()
+    server.fail(TAKEN)
 
 
 def _identity(file: Path) -> tuple[int, int] | None:
-    """Return the device and inode of the file of a name, or None."""
     try:
         found = file.stat()
     except FileNotFoundError:

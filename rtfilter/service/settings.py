@@ -23,9 +23,9 @@ from pydantic import (
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rtfilter.service.backlog import BacklogLimits, Policy
-from rtfilter.service.databases import postgresql
 from rtfilter.service.doors.admission import is_loopback
 from rtfilter.service.upkeep import Keeping
+from rtfilter.store.database import postgresql
 
 
 def _named_place(given: object) -> object:

@@ -19,20 +19,18 @@ from rtfilter.service.hosted import Hosted
 from rtfilter.service.log_matcher import Index
 from rtfilter.service.measures import Measures
 from rtfilter.service.roles import Identity, Role
-from rtfilter.service.stages import Stages
+from rtfilter.service.stages import StagePart, Stages
 from rtfilter.watch.metrics import Histogram
 
 SLOWEST: Final = 10
 """Users that are shown."""
 
 
-class Numbers:
+class Numbers(StagePart):
     """The numbers of a server."""
 
     def __init__(self, stages: Stages, filters: Hosted) -> None:
-        self._log, self._store, self._match = stages.log, stages.store, stages.match
-        self._deliver, self._owners, self._asides = stages.deliver, stages.owners, stages.asides
-        self._measures, self._clock, self._indexes = stages.measures, stages.clock, stages.indexes
+        super().__init__(stages)
         self._filters = filters
         self._made = time.monotonic()
 

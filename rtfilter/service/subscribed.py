@@ -14,15 +14,14 @@ import msgspec
 
 from rtfilter.errors import RTFilterError
 from rtfilter.predicates.predicate import Source
-from rtfilter.service.ending import Ending
+from rtfilter.service.concurrency import OneEach
 from rtfilter.service.hosted import Hosted
 from rtfilter.service.log_matcher import Index
 from rtfilter.service.owners import REMOVED, check, entry_of, subscription_of, too_many
 from rtfilter.service.records import StoredSubscription, Wish
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.service_errors import ConflictError, TooManyError, UnknownError, lone, require_text
-from rtfilter.service.stages import Stages
-from rtfilter.service.threads import OneEach
+from rtfilter.service.stages import Ending, StagePart, Stages
 from rtfilter.service.writing import key_of_request
 from rtfilter.store.log_tables import Kind, RequestKey
 
@@ -34,13 +33,11 @@ FEW: Final = 10
 """Subscriptions that are read at once before their size is known."""
 
 
-class Subscribing:
+class Subscribing(StagePart):
     """The subscriptions of users."""
 
     def __init__(self, stages: Stages, ending: Ending, filters: Hosted) -> None:
-        self._log, self._store, self._match = stages.log, stages.store, stages.match
-        self._owners, self._users, self._asides = stages.owners, stages.users, stages.asides
-        self._clock, self._message = stages.clock, stages.message
+        super().__init__(stages)
         self._ending, self._filters = ending, filters
         self._entering_of: Counter[str] = Counter()  # subscriptions of users that are being put in
         self._lists_of = OneEach()
@@ -48,9 +45,7 @@ class Subscribing:
     async def subscribe(self, who: Identity, filter: str, wish: Wish, key: str | None = None) -> int:
         """Return the id of a new subscription once it is durable; all later events are matched with it.
 
-        Raises
-        ------
-        PredicateError, RequestError, TooManyError, UnknownError
+        Raises `PredicateError`, `RequestError`, `TooManyError`, and `UnknownError`.
         """
         (found,) = await self.subscribe_many(who, filter, [wish], key)
         if isinstance(found, int):
@@ -244,5 +239,4 @@ def _asked(filter: str, wishes: Iterable[Wish]) -> Iterator[bytes]:
 
 
 def _key_of_part(key: RequestKey | None, first: int) -> RequestKey | None:
-    """Return the key of the part of a request that begins at a row."""
     return key if key is None or not first else key._replace(key=f"{key.key}\n{first}")

@@ -1,24 +1,29 @@
-"""Upkeep by time: digests, redeliveries, expiry of subscriptions, trimming of the log, and free memory."""
+"""Upkeep by time: digests, redeliveries, expiry, trimming of the log, memory, users who must leave."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from math import inf
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from rtfilter.errors import RTFilterError
 from rtfilter.service import snapshots
-from rtfilter.service.ending import RETRY, Ending
 from rtfilter.service.memory import Memory
-from rtfilter.service.service_errors import BusyError, ConflictError
-from rtfilter.service.stages import Stages
+from rtfilter.service.roles import Identity
+from rtfilter.service.service_errors import BusyError, ConflictError, ServiceError
+from rtfilter.service.stages import RETRY, Ending, StagePart, Stages
 
 TICK: Final = 0.1
 """Seconds between two rounds."""
+EXPEL: Final = 1.5
+"""Seconds between two checks whether connected users may stay."""
+STUCK: Final = 1.0
+"""Seconds without a sent message after which an ending server waits for no peer."""
 GIVE_BACK: Final = 5.0
 """Seconds after which the system gets freed memory back again."""
 TRIM: Final = 60.0
@@ -31,31 +36,22 @@ _log = logging.getLogger(__name__)
 
 
 class Keeping(NamedTuple):
-    """The times and counts that the server keeps things.
-
-    Attributes
-    ----------
-    retention : float
-        Seconds that events stay in the log, and the idempotency keys of publishing them. No delivery may get
-        older.
-    redeliver : float
-        Seconds after which a delivery that was not acknowledged is sent again; twice as long each time.
-    changes : int
-        Changes of subscriptions after which indexes are written beside the log.
-    """
+    """The times and counts that the server keeps things."""
 
     retention: float = 7 * 86_400.0
+    """Seconds that events stay in the log, and the idempotency keys of publishing them. No delivery may get
+    older."""
     redeliver: float = 30.0
+    """Seconds after which a delivery that was not acknowledged is sent again; twice as long each time."""
     changes: int = 50_000
+    """Changes of subscriptions after which indexes are written beside the log."""
 
 
-class Upkeep:
+class Upkeep(StagePart):
     """The upkeep of the stages: regular work until the server ends."""
 
     def __init__(self, stages: Stages, ending: Ending, folder: Path, keeping: Keeping) -> None:
-        self._log, self._store, self._match = stages.log, stages.store, stages.match
-        self._deliver, self._owners, self._clock = stages.deliver, stages.owners, stages.clock
-        self._measures, self._indexes = stages.measures, stages.indexes
+        super().__init__(stages)
         self._ending, self._folder, self._keeping = ending, folder, keeping
         self._background: set[asyncio.Task[None]] = set()
         self._ends: asyncio.Task[None] | None = None  # that are being written
@@ -133,7 +129,7 @@ class Upkeep:
                 await self._match.reached(upto)
                 await self._store.flush()
                 snapshots.keep(aside, position, upto)
-            self._match.kept(before)
+            self._match.changes -= before
 
     async def _trim(self, moment: float) -> None:
         known = {snapshots.name_of(index.info) for index in self._indexes.values()}
@@ -167,3 +163,67 @@ class Upkeep:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+
+
+class ConnectedSession(Protocol):
+    """The part of a `Conversation` that `Presence` uses."""
+
+    who: Identity | None
+
+    @property
+    def owed(self) -> int: ...
+    def expel(self) -> None: ...
+    def refuse(self, error: ServiceError) -> None: ...
+
+
+class Presence(StagePart):
+    """The connected sessions, and the users who were removed."""
+
+    def __init__(self, stages: Stages, ending: Ending) -> None:
+        super().__init__(stages)
+        self._ending = ending
+        self.sessions: set[ConnectedSession] = set()
+        """They add and remove themselves."""
+        self.forgets: list[Callable[[str], Awaitable[None]]] = []
+        """Functions that remove what else is kept of a removed user."""
+
+    async def run(self) -> None:
+        """End sessions of users who may not stay, and remove the data of removed users."""
+        while True:
+            await asyncio.sleep(EXPEL)
+            for session in list(self.sessions):
+                if session.who is not None and not self._users.still(session.who):
+                    session.expel()
+            for user in list(self._users.gone):
+                with suppress(BusyError):  # the next round tries again
+                    await self.forget(user)
+
+    async def forget(self, user: str) -> None:
+        """Remove all subscriptions and deliveries of a user: another one may get the name."""
+        for forget in self.forgets:
+            await forget(user)
+        await self._store.put([])  # after this, all that was being stored is known
+        await self._ending.remove_all(lambda owned: owned.user == user, "its user was removed")
+        await self._match.reached(max(self._match.begun, self._owners.changed))  # the head may be a filter's
+        self._deliver.leave(user)
+        await self._store.flush()
+        await self._store.change(self._log.forget_user, user)
+        await self._users.forgotten(user)
+
+    async def end(self, error: ServiceError) -> None:
+        """Wait until all messages are sent, then send an error to all sessions.
+
+        It waits for no peer if none of them takes anything.
+        """
+        await self._sent()
+        for session in list(self.sessions):
+            session.refuse(error)
+        await self._sent()
+
+    async def _sent(self) -> None:
+        owed, moved = -1, time.monotonic()
+        while owed != 0 and time.monotonic() - moved < STUCK:
+            before, owed = owed, sum(session.owed for session in self.sessions)
+            if owed != before:
+                moved = time.monotonic()
+            await asyncio.sleep(0.01 if owed else 0)

@@ -12,11 +12,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
+from rtfilter.service.concurrency import LIMIT, Rounds, Turn
 from rtfilter.service.deliver import Deliver
 from rtfilter.service.measures import Measures
-from rtfilter.service.rounds import Rounds, Turn
 from rtfilter.service.service_errors import BusyError, ConflictError, RequestError
-from rtfilter.service.threads import LIMIT
 from rtfilter.store.log import Log, Placed, TakenError
 from rtfilter.store.log_tables import Entry, Logged, Progress, Request, RequestKey
 
@@ -24,7 +23,7 @@ MOST_WAITING: Final = 64 * 2**20
 """Most bytes of entries that wait for their transaction."""
 TOGETHER: Final = 20_000
 """Entries of a transaction, about; further ones wait for the next one."""
-TOLD: Final = 1000
+REPORTED: Final = 1000
 """New entries that are reported at once."""
 PACE: Final = 3e-4
 """Seconds of pause after a progress, for each of its rows: several times its duration."""
@@ -42,7 +41,7 @@ class _Flush(NamedTuple):
     undo: Callable[[], None]
 
 
-class _Asked(NamedTuple):
+class _PendingRequest(NamedTuple):
     request: Request
     size: int
     answer: asyncio.Future[range]
@@ -55,24 +54,10 @@ class Store:
     The progress grows with the users who get deliveries. Written with each transaction, it would take longer
     than the events do.
 
-    Parameters
-    ----------
-    log : Log
-    stored : callable
-        Called with the new entries, in order of their positions, before any caller gets an answer.
-    deliver : Deliver
-        Has the progress of users, to write with the entries.
-    settled : callable
-        Returns the settled position.
-    measures : Measures
-    rounds : Rounds
+    `stored` is called with the new entries, in order of their positions, before any caller gets an answer;
+    `settled` returns the settled position.
 
-    Attributes
-    ----------
-    stuck : bool
-        True if a transaction takes longer than `LIMIT`.
-    waiting : int
-        Bytes that wait to be written.
+    `waiting` bytes wait to be written; `stuck` is True if a transaction takes longer than `LIMIT`.
     """
 
     def __init__(
@@ -86,7 +71,7 @@ class Store:
     ) -> None:
         self._log, self._stored, self._measures, self._rounds = log, stored, measures, rounds
         self._deliver, self._settled = deliver, settled
-        self._asked: list[_Asked] = []
+        self._pending: list[_PendingRequest] = []
         self.waiting = 0
         self._news = asyncio.Event()
         self._flushes: list[_Flush] = []
@@ -103,19 +88,15 @@ class Store:
     async def put(self, entries: Sequence[Entry], key: RequestKey | None = None) -> range:
         """Return the positions of entries once they are durable: all of them, or an error and none.
 
-        Raises
-        ------
-        ConflictError
-            The key stands for another request, or what is to be changed is gone.
-        BusyError
-            Too much waits, or the log cannot be written. Or it is not known whether it was, in time.
+        Raises `ConflictError` if the key stands for another request, or what is to be changed is gone;
+        `BusyError` if too much waits, the log cannot be written, or it is not known in time whether it was.
         """
         self._require_free()
         size = sum(len(entry.body) + 100 for entry in entries)
-        if self._asked and self.waiting + size > MOST_WAITING:
+        if self._pending and self.waiting + size > MOST_WAITING:
             raise BusyError("too much waits to be written; try again", 1.0)
         answer: asyncio.Future[range] = asyncio.get_running_loop().create_future()
-        self._asked.append(_Asked(Request(entries, key), size, answer, perf_counter()))
+        self._pending.append(_PendingRequest(Request(entries, key), size, answer, perf_counter()))
         self.waiting += size
         self._news.set()
         return await answer
@@ -123,15 +104,7 @@ class Store:
     async def flush(self, user: str | None = None, undo: Callable[[], None] = lambda: None) -> None:
         """Write the progress, of one user or of all; returns once it is durable.
 
-        Parameters
-        ----------
-        user : str, optional
-        undo : callable
-            Is called where it is known that the progress was not written.
-
-        Raises
-        ------
-        BusyError
+        Raises `BusyError`; where it is known that the progress was not written, `undo` is called first.
         """
         if self.stuck:
             undo()
@@ -146,7 +119,7 @@ class Store:
         """Run other work that writes, between transactions. Raises `BusyError`."""
         self._require_free()
         done = asyncio.get_running_loop().run_in_executor(self._thread, work, *given)
-        done.add_done_callback(self._heard)
+        done.add_done_callback(self._note_outcome)
         try:
             return await asyncio.wait_for(asyncio.shield(done), LIMIT)
         except (TakenError, SQLAlchemyError) as error:
@@ -154,7 +127,7 @@ class Store:
         except TimeoutError:
             raise _unknown() from None
 
-    def _heard(self, done: asyncio.Future[Any]) -> None:
+    def _note_outcome(self, done: asyncio.Future[Any]) -> None:
         """Record the outcome of other work, whose caller may not wait any more."""
         if done.cancelled():
             return
@@ -163,11 +136,11 @@ class Store:
             self._taken = error
             self._news.set()
         elif isinstance(error, SQLAlchemyError):
-            self._fails(error)
+            self._note_failure(error)
         elif error is None:
-            self._works()
+            self._note_success()
 
-    def _fails(self, error: Exception) -> None:
+    def _note_failure(self, error: Exception) -> None:
         """Count an error, and log the first one. A traceback says nothing of a database that is away."""
         self._measures.database_errors += 1
         if not self._failing:
@@ -179,7 +152,7 @@ class Store:
             )
         self._failing = True
 
-    def _works(self) -> None:
+    def _note_success(self) -> None:
         """Log that the database is written again, where it was not."""
         if self._failing:
             _log.warning("the log is written again")
@@ -200,50 +173,51 @@ class Store:
             await self._news.wait()
             self._news.clear()
             if self._taken is not None:
-                self._fail(self._take(), self._flushes, self._taken)
+                self._fail([*self._take(), *self._flushes], self._taken)
                 raise self._taken
-            asked = self._take()
+            batch = self._take()
             progress, flushes = None, list[_Flush]()
-            if loop.time() >= self._next or self._hurries:
+            if loop.time() >= self._next or self._urgent:
                 progress, self._anew = self._deliver.progress(self._settled(), self._anew), False
                 self._more = progress.settled is None
                 flushes = self._written()
                 self._next = loop.time() + min(PACE * _rows(progress), MOST_PACE)
-            if self._hurries:
+            if self._urgent:
                 self._news.set()
             elif (self._more or self._flushes) and self._timer is None:
                 self._timer = loop.call_at(self._next, self._due)
-            if not asked and progress is None:
+            if not batch and progress is None:
                 continue
-            requests = [one.request for one in asked]
-            late = loop.call_later(LIMIT, self._late, asked, flushes)
+            requests = [one.request for one in batch]
+            late = loop.call_later(LIMIT, self._late, batch, flushes)
             done = loop.run_in_executor(self._thread, self._commit, requests, progress)
             try:
                 placed = await asyncio.shield(done)
             except TakenError as error:
-                self._fail(asked, flushes, error)
+                self._fail([*batch, *flushes], error)
                 raise
             except Exception as error:
-                self._fails(error)
+                self._note_failure(error)
                 if progress is not None:
                     self._deliver.not_written(progress)
                     self._next = loop.time() + MOST_PACE
-                self._fail(asked, flushes + self._flushes, error)  # also those whose turn may never come
+                # Also those whose turn may never come.
+                self._fail([*batch, *flushes, *self._flushes], error)
                 self._flushes.clear()
                 continue
             finally:
                 late.cancel()
                 self.stuck = self.stuck and not done.done()
-            self._works()
+            self._note_success()
             missed, self._missed = self._missed, []
             self._stored(missed)
-            await self._tell(asked, placed)
+            await self._report(batch, placed)
             for one in flushes:
                 if not one.answer.done():
                     one.answer.set_result(None)
 
     @property
-    def _hurries(self) -> bool:
+    def _urgent(self) -> bool:
         """True if a caller waits for the last part of a round."""
         return any(one.user is None for one in self._flushes)
 
@@ -256,17 +230,17 @@ class Store:
         self._flushes = left
         return done
 
-    def _late(self, asked: list[_Asked], flushes: list[_Flush]) -> None:
+    def _late(self, batch: list[_PendingRequest], flushes: list[_Flush]) -> None:
         """Answer all callers with errors: a transaction takes too long."""
         if not self._failing:
             text = "a transaction takes longer than %g seconds; nothing new is accepted until it ends"
             _log.critical(text, LIMIT)
         self._measures.database_errors += 1
         self.stuck = self._failing = True
-        self._fail(asked, flushes)
+        self._fail([*batch, *flushes])
         while waiting := self._take():
-            self._fail(waiting, [], TimeoutError())
-        self._fail([], self._flushes)
+            self._fail(waiting, TimeoutError())
+        self._fail(self._flushes)
 
     def _due(self) -> None:
         self._timer = None
@@ -277,46 +251,45 @@ class Store:
         with self._measures.commits.around():
             return self._log.commit(requests, progress)
 
-    def _take(self) -> list[_Asked]:
+    def _take(self) -> list[_PendingRequest]:
         count = entries = 0
-        while count < len(self._asked) and (entries < TOGETHER):
-            entries += len(self._asked[count].request.entries)
+        while count < len(self._pending) and (entries < TOGETHER):
+            entries += len(self._pending[count].request.entries)
             count += 1
-        asked, self._asked = self._asked[:count], self._asked[count:]
-        self.waiting -= sum(one.size for one in asked)
-        if self._asked:
+        batch, self._pending = self._pending[:count], self._pending[count:]
+        self.waiting -= sum(one.size for one in batch)
+        if self._pending:
             self._news.set()
-        return asked
+        return batch
 
-    async def _tell(self, asked: list[_Asked], placed: list[Placed]) -> None:
+    async def _report(self, batch: list[_PendingRequest], placed: list[Placed]) -> None:
         """Report new entries in turns, and then answer their callers."""
         turn, now, count = Turn(self._rounds), perf_counter(), 0
         new: list[Logged] = []
-        for one, place in zip(asked, placed, strict=True):
+        for one, place in zip(batch, placed, strict=True):
             if not place.new:
                 continue
             count += place.size
             self._measures.store.add(now - one.since, place.size)
             for logged in map(Logged, range(place.first, place.first + place.size), one.request.entries):
                 new.append(logged)
-                if len(new) == TOLD:
+                if len(new) == REPORTED:
                     self._stored(new)
                     new = []
                     await turn.pause()
         self._measures.commit_sizes.add(count)
         self._stored(new)
-        for one, place in zip(asked, placed, strict=True):
+        for one, place in zip(batch, placed, strict=True):
             if one.answer.done():
                 continue
             if place.error is not None:
-                one.answer.set_exception(ConflictError(str(place.error)))
+                one.answer.set_exception(ConflictError(place.error))
             else:
                 one.answer.set_result(range(place.first, place.first + place.size))
 
-    def _fail(self, asked: list[_Asked], flushes: list[_Flush], error: Exception | None = None) -> None:
+    def _fail(self, callers: Iterable[_PendingRequest | _Flush], error: Exception | None = None) -> None:
         """Answer callers that nothing was written; without an error, that it is not known."""
-        waiting: list[_Asked | _Flush] = [*asked, *flushes]
-        for one in waiting:
+        for one in callers:
             if one.answer.done():
                 continue
             if error is not None and isinstance(one, _Flush):

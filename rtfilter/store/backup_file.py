@@ -48,11 +48,8 @@ class BackupError(RTFilterError, ValueError):
 def back_up(folder: Path, out: Path) -> dict[str, int]:
     """Copy the folder of a server, which may run; return the counts of the copy, as in `COUNTED`.
 
-    The database is read as it was at one moment. The server continues to write, and waits for nothing.
-
-    Raises
-    ------
-    BackupError, OSError
+    The database is read as it was at one moment. The server continues to write, and waits for nothing. Raises
+    `BackupError` and `OSError`.
     """
     if out.exists():
         raise BackupError(f"{out} exists already; give another name")
@@ -77,11 +74,7 @@ def back_up(folder: Path, out: Path) -> dict[str, int]:
 def restore(file: Path, folder: Path) -> dict[str, int]:
     """Make the folder of a server from a backup; return its counts, as in `COUNTED`.
 
-    Raises
-    ------
-    BackupError
-        The folder exists and is not empty, or the file is damaged. Nothing was made.
-    OSError
+    Raises `BackupError`, and makes nothing, if the folder exists and is not empty, or the file is damaged.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BackupError(f"{folder} is not empty; restore into a new folder")
@@ -104,7 +97,6 @@ def restore(file: Path, folder: Path) -> dict[str, int]:
 
 @contextmanager
 def _beside(path: Path) -> Iterator[Path]:
-    """Yield a private temporary folder on the same disk."""
     with tempfile.TemporaryDirectory(prefix=".rtfilter-", dir=path.absolute().parent) as made:
         yield Path(made)
 
@@ -140,9 +132,9 @@ def _checked(file: Path, new: bool = False) -> dict[str, int]:
             database.execute("UPDATE state SET value = ? WHERE name = 'epoch'", (epoch,))
             database.commit()
         told = {}
-        for name, asked in COUNTED.items():
+        for name, query in COUNTED.items():
             with suppress(sqlite3.OperationalError):  # there are no users yet, or the folder is new
-                told[name] = int(database.execute(asked).fetchone()[0])
+                told[name] = int(database.execute(query).fetchone()[0])
     return told
 
 
@@ -151,10 +143,10 @@ def _pack(out: IO[bytes], files: dict[str, Path], told: dict[str, int]) -> None:
     with tarfile.open(fileobj=out, mode="w") as tar:
         for name, path in files.items():
             with path.open("rb") as file:
-                entry = _entry(name, os.fstat(file.fileno()).st_size)
-                hashed = _Hashed(file)
-                tar.addfile(entry, hashed)
-            kept["sha256"][name] = hashed.hash.hexdigest()
+                kept["sha256"][name] = hashlib.file_digest(file, "sha256").hexdigest()
+                entry = _entry(name, file.tell())
+                file.seek(0)
+                tar.addfile(entry, file)
         text = json.dumps(kept, indent=1).encode()
         tar.addfile(_entry(LIST, len(text)), io.BytesIO(text))
 
@@ -165,19 +157,6 @@ def _entry(name: str, size: int) -> tarfile.TarInfo:
     return made
 
 
-class _Hashed:
-    """A file, and the hash of the bytes that were read."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self.hash = file, hashlib.sha256()
-
-    def read(self, size: int = CHUNK) -> bytes:
-        """Return the next bytes."""
-        found = self._file.read(size)
-        self.hash.update(found)
-        return found
-
-
 def _unpack(file: Path, folder: Path) -> None:
     """Write the files of a backup, if all are unchanged. Raises `BackupError`."""
     found: dict[str, str] = {}
@@ -186,11 +165,11 @@ def _unpack(file: Path, folder: Path) -> None:
             name, packed = entry.name, tar.extractfile(entry)
             if packed is None or name != Path(name).name or name in found:
                 raise BackupError(f"{file} is no backup of rtfilter: it has a file {name!r}")
-            hashed = _Hashed(packed)
-            with open(folder / name, "xb", opener=private) as out:
-                shutil.copyfileobj(hashed, out, CHUNK)
+            with open(folder / name, "x+b", opener=private) as out:
+                shutil.copyfileobj(packed, out, CHUNK)
                 _sync(out)
-            found[name] = hashed.hash.hexdigest()
+                out.seek(0)
+                found[name] = hashlib.file_digest(out, "sha256").hexdigest()
     if LIST not in found:
         raise BackupError(f"{file} is no backup of rtfilter, or cut off; use another copy")
     kept = json.loads((folder / LIST).read_bytes())

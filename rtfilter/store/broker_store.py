@@ -13,24 +13,22 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sql
 
 from rtfilter.errors import RTFilterError
-from rtfilter.store.database import writing
+from rtfilter.store.database import WHOLE, Step, migrate, writing
 from rtfilter.store.log import TakenError
-from rtfilter.store.migrations import Step, migrate
 
 TABLES: Final = sql.MetaData()
 """Of the last version: a change also needs a step in `STEPS`."""
-_Whole = sql.BigInteger().with_variant(sql.Integer(), "sqlite")
 STATE: Final = sql.Table(
     "broker_state",
     TABLES,
     sql.Column("name", sql.Text, primary_key=True),
-    sql.Column("value", _Whole, nullable=False),
+    sql.Column("value", WHOLE, nullable=False),
 )
 BROKERS: Final = sql.Table(
     "brokers",
     TABLES,
     sql.Column("broker", sql.Text, primary_key=True),
-    sql.Column("incarnation", _Whole, nullable=False),
+    sql.Column("incarnation", WHOLE, nullable=False),
     sql.Column("memory", sql.LargeBinary),
 )
 SUBSCRIPTIONS: Final = sql.Table(
@@ -47,50 +45,34 @@ PUBLICATIONS: Final = sql.Table(
     TABLES,
     sql.Column("broker", sql.Text, primary_key=True),
     sql.Column("origin", sql.Text, primary_key=True),
-    sql.Column("incarnation", _Whole, primary_key=True, autoincrement=False),
-    sql.Column("number", _Whole, primary_key=True, autoincrement=False),
+    sql.Column("incarnation", WHOLE, primary_key=True, autoincrement=False),
+    sql.Column("number", WHOLE, primary_key=True, autoincrement=False),
     sql.Column("client", sql.Text, nullable=False),
     sql.Column("type", sql.Text, nullable=False),
     sql.Column("event", sql.LargeBinary, nullable=False),
 )
 STEPS: Final[tuple[Step, ...]] = ()
-"""The first leads from version 1 to 2; see `rtfilter.store.migrations`."""
+"""The first leads from version 1 to 2; see `migrate`."""
 
 
 class ClientSubscription(NamedTuple):
-    """A subscription of a client.
-
-    Attributes
-    ----------
-    client, key : str
-        The client, and its key of the subscription.
-    type, predicate : str
-        Of the events; as SQL.
-    """
+    """A subscription of a client, to events of a type; its key is the client's own."""
 
     client: str
     key: str
     type: str
     predicate: str
+    """As SQL."""
 
 
 class Publication(NamedTuple):
-    """A published event that is not acknowledged.
-
-    Attributes
-    ----------
-    origin, incarnation, number : str, int, int
-        The id of the event.
-    client : str
-        The publisher.
-    type : str
-    event : bytes
-    """
+    """A published event that is not acknowledged; the first three fields are its id."""
 
     origin: str
     incarnation: int
     number: int
     client: str
+    """The publisher."""
     type: str
     event: bytes
 
@@ -120,13 +102,7 @@ Change = ClientSubscription | Publication | Gone | Settled | BrokerMemory
 
 
 class OwnedError(RTFilterError, ValueError):
-    """A database that is not shared has data of other brokers.
-
-    Attributes
-    ----------
-    owners : list of str
-        Their names.
-    """
+    """A database that is not shared has data of other brokers, the owners."""
 
     def __init__(self, owners: list[str]) -> None:
         super().__init__(f"the database is that of {', '.join(owners)}")
@@ -134,26 +110,11 @@ class OwnedError(RTFilterError, ValueError):
 
 
 class BrokerStore:
-    """The store of a broker or of the rendezvous point.
+    """The store of a broker or of the rendezvous point; its tables are made, or brought to the last version.
 
-    Parameters
-    ----------
-    engine : sqlalchemy.Engine
-        Tables are made if there are none, and brought to the last version.
-    broker : str
-    shared : bool, default True
-        True if other brokers may store data there, too.
-
-    Attributes
-    ----------
-    incarnation : int
-        Higher than at each former start, even after a loss of the data, if the clock does not go back.
-
-    Raises
-    ------
-    VersionError
-    OwnedError
-        It is not shared, and has data of others, but none of this one; nothing is changed.
+    Its `incarnation` is higher than at each former start, even after a loss of data, if the clock does not go
+    back. If it is `shared`, other brokers may store data there, too; else it raises `OwnedError`, and
+    changes nothing, if there are data of others, but none of this one. Raises `VersionError`.
     """
 
     def __init__(self, engine: sql.Engine, broker: str, shared: bool = True) -> None:
@@ -175,11 +136,7 @@ class BrokerStore:
     def commit(self, changes: Sequence[Change]) -> None:
         """Store changes in their order, in one transaction; all of it is durable when this returns.
 
-        Raises
-        ------
-        TakenError
-            Another process has started the broker since.
-        sqlalchemy.exc.SQLAlchemyError
+        Raises `TakenError` if another process has started the broker since, and `SQLAlchemyError`.
         """
         with self._mine() as connection:
             for change in changes:
@@ -193,9 +150,9 @@ class BrokerStore:
     def publications(self) -> list[Publication]:
         """Return all publications; those of one client in the order of their arrival."""
         of = PUBLICATIONS.c
-        asked = self._rows(PUBLICATIONS).order_by(of.origin, of.incarnation, of.number)
+        query = self._rows(PUBLICATIONS).order_by(of.origin, of.incarnation, of.number)
         with self._engine.connect() as connection:
-            return [Publication(*row) for row in connection.execute(asked)]
+            return [Publication(*row) for row in connection.execute(query)]
 
     def memory(self) -> bytes | None:
         """Return the data of the last `BrokerMemory`, or None."""

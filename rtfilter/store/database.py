@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import time
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import sqlalchemy as sql
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
+from rtfilter.errors import RTFilterError
+from rtfilter.extras import needed
 from rtfilter.store.folder import private
 
 BUSY: Final = 10_000
@@ -31,18 +35,29 @@ MORE: Final = 2 * 2**20
 """Bytes that `reserve` keeps above the size of the write-ahead log."""
 LOCK: Final = 0x7274_6669
 """The advisory lock of PostgreSQL that a server has."""
+FORM: Final = "postgresql+psycopg://user:password@host/name"
+"""The form of an address. It may have a password, so no message shows any of it."""
+_DRIVER: Final = "postgresql+psycopg"
+WHOLE: Final = sql.BigInteger().with_variant(sql.Integer(), "sqlite")
+"""The type of columns of int64."""
+Step = Callable[[sql.Connection], object]
+"""A step from one version of the tables to the next one. It names its columns itself."""
+_log = logging.getLogger(__name__)
+
+
+class AddressError(ValueError):
+    """This is no address of a database of PostgreSQL."""
+
+
+class VersionError(RTFilterError, ValueError):
+    """A database that a newer rtfilter made."""
 
 
 def engine(url: str, power: bool = False) -> sql.Engine:
-    """Open a database.
+    """Open a database by a URL of SQLAlchemy, such as ``sqlite:////path/to/file``.
 
-    Parameters
-    ----------
-    url : str
-        A URL of SQLAlchemy: ``sqlite:////path/to/file``, or ``postgresql+psycopg://user@host/name``.
-    power : bool
-        True if a commit also survives a loss of power. SQLite then waits once more for the disk; PostgreSQL
-        always follows its own settings.
+    With `power`, a commit also survives a loss of power: SQLite then waits once more for the disk. PostgreSQL
+    always follows its own settings.
     """
     place = sql.make_url(url)
     file = place.drivername.startswith("sqlite")
@@ -56,14 +71,10 @@ def engine(url: str, power: bool = False) -> sql.Engine:
 
         def configure(connection: Any, _: object) -> None:
             connection.isolation_level = None  # `_begin` begins, not the driver
-            settings = {
-                "busy_timeout": BUSY,
-                "journal_mode": "WAL",
-                "synchronous": durable,
-                "wal_autocheckpoint": PAGES,
-            }
-            for name, value in settings.items():
-                connection.execute(f"PRAGMA {name} = {value}")
+            connection.execute(f"PRAGMA busy_timeout = {BUSY}")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(f"PRAGMA synchronous = {durable}")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {PAGES}")
 
         sql.event.listen(made, "connect", configure)
         sql.event.listen(made, "begin", _begin)
@@ -82,14 +93,8 @@ def checkpoint(engine: sql.Engine, how: Literal["PASSIVE", "TRUNCATE"] = "PASSIV
     """Move committed data from SQLite's write-ahead log into the database, while others write.
 
     A commit would do it every 1000 pages, and take ten times as long as others do. The next checkpoint
-    repeats a failed one. PostgreSQL has a process for this.
-
-    Parameters
-    ----------
-    engine : sqlalchemy.Engine
-    how : "PASSIVE" or "TRUNCATE"
-        After "TRUNCATE", if no other process uses the database, the write-ahead log is empty, and takes no
-        room on the disk.
+    repeats a failed one. After "TRUNCATE", if no other process uses the database, the log is empty.
+    PostgreSQL has a process for this.
     """
     if engine.dialect.name == "sqlite":
         with suppress(SQLAlchemyError, sqlite3.Error), closing(engine.raw_connection()) as connection:
@@ -176,16 +181,68 @@ class DatabaseLock:
             self._connection = None
 
 
-def hold(engine: sql.Engine, patience: float = 5.0) -> DatabaseLock | None:
+def acquire(engine: sql.Engine, timeout: float = 5.0) -> DatabaseLock | None:
     """Return the lock of a database of PostgreSQL, which keeps other servers out.
 
-    Returns None if another server has it for `patience` seconds: PostgreSQL needs a moment to notice a killed
+    Returns None if another server has it for `timeout` seconds: PostgreSQL needs a moment to notice a killed
     server.
     """
     made = DatabaseLock(engine)
-    end = time.monotonic() + patience
+    end = time.monotonic() + timeout
     while not made.take():
         if time.monotonic() >= end:
             return None
         time.sleep(0.1)
     return made
+
+
+def postgresql(url: str) -> str:
+    """Return the address of a database, `FORM` or without ``+psycopg``, with the driver that is used.
+
+    Raises `AddressError`, and `ModuleNotFoundError` if the driver is not installed.
+    """
+    try:
+        made = sql.make_url(url)
+    except (ArgumentError, ValueError):
+        raise AddressError(f"this is no address of a database; write it as {FORM}") from None
+    if made.drivername not in (_DRIVER, "postgresql", "postgres"):
+        raise AddressError(f"a database is one of PostgreSQL, {FORM}; without any it is SQLite in the folder")
+    if "@" in (made.host or ""):
+        raise AddressError("the address of the database has two @; in a user or password, write %40 for one")
+    with needed("postgresql", "a database of PostgreSQL"):
+        import psycopg  # noqa: F401
+    return made.set(drivername=_DRIVER).render_as_string(hide_password=False)
+
+
+def migrate(
+    connection: sql.Connection,
+    steps: Sequence[Step],
+    tables: sql.MetaData,
+    state: sql.Table,
+) -> None:
+    """Bring the tables to the last version; make missing ones. No other server may use the database.
+
+    A database may have several sets of tables; `state` has their version. The first step leads from version 1
+    to 2; new tables need none. Raises `VersionError`, and changes nothing, if the database is of a newer one.
+    """
+    last, found = 1 + len(steps), None
+    if sql.inspect(connection).has_table(state.name):
+        found = connection.execute(sql.select(state.c.value).where(state.c.name == "version")).scalar()
+    if found is None:  # there are no tables yet
+        found = last
+    if not 1 <= found <= last:
+        raise VersionError(
+            f"this database is of version {found}, and this rtfilter uses {last}; use the rtfilter that made "
+            "it, or a newer one, or another folder"
+        )
+    for number in range(found, last):
+        steps[number - 1](connection)
+        _log.warning("the database is brought from version %d to %d", number, number + 1)
+    tables.create_all(connection)
+    put_state(connection, state, "version", last)
+
+
+def put_state(connection: sql.Connection, state: sql.Table, name: str, value: int) -> None:
+    """Set a number of a table of states."""
+    connection.execute(sql.delete(state).where(state.c.name == name))
+    connection.execute(sql.insert(state).values(name=name, value=value))

@@ -22,12 +22,7 @@ class InUseError(RTFilterError, ValueError):
 
 
 def make(folder: Path) -> None:
-    """Make a folder, and those above it, for this user only; make an existing one private, with a warning.
-
-    Raises
-    ------
-    OSError
-    """
+    """Make a folder, and those above it, for this user only; make an existing one private, with a warning."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):

@@ -16,15 +16,18 @@ import sqlalchemy as sql
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from rtfilter.errors import RTFilterError
-from rtfilter.store.database import checkpoint, release, reserve, writing
+from rtfilter.store.database import checkpoint, migrate, put_state, release, reserve, writing
 from rtfilter.store.log_tables import (
     BACKLOG,
     FILTERS,
     FORMER,
     KEYS,
+    LIVE,
     LOG,
     MARKS,
     STATE,
+    STEPS,
+    TABLES,
     Acknowledged,
     Entry,
     Kind,
@@ -34,7 +37,6 @@ from rtfilter.store.log_tables import (
     RequestKey,
     Row,
 )
-from rtfilter.store.migrations import migrate
 
 PAGE: Final = 10_000
 """Entries that are read at once."""
@@ -46,28 +48,20 @@ FIRST: Final = 20
 """Entries that are read at once before their size is known."""
 SPAN: Final = 100_000
 """Positions of a part of the log in which events are looked for."""
-_COLUMNS: Final = ("kind", "filter", "user", "body", "subscription", "at", "expires", "manner")
 _OF_EVENTS: Final = LOG.columns.keys()[:6]
 """The columns of an event; the other columns would take as long again."""
 TRIMMED: Final = 2000
 """Entries that are removed at once, in some milliseconds."""
 BLOCK: Final = 50
 """Rows of one statement of SQLite: a block takes less than half of the time."""
-_ENTRY: Final = (LOG.c.position, *(LOG.c[name] for name in _COLUMNS))
+_ENTRY: Final = tuple(
+    LOG.c[name]
+    for name in ("position", "kind", "filter", "user", "body", "subscription", "at", "expires", "manner")
+)
 _Owner = tuple[int, str, str, float | None, str | None]
 _OWNER: Final = (LOG.c.subscription, LOG.c.filter, LOG.c.user, LOG.c.expires, LOG.c.manner)
 _OWNED: Final = sql.select(STATE.c.value).where(STATE.c.name == "epoch").with_for_update()
 """The owner of the log, locked until a transaction ends. PostgreSQL locks the row; SQLite has one writer."""
-_LIVE: Final = LOG.c.until.is_(None) & LOG.c.subscription.is_not(None)
-
-
-class RequestRefusedError(RTFilterError):
-    """A request that the log refuses; other requests of its transaction are not affected.
-
-    Parameters
-    ----------
-    message : str
-    """
 
 
 class TakenError(RTFilterError):
@@ -75,27 +69,14 @@ class TakenError(RTFilterError):
 
 
 class Placed(NamedTuple):
-    """The place of a request in the log: `size` entries from `first` on, or the error.
-
-    Attributes
-    ----------
-    first, size : int
-    new : bool
-        False if its key was in the log: then it was stored before.
-    error : RequestRefusedError or None
-    """
+    """The place of a request in the log: `size` entries from `first` on."""
 
     first: int
     size: int
     new: bool
-    error: RequestRefusedError | None = None
-
-
-class Trimmed(NamedTuple):
-    """The number of removed entries, and whether there may be more."""
-
-    entries: int
-    more: bool
+    """False if its key was in the log: then it was stored before."""
+    error: str | None = None
+    """The reason why the log refuses it; other requests of its transaction are not affected."""
 
 
 class FilterRow(NamedTuple):
@@ -107,20 +88,10 @@ class FilterRow(NamedTuple):
     key: str | None
 
 
-class _Rows(NamedTuple):
-    """Rows to insert into the log: with `_OF_EVENTS`, and with all columns."""
-
-    events: list[tuple[Any, ...]]
-    changes: list[tuple[Any, ...]]
-
-
 class Log:
     """The log in a database. One thread writes; others may read at the same time.
 
-    Parameters
-    ----------
-    engine : sqlalchemy.Engine
-        Tables are made if there are none, and brought to the last version.
+    Tables are made if there are none, and brought to the last version. Raises `VersionError`.
 
     Attributes
     ----------
@@ -130,10 +101,6 @@ class Log:
         When the last entry arrived, in seconds since 1970. No later entry has an earlier time.
     epoch : int
         Raised by one at each start. A new log begins with a random epoch, so no two logs have the same.
-
-    Raises
-    ------
-    VersionError
     """
 
     def __init__(self, engine: sql.Engine) -> None:
@@ -141,26 +108,29 @@ class Log:
         release(engine)  # on a full disk, this is the only space for the next steps
         checkpoint(engine, "TRUNCATE")
         with self._writing.begin() as connection:
-            migrate(connection)
+            migrate(connection, STEPS, TABLES, STATE)
             self.epoch = self._take(connection)
-            asked = sql.select(LOG.c.position, LOG.c.at).order_by(LOG.c.position.desc()).limit(1)
-            last = connection.execute(asked).first()
+            query = sql.select(LOG.c.position, LOG.c.at).order_by(LOG.c.position.desc()).limit(1)
+            last = connection.execute(query).first()
         self.head = max(0 if last is None else int(last[0]), self._state().get("head", 0))
         self.latest = 0.0 if last is None else float(last[1])
         self._in_doubt = False
         self._trimmed = 0  # events up to this position have been removed
-        self._put_changes = _into(LOG, LOG.columns.keys(), engine.dialect)
-        self._put_events = _into(LOG, _OF_EVENTS, engine.dialect)
-        self._put_progress = _Progress(engine.dialect)
+        dialect = engine.dialect
+        self._put_changes = _into(LOG, LOG.columns.keys(), dialect)
+        self._put_events = _into(LOG, _OF_EVENTS, dialect)
+        self._put_marks, self._remove_marks = _into(MARKS, None, dialect), _out_of(MARKS, ["user"], dialect)
+        self._put_rows = _into(BACKLOG, None, dialect)
+        self._remove_rows = _out_of(BACKLOG, ["user", "number"], dialect)
 
     @staticmethod
     def _take(connection: sql.Connection) -> int:
         """Make this process the owner of the log: an earlier owner may not know that its lock is lost."""
         epoch = int(connection.execute(_OWNED).scalar() or secrets.randbelow(2**62)) + 1
-        _put_state(connection, "epoch", epoch)
+        put_state(connection, STATE, "epoch", epoch)
         return epoch
 
-    def mine(self) -> bool:
+    def is_owner(self) -> bool:
         """Return whether no other process has opened the log since. Raises `SQLAlchemyError`."""
         return self._state().get("epoch") == self.epoch
 
@@ -173,43 +143,62 @@ class Log:
             yield connection
 
     def _state(self) -> dict[str, int]:
+        return {name: int(value) for name, value in self._found(sql.select(STATE))}
+
+    def _found(self, query: sql.Select[Any]) -> Sequence[Any]:
         with self._engine.connect() as connection:
-            return {name: int(value) for name, value in connection.execute(sql.select(STATE))}
+            return connection.execute(query).all()
 
     # -- writing ---------------------------------------------------------------------------------------------
 
     def commit(self, requests: Sequence[Request], progress: Progress | None = None) -> list[Placed]:
         """Store requests and progress in one transaction; all of it is durable when this returns.
 
-        Raises
-        ------
-        TakenError
-        sqlalchemy.exc.SQLAlchemyError
-            Nothing was written, unless the connection was lost at the last moment; see `missed`.
+        Raises `TakenError`, and `SQLAlchemyError`: nothing was written, unless the connection was lost at the
+        last moment; see `missed`.
         """
         if self._in_doubt:
             raise RuntimeError("a commit has failed: call `missed` first")
         head, placed = self.head, []
         self._in_doubt = True
         with self._write() as connection:
-            rows = _Rows([], [])
+            events, changes = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
             keys: dict[tuple[str, str], tuple[bytes, Placed]] = {}
             for request in requests:
                 found = self._known(connection, request, keys)
                 if found is None:
-                    found = self._place(connection, request, head + 1, rows)
+                    found = self._place(connection, request, head + 1, events, changes)
                     if request.key is not None and found.error is None:
                         keys[request.key[:2]] = request.key.request, found
-                        _insert(connection, KEYS, [{**request.key._asdict(), **_span(found)}])
+                        _insert(
+                            connection,
+                            KEYS,
+                            [{**request.key._asdict(), "first": found.first, "count": found.size}],
+                        )
                     head += found.size if found.error is None else 0
                 placed.append(found)
-            self._put_events(connection, rows.events)
-            self._put_changes(connection, rows.changes)
+            self._put_events(connection, events)
+            self._put_changes(connection, changes)
             if progress is not None:
                 self._put_progress(connection, progress)
         self.head, self._in_doubt = head, False
         reserve(self._engine)  # not once a second only: the disk may be full by then
         return placed
+
+    def _put_progress(self, connection: sql.Connection, progress: Progress) -> None:
+        if progress.settled is not None:
+            put_state(connection, STATE, "settled", progress.settled)
+        marks = [
+            (user, low, msgspec.json.encode(sorted(beyond)), dropped)
+            for user, (low, beyond, dropped) in progress.marks.items()
+        ]
+        rows = [(user, number, msgspec.json.encode(rest)) for user, number, rest in progress.rows]
+        self._remove_marks(connection, [(user,) for user in progress.marks])
+        self._put_marks(connection, marks)
+        self._remove_rows(
+            connection, [*progress.gone, *((user, number) for user, number, _ in progress.rows)]
+        )
+        self._put_rows(connection, rows)
 
     def missed(self) -> list[Logged]:
         """Return the entries of a failed commit that were committed all the same: only the answer was lost.
@@ -231,7 +220,7 @@ class Log:
         The others are None.
         """
         with self._engine.connect() as connection:
-            found = [(key, _kept(connection, key, moment)) for key in keys]
+            found = [(key, _request_of(connection, key, moment)) for key in keys]
         return [
             None if kept is None or kept[0] != key.request else range(kept[1].first, sum(kept[1][:2]))
             for key, kept in found
@@ -247,53 +236,55 @@ class Log:
         there = keys.get(key[:2])
         if there is None:
             moment = max((entry.at for entry in request.entries), default=self.latest)
-            there = _kept(connection, key, moment)
+            there = _request_of(connection, key, moment)
             if there is None:
                 connection.execute(sql.delete(KEYS).where(_of(key)))
                 return None
         if there[0] != key.request:
-            error = RequestRefusedError(f"the key {key.key!r} stands for another request; use a new key")
-            return Placed(0, 0, False, error)
+            return Placed(0, 0, False, f"the key {key.key!r} stands for another request; use a new key")
         return there[1]._replace(new=False)
 
-    def _place(self, connection: sql.Connection, request: Request, first: int, rows: _Rows) -> Placed:
-        """Add the rows of a request."""
-        changes = []
+    def _place(
+        self,
+        connection: sql.Connection,
+        request: Request,
+        first: int,
+        events: list[tuple[Any, ...]],
+        changes: list[tuple[Any, ...]],
+    ) -> Placed:
+        """Add the rows of a request to those to insert: of events, and of changes, with more columns."""
+        new = []
         for position, entry in enumerate(request.entries, first):
             self.latest = max(self.latest, entry.at)
             kind = entry.kind
             row = position, self.latest, kind._value_, entry.filter, entry.user, entry.body
             if kind is Kind.EVENT:
-                rows.events.append(row)
+                events.append(row)
                 continue
             id, until = entry.subscription, None
             if kind is Kind.SUBSCRIBE:
                 id = position
             else:
-                self._put_changes(connection, rows.changes)  # the changed one may be among these
-                rows.changes.clear()
+                self._put_changes(connection, changes)  # the changed one may be among these
+                changes.clear()
                 if not _supersede(connection, entry, position):
-                    gone = RequestRefusedError(f"there is no subscription {entry.subscription} any more")
-                    return Placed(0, 0, False, gone)
+                    return Placed(0, 0, False, f"there is no subscription {entry.subscription} any more")
                 if kind is Kind.UNSUBSCRIBE:
                     until = position
-            changes.append((*row, id, until, entry.expires, entry.manner))
-        rows.changes.extend(changes)
+            new.append((*row, id, until, entry.expires, entry.manner))
+        changes.extend(new)
         return Placed(first, len(request.entries), True)
 
     def put_filter(self, name: str, schema: bytes, key: str | None) -> FilterRow:
-        """Store a new filter durably; return the one that the log has now.
-
-        That is an earlier one if it was stored before, and the answer was lost.
-        """
-        asked = sql.select(FILTERS).where(FILTERS.c.name == name)
+        """Store a new filter durably, or return the stored one, of a call whose answer was lost."""
+        query = sql.select(FILTERS).where(FILTERS.c.name == name)
         with self._write() as connection:
-            row = connection.execute(asked).first()
+            row = connection.execute(query).first()
             made = FilterRow(name, self.head + 1, schema, key) if row is None else FilterRow(*row)
             if row is None:
                 _insert(connection, FILTERS, [made._asdict()])
             head = max(self.head, made.since)
-            _put_state(connection, "head", head)
+            put_state(connection, STATE, "head", head)
         self.head = head
         return made
 
@@ -314,21 +305,16 @@ class Log:
             connection.execute(sql.delete(FORMER).where(FORMER.c.user == user))
             _insert(connection, FORMER, [{"user": user, "upto": self.head}])
 
-    def trim(self, last: int, changes: int) -> Trimmed:
-        """Remove some unneeded entries; call it until there are none. Commits may come in between.
+    def trim(self, last: int, changes: int) -> tuple[int, bool]:
+        """Remove some unneeded entries; return how many, and whether there may be more.
 
-        Parameters
-        ----------
-        last : int
-            Events up to this position are removed, if they are settled; see `before`.
-        changes : int
-            Changes that were superseded up to this position are removed, if it is settled. Ends of
-            subscriptions stay as long as events, since they may have to be delivered.
+        Events up to `last` are removed, and changes that were superseded up to `changes`, as far as they are
+        settled. Ends of subscriptions stay as long as events, since they may have to be delivered.
         """
         with self._write() as connection:
-            _put_state(connection, "head", self.head)
-            asked = sql.select(STATE.c.value).where(STATE.c.name == "settled")
-            settled = int(connection.execute(asked).scalar() or 0)
+            put_state(connection, STATE, "head", self.head)
+            query = sql.select(STATE.c.value).where(STATE.c.name == "settled")
+            settled = int(connection.execute(query).scalar() or 0)
             last, changes = min(last, settled), min(changes, settled)
             within = (LOG.c.position > self._trimmed) & (LOG.c.position <= last)
             some = sql.select(LOG.c.position).where(within).order_by(LOG.c.position).limit(TRIMMED).subquery()
@@ -338,7 +324,7 @@ class Log:
                 count = connection.execute(sql.delete(LOG).where(old)).rowcount
                 theirs = (KEYS.c.first > self._trimmed) & (KEYS.c.first <= upto)
                 last_of = KEYS.c.first + KEYS.c["count"] - 1
-                live = sql.exists().where(_LIVE, LOG.c.subscription.between(KEYS.c.first, last_of))
+                live = sql.exists().where(LIVE, LOG.c.subscription.between(KEYS.c.first, last_of))
                 connection.execute(sql.delete(KEYS).where(theirs & ~live))
                 connection.execute(sql.delete(FORMER).where(FORMER.c.upto <= upto))
             else:
@@ -352,9 +338,9 @@ class Log:
                 one = KEYS.c["count"] == 1
                 connection.execute(sql.delete(KEYS).where(KEYS.c.first.in_(ended) & one))
         if upto is None:
-            return Trimmed(count, more=count == TRIMMED)
+            return count, count == TRIMMED
         self._trimmed = upto
-        return Trimmed(count, more=True)
+        return count, True
 
     def checkpoint(self) -> None:
         """Call `checkpoint` and `reserve` of the database; other threads may write and read meanwhile."""
@@ -370,38 +356,36 @@ class Log:
 
     def filters(self) -> list[FilterRow]:
         """Return all filters."""
-        with self._engine.connect() as connection:
-            return [FilterRow(*row) for row in connection.execute(sql.select(FILTERS))]
+        return [FilterRow(*row) for row in self._found(sql.select(FILTERS))]
 
     def entries(self, after: int, upto: int | None = None, filter: str | None = None) -> Iterator[Logged]:
         """Yield entries in order, above one position and up to another; with `filter`, changes of it only."""
-        asked = sql.select(*_ENTRY)
+        query = sql.select(*_ENTRY)
         if upto is not None:
-            asked = asked.where(LOG.c.position <= upto)
+            query = query.where(LOG.c.position <= upto)
         if filter is not None:
-            asked = asked.where(LOG.c.filter == filter, LOG.c.subscription.is_not(None))
-        return self._pages(asked, after)
+            query = query.where(LOG.c.filter == filter, LOG.c.subscription.is_not(None))
+        return self._pages(query, after)
 
     def at(self, position: int, filter: str, since: int) -> Iterator[Logged]:
         """Yield the subscriptions of a filter at a position that no `trim` has reached.
 
         Entries before `since` belong to another filter that had the name.
         """
-        asked = sql.select(*_ENTRY).where(
+        query = sql.select(*_ENTRY).where(
             LOG.c.filter == filter,
             LOG.c.subscription.is_not(None),
             LOG.c.position <= position,
             LOG.c.until.is_(None) | (LOG.c.until > position),
         )
-        return self._pages(asked, since - 1)
+        return self._pages(query, since - 1)
 
-    def _pages(self, asked: sql.Select[Any], after: int, most: int = PAGE) -> Iterator[Logged]:
+    def _pages(self, query: sql.Select[Any], after: int, most: int = PAGE) -> Iterator[Logged]:
         """Yield entries, about `PAGE_BYTES` of them at once: the size of earlier ones gives the number."""
         size = min(FIRST, most)
         while True:
-            page = asked.where(LOG.c.position > after).order_by(LOG.c.position).limit(size)
-            with self._engine.connect() as connection:
-                found = [_logged(row) for row in connection.execute(page)]
+            page = query.where(LOG.c.position > after).order_by(LOG.c.position).limit(size)
+            found = list(map(_logged, self._found(page)))
             yield from found
             if len(found) < size:
                 return
@@ -412,14 +396,14 @@ class Log:
     def owners(self) -> Iterator[_Owner]:
         """Yield id, filter, user, expiry, and manner of delivery of all present subscriptions."""
         with self._engine.connect() as connection:
-            yield from connection.execute(sql.select(*_OWNER).where(_LIVE))
+            yield from connection.execute(sql.select(*_OWNER).where(LIVE))
 
     def expired(self, after: int) -> Iterator[tuple[int, _Owner]]:
         """Yield subscriptions that expired above a position: the position of the end, and as in `owners`."""
         ends = (LOG.c.until > after) & (LOG.c.kind == str(Kind.UNSUBSCRIBE)) & LOG.c.expires.is_not(None)
-        asked = sql.select(LOG.c.position, *_OWNER).where(ends).order_by(LOG.c.position)
+        query = sql.select(LOG.c.position, *_OWNER).where(ends).order_by(LOG.c.position)
         with self._engine.connect() as connection:
-            for position, *owner in connection.execute(asked):
+            for position, *owner in connection.execute(query):
                 yield position, tuple(owner)
 
     def subscriptions(
@@ -432,23 +416,19 @@ class Log:
         limit: int = PAGE,
     ) -> list[Logged]:
         """Return present subscriptions, by id."""
-        asked = sql.select(*_ENTRY).where(_LIVE, LOG.c.subscription > after)
+        query = sql.select(*_ENTRY).where(LIVE, LOG.c.subscription > after)
         for column, value in ((LOG.c.subscription, id), (LOG.c.user, user), (LOG.c.filter, filter)):
             if value is not None:
-                asked = asked.where(column == value)
-        with self._engine.connect() as connection:
-            rows = connection.execute(asked.order_by(LOG.c.subscription).limit(limit))
-            return [_logged(row) for row in rows]
+                query = query.where(column == value)
+        return list(map(_logged, self._found(query.order_by(LOG.c.subscription).limit(limit))))
 
     def bodies(self, positions: Collection[int]) -> dict[int, Logged]:
         """Return entries by position, without those that were trimmed."""
         found: dict[int, Logged] = {}
         ordered = sorted(positions)
-        with self._engine.connect() as connection:
-            for first in range(0, len(ordered), 500):
-                some = ordered[first : first + 500]
-                for row in connection.execute(sql.select(*_ENTRY).where(LOG.c.position.in_(some))):
-                    found[row[0]] = _logged(row)
+        for first in range(0, len(ordered), 500):
+            some = LOG.c.position.in_(ordered[first : first + 500])
+            found |= {row[0]: _logged(row) for row in self._found(sql.select(*_ENTRY).where(some))}
         return found
 
     def events(
@@ -458,26 +438,24 @@ class Log:
 
         Yield None after each part of the log: there may be few of these events among many others.
         """
-        asked = sql.select(*_ENTRY).where(LOG.c.filter == filter, LOG.c.kind == str(Kind.EVENT))
+        query = sql.select(*_ENTRY).where(LOG.c.filter == filter, LOG.c.kind == str(Kind.EVENT))
         if user is not None:
-            with self._engine.connect() as connection:
-                former = connection.execute(sql.select(FORMER.c.upto).where(FORMER.c.user == user)).scalar()
-            after = max(after, former or 0)
-            asked = asked.where(LOG.c.user == user)
+            former = self._found(sql.select(FORMER.c.upto).where(FORMER.c.user == user))
+            after = max([after, *(upto for (upto,) in former)])
+            query = query.where(LOG.c.user == user)
         if since is not None:
             after = max(after, self.before(since))
         upto = self.head if until is None else self.before(until)
         while (first := self._first(after)) is not None and first <= upto:
             last = min(first + SPAN - 1, upto)
-            yield from self._pages(asked.where(LOG.c.position <= last), after, FEW)
+            yield from self._pages(query.where(LOG.c.position <= last), after, FEW)
             yield None
             after = last
 
     def _first(self, after: int) -> int | None:
         """Return the first position above another; there are none between, where entries were removed."""
-        asked = sql.select(sql.func.min(LOG.c.position)).where(LOG.c.position > after)
-        with self._engine.connect() as connection:
-            found: int | None = connection.execute(asked).scalar()
+        (row,) = self._found(sql.select(sql.func.min(LOG.c.position)).where(LOG.c.position > after))
+        found: int | None = row[0]
         return found
 
     def before(self, moment: float) -> int:
@@ -486,8 +464,8 @@ class Log:
         with self._engine.connect() as connection:
             while low < high:
                 middle = (low + high + 1) // 2
-                asked = sql.select(LOG.c.position, LOG.c.at).where(LOG.c.position <= middle)
-                row = connection.execute(asked.order_by(LOG.c.position.desc()).limit(1)).first()
+                query = sql.select(LOG.c.position, LOG.c.at).where(LOG.c.position <= middle)
+                row = connection.execute(query.order_by(LOG.c.position.desc()).limit(1)).first()
                 if row is None or row[1] < moment:
                     low = middle
                 else:
@@ -496,18 +474,16 @@ class Log:
 
     def marks(self) -> dict[str, Acknowledged]:
         """Return the acknowledged positions of each user."""
-        with self._engine.connect() as connection:
-            rows = connection.execute(sql.select(MARKS)).all()
         return {
             user: Acknowledged(low, frozenset(msgspec.json.decode(beyond)), dropped)
-            for user, low, beyond, dropped in rows
+            for user, low, beyond, dropped in self._found(sql.select(MARKS))
         }
 
     def backlog(self) -> Iterator[Row]:
         """Yield the backlog rows, by user and number."""
-        asked = sql.select(BACKLOG).order_by(BACKLOG.c.user, BACKLOG.c.number)
+        query = sql.select(BACKLOG).order_by(BACKLOG.c.user, BACKLOG.c.number)
         with self._engine.connect() as connection:
-            for user, number, body in connection.execute(asked):
+            for user, number, body in connection.execute(query):
                 yield Row(user, number, msgspec.json.decode(body))
 
     def close(self) -> None:
@@ -519,10 +495,10 @@ def _of(key: RequestKey) -> sql.ColumnElement[bool]:
     return (KEYS.c.user == key.user) & (KEYS.c.key == key.key)
 
 
-def _kept(connection: sql.Connection, key: RequestKey, moment: float) -> tuple[bytes, Placed] | None:
+def _request_of(connection: sql.Connection, key: RequestKey, moment: float) -> tuple[bytes, Placed] | None:
     """Return the request and place of a key; None if its filter or its lone subscription has ended."""
-    asked = sql.select(KEYS.c.request, KEYS.c.first, KEYS.c["count"])
-    row = connection.execute(asked.where(_of(key))).first()
+    query = sql.select(KEYS.c.request, KEYS.c.first, KEYS.c["count"])
+    row = connection.execute(query.where(_of(key))).first()
     if row is None:
         return None
     first, count = int(row[1]), int(row[2])
@@ -532,7 +508,7 @@ def _kept(connection: sql.Connection, key: RequestKey, moment: float) -> tuple[b
         return None
     if count == 1 and (found is None or found[0] is not None):
         ends_later = LOG.c.expires.is_(None) | (LOG.c.expires > moment)
-        live = sql.exists().where(_LIVE, LOG.c.subscription == first, ends_later)
+        live = sql.exists().where(LIVE, LOG.c.subscription == first, ends_later)
         if not connection.execute(sql.select(live)).scalar():
             return None
     return bytes(row[0]), Placed(first, count, False)
@@ -546,12 +522,7 @@ def _logged(row: Any) -> Logged:
 class _Many:
     """A statement for many rows, without the work of SQLAlchemy for each row, which takes most of the time.
 
-    Parameters
-    ----------
-    statement : sqlalchemy.Insert or sqlalchemy.Delete
-    names : sequence of str
-        Names of the parameters, in the order of the values.
-    dialect : sqlalchemy.Dialect
+    `names` are those of its parameters, in the order of the values.
     """
 
     def __init__(
@@ -581,39 +552,16 @@ class _Many:
             connection.exec_driver_sql(self._text, given[first:])
 
 
-def _into(table: sql.Table, names: Sequence[str], dialect: sql.Dialect) -> _Many:
+def _into(table: sql.Table, names: Sequence[str] | None, dialect: sql.Dialect) -> _Many:
+    """Return the statement that inserts some columns, by default all."""
+    names = names or table.columns.keys()
     return _Many(sql.insert(table).values({name: sql.bindparam(name) for name in names}), names, dialect)
 
 
-class _Progress:
-    """Writes a `Progress`.
-
-    Parameters
-    ----------
-    dialect : sqlalchemy.Dialect
-    """
-
-    def __init__(self, dialect: sql.Dialect) -> None:
-        user: sql.BindParameter[str] = sql.bindparam("user")
-        number: sql.BindParameter[int] = sql.bindparam("number")
-        this = (BACKLOG.c.user == user) & (BACKLOG.c.number == number)
-        self._no_mark = _Many(sql.delete(MARKS).where(MARKS.c.user == user), ["user"], dialect)
-        self._no_row = _Many(sql.delete(BACKLOG).where(this), ["user", "number"], dialect)
-        self._mark = _into(MARKS, MARKS.columns.keys(), dialect)
-        self._row = _into(BACKLOG, BACKLOG.columns.keys(), dialect)
-
-    def __call__(self, connection: sql.Connection, progress: Progress) -> None:
-        if progress.settled is not None:
-            _put_state(connection, "settled", progress.settled)
-        marks = [
-            (user, low, msgspec.json.encode(sorted(beyond)), dropped)
-            for user, (low, beyond, dropped) in progress.marks.items()
-        ]
-        rows = [(user, number, msgspec.json.encode(rest)) for user, number, rest in progress.rows]
-        self._no_mark(connection, [(user,) for user in progress.marks])
-        self._mark(connection, marks)
-        self._no_row(connection, [*progress.gone, *((user, number) for user, number, _ in progress.rows)])
-        self._row(connection, rows)
+def _out_of(table: sql.Table, names: Sequence[str], dialect: sql.Dialect) -> _Many:
+    return _Many(
+        sql.delete(table).where(*(table.c[name] == sql.bindparam(name) for name in names)), names, dialect
+    )
 
 
 def _insert(connection: sql.Connection, table: sql.Table, rows: list[dict[str, Any]]) -> None:
@@ -621,17 +569,8 @@ def _insert(connection: sql.Connection, table: sql.Table, rows: list[dict[str, A
         connection.execute(sql.insert(table), rows)
 
 
-def _span(placed: Placed) -> dict[str, int]:
-    return {"first": placed.first, "count": placed.size}
-
-
 def _supersede(connection: sql.Connection, entry: Entry, position: int) -> bool:
     there = (LOG.c.subscription == entry.subscription) & LOG.c.until.is_(None)
     if entry.kind == Kind.UNSUBSCRIBE and entry.expires is not None:
         there &= LOG.c.expires == entry.expires  # else it was replaced meanwhile, and has another expiry
     return connection.execute(sql.update(LOG).where(there).values(until=position)).rowcount == 1
-
-
-def _put_state(connection: sql.Connection, name: str, value: int) -> None:
-    connection.execute(sql.delete(STATE).where(STATE.c.name == name))
-    connection.execute(sql.insert(STATE).values(name=name, value=value))

@@ -15,7 +15,7 @@ from typing import Any, Final
 import sqlalchemy as sql
 
 from rtfilter.errors import RTFilterError
-from rtfilter.store.database import writing
+from rtfilter.store.database import WHOLE, writing
 from rtfilter.text import shown
 
 ADMIN: Final = "admin"
@@ -24,7 +24,6 @@ MOST_NAME: Final = 200
 """Most characters of a name or label."""
 _MAKING: Final = 0x7274_6670  # the advisory lock of PostgreSQL, while the tables are made
 _TABLES = sql.MetaData()
-_Whole = sql.BigInteger().with_variant(sql.Integer(), "sqlite")
 _ACCOUNTS = sql.Table(
     "user_accounts",
     _TABLES,
@@ -32,12 +31,12 @@ _ACCOUNTS = sql.Table(
     sql.Column("hash", sql.Text, nullable=False),
     sql.Column("roles", sql.Text, nullable=False),  # with commas
     sql.Column("made", sql.Float, nullable=False),
-    sql.Column("since", _Whole, nullable=False),
+    sql.Column("since", WHOLE, nullable=False),
 )
 _TOKENS = sql.Table(
     "user_tokens",
     _TABLES,
-    sql.Column("id", _Whole, primary_key=True),
+    sql.Column("id", WHOLE, primary_key=True),
     sql.Column("digest", sql.LargeBinary, nullable=False, unique=True),
     sql.Column("owner", sql.Text, nullable=False, index=True),
     sql.Column("label", sql.Text, nullable=False),
@@ -47,7 +46,7 @@ _TOKENS = sql.Table(
     sqlite_autoincrement=True,
 )
 _GONE = sql.Table("user_gone", _TABLES, sql.Column("name", sql.Text, primary_key=True))
-_STAMP = sql.Table("user_stamp", _TABLES, sql.Column("stamp", _Whole, nullable=False))
+_STAMP = sql.Table("user_stamp", _TABLES, sql.Column("stamp", WHOLE, nullable=False))
 
 
 class UsersError(RTFilterError, ValueError):
@@ -56,43 +55,24 @@ class UsersError(RTFilterError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user.
-
-    Attributes
-    ----------
-    name : str
-    hash : str
-        The argon2 hash of the password.
-    roles : frozenset of str
-    made : float
-        Unix seconds.
-    since : int
-        The stamp at which the password was set: no two passwords have the same one.
-    """
+    """A user, made at a time in Unix seconds."""
 
     name: str
     hash: str = field(repr=False)
+    """The argon2 hash of the password."""
     roles: frozenset[str]
     made: float
     since: int
+    """The stamp at which the password was set: no two passwords have the same one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token of a user; times in Unix seconds.
-
-    Attributes
-    ----------
-    id : int
-    digest : bytes
-        SHA-256 of the token.
-    user, label : str
-    made : float
-    expires, revoked : float or None
-    """
+    """A token of a user; times in Unix seconds."""
 
     id: int
     digest: bytes = field(repr=False)
+    """SHA-256 of the token."""
     user: str
     label: str
     made: float
@@ -118,14 +98,7 @@ class Known:
 
 
 class Users:
-    """Users and tokens, for any thread.
-
-    Parameters
-    ----------
-    engine : sqlalchemy.Engine
-        Of `rtfilter.store.database.engine`. Missing tables are made. Its errors show no values from now
-        on.
-    """
+    """Users and tokens, for any thread. Missing tables are made; errors of the engine show no values then."""
 
     def __init__(self, engine: sql.Engine) -> None:
         engine.hide_parameters = True
@@ -234,10 +207,8 @@ class Users:
         with self._change() as (connection, stamp):
             if moves:
                 values["since"] = stamp
-            _hit(
-                connection.execute(sql.update(_ACCOUNTS).where(_ACCOUNTS.c.name == name).values(**values)),
-                name,
-            )
+            change = sql.update(_ACCOUNTS).where(_ACCOUNTS.c.name == name).values(**values)
+            _hit(connection.execute(change), name)
             _need_admin(connection, _LAST)
 
     @contextmanager

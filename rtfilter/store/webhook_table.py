@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sql
 
@@ -24,42 +24,25 @@ _WEBHOOKS = sql.Table(
 
 
 class Webhook(NamedTuple):
-    """The destination of a user's deliveries; times are in seconds since 1970.
-
-    Attributes
-    ----------
-    user, url : str
-    salt : bytes
-        The salt of its secret.
-    key : bytes
-        A mark of the key of the secret; the key itself is not in the database.
-    made : float
-    parked : float or None
-        When the webhook was parked; None if it sends.
-    reason : str or None
-        The reason of that.
-    failures : int
-        Failed requests in a row.
-    """
+    """The destination of a user's deliveries; times are in seconds since 1970."""
 
     user: str
     url: str
     salt: bytes
+    """The salt of its secret."""
     key: bytes
+    """A mark of the key of the secret; the key itself is not in the database."""
     made: float
     parked: float | None = None
+    """Time at which the webhook was parked; None if it sends."""
     reason: str | None = None
+    """The reason of that."""
     failures: int = 0
+    """Failed requests in a row."""
 
 
 class WebhookTable:
-    """All webhooks, by user, for any thread.
-
-    Parameters
-    ----------
-    engine : sqlalchemy.Engine
-        The table is made if it does not exist.
-    """
+    """All webhooks, by user, for any thread. The table is made if it does not exist."""
 
     def __init__(self, engine: sql.Engine) -> None:
         self._engine, self._writing = engine, writing(engine)
@@ -69,7 +52,10 @@ class WebhookTable:
     def read(self) -> list[Webhook]:
         """Return all webhooks."""
         with self._engine.connect() as connection:
-            return [_webhook(row) for row in connection.execute(sql.select(_WEBHOOKS))]
+            return [
+                Webhook(user, url, bytes(salt), bytes(key), *rest)
+                for user, url, salt, key, *rest in connection.execute(sql.select(_WEBHOOKS))
+            ]
 
     def put(self, webhook: Webhook) -> None:
         """Store a webhook; it replaces the user's earlier one."""
@@ -88,8 +74,3 @@ class WebhookTable:
         """Remove the webhook of a user, if there is one."""
         with self._writing.begin() as connection:
             connection.execute(sql.delete(_WEBHOOKS).where(_WEBHOOKS.c.user == user))
-
-
-def _webhook(row: Any) -> Webhook:
-    made = Webhook(row.user, row.url, bytes(row.salt), bytes(row.key), row.made)
-    return made._replace(parked=row.parked, reason=row.reason, failures=row.failures)

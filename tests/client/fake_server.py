@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
-from rtfilter.client.background import Background
+from rtfilter.client.plain import Background
 from rtfilter.service.conversation import after
 from rtfilter.session_states import Directive, State
 

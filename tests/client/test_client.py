@@ -15,7 +15,6 @@ from rtfilter.client import (
     ProtocolError,
     RefusedError,
     UnreachableError,
-    backoff,
     connect,
 )
 from rtfilter.client import (
@@ -26,8 +25,8 @@ from rtfilter.session_states import Directive
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(backoff, "FIRST", 0.002)
-    monkeypatch.setattr(backoff, "MOST", 0.01)
+    monkeypatch.setattr(module, "FIRST", 0.002)
+    monkeypatch.setattr(module, "MOST", 0.01)
     monkeypatch.setattr(module, "SOON", 0.001)
 
 
@@ -647,8 +646,8 @@ def test_urls():
 
 
 def test_delays_grow_to_a_bound():
-    monkey = [backoff.delay(tries) for tries in (0, 3, 50)]
+    monkey = [module._delay(tries) for tries in (0, 3, 50)]
     assert monkey[0] <= 0.002
     assert 0.005 <= monkey[1] <= monkey[2] * 2
     assert monkey[2] <= 0.01
-    assert len({backoff.delay(3) for _ in range(9)}) > 1  # or all clients would come back at once
+    assert len({module._delay(3) for _ in range(9)}) > 1  # or all clients would come back at once

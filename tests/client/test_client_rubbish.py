@@ -9,7 +9,7 @@ from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
 from rtfilter.cli import FAILED, main
-from rtfilter.client import ProtocolError, UnreachableError, backoff, connect, link
+from rtfilter.client import ProtocolError, UnreachableError, connect, link
 from rtfilter.client import session as module
 
 CONNECTED = {"directive": "CONNECTED", "connection": "c", "user": "ann", "roles": ["subscriber"]}
@@ -17,8 +17,8 @@ CONNECTED = {"directive": "CONNECTED", "connection": "c", "user": "ann", "roles"
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(backoff, "FIRST", 0.002)
-    monkeypatch.setattr(backoff, "MOST", 0.01)
+    monkeypatch.setattr(module, "FIRST", 0.002)
+    monkeypatch.setattr(module, "MOST", 0.01)
     monkeypatch.setattr(module, "SOON", 0.001)
 
 

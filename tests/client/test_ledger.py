@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from rtfilter.client import ledger as module
 from rtfilter.client.ledger import Ledger
-from rtfilter.client.server_messages import Digest, DigestEvent, Ended, EventDelivery
+from rtfilter.client.protocol import Digest, DigestEvent, Ended, EventDelivery
 
 
 def event(number, position, *subscriptions, redelivered=0):

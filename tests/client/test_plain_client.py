@@ -18,16 +18,16 @@ from rtfilter.client import (
     ClosedError,
     RefusedError,
     UnreachableError,
-    backoff,
     connect_plain,
     get_client,
 )
-from rtfilter.client.background import Background
+from rtfilter.client import session as module
+from rtfilter.client.plain import Background
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(backoff, "FIRST", 0.002)
+    monkeypatch.setattr(module, "FIRST", 0.002)
 
 
 @pytest.fixture

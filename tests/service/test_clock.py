@@ -1,6 +1,6 @@
 """The time of day of the log."""
 
-from rtfilter.service.clock import Clock
+from rtfilter.service.stages import Clock
 
 
 def test_it_goes_on_at_half_the_speed_while_the_clock_beneath_is_set_back():

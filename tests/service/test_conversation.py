@@ -13,10 +13,10 @@ from served import ANN, BOB, CARL, events, publish, served, subscribe
 from rtfilter.results import Matches
 from rtfilter.service.access import Access, UserLimits
 from rtfilter.service.backlog import BacklogLimits
+from rtfilter.service.concurrency import Threads
 from rtfilter.service.conversation import MOST_UNSENT, UNSENT_BYTES, Conversation
 from rtfilter.service.messages import MOST_TAG
 from rtfilter.service.records import Wish
-from rtfilter.service.threads import Threads
 from rtfilter.service.upkeep import Keeping
 from rtfilter.session_states import TABLE, Directive, State
 from rtfilter.store.database import engine
@@ -905,7 +905,7 @@ def test_a_wrong_user_is_refused_and_may_try_again(tmp_path):
 
 
 def test_who_may_not_stay_is_told_and_gone(tmp_path, monkeypatch):
-    monkeypatch.setattr("rtfilter.service.presence.EXPEL", 0.02)
+    monkeypatch.setattr("rtfilter.service.upkeep.EXPEL", 0.02)
 
     async def script(pipeline):
         session = await connected(pipeline, "ann", "READY")
@@ -940,7 +940,7 @@ def test_connections_are_counted_while_they_are_open(tmp_path):
 
 
 def test_who_comes_with_the_name_of_a_removed_user_finds_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("rtfilter.service.presence.EXPEL", 0.02)
+    monkeypatch.setattr("rtfilter.service.upkeep.EXPEL", 0.02)
     monkeypatch.setattr("rtfilter.service.access.user_checks.LOOK", 0.01)
 
     users = Users(engine(f"sqlite:///{tmp_path}/users.sqlite"))

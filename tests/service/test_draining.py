@@ -124,7 +124,7 @@ class Stuck:
 
 
 def test_a_peer_that_takes_nothing_is_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr("rtfilter.service.presence.STUCK", 0.05)
+    monkeypatch.setattr("rtfilter.service.upkeep.STUCK", 0.05)
     with running(tmp_path, drain=600) as server:
         stuck = Stuck()
         server.pipeline.presence.sessions.add(stuck)

@@ -1,9 +1,9 @@
-"""Turns, against the definition: what is told of one key is a prefix of its rows, as long as it can be."""
+"""`KeyOrder`, against the definition: of one key, it yields the longest prefix of rows that are done."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtfilter.service.order import Turns
+from rtfilter.service.log_matcher import KeyOrder
 
 
 @given(
@@ -13,7 +13,7 @@ from rtfilter.service.order import Turns
 )
 def test_rows_of_a_key_come_in_order_and_as_soon_as_they_can(given):
     keys, order = given
-    turns, known, told = Turns(keys), set(), []
+    turns, known, told = KeyOrder(keys), set(), []
     for row in order:
         known.add(row)
         for other, found in turns.done(row, [row]):

@@ -18,10 +18,10 @@ from rtfilter import Attribute, EventFilter, Predicate, Schema
 from rtfilter.adaptive import FixedPlan
 from rtfilter.definition import Definition
 from rtfilter.errors import EventError, PredicateError
-from rtfilter.service import asking, ending, log_matcher, snapshots, subscribed, upkeep, writing
+from rtfilter.service import asking, log_matcher, snapshots, stages, subscribed, upkeep, writing
 from rtfilter.service.access import Access
 from rtfilter.service.backlog import BacklogLimits, Policy
-from rtfilter.service.deliver import FEWEST, Deliver, MatchedEvent, Owned, Recipients
+from rtfilter.service.deliver import FEWEST, Deliver, MatchedEvent, Owned
 from rtfilter.service.log_matcher import Index
 from rtfilter.service.owners import Owners, entry_of, expiry_of, removal_of
 from rtfilter.service.parse import LISTED
@@ -1092,7 +1092,7 @@ def test_a_server_ends_without_a_transaction_that_hangs(tmp_path, monkeypatch):
 
 
 def test_a_read_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr("rtfilter.service.threads.LIMIT", 0.1)
+    monkeypatch.setattr("rtfilter.service.concurrency.LIMIT", 0.1)
     hangs = threading.Event()
 
     async def script(pipeline):
@@ -1488,14 +1488,14 @@ def test_who_no_longer_asks_for_order_between_two_parts_loses_nothing():
     owners = {1: Owned(1, "ann", "default", ordered=True), 2: Owned(2, "ann", "default")}
     deliver = Deliver(owners)
     event = Logged(7, Entry(Kind.EVENT, "default", "carl", b"{}"))
-    tell(deliver, MatchedEvent(event, np.array([1, 2]), None, Recipients.AT_ONCE))
+    tell(deliver, MatchedEvent(event, np.array([1, 2]), None, at_once=True))
     del owners[1]
-    tell(deliver, MatchedEvent(event, np.array([1, 2]), None, Recipients.IN_TURN))
+    tell(deliver, MatchedEvent(event, np.array([1, 2]), None))
     assert [(one.position, one.subscriptions) for one in deliver.backlog("ann").pending.values()] == [
         (7, (2,))
     ]
     deliver.acknowledge("ann", [7])
-    tell(deliver, MatchedEvent(event, np.array([1, 2]), None, Recipients.IN_TURN))
+    tell(deliver, MatchedEvent(event, np.array([1, 2]), None))
     assert not deliver.backlog("ann").pending.values()
 
 
@@ -1505,10 +1505,7 @@ def test_an_event_that_is_told_at_once_and_in_turn_is_kept_once():
     event = Logged(7, Entry(Kind.EVENT, "default", "carl", b"{}"))
     tell(
         deliver,
-        *(
-            MatchedEvent(event, np.array([1]), None, part)
-            for part in (Recipients.AT_ONCE, Recipients.IN_TURN)
-        ),
+        *(MatchedEvent(event, np.array([1]), None, at_once) for at_once in (True, False)),
     )
     assert sent == [7]
     backlog = deliver.backlog("ann")
@@ -1538,7 +1535,7 @@ def test_a_subscription_on_its_way_goes_with_its_filter(tmp_path):
 
 
 def test_an_end_that_could_not_be_written_is_tried_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(ending, "RETRY", 0.01)
+    monkeypatch.setattr(stages, "RETRY", 0.01)
     plain, failures = Log.commit, []
 
     def commit(log, requests, progress=None):
@@ -1700,7 +1697,7 @@ def test_who_gets_the_name_of_a_user_is_not_told_what_was_dropped(tmp_path):
 @pytest.mark.parametrize("how", ["filter", "user", "time"])
 def test_what_ends_together_ends_in_parts(tmp_path, monkeypatch, how):
     """So that others come in between."""
-    monkeypatch.setattr(ending, "ENDED", 2)
+    monkeypatch.setattr(stages, "ENDED", 2)
     at_once = []
 
     async def script(pipeline):
@@ -1730,8 +1727,8 @@ def test_what_ends_together_ends_in_parts(tmp_path, monkeypatch, how):
 
 def test_all_subscriptions_are_looked_through_in_turns(tmp_path, monkeypatch):
     """So that others come in between, however many subscriptions other users have."""
-    monkeypatch.setattr("rtfilter.service.ending.LOOKED_AT", 2)
-    monkeypatch.setattr("rtfilter.service.rounds.TURN", 0.0)
+    monkeypatch.setattr("rtfilter.service.stages.LOOKED_AT", 2)
+    monkeypatch.setattr("rtfilter.service.concurrency.TURN", 0.0)
 
     async def script(pipeline):
         await pipeline.subscriptions.subscribe_many(BOB, "default", [Wish("price > 0")] * 7)
@@ -1750,7 +1747,7 @@ def test_all_subscriptions_are_looked_through_in_turns(tmp_path, monkeypatch):
 
 def test_a_removed_subscription_is_dropped_from_a_backlog_in_turns(tmp_path, monkeypatch):
     monkeypatch.setattr("rtfilter.service.backlog.STEP", 1)
-    monkeypatch.setattr("rtfilter.service.rounds.TURN", 0.0)
+    monkeypatch.setattr("rtfilter.service.concurrency.TURN", 0.0)
 
     async def script(pipeline):
         gone, left = [await subscribe(pipeline, "price > 0") for _ in range(2)]
@@ -1789,7 +1786,7 @@ def test_events_with_lists_are_matched_in_parts(tmp_path, monkeypatch):
 
 
 def test_many_events_are_taken_note_of_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "TOLD", 10)
+    monkeypatch.setattr(writing, "REPORTED", 10)
     monkeypatch.setattr("rtfilter.service.publishing.MANY", 10)
     sizes = []
 

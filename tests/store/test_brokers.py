@@ -4,7 +4,7 @@ import pytest
 import sqlalchemy as sql
 
 import postgresql
-from rtfilter.store import broker_store, migrations
+from rtfilter.store import broker_store, database, log_tables
 from rtfilter.store.broker_store import (
     BrokerMemory,
     BrokerStore,
@@ -124,10 +124,10 @@ def test_the_tables_of_brokers_have_a_version_of_their_own(opened, monkeypatch):
         columns = {one["name"] for one in sql.inspect(connection).get_columns("broker_subscriptions")}
         versions = [
             connection.execute(sql.select(t.c.value).where(t.c.name == "version")).scalar()
-            for t in (broker_store.STATE, migrations.STATE)
+            for t in (broker_store.STATE, log_tables.STATE)
         ]
     assert "since" in columns
-    assert versions == [2, migrations.VERSION]
+    assert versions == [2, log_tables.VERSION]
     monkeypatch.setattr(broker_store, "STEPS", ())
-    with pytest.raises(migrations.VersionError):
+    with pytest.raises(database.VersionError):
         BrokerStore(made, "a")

@@ -13,10 +13,9 @@ from msgspec.structs import replace
 
 import postgresql
 from rtfilter.store import log as module
-from rtfilter.store.database import LOCK, POSTGRESQL, engine, hold
+from rtfilter.store.database import LOCK, POSTGRESQL, VersionError, acquire, engine
 from rtfilter.store.log import Log, TakenError
 from rtfilter.store.log_tables import Acknowledged, Entry, Kind, Progress, Request, RequestKey, Row
-from rtfilter.store.migrations import VersionError
 from service.faults.disk import Disk, mounted
 
 
@@ -134,9 +133,9 @@ def test_what_was_committed_without_an_answer_is_told(opened, monkeypatch):
 def test_who_opened_the_log_before_may_write_no_more(database):
     """As where the lock of a server went with its connection to the database."""
     first = Log(engine(database))
-    assert first.mine()
+    assert first.is_owner()
     second = Log(engine(database))
-    assert (first.mine(), second.mine()) == (False, True)
+    assert (first.is_owner(), second.is_owner()) == (False, True)
     writes = (
         lambda log: put(log, event()),
         lambda log: log.put_filter("f", b"[]", None),
@@ -506,14 +505,14 @@ def test_a_checkpoint_that_fails_is_left_to_the_next(tmp_path):
 @postgresql.smoke
 def test_a_database_of_postgresql_has_one_server(database):
     first, second = engine(database), engine(database)
-    held = hold(first)
+    held = acquire(first)
     assert held is not None
-    other = hold(second, 0.2)
+    other = acquire(second, 0.2)
     assert (other is None) == database.startswith("postgresql")
     held.close()
     first.dispose()
     if other is None:
-        other = hold(second, patience=60)
+        other = acquire(second, timeout=60)
     assert other is not None
     other.close()
     second.dispose()
@@ -524,7 +523,7 @@ def test_a_lock_that_was_lost_is_taken_again(database):
     if not database.startswith("postgresql"):
         pytest.skip("SQLite has none")
     first, second = engine(database), engine(database)
-    held = hold(first)
+    held = acquire(first)
     lost = f"SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = {LOCK}"
     with second.begin() as connection:
         connection.exec_driver_sql(lost)
@@ -532,7 +531,7 @@ def test_a_lock_that_was_lost_is_taken_again(database):
         held.take()
     assert held.take()
     assert held.take()
-    assert hold(second, 0) is None
+    assert acquire(second, 0) is None
     held.close()
     first.dispose()
     second.dispose()

@@ -10,10 +10,9 @@ import pytest
 import sqlalchemy
 
 import postgresql
-from rtfilter.store.database import engine
+from rtfilter.store.database import VersionError, engine
 from rtfilter.store.log import Log
-from rtfilter.store.log_tables import TABLES
-from rtfilter.store.migrations import STEPS, VERSION, VersionError
+from rtfilter.store.log_tables import STEPS, TABLES, VERSION
 from rtfilter.store.user_store import Users
 from rtfilter.store.webhook_table import Webhook, WebhookTable
 from service.served import ANN, BOB, pairs, publish, served
@@ -130,13 +129,13 @@ def test_another_version_is_refused_and_left_alone(old, number):
 
 KILLED = """
 import os, sys
-from rtfilter.store import log, migrations
+from rtfilter.store import log
 from rtfilter.store.database import engine
 
 def killed(connection):
     os._exit(9)
 
-log.migrate = lambda connection: migrations.migrate(connection, (*migrations.STEPS, killed))
+log.STEPS = (*log.STEPS, killed)
 log.Log(engine(sys.argv[1]))
 """
 

@@ -13,11 +13,11 @@ from weakref import WeakValueDictionary
 import msgspec
 from fastapi import Request
 
+from rtfilter.service.concurrency import LARGE
 from rtfilter.service.doors import arrow
 from rtfilter.service.doors.problems import MediaTypeError, SilentError
 from rtfilter.service.json_depth import require_shallow, require_shallow_lines
 from rtfilter.service.parse import MANY, Parse, Parsed
-from rtfilter.service.rounds import LARGE
 from rtfilter.service.service_errors import BusyError, NotJSONError, RequestError, TooLargeError
 from rtfilter.sockets import network
 

@@ -16,10 +16,10 @@ from websockets.frames import Frame
 from websockets.http11 import Request
 from websockets.protocol import State
 
+from rtfilter.service.concurrency import Rounds, Turn
 from rtfilter.service.doors.admission import Strangers, nobody
 from rtfilter.service.doors.problems import HeadersError, MalformedError, describe
 from rtfilter.service.measures import Door, Measures
-from rtfilter.service.rounds import Rounds, Turn
 from rtfilter.service.service_errors import ServiceError
 from rtfilter.sockets import network
 

@@ -13,7 +13,7 @@ from fastapi import Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-from rtfilter.service import rounds
+from rtfilter.service import concurrency
 from rtfilter.service.doors import admission, bodies, timeouts
 from rtfilter.service.doors.admission import nobody
 from rtfilter.service.doors.problems import SilentError
@@ -413,10 +413,10 @@ def test_frames_wait_while_nobody_takes_their_answers(server):
 
 def test_a_peer_that_sends_much_is_parsed_in_turns(server, monkeypatch):
     """Between two pieces others come, also where there are many connections."""
-    monkeypatch.setattr(rounds, "TURN", 0.0)
+    monkeypatch.setattr(concurrency, "TURN", 0.0)
     joined = []
-    plain = rounds.Rounds.join
-    monkeypatch.setattr(rounds.Rounds, "join", lambda *given: joined.append(1) or plain(*given))
+    plain = concurrency.Rounds.join
+    monkeypatch.setattr(concurrency.Rounds, "join", lambda *given: joined.append(1) or plain(*given))
     body = b'{"symbol": "%s"}' % (b"x" * 90_000)
     answer = server.ask("POST", "/filters/default/events", body, kind="application/json")
     assert answer.status == 202
@@ -426,14 +426,14 @@ def test_a_peer_that_sends_much_is_parsed_in_turns(server, monkeypatch):
 def test_requests_that_come_together_begin_at_turns(server, monkeypatch):
     """So many connections with many requests each are no more work in a round than one request."""
     running, most = [], []
-    plain = rounds.Rounds._next
+    plain = concurrency.Rounds._next
 
     def noted(self):
         running.clear()
         plain(self)
 
     begin = timeouts.HttpToolsProtocol._start_asgi_task
-    monkeypatch.setattr(rounds.Rounds, "_next", noted)
+    monkeypatch.setattr(concurrency.Rounds, "_next", noted)
     monkeypatch.setattr(
         timeouts.HttpToolsProtocol,
         "_start_asgi_task",

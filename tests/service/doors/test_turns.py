@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from rtfilter.service import rounds
+from rtfilter.service import concurrency
+from rtfilter.service.concurrency import Threads
 from rtfilter.service.doors import bodies
 from rtfilter.service.doors.frames import ClientDirective, write
-from rtfilter.service.threads import Threads
 from service.running import running
 from service.webhooks.asking import until
 
@@ -74,7 +74,7 @@ def counted(monkeypatch, work):
     """Count the calls of a function in each round of the turns; the counts after each call."""
     path, _, name = work.rpartition(".")
     owner = resolve_name(path)
-    plain, following, done, most = getattr(owner, name), rounds.Rounds._next, [], []
+    plain, following, done, most = getattr(owner, name), concurrency.Rounds._next, [], []
 
     def noted(*given):
         done.append(1)
@@ -86,7 +86,7 @@ def counted(monkeypatch, work):
         following(self)
 
     monkeypatch.setattr(owner, name, noted)
-    monkeypatch.setattr(rounds.Rounds, "_next", next_round)
+    monkeypatch.setattr(concurrency.Rounds, "_next", next_round)
     return most
 
 
@@ -179,7 +179,7 @@ def test_long_documents_are_read_beside_the_loop(server, monkeypatch, path, body
     ],
 )
 def test_much_that_comes_at_once_is_parsed_one_peer_in_a_round(server, monkeypatch, door, work, count):
-    monkeypatch.setattr(rounds, "TURN", 1e9)
+    monkeypatch.setattr(concurrency, "TURN", 1e9)
     size = 9_000
     data = {
         "http": HEAD

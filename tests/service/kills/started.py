@@ -55,7 +55,7 @@ def wrap(owner, name, before=None, after=None, when=lambda *_: True):
 def points():
     """Have the process come to all of `POINTS`."""
     wrap(log.Log, "commit", "before the commit", "after the commit", lambda _, asked, *__: bool(asked))
-    wrap(log._Progress, "__call__", "in the commit")
+    wrap(log.Log, "_put_progress", "in the commit")
     wrap(
         deliver.Deliver,
         "progress",
@@ -82,8 +82,8 @@ def points():
 
 def lost_mark():
     """What is acknowledged is not kept."""
-    inner = log._Progress.__call__
-    log._Progress.__call__ = lambda self, to, progress: inner(self, to, progress._replace(marks={}))
+    inner = log.Log._put_progress
+    log.Log._put_progress = lambda self, to, progress: inner(self, to, progress._replace(marks={}))
 
 
 def settled_too_early():

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from rtfilter.service.databases import AddressError, postgresql
 from rtfilter.service.settings import SettingsError, settings
+from rtfilter.store.database import AddressError, postgresql
 
 
 @pytest.mark.parametrize("scheme", ["postgresql+psycopg", "postgresql", "postgres"])

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from rtfilter.service import rounds
-from rtfilter.service.rounds import Rounds, Turn
+from rtfilter.service import concurrency
+from rtfilter.service.concurrency import Rounds, Turn
 
 
 def test_one_goes_on_in_each_round():
@@ -37,7 +37,7 @@ def test_addresses_take_turns_however_many_peers_they_have():
 
 @pytest.mark.parametrize(("seconds", "order"), [(-1.0, "abab"), (1e9, "aabb")])
 def test_work_waits_where_its_turn_is_over(monkeypatch, seconds, order):
-    monkeypatch.setattr(rounds, "TURN", seconds)
+    monkeypatch.setattr(concurrency, "TURN", seconds)
 
     async def run():
         line, done = Rounds(), []
