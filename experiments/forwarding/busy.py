@@ -25,7 +25,7 @@ from rtfilter.overlay.broker_names import EventId
 from rtfilter.overlay.membership import Contact, Dispatch, Membership
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.running.codec import Codec, encoded
-from rtfilter.overlay.strategies.rendezvous import Rendezvous
+from rtfilter.overlay.strategies import Rendezvous
 from rtfilter.replay.output import Row, table
 
 MATCHER: Final = "filter-nodes"

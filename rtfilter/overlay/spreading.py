@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from rtfilter.overlay.broker_messages import BrokerMessage
-from rtfilter.overlay.broker_names import CLUSTER, Connection, ConnectionKind, SubscriptionId, link, member
-from rtfilter.overlay.core import Core
-from rtfilter.overlay.merging import MergingForwarding
+from rtfilter.overlay.broker_names import (
+    CLUSTER,
+    BrokerMessage,
+    Connection,
+    ConnectionKind,
+    SubscriptionId,
+    link,
+    member,
+)
+from rtfilter.overlay.core import LOST, Core, Uncertainty
 from rtfilter.overlay.routing_messages import (
     Confirm,
     Replica,
@@ -20,8 +26,7 @@ from rtfilter.overlay.routing_messages import (
     RouterUnsubscribe,
     Unreplicate,
 )
-from rtfilter.overlay.suppressing import CoveringForwarding, SubscriptionForwarding
-from rtfilter.overlay.uncertainty import LOST, Uncertainty
+from rtfilter.overlay.suppressing import CoveringForwarding, MergingForwarding, SubscriptionForwarding
 
 PART: Final = 256
 """Most subscriptions in a message."""

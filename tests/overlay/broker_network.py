@@ -18,8 +18,7 @@ from experiments.simulation.network import Network, Parcel, SimulatedDelivery, S
 from experiments.simulation.topology import Topology
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_machine import Broker
-from rtfilter.overlay.broker_messages import BrokerMessage, Send
-from rtfilter.overlay.broker_names import EventId
+from rtfilter.overlay.broker_names import BrokerMessage, EventId, Send
 from rtfilter.overlay.membership import (
     RENDEZVOUS_POINT,
     Audience,

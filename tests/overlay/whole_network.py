@@ -6,7 +6,7 @@ from itertools import count
 
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_machine import Broker
-from rtfilter.overlay.broker_messages import Send
+from rtfilter.overlay.broker_names import Send
 from rtfilter.overlay.membership import (
     RENDEZVOUS_POINT,
     Audience,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from rtfilter.overlay.broker_messages import BrokerMessage
-from rtfilter.overlay.broker_names import Whole
+from rtfilter.overlay.broker_names import BrokerMessage, Whole
 
 
 class Contact(NamedTuple):

@@ -13,8 +13,7 @@ from math import inf
 from random import Random
 from typing import NamedTuple
 
-from rtfilter.overlay.broker_messages import BrokerMessage
-from rtfilter.overlay.broker_names import Whole
+from rtfilter.overlay.broker_names import BrokerMessage, Whole
 from rtfilter.overlay.membership.contacts import TO_RENDEZVOUS, Contact, Dispatch, Neighbour, to_broker
 from rtfilter.overlay.membership.membership_settings import MembershipSettings
 from rtfilter.overlay.membership.recovery import Probed, Search

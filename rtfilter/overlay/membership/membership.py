@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import inf
 from random import Random
 
-from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.broker_names import BrokerMessage, BrokerPlace
 from rtfilter.overlay.membership.contacts import (
     TO_RENDEZVOUS,
     Contact,
@@ -27,7 +27,6 @@ from rtfilter.overlay.membership.membership_settings import DEFAULT, MembershipS
 from rtfilter.overlay.membership.multicast import GivenUp, Lacking, Multicast, Numbered
 from rtfilter.overlay.membership.recovery import LinkHeartbeat, Links, Probe, Probed, Unlinked
 from rtfilter.overlay.membership.rendezvous_point import RenewRoot, Root, RootIs, ask
-from rtfilter.overlay.place import BrokerPlace
 
 
 class Membership:

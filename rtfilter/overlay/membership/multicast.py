@@ -12,8 +12,7 @@ from collections import deque
 from math import inf
 from typing import Any
 
-from rtfilter.overlay.broker_messages import BrokerMessage
-from rtfilter.overlay.broker_names import Whole
+from rtfilter.overlay.broker_names import BrokerMessage, Whole
 from rtfilter.overlay.membership.contacts import TO_CLUSTER, Contact, Dispatch, to_broker, to_router
 from rtfilter.overlay.membership.election import Member
 from rtfilter.overlay.membership.membership_settings import MembershipSettings

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rtfilter.overlay.broker_messages import BrokerMessage
-from rtfilter.overlay.broker_names import Whole
+from rtfilter.overlay.broker_names import BrokerMessage, Whole
 from rtfilter.overlay.membership.contacts import (
     TO_RENDEZVOUS,
     Contact,

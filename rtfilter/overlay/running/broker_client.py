@@ -15,9 +15,8 @@ import msgspec
 
 from rtfilter.errors import RTFilterError
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.broker_messages import BrokerMessage
-from rtfilter.overlay.broker_names import EventId
-from rtfilter.overlay.holding import WaitReason
+from rtfilter.overlay.broker_names import BrokerMessage, EventId
+from rtfilter.overlay.forwarding import WaitReason
 from rtfilter.overlay.running.broker_frames import MOST_BYTES, SPARE, LinkError
 from rtfilter.overlay.running.broker_keys import Key, KeyRole
 from rtfilter.overlay.running.broker_settings import POINT, BrokerSettingsError, host_and_port

@@ -18,16 +18,14 @@ from rtfilter.errors import RTFilterError
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.registry import Factory
 from rtfilter.overlay.broker_machine import Broker, Out
-from rtfilter.overlay.broker_messages import BrokerMessage, Send
+from rtfilter.overlay.broker_names import BrokerMessage, BrokerPlace, Send
 from rtfilter.overlay.membership import (
     RENDEZVOUS_POINT,
     Audience,
     Contact,
     Membership,
 )
-from rtfilter.overlay.place import BrokerPlace
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.routing_table import NO_MATCHERS
 from rtfilter.overlay.running.broker_keys import Key, KeyRole
 from rtfilter.overlay.running.broker_metrics import BrokerMetrics, BrokerState, Delays, on_loop
 from rtfilter.overlay.running.broker_settings import POINT, BrokerSettings, BrokerSettingsError, host_and_port
@@ -78,7 +76,7 @@ class BrokerProcess(Process):
         key: Key,
         store: BrokerStore,
         address: str,
-        matchers: Mapping[str, Factory] = NO_MATCHERS,
+        matchers: Mapping[str, Factory] | None = None,
     ) -> None:
         hello = Hello(
             KeyRole.BROKER,

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rtfilter.overlay.broker_messages import BrokerMessage
-from rtfilter.overlay.broker_names import EventId
-from rtfilter.overlay.holding import WaitReason
+from rtfilter.overlay.broker_names import BrokerMessage, EventId
+from rtfilter.overlay.forwarding import WaitReason
 
 
 class Welcome(BrokerMessage, frozen=True):

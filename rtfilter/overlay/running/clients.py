@@ -18,9 +18,8 @@ import msgspec
 
 from rtfilter.errors import RTFilterError
 from rtfilter.overlay.broker_machine import Broker, Out
-from rtfilter.overlay.broker_messages import BrokerMessage, Send
-from rtfilter.overlay.broker_names import EventId, SubscriptionId, client
-from rtfilter.overlay.holding import WaitReason
+from rtfilter.overlay.broker_names import BrokerMessage, EventId, Send, SubscriptionId, client
+from rtfilter.overlay.forwarding import WaitReason
 from rtfilter.overlay.routing_messages import Acknowledge, Confirm, Notify
 from rtfilter.overlay.running.client_messages import (
     Ask,
@@ -160,7 +159,7 @@ class Clients:
 
     def _schema(self, type: str) -> HasSchema:
         try:
-            return HasSchema(type, self.broker.router.schema(type).to_json())
+            return HasSchema(type, self.broker.router.table.schema(type).to_json())
         except ValueError as error:
             return HasSchema(type, [], str(error))
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.broker_names import BrokerMessage
 from rtfilter.overlay.membership import Numbered
 from rtfilter.overlay.running.broker_frames import LinkError
 

@@ -18,8 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from rtfilter.errors import RTFilterError
-from rtfilter.overlay.broker_messages import BrokerMessage
-from rtfilter.overlay.broker_names import Whole
+from rtfilter.overlay.broker_names import BrokerMessage, Whole
 from rtfilter.overlay.membership.contacts import most_incarnation, require_possible
 from rtfilter.overlay.running.broker_frames import LinkError
 from rtfilter.overlay.running.broker_keys import BYTES, Key, mac

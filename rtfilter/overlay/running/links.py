@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol
 
 from rtfilter.errors import RTFilterError
-from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.broker_names import BrokerMessage
 from rtfilter.overlay.running.broker_frames import CODE, MOST_BYTES, LinkError, LostError, read
 from rtfilter.overlay.running.broker_keys import Key, KeyRole
 from rtfilter.overlay.running.codec import Codec, encoded

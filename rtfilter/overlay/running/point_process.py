@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from rtfilter.overlay.broker_machine import Out
-from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.broker_names import BrokerMessage
 from rtfilter.overlay.membership import (
     AskRoot,
     ClaimRoot,

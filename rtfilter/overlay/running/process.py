@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from rtfilter.overlay.broker_machine import Out
-from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.broker_names import BrokerMessage
 from rtfilter.overlay.running.broker_keys import Key
 from rtfilter.overlay.running.broker_settings import Common
 from rtfilter.overlay.running.client_messages import Describe, Description, LinkCut

@@ -10,9 +10,8 @@ import msgspec
 
 from rtfilter.errors import RTFilterError
 from rtfilter.overlay.broker_machine import Broker
-from rtfilter.overlay.broker_messages import Send
-from rtfilter.overlay.broker_names import EventId, client
-from rtfilter.overlay.holding import WaitReason
+from rtfilter.overlay.broker_names import EventId, Send, client
+from rtfilter.overlay.forwarding import WaitReason
 from rtfilter.overlay.routing_messages import Event
 from rtfilter.overlay.running.client_messages import ClientPublish, EventArrived, Hint, Refused, Stored
 from rtfilter.overlay.running.client_work import UNKEPT, ClientLimits, ClientWork, StoreRequest, require_short
@@ -100,7 +99,7 @@ class Publications:
         self._storing.add(id)
         kept = Publication(*id, name, publish.type, event)
         self._count(kept)
-        schema = self._broker.router.types[publish.type]
+        schema = self._broker.router.table.schema(publish.type)
         hints = self._hints.of(name, publish.type, schema, publish.values, table)
         return ClientWork(
             [], [Send(client(name), Hint(hint)) for hint in hints], [StoreRequest(name, publish, kept)]
@@ -127,7 +126,7 @@ class Publications:
         if pending is None or pending.kept.client != name:
             return []
         event = Event(id, pending.publish.type, pending.publish.values, pending.attempt)
-        return self._broker.router.holds(event, pending.since, now)
+        return self._broker.router.wait_reasons(event, pending.since, now)
 
     def tick(self, now: float, work: ClientWork) -> None:
         """Repeat due publications."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, seed
 from hypothesis import strategies as st
 
-from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.broker_names import BrokerMessage
 from rtfilter.overlay.membership import (
     Audience,
     Contact,

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from overlay.membership.simulated import Network
-from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.broker_names import BrokerMessage
 from rtfilter.overlay.membership import (
     MESSAGES,
     RENDEZVOUS_POINT,

@@ -6,7 +6,7 @@ import socket
 import msgspec
 import pytest
 
-from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.broker_names import BrokerMessage
 from rtfilter.overlay.running import broker_client as clients
 from rtfilter.overlay.running import greeting, links, notices
 from rtfilter.overlay.running.broker_frames import CODE, LENGTH, LinkError, Seal, plain, read
