@@ -22,7 +22,8 @@ from experiments.simulation.topology import Topology
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_machine import Broker, Out
 from rtfilter.overlay.broker_names import EventId
-from rtfilter.overlay.membership import Contact, Dispatch, Membership
+from rtfilter.overlay.membership import Contact, Membership
+from rtfilter.overlay.membership.contacts import Dispatch
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.running.codec import Codec, encoded
 from rtfilter.overlay.strategies import Rendezvous

@@ -24,8 +24,9 @@ from rtfilter.overlay.broker_names import (
     link,
     member,
 )
-from rtfilter.overlay.membership import MESSAGES, Audience, Contact, Dispatch, Membership, Missed
-from rtfilter.overlay.membership.contacts import to_broker
+from rtfilter.overlay.membership import Contact, Membership
+from rtfilter.overlay.membership.contacts import Audience, Dispatch, MembershipMessage, to_broker
+from rtfilter.overlay.membership.multicast import Missed
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import RoutingMessage
 
@@ -88,7 +89,7 @@ class Broker:
 
         Raises `ValueError` for a message that brokers do not send each other.
         """
-        if isinstance(message, MESSAGES):
+        if isinstance(message, MembershipMessage):
             return self._taken(self.membership.receive(message, broker, now), now)
         if not isinstance(message, RoutingMessage):
             raise ValueError(f"brokers do not send each other {type(message).__name__}")

@@ -19,12 +19,8 @@ from rtfilter.events.schema import Schema
 from rtfilter.matchers.registry import Factory
 from rtfilter.overlay.broker_machine import Broker, Out
 from rtfilter.overlay.broker_names import BrokerMessage, BrokerPlace, Send
-from rtfilter.overlay.membership import (
-    RENDEZVOUS_POINT,
-    Audience,
-    Contact,
-    Membership,
-)
+from rtfilter.overlay.membership import Contact, Membership
+from rtfilter.overlay.membership.contacts import RENDEZVOUS_POINT, Audience
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.running.broker_keys import Key, KeyRole
 from rtfilter.overlay.running.broker_metrics import BrokerMetrics, BrokerState, Delays, on_loop
@@ -142,7 +138,7 @@ class BrokerProcess(Process):
                     f"{error.strerror or error}; give an address of this machine with multicast, or --peer"
                 ) from None
         kept = self.store.subscriptions(), self.store.publications()
-        self.membership.kept = self._term
+        self.membership.election.stored_term = self._term
         self._do(self.clients.restore(*kept, now()))
 
     async def run(self, bound: socket.socket, started: Callable[[], None]) -> int:
@@ -297,7 +293,7 @@ class BrokerProcess(Process):
             _log.info("events are routed by %s now; before, they were by %s", self._strategy, former)
 
     def _term_kept(self, term: int) -> None:
-        self.membership.kept = term
+        self.membership.election.stored_term = term
 
     def _then(self, what: Callable[[StoreRequest, float], ClientWork], asked: StoreRequest) -> None:
         self._do(what(asked, now()))

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from rtfilter.overlay.broker_names import BrokerMessage
-from rtfilter.overlay.membership import Numbered
+from rtfilter.overlay.membership.multicast import Numbered
 from rtfilter.overlay.running.broker_frames import LinkError
 
 _encoder: Final = msgspec.msgpack.Encoder()

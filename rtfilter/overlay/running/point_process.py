@@ -11,14 +11,9 @@ import msgspec
 
 from rtfilter.overlay.broker_machine import Out
 from rtfilter.overlay.broker_names import BrokerMessage
-from rtfilter.overlay.membership import (
-    AskRoot,
-    ClaimRoot,
-    Dispatch,
-    RendezvousPoint,
-    RenewRoot,
-    Root,
-)
+from rtfilter.overlay.membership import RendezvousPoint
+from rtfilter.overlay.membership.contacts import Dispatch
+from rtfilter.overlay.membership.rendezvous_point import AskRoot, ClaimRoot, RenewRoot, Root
 from rtfilter.overlay.running.broker_keys import Key, KeyRole
 from rtfilter.overlay.running.broker_settings import POINT, PointSettings
 from rtfilter.overlay.running.client_messages import Description, KnownBroker

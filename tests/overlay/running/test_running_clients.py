@@ -8,8 +8,8 @@ import pytest
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_machine import Broker
 from rtfilter.overlay.broker_names import EventId
-from rtfilter.overlay.membership import Contact, Dispatch, Membership
-from rtfilter.overlay.membership.contacts import to_broker
+from rtfilter.overlay.membership import Contact, Membership
+from rtfilter.overlay.membership.contacts import Dispatch, to_broker
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Acknowledge
 from rtfilter.overlay.running import publications

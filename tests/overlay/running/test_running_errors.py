@@ -140,7 +140,7 @@ def test_the_log_says_who_is_the_root_when_that_changes(tmp_path, caplog):
 
     def change(process):
         def moved(path, **more):
-            process.membership._election.standing = Standing(path=path)
+            process.membership.election.standing = Standing(path=path)
             process.membership.place = process.membership.place._replace(designated="a", **more)
             process._do(ClientWork([], []))
             process._do(ClientWork([], []))

@@ -5,7 +5,9 @@ import asyncio
 import pytest
 import sqlalchemy
 
-from rtfilter.overlay.membership import AskRoot, ClaimRoot, Contact, Neighbour, RenewRoot, Root, RootIs
+from rtfilter.overlay.membership import Contact
+from rtfilter.overlay.membership.contacts import Neighbour
+from rtfilter.overlay.membership.rendezvous_point import AskRoot, ClaimRoot, RenewRoot, Root, RootIs
 from rtfilter.overlay.running.broker_keys import Key, KeyRole
 from rtfilter.overlay.running.broker_settings import PointSettings
 from rtfilter.overlay.running.client_messages import Describe, KnownBroker
