@@ -25,7 +25,7 @@ from rtfilter.overlay.broker_names import EventId
 from rtfilter.overlay.membership import Contact, Membership
 from rtfilter.overlay.membership.contacts import Dispatch
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.running.codec import Codec, encoded
+from rtfilter.overlay.running.broker_frames import Codec, encoded
 from rtfilter.overlay.strategies import Rendezvous
 from rtfilter.replay.output import Row, table
 

@@ -160,12 +160,14 @@ class Membership:
         return Neighbour(self.contact.cluster, self.contact, members, view.term)
 
     def _of_the_cluster(self, message: Heartbeat | Registration, now: float) -> list[Dispatch]:
-        beats = isinstance(message, Heartbeat)
-        sender = message.contact if beats else message.member.contact
+        if isinstance(message, Heartbeat):
+            sender, members = message.contact, message.members
+        else:
+            sender, members = message.member.contact, (message.member,)
         if sender.cluster != self.contact.cluster:
             return []
         sends = self.election.receive(message, now)
-        for member in message.members if beats else (message.member,):
+        for member in members:
             sends += self._multicast.note_number(member, now)
         return sends
 

@@ -17,7 +17,7 @@ from rtfilter.errors import RTFilterError
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_names import BrokerMessage, EventId
 from rtfilter.overlay.forwarding import WaitReason
-from rtfilter.overlay.running.broker_frames import MOST_BYTES, SPARE, LinkError
+from rtfilter.overlay.running.broker_frames import MOST_BYTES, NAME, SPARE, Codec, Hello, LinkError, call
 from rtfilter.overlay.running.broker_keys import Key, KeyRole
 from rtfilter.overlay.running.broker_settings import POINT, BrokerSettingsError, host_and_port
 from rtfilter.overlay.running.client_messages import (
@@ -29,6 +29,7 @@ from rtfilter.overlay.running.client_messages import (
     Description,
     Drop,
     EventArrived,
+    Goodbye,
     HasSchema,
     Have,
     Hint,
@@ -42,9 +43,7 @@ from rtfilter.overlay.running.client_messages import (
     Wanted,
     Welcome,
 )
-from rtfilter.overlay.running.codec import Codec
-from rtfilter.overlay.running.greeting import NAME, Hello, call
-from rtfilter.overlay.running.links import BrokerLink, Goodbye, LinkLimits
+from rtfilter.overlay.running.links import BrokerLink, LinkLimits
 
 WITHIN: Final = 5.0
 """Seconds within which a broker must answer a call."""

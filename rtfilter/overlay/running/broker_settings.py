@@ -20,8 +20,8 @@ from rtfilter.errors import RTFilterError
 from rtfilter.overlay import membership
 from rtfilter.overlay.membership import Contact
 from rtfilter.overlay.running.broker_frames import SPARE
-from rtfilter.overlay.running.client_work import ClientLimits
 from rtfilter.overlay.running.links import LinkLimits
+from rtfilter.overlay.running.publications import ClientLimits
 from rtfilter.overlay.strategies import strategy_of
 
 POINT: Final = "rendezvous"

@@ -20,10 +20,9 @@ import msgspec
 from rtfilter.errors import RTFilterError
 from rtfilter.overlay.broker_names import BrokerMessage, Whole
 from rtfilter.overlay.membership.contacts import most_incarnation, require_possible
-from rtfilter.overlay.running.broker_frames import LinkError
+from rtfilter.overlay.running.broker_frames import Codec, LinkError, encoded
 from rtfilter.overlay.running.broker_keys import BYTES, Key, mac
-from rtfilter.overlay.running.codec import Codec, encoded
-from rtfilter.overlay.running.notices import Notices
+from rtfilter.overlay.running.links import Notices
 
 MOST: Final = 60_000
 """Most bytes of a datagram; a longer message goes to each member separately."""

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from rtfilter.extras import needed
+from rtfilter.overlay.membership import Contact
 from rtfilter.overlay.running.broker_client import asked
 from rtfilter.overlay.running.broker_frames import LinkError
 from rtfilter.overlay.running.broker_keys import Key
-from rtfilter.overlay.running.client_messages import Description, KnownBroker
+from rtfilter.overlay.running.client_messages import Description
 
 _CLUSTER_WIDTH: Final = 2.6
 _LEVEL_HEIGHT: Final = 1.7
@@ -29,17 +30,17 @@ class Survey(NamedTuple):
     ----------
     brokers : dict of str to Description
         Descriptions of brokers that have answered, by name.
-    silent : dict of str to KnownBroker
+    silent : dict of str to Contact
         Known brokers that do not answer, by name.
     """
 
     brokers: dict[str, Description]
-    silent: dict[str, KnownBroker]
+    silent: dict[str, Contact]
 
     @property
-    def clusters(self) -> dict[str, list[KnownBroker]]:
+    def clusters(self) -> dict[str, list[Contact]]:
         """The brokers of each cluster by name, including silent ones."""
-        found: dict[str, list[KnownBroker]] = {}
+        found: dict[str, list[Contact]] = {}
         everyone = {name: one.itself for name, one in self.brokers.items()} | self.silent
         for _, known in sorted(everyone.items()):
             found.setdefault(known.cluster, []).append(known)
@@ -111,7 +112,7 @@ async def survey(address: str, key: Key) -> Survey:
     return found
 
 
-def _told(found: Survey, one: Description) -> dict[str, KnownBroker]:
+def _told(found: Survey, one: Description) -> dict[str, Contact]:
     """Store the description of a broker; return further brokers to ask."""
     if one.designated or one.members:
         found.brokers[one.itself.name] = one
@@ -143,7 +144,7 @@ def _lines(found: Survey, tree: Mapping[str, list[str]], above: str, depth: int)
             yield from _lines(found, tree, cluster, depth + 1)
 
 
-def _broker_line(found: Survey, known: KnownBroker) -> str:
+def _broker_line(found: Survey, known: Contact) -> str:
     one = found.brokers.get(known.name)
     if one is None:
         return f"  {known.name} {known.address}: does not answer"
@@ -222,7 +223,7 @@ def draw(found: Survey, file: Path, title: str = "") -> None:
     plt.close(figure)
 
 
-def _box_lines(found: Survey, known: KnownBroker) -> list[str]:
+def _box_lines(found: Survey, known: Contact) -> list[str]:
     one = found.brokers.get(known.name)
     if one is None:
         return [f"{known.name}: does not answer"]

@@ -14,7 +14,7 @@ from rtfilter.overlay.running.broker_keys import Key
 from rtfilter.overlay.running.broker_metrics import BrokerMetrics
 from rtfilter.overlay.running.broker_process import BrokerProcess
 from rtfilter.overlay.running.broker_settings import BrokerSettings, BrokerSettingsError
-from rtfilter.overlay.running.client_work import ClientWork
+from rtfilter.overlay.running.publications import ClientWork
 from rtfilter.store.log import TakenError
 
 KEY = Key.new()
