@@ -6,8 +6,7 @@ Its tables are beside those of the server, with a version of their own. Several 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sql
@@ -58,15 +57,7 @@ STEPS: Final[tuple[Step, ...]] = ()
 
 
 class ClientSubscription(NamedTuple):
-    """A subscription of a client.
-
-    Attributes
-    ----------
-    client, key : str
-        The client, and its key of the subscription.
-    type, predicate : str
-        Of the events; as SQL.
-    """
+    """A subscription of a client, by its own key, with a predicate as SQL."""
 
     client: str
     key: str
@@ -75,17 +66,7 @@ class ClientSubscription(NamedTuple):
 
 
 class Publication(NamedTuple):
-    """A published event that is not acknowledged.
-
-    Attributes
-    ----------
-    origin, incarnation, number : str, int, int
-        The id of the event.
-    client : str
-        The publisher.
-    type : str
-    event : bytes
-    """
+    """A published event that is not acknowledged. Its id is the first three fields."""
 
     origin: str
     incarnation: int
@@ -120,13 +101,7 @@ Change = ClientSubscription | Publication | Gone | Settled | BrokerMemory
 
 
 class OwnedError(RTFilterError, ValueError):
-    """A database that is not shared has data of other brokers.
-
-    Attributes
-    ----------
-    owners : list of str
-        Their names.
-    """
+    """A database that is not shared has data of other brokers, the `owners`."""
 
     def __init__(self, owners: list[str]) -> None:
         super().__init__(f"the database is that of {', '.join(owners)}")
@@ -134,15 +109,9 @@ class OwnedError(RTFilterError, ValueError):
 
 
 class BrokerStore:
-    """The store of a broker or of the rendezvous point.
+    """The store of a broker or of the rendezvous point. Tables are brought to the last version.
 
-    Parameters
-    ----------
-    engine : sqlalchemy.Engine
-        Tables are made if there are none, and brought to the last version.
-    broker : str
-    shared : bool, default True
-        True if other brokers may store data there, too.
+    With `shared`, other brokers may store data there, too.
 
     Attributes
     ----------
@@ -175,13 +144,11 @@ class BrokerStore:
     def commit(self, changes: Sequence[Change]) -> None:
         """Store changes in their order, in one transaction; all of it is durable when this returns.
 
-        Raises
-        ------
-        TakenError
-            Another process has started the broker since.
-        sqlalchemy.exc.SQLAlchemyError
+        Raises `SQLAlchemyError`, and `TakenError` if another process has started the broker since.
         """
-        with self._mine() as connection:
+        with self._writing.begin() as connection:
+            if connection.execute(self._own(BROKERS.c.incarnation)).scalar() != self.incarnation:
+                raise TakenError(f"another process has started the broker {self._broker}; this one must end")
             for change in changes:
                 self._put(connection, change)
 
@@ -211,33 +178,25 @@ class BrokerStore:
         columns = [column for column in table.columns if column.name != "broker"]
         return sql.select(*columns).where(table.c.broker == self._broker)
 
-    @contextmanager
-    def _mine(self) -> Iterator[sql.Connection]:
-        with self._writing.begin() as connection:
-            if connection.execute(self._own(BROKERS.c.incarnation)).scalar() != self.incarnation:
-                raise TakenError(f"another process has started the broker {self._broker}; this one must end")
-            yield connection
-
     def _update(self, connection: sql.Connection, **values: object) -> None:
         connection.execute(sql.update(BROKERS).where(BROKERS.c.broker == self._broker).values(**values))
 
     def _put(self, connection: sql.Connection, change: Change) -> None:
         match change:
             case ClientSubscription():
-                self._remove(connection, SUBSCRIPTIONS, client=change.client, key=change.key)
-                self._insert(connection, SUBSCRIPTIONS, change._asdict())
-            case Gone():
-                self._remove(connection, SUBSCRIPTIONS, **change._asdict())
+                self._put(connection, Gone(change.client, change.key))
+                self._insert(connection, SUBSCRIPTIONS, change)
             case Publication():
-                self._insert(connection, PUBLICATIONS, change._asdict())
-            case Settled():
-                self._remove(connection, PUBLICATIONS, **change._asdict())
+                self._insert(connection, PUBLICATIONS, change)
             case BrokerMemory():
                 self._update(connection, memory=change.data)
+            case Gone() | Settled():
+                table = SUBSCRIPTIONS if isinstance(change, Gone) else PUBLICATIONS
+                known = change._asdict() | {"broker": self._broker}
+                own = [table.c[name] == value for name, value in known.items()]
+                connection.execute(sql.delete(table).where(*own))
 
-    def _insert(self, connection: sql.Connection, table: sql.Table, values: dict[str, object]) -> None:
-        connection.execute(sql.insert(table).values(broker=self._broker, **values))
-
-    def _remove(self, connection: sql.Connection, table: sql.Table, **known: object) -> None:
-        own = [table.c.broker == self._broker, *(table.c[name] == value for name, value in known.items())]
-        connection.execute(sql.delete(table).where(*own))
+    def _insert(
+        self, connection: sql.Connection, table: sql.Table, change: ClientSubscription | Publication
+    ) -> None:
+        connection.execute(sql.insert(table).values(broker=self._broker, **change._asdict()))

@@ -178,6 +178,11 @@ class BrokerLink:
                 transport.write_eof()
             asyncio.get_running_loop().call_later(PARTING, transport.abort)
 
+    async def close(self, why: str) -> None:
+        """End the link, and wait until it is closed."""
+        self.end(why)
+        await self._close()
+
     async def _close(self) -> None:
         """Close after the other side has read all: an immediate close could discard unread data."""
         try:
