@@ -82,7 +82,6 @@ class CoveringForwarding(SubscriptionForwarding):
         self._covers: dict[SubscriptionId, set[SubscriptionId]] = {}
 
     def add(self, subscription: RouterSubscription) -> list[BrokerMessage]:
-        """See `SubscriptionForwarding`."""
         if self.knows(subscription.id):
             return []
         by = self.coverer(subscription)
@@ -135,12 +134,10 @@ class CoveringForwarding(SubscriptionForwarding):
         return (*super().confirm(id), *sorted(self._covers.get(id, ())))
 
     def is_confirmed(self, id: SubscriptionId) -> bool:
-        """See `SubscriptionForwarding`."""
         return super().is_confirmed(self._waiting[id][1] if id in self._waiting else id)
 
     @property
     def suppressed(self) -> int:
-        """See `SubscriptionForwarding`."""
         return len(self._waiting)
 
 
@@ -188,7 +185,6 @@ class MergingForwarding(CoveringForwarding):
         self._made: dict[SubscriptionId, SubscriptionId] = {}  # the box that was made for a subscription
 
     def add(self, subscription: RouterSubscription) -> list[BrokerMessage]:
-        """See `SubscriptionForwarding`."""
         if self.knows(subscription.id) or self.coverer(subscription) is not None:
             return super().add(subscription)
         own = self._group(subscription)
@@ -208,7 +204,6 @@ class MergingForwarding(CoveringForwarding):
         return messages
 
     def remove(self, id: SubscriptionId) -> list[BrokerMessage]:
-        """See `SubscriptionForwarding`."""
         if self._is_replaced(id):
             return super().remove(id)  # sends nothing, because the wide box covers it
         self._groups.pop(id, None)

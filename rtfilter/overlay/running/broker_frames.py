@@ -176,6 +176,11 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     protocol: int = 1
     """Version of the protocol; the first version did not send it."""
 
+    @property
+    def is_broker(self) -> bool:
+        """True for a broker or the rendezvous point, and not for clients and administrators."""
+        return self.role is KeyRole.BROKER and bool(self.address)
+
 
 class ProtocolVersionError(LinkError):
     """The two sides have different versions of the protocol."""

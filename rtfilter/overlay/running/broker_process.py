@@ -147,7 +147,7 @@ class BrokerProcess(Process):
             self._links[name] = link
             link.send(Welcome())
             self._do(self.clients.joined(name, link.peer.incarnation, now()))
-        elif link.peer.address:
+        elif link.peer.is_broker:
             self._do(ClientWork([], self.broker.linked(name, now())))
 
     def _takes(self, link: BrokerLink) -> bool:
@@ -180,7 +180,7 @@ class BrokerProcess(Process):
         if self._links.get(name) is link:
             del self._links[name]
             self.clients.left(name, now())
-        elif link.peer.role is KeyRole.BROKER and link.peer.address:
+        elif link.peer.is_broker:
             self._do(ClientWork([], self.broker.lost(name, now())))
 
     def hear(self, link: BrokerLink, message: BrokerMessage) -> None:
@@ -188,7 +188,7 @@ class BrokerProcess(Process):
         if peer.role is KeyRole.CLIENT:
             if self._links.get(peer.name) is link:
                 self._do(self.clients.hear(peer.name, message, now()))
-        elif not peer.address:
+        elif not peer.is_broker:
             self._administer(link, message)
         else:
             name = RENDEZVOUS_POINT if peer.name == POINT else peer.name

@@ -32,7 +32,7 @@ from rtfilter.overlay.running.broker_frames import (
     encoded,
     read,
 )
-from rtfilter.overlay.running.broker_keys import Key, KeyRole
+from rtfilter.overlay.running.broker_keys import Key
 from rtfilter.overlay.running.client_messages import Goodbye
 from rtfilter.sockets import host_and_port, keep_alive
 
@@ -179,7 +179,7 @@ class BrokerLink:
             asyncio.get_running_loop().call_later(PARTING, transport.abort)
 
     async def close(self, why: str) -> None:
-        """End the link, and wait until it is closed."""
+        """End the link, and wait until the other side has read all."""
         self.end(why)
         await self._close()
 
@@ -254,13 +254,12 @@ class Switchboard:
         if found is not None:
             return found.send(message)
         if name in self._calls:
-            if len(self._calls[name]) >= UNANSWERED:
-                return False
-            self._calls[name].append(message)
-            return True
-        if len(self._calls) >= CALLS:
-            return False
-        if name in self.refused or time.monotonic() < self._not_before.get(name, 0.0) or not address:
+            room = len(self._calls[name]) < UNANSWERED
+            if room:
+                self._calls[name].append(message)
+            return room
+        resting = time.monotonic() < self._not_before.get(name, 0.0)
+        if len(self._calls) >= CALLS or name in self.refused or resting or not address:
             return False
         self._calls[name] = [message]
         self._start(self._call(name, address))
@@ -328,12 +327,11 @@ class Switchboard:
         self._strangers[writer] = str((writer.get_extra_info("peername") or ("somewhere",))[0])
         try:
             greeted = await answer(reader, writer, self.own, self._key)
-        except (LinkError, OSError) as error:
-            self._tell_refused(writer, error)
-            writer.close()
-            return
-        except Exception:
-            _log.exception("a connection from %s is refused", writer.get_extra_info("peername"))
+        except Exception as error:
+            if isinstance(error, LinkError | OSError):
+                self._tell_refused(writer, error)
+            else:
+                _log.exception("a connection from %s is refused", writer.get_extra_info("peername"))
             writer.close()
             return
         finally:
@@ -368,10 +366,10 @@ class Switchboard:
         """Raise `LinkError` with the reason why a peer that has the key may not be linked."""
         if peer.name in self.refused:
             raise LinkError(f"an administrator of this broker has stopped contact with {peer.name}")
-        if peer.name == self.own.name and peer.role is KeyRole.BROKER and peer.address:
-            raise LinkError(f"{peer.address} has the name of this broker, {peer.name}; names are unique")
-        if peer.role is not KeyRole.BROKER or not peer.address:
+        if not peer.is_broker:
             return
+        if peer.name == self.own.name:
+            raise LinkError(f"{peer.address} has the name of this broker, {peer.name}; names are unique")
         self._require_alike(peer)
         former = self.brokers.get(peer.name)
         if former is not None and former.peer.address != peer.address:
@@ -389,22 +387,18 @@ class Switchboard:
         """
         if not (peer.strategy and self.own.strategy):
             return
-        both = f"{peer.name} and {self.own.name}"
-        if peer.types != self.own.types:
-            raise LinkError(f"{both} have different event types (--schema); all brokers need the same")
-        if peer.assigned != self.own.assigned:
-            raise LinkError(f"{both} have different --rendezvous-for; all brokers need the same")
-        for name in ("strategy", "message", "grace", "heartbeat", "missed"):
+        them, us = peer.name, self.own.name
+        for name in ("types", "assigned", "strategy", "message", "grace", "heartbeat", "missed"):
             theirs, ours = (getattr(one, name) for one in (peer, self.own))
             if theirs != ours:
-                raise LinkError(
-                    f"{peer.name} has --{name} {theirs}, {self.own.name} --{name} {ours}; "
-                    "all brokers need the same"
-                )
+                flag = {"types": "event types (--schema)", "assigned": "--rendezvous-for"}.get(name)
+                differ = f"{them} has --{name} {theirs}, {us} --{name} {ours}"  # the others are digests
+                both = f"{them} and {us} have different {flag}" if flag else differ
+                raise LinkError(f"{both}; all brokers need the same")
 
     async def _run(self, link: BrokerLink, waiting: list[BrokerMessage]) -> None:
         peer = link.peer
-        if peer.role is not KeyRole.BROKER or not peer.address:  # without an address, it is no broker
+        if not peer.is_broker:
             self.others.add(link)
         elif not self._prefers(link):
             for message in waiting:
