@@ -18,8 +18,7 @@ from experiments.paper.runner import percent
 from experiments.simulation.network import Network
 from experiments.simulation.topology import Topology, random_tree
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.broker_messages import Send
-from rtfilter.overlay.broker_names import EventId, SubscriptionId
+from rtfilter.overlay.broker_names import EventId, Send, SubscriptionId
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Notify
 from rtfilter.replay.output import Row, table

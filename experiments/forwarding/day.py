@@ -2,7 +2,7 @@
 
 Real routers on a tree of brokers, message by message: at night few events match, in the morning subscriptions
 come and go, by day most events are for all. Bittner (2004) advises to have several strategies and to choose
-by load, and does not try it. A network chooses by a cost, see `rtfilter.overlay.cheapest`: messages, and a
+by load, and does not try it. A network chooses by a cost, see `rtfilter.overlay.switching`: messages, and a
 quarter of one for each time that an event is matched against subscriptions of others. The text has both, and
 what the day costs if a match is worth half or twice as much as the network thinks.
 """
@@ -26,10 +26,9 @@ from experiments.paper.verdicts import Claim, Finding
 from experiments.simulation.network import Network
 from experiments.simulation.topology import random_tree
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.broker_messages import Send
-from rtfilter.overlay.broker_names import SubscriptionId
-from rtfilter.overlay.cheapest import MATCH
+from rtfilter.overlay.broker_names import Send, SubscriptionId
 from rtfilter.overlay.router import Router
+from rtfilter.overlay.switching import MATCH
 from rtfilter.replay.output import Row, table
 from rtfilter.text import plain
 

@@ -19,8 +19,7 @@ from experiments.simulation.client_placement import NewClient, Weights, placed, 
 from experiments.simulation.network import Network, SimulatedCosts
 from experiments.simulation.topology import Topology, embedded, transit_stub
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.broker_messages import Send
-from rtfilter.overlay.broker_names import EventId
+from rtfilter.overlay.broker_names import EventId, Send
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Notify
 from rtfilter.replay.output import Row, table

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from experiments.simulation.network import parcel
 from experiments.simulation.topology import LAN, Topology
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.broker_messages import Send
-from rtfilter.overlay.broker_names import Connection, ConnectionKind, EventId, client
+from rtfilter.overlay.broker_names import Connection, ConnectionKind, EventId, Send, client
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Event
 

@@ -9,8 +9,7 @@ from experiments.hybrid.queueing import Played
 from experiments.hybrid.routes import ALL, EVENT, SCHEMA, TYPE, Floats, crossed
 from experiments.simulation.network import Network, SimulatedCosts
 from experiments.simulation.topology import Topology
-from rtfilter.overlay.broker_messages import Send
-from rtfilter.overlay.broker_names import EventId
+from rtfilter.overlay.broker_names import EventId, Send
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Notify
 

@@ -17,9 +17,15 @@ import simpy
 
 from experiments.simulation.faults import Fault, What
 from experiments.simulation.topology import LAN, Topology
-from rtfilter.overlay.broker_messages import BrokerMessage, Send
-from rtfilter.overlay.broker_names import Connection, ConnectionKind, link, member
-from rtfilter.overlay.place import BrokerPlace
+from rtfilter.overlay.broker_names import (
+    BrokerMessage,
+    BrokerPlace,
+    Connection,
+    ConnectionKind,
+    Send,
+    link,
+    member,
+)
 
 
 class Machine(Protocol):

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import networkx as nx
 
-from rtfilter.overlay.place import BrokerPlace
+from rtfilter.overlay.broker_names import BrokerPlace
 
 LAN: Final = 0.0002
 """Seconds of a message within a cluster."""

@@ -32,8 +32,79 @@ UNCONNECTED = "waiting for a broker: there is no connection, and it is tried aga
 ALL = "waiting until all receivers have the events; the broker has stored them, and goes on trying"
 REST = "; what follows it may not be published either"
 T = TypeVar("T")
-CONDITION = "what its events must satisfy, in SQL"
 PICTURES = ".png", ".svg", ".pdf"
+COMMON = (
+    ("--settings", some_path, "FILE", "TOML with what no flag says, by the same names"),
+    ("--key", str, "FILE", "of the network"),
+    ("--data", str, "DIR", "folder with what is kept; RTFILTER_DATABASE may name a PostgreSQL"),
+    ("--host", str, "NAME", "where to listen (default: 127.0.0.1)"),
+    ("--port", port, None, "where to listen (default: any that is free)"),
+    ("--heartbeat", float, "SECONDS", "between signs of life (default: 1)"),
+    ("--missed", positive, "N", "heartbeats until one is taken for dead (default: 3)"),
+    ("--message", positive, "BYTES", "most of a message, the same at all brokers (default: 16 MiB)"),
+    ("--waiting", positive, "BYTES", "most that wait for a neighbour (default: 16 MiB)"),
+    ("--metrics-port", port, "PORT", "of metrics for Prometheus (default: none)"),
+    ("--log-level", str, "LEVEL", "debug, info, warning or error (default: info)"),
+)
+"""The flags of a broker and of the rendezvous point: name, type, placeholder and help."""
+OF_A_BROKER = (
+    ("--name", str, None, "of the broker, unique in the network"),
+    ("--cluster", str, "NAME", "of brokers on one local network (default: its name)"),
+    (
+        "--schema",
+        str,
+        "SCHEMA",
+        "attribute types of each event type, the same at all brokers; or for one of them an object with "
+        'these as "schema" and a "matcher": JSON, or a file of it',
+    ),
+    ("--rendezvous", str, "HOST:PORT", "of the rendezvous point"),
+    ("--address", str, "HOST:PORT", "where others reach it (default: where it listens)"),
+    (
+        "--strategy",
+        str,
+        "NAME",
+        f"how to route, the same at all brokers: {', '.join(STRATEGIES)} (default: hybrid)",
+    ),
+    (
+        "--choose-every",
+        float,
+        "SECONDS",
+        "change to the strategy that costs least, as measured for so long (default: never)",
+    ),
+    (
+        "--slack",
+        float,
+        "SHARE",
+        "of a box that may be empty where one is told for many near ones (default: each is told)",
+    ),
+    ("--group", str, "ADDRESS:PORT", "multicast of the cluster (default: none)"),
+    ("--interface", str, "ADDRESS", "own address on the network of the group (default: any)"),
+    ("--children", positive, "N", "most clusters below this one (default: 8)"),
+    ("--grace", float, "SECONDS", "that lost neighbours are waited for (default: 15)"),
+    (
+        "--again",
+        float,
+        "SECONDS",
+        "until an event is sent again; later ever more seldom, down to a fifth as often (default: 2)",
+    ),
+    ("--linger", float, "SECONDS", "that absent clients are known (default: 30)"),
+)
+REPEATED = (
+    (
+        "--rendezvous-for",
+        "rendezvous_for",
+        "TYPE=CLUSTER",
+        "where events of a type meet while the strategy is rendezvous, the same at all brokers; may be "
+        "given several times (default: at the root)",
+    ),
+    (
+        "--peer",
+        "peers",
+        "NAME=HOST:PORT",
+        "another broker of the cluster, where there is no multicast; may be given several times",
+    ),
+)
+"""The flags of a broker that may be given several times: name, name of the setting, placeholder and help."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,133 +138,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             name, help=summary, description=summary[0].upper() + summary[1:] + ".", allow_abbrev=False
         )
 
-    made = action("key", "make a key for a network, or that of its clients")
-    made.add_argument("file", metavar="FILE", type=some_path, help="to write to; it must not exist")
-    made.add_argument("--of", metavar="FILE", type=some_path, help="key of the network whose clients' it is")
-    _run_arguments(action("run", "run a broker"))
-    _common_arguments(action("rendezvous", "run the rendezvous point, which knows the root of the tree"))
-    _client_arguments(action, "subscribe", "subscribe, and show what is delivered as JSON lines")
-    _client_arguments(action, "publish", "publish events; ends when all receivers have them")
-    mapped = action("map", "show the tree, with its loads")
-    mapped.add_argument(
-        "--at", metavar="HOST:PORT", required=True, help="of any broker, or of the rendezvous"
-    )
-    mapped.add_argument("--out", metavar="FILE", type=some_path, help="of a picture, .png, .svg or .pdf")
+    key = action("key", "make a key for a network, or that of its clients").add_argument
+    key("file", metavar="FILE", type=some_path, help="to write to; it must not exist")
+    key("--of", metavar="FILE", type=some_path, help="key of the network whose clients' it is")
+    run = action("run", "run a broker")
+    for flag, kind, metavar, summary in (*COMMON, *OF_A_BROKER):
+        run.add_argument(flag, type=kind, metavar=metavar, help=summary)
+    for flag, name, metavar, summary in REPEATED:
+        run.add_argument(flag, dest=name, action="append", metavar=metavar, help=summary)
+    point = action("rendezvous", "run the rendezvous point, which knows the root of the tree")
+    for flag, kind, metavar, summary in COMMON:
+        point.add_argument(flag, type=kind, metavar=metavar, help=summary)
+    subscribe = action("subscribe", "subscribe, and show what is delivered as JSON lines").add_argument
+    publish = action("publish", "publish events; ends when all receivers have them").add_argument
+    for add in (subscribe, publish):
+        add("type", metavar="TYPE", help="of the events")
+    subscribe("condition", metavar="CONDITION", help="what its events must satisfy, in SQL")
+    subscribe("--count", type=positive, metavar="N", help="end after so many (default: never)")
+    publish("file", metavar="FILE", nargs="?", default="-", help="of events, as rtfilter match reads them")
+    summary = "attribute types, JSON or a file of it; by default the broker's. They decide how CSV is read"
+    publish("--schema", metavar="SCHEMA", help=summary)
+    summary = "of a broker; may be given several times, to be tried in turn"
+    for add in (subscribe, publish):
+        add("--at", action="append", required=True, metavar="HOST:PORT", help=summary)
+        add("--name", required=True, help="your name, which no other client has")
+        add("--key", metavar="FILE", required=True, type=some_path, help="of clients")
+    mapped = action("map", "show the tree, with its loads").add_argument
+    mapped("--out", metavar="FILE", type=some_path, help="of a picture, .png, .svg or .pdf")
     cut = action("cut", "let a broker talk to another one no more, as if the network between them was cut")
-    heal = action("heal", "let it talk to that one again")
-    for one in (cut, heal):
-        one.add_argument("broker", metavar="BROKER", help="name of the other one")
-        one.add_argument("--at", metavar="HOST:PORT", required=True, help="of the broker that is told")
-    switched = action("switch", "have the network route by another strategy, while it runs")
-    switched.add_argument("strategy", metavar="STRATEGY", help=f"one of {', '.join(STRATEGIES)}")
-    switched.add_argument(
-        "--at", metavar="HOST:PORT", required=True, help="of any broker, or of the rendezvous"
-    )
-    for one in (mapped, cut, heal, switched):
-        one.add_argument("--key", metavar="FILE", required=True, type=some_path, help="of the network")
-
-
-def _common_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    add = parser.add_argument
-    add("--settings", metavar="FILE", type=some_path, help="TOML with what no flag says, by the same names")
-    add("--key", metavar="FILE", help="of the network")
-    add("--data", metavar="DIR", help="folder with what is kept; RTFILTER_DATABASE may name a PostgreSQL")
-    add("--host", metavar="NAME", help="where to listen (default: 127.0.0.1)")
-    add("--port", type=port, help="where to listen (default: any that is free)")
-    add("--heartbeat", type=float, metavar="SECONDS", help="between signs of life (default: 1)")
-    add("--missed", type=positive, metavar="N", help="heartbeats until one is taken for dead (default: 3)")
-    add(
-        "--message",
-        type=positive,
-        metavar="BYTES",
-        help="most of a message, the same at all brokers (default: 16 MiB)",
-    )
-    add("--waiting", type=positive, metavar="BYTES", help="most that wait for a neighbour (default: 16 MiB)")
-    add("--metrics-port", type=port, metavar="PORT", help="of metrics for Prometheus (default: none)")
-    add("--log-level", metavar="LEVEL", help="debug, info, warning or error (default: info)")
-    return parser
-
-
-def _run_arguments(parser: argparse.ArgumentParser) -> None:
-    add = _common_arguments(parser).add_argument
-    add("--name", help="of the broker, unique in the network")
-    add("--cluster", metavar="NAME", help="of brokers on one local network (default: its name)")
-    add(
-        "--schema",
-        metavar="SCHEMA",
-        help="attribute types of each event type, the same at all brokers; or for one of them an object with "
-        'these as "schema" and a "matcher": JSON, or a file of it',
-    )
-    add("--rendezvous", metavar="HOST:PORT", help="of the rendezvous point")
-    add("--address", metavar="HOST:PORT", help="where others reach it (default: where it listens)")
-    add(
-        "--strategy",
-        metavar="NAME",
-        help=f"how to route, the same at all brokers: {', '.join(STRATEGIES)} (default: hybrid)",
-    )
-    add(
-        "--rendezvous-for",
-        action="append",
-        metavar="TYPE=CLUSTER",
-        help="where events of a type meet while the strategy is rendezvous, the same at all brokers; may be "
-        "given several times (default: at the root)",
-    )
-    add(
-        "--choose-every",
-        type=float,
-        metavar="SECONDS",
-        help="change to the strategy that costs least, as measured for so long (default: never)",
-    )
-    add(
-        "--slack",
-        type=float,
-        metavar="SHARE",
-        help="of a box that may be empty where one is told for many near ones (default: each is told)",
-    )
-    add("--group", metavar="ADDRESS:PORT", help="multicast of the cluster (default: none)")
-    add("--interface", metavar="ADDRESS", help="own address on the network of the group (default: any)")
-    add(
-        "--peer",
-        dest="peers",
-        action="append",
-        metavar="NAME=HOST:PORT",
-        help="another broker of the cluster, where there is no multicast; may be given several times",
-    )
-    add("--children", type=positive, metavar="N", help="most clusters below this one (default: 8)")
-    add("--grace", type=float, metavar="SECONDS", help="that lost neighbours are waited for (default: 15)")
-    add(
-        "--again",
-        type=float,
-        metavar="SECONDS",
-        help="until an event is sent again; later ever more seldom, down to a fifth as often (default: 2)",
-    )
-    add("--linger", type=float, metavar="SECONDS", help="that absent clients are known (default: 30)")
-
-
-def _client_arguments(action: Callable[[str, str], argparse.ArgumentParser], name: str, summary: str) -> None:
-    parser = action(name, summary)
-    add = parser.add_argument
-    add("type", metavar="TYPE", help="of the events")
-    if name == "subscribe":
-        add("condition", metavar="CONDITION", help=CONDITION)
-        add("--count", type=positive, metavar="N", help="end after so many (default: never)")
-    else:
-        add("file", metavar="FILE", nargs="?", default="-", help="of events, as rtfilter match reads them")
-        add(
-            "--schema",
-            metavar="SCHEMA",
-            help="attribute types, JSON or a file of it; by default the broker's. They decide how CSV is "
-            "read",
-        )
-    add(
-        "--at",
-        action="append",
-        required=True,
-        metavar="HOST:PORT",
-        help="of a broker; may be given several times, to be tried in turn",
-    )
-    add("--name", required=True, help="your name, which no other client has")
-    add("--key", metavar="FILE", required=True, type=some_path, help="of clients")
+    heal = action("heal", "let it talk to that one again").add_argument
+    for add in (cut.add_argument, heal):
+        add("broker", metavar="BROKER", help="name of the other one")
+        add("--at", metavar="HOST:PORT", required=True, help="of the broker that is told")
+    switch = action("switch", "have the network route by another strategy, while it runs").add_argument
+    switch("strategy", metavar="STRATEGY", help=f"one of {', '.join(STRATEGIES)}")
+    for add in (mapped, switch):
+        add("--at", metavar="HOST:PORT", required=True, help="of any broker, or of the rendezvous")
+    for add in (mapped, cut.add_argument, heal, switch):
+        add("--key", metavar="FILE", required=True, type=some_path, help="of the network")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -251,11 +233,10 @@ def _run(arguments: argparse.Namespace) -> int:
     from rtfilter.overlay.running.starting import run as run_process
 
     flags = {name: value for name, value in vars(arguments).items() if name not in NO_SETTINGS}
-    told: BrokerSettings | PointSettings
-    if arguments.action == "run":
-        told = settings(BrokerSettings, arguments.settings, **flags)
-    else:
-        told = settings(PointSettings, arguments.settings, **flags)
+    kind: type[BrokerSettings | PointSettings] = (
+        BrokerSettings if arguments.action == "run" else PointSettings
+    )
+    told = settings(kind, arguments.settings, **flags)
     logging.basicConfig(
         level=told.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
     )

@@ -10,31 +10,33 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from rtfilter.errors import RTFilterError
-from rtfilter.overlay.broker_messages import BrokerMessage, Send
-from rtfilter.overlay.broker_names import Connection, ConnectionKind, EventId, SubscriptionId, link, member
-from rtfilter.overlay.membership import MESSAGES, Audience, Contact, Dispatch, Membership, Missed
-from rtfilter.overlay.membership.contacts import to_broker
-from rtfilter.overlay.place import BrokerPlace
+from rtfilter.overlay.broker_names import (
+    BrokerMessage,
+    BrokerPlace,
+    Connection,
+    ConnectionKind,
+    EventId,
+    Send,
+    SubscriptionId,
+    link,
+    member,
+)
+from rtfilter.overlay.membership import Contact, Membership
+from rtfilter.overlay.membership.contacts import Audience, Dispatch, MembershipMessage, to_broker
+from rtfilter.overlay.membership.multicast import Missed
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.routing_messages import Notify
+from rtfilter.overlay.routing_messages import RoutingMessage
 
 Out = Dispatch | Send
 """An outgoing message: to brokers, the cluster or the rendezvous point, or, as a `Send`, to a client."""
 _log = logging.getLogger(__name__)
-_ROUTING: Final = "rtfilter.overlay.routing_messages"
 
 
 class Broker:
     """The broker: its router and its membership in the network.
-
-    Parameters
-    ----------
-    router : Router
-    membership : Membership
-        The membership of the same broker.
 
     Attributes
     ----------
@@ -87,9 +89,9 @@ class Broker:
 
         Raises `ValueError` for a message that brokers do not send each other.
         """
-        if isinstance(message, MESSAGES):
+        if isinstance(message, MembershipMessage):
             return self._taken(self.membership.receive(message, broker, now), now)
-        if type(message).__module__ != _ROUTING or isinstance(message, Notify):
+        if not isinstance(message, RoutingMessage):
             raise ValueError(f"brokers do not send each other {type(message).__name__}")
         source = self._source(broker, cluster)
         return [] if source is None else self._routed(self.router.receive(message, source, now), now)

@@ -1,44 +1,30 @@
-"""The names of brokers, subscriptions and events in messages between brokers."""
+"""The values that the machines share: names and connections of brokers, their place, and messages."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Final, NamedTuple
 
-from msgspec import Meta
+import msgspec
 
-Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Whole = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 """A number in a message, small enough for databases; one more still fits a message."""
 
 
 class SubscriptionId(NamedTuple):
-    """The id of a subscription, unique in the network.
-
-    Attributes
-    ----------
-    origin : str
-        The broker whose client subscribed.
-    incarnation : int
-        Incarnation of that broker; each start has a higher one.
-    number : int
-        Number within that incarnation, from 1.
-    """
+    """The id of a subscription, unique in the network."""
 
     origin: str
+    """The broker whose client subscribed."""
     incarnation: Whole
+    """Incarnation of that broker; each start has a higher one."""
     number: Whole
+    """Number within that incarnation, from 1."""
 
 
 class EventId(NamedTuple):
-    """The id of an event, unique in the network and the same at each attempt, so receivers detect repeats.
-
-    Attributes
-    ----------
-    origin : str
-        The broker whose client published it.
-    incarnation, number : int
-        See `SubscriptionId`.
-    """
+    """The id of an event, unique in the network and the same at each attempt, so receivers detect repeats."""
 
     origin: str
     incarnation: Whole
@@ -81,3 +67,48 @@ def link(cluster: str) -> Connection:
 def member(broker: str) -> Connection:
     """Return the connection to one broker of the own cluster."""
     return Connection(ConnectionKind.MEMBER, broker)
+
+
+class BrokerMessage(msgspec.Struct, frozen=True, tag=True, tag_field="message", gc=False, omit_defaults=True):
+    """The base of all messages between brokers, clients and the rendezvous point; each kind is a subclass."""
+
+
+class Send(NamedTuple):
+    """An outgoing message of a router; the machines have no sockets of their own."""
+
+    to: Connection
+    message: BrokerMessage
+
+
+class BrokerPlace(NamedTuple):
+    """The place of a broker in the network: everything that routing knows about it, as one immutable value.
+
+    Attributes
+    ----------
+    cluster, broker : str
+        The names of its cluster and of the broker itself. A broker alone is a cluster of one.
+    designated : str
+        The designated broker of the cluster; empty while none is known.
+    members : frozenset of str
+        All live brokers of the cluster that are known, including itself.
+    parent : str
+        The cluster above; empty at the root, and while none is known.
+    links : mapping of str to str
+        The neighbouring clusters in the tree, including the parent, with their designated brokers. Only the
+        designated broker has links.
+    root : bool
+        True if this cluster is the root. A cluster without a parent that is not the root is cut off.
+    """
+
+    cluster: str
+    broker: str
+    designated: str
+    members: frozenset[str]
+    parent: str = ""
+    links: Mapping[str, str] = {}  # never written to
+    root: bool = False
+
+    @property
+    def leads(self) -> bool:
+        """True if the broker is the designated one."""
+        return self.designated == self.broker

@@ -1,4 +1,4 @@
-"""The state that the parts of a router share: its name and place, its table, and the messages to send."""
+"""The state that the parts of a router share, and what of it is uncertain."""
 
 from __future__ import annotations
 
@@ -8,45 +8,44 @@ from typing import Final
 
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.registry import Factory
-from rtfilter.overlay.broker_messages import BrokerMessage, Send
-from rtfilter.overlay.broker_names import Connection, ConnectionKind, SubscriptionId, member
-from rtfilter.overlay.cheapest import NetworkLoad
-from rtfilter.overlay.place import BrokerPlace
-from rtfilter.overlay.routing_table import NO_MATCHERS, Table
-from rtfilter.overlay.strategies import strategy_of
-from rtfilter.overlay.strategies.rendezvous import Rendezvous
-from rtfilter.overlay.strategies.strategy import Strategy
+from rtfilter.overlay.broker_names import (
+    BrokerMessage,
+    BrokerPlace,
+    Connection,
+    ConnectionKind,
+    Send,
+    SubscriptionId,
+    member,
+)
+from rtfilter.overlay.routing_messages import NetworkLoad
+from rtfilter.overlay.routing_table import Table
+from rtfilter.overlay.strategies import Rendezvous, Strategy, strategy_of
 
-NOWHERE: Final = BrokerPlace("", "", "", frozenset())
+LOST: Final = Connection(ConnectionKind.LINK, "")
+"""In a table, the connection of uncertain subscriptions, whose place is unknown."""
 
 
 class Core:
     """The state that the parts of one router share.
 
+    Parameters
+    ----------
+    name, incarnation, types, strategy, grace, longest, assigned, matchers
+        See `Router`.
+
     Attributes
     ----------
-    name : str
-        Name of the broker.
-    incarnation : int
-    types : mapping of str to Schema
     strategies : dict of int to Strategy
         Strategies by epoch: one, or two during a change of strategy.
     epoch : int
         The epoch whose strategy routes new events of clients of this broker.
-    assigned : dict of str to str
-        Rendezvous clusters of event types, for the strategy `Rendezvous`.
     load : NetworkLoad
         The load of this broker since it was last read.
-    grace : float or None
-        Seconds to wait for lost subscriptions before they are removed; None: they are removed at once, and
-        nothing is acknowledged.
-    longest : int
-        Most bytes of a message.
-    table : Table
     at : BrokerPlace
     now : float
         Time of the present call.
     out : list of Send
+        The messages to send.
     counts : Counter
         Messages by kind, since the router was made.
     """
@@ -56,20 +55,21 @@ class Core:
         name: str,
         incarnation: int,
         types: Mapping[str, Schema],
-        strategy: Strategy,
+        strategy: str | Strategy,
         grace: float | None,
-        longest: int = 2**24,
-        assigned: Mapping[str, str] | None = None,
-        matchers: Mapping[str, Factory] = NO_MATCHERS,
+        longest: int,
+        assigned: Mapping[str, str] | None,
+        matchers: Mapping[str, Factory],
     ) -> None:
-        self.name, self.incarnation, self.types, self.grace = name, incarnation, types, grace
-        self.longest = longest
+        self.name, self.incarnation, self.types = name, incarnation, types
+        self.grace, self.longest = grace, longest
         self._subscriptions = 0
-        self.strategies, self.epoch = {0: strategy}, 0
-        self.assigned = strategy.assigned if isinstance(strategy, Rendezvous) else dict(assigned or {})
+        made = strategy_of(strategy, assigned)
+        self.strategies, self.epoch = {0: made}, 0
+        self.assigned = made.assigned if isinstance(made, Rendezvous) else dict(assigned or {})
         self.load = NetworkLoad()
         self.table = Table(types, matchers)
-        self.at = NOWHERE._replace(broker=name)
+        self.at = BrokerPlace("", name, "", frozenset())
         self.now = 0.0
         self.out: list[Send] = []
         self.counts: Counter[str] = Counter()
@@ -86,8 +86,7 @@ class Core:
 
     def note(self, events: int = 0, served: int = 0, changes: int = 0) -> None:
         """Add to the load of this broker."""
-        sizes, *seen = self.load
-        self.load = NetworkLoad(sizes, seen[0] + events, seen[1] + served, seen[2] + changes)
+        self.load = self.load.plus([NetworkLoad((), events, served, changes)])
 
     @property
     def strategy(self) -> Strategy:
@@ -96,23 +95,8 @@ class Core:
 
     @property
     def shared(self) -> bool:
-        """Return whether the designated broker must know the subscriptions of other members."""
+        """True if the designated broker must know the subscriptions of other members."""
         return any(strategy.shared for strategy in self.strategies.values())
-
-    def made(self, name: str) -> Strategy:
-        """Return a new strategy by its name."""
-        return strategy_of(name, self.assigned)
-
-    def adopt(self, epoch: int, name: str, in_use: bool) -> None:
-        """Add a strategy, and with `in_use` route new events by it."""
-        if epoch not in self.strategies:
-            self.strategies[epoch] = self.made(name)
-        if in_use:
-            self.epoch = epoch
-
-    def forget_others(self) -> None:
-        """Remove all strategies except the one in use."""
-        self.strategies = {self.epoch: self.strategy}
 
     @property
     def designated(self) -> Connection:
@@ -135,3 +119,87 @@ class Core:
         if connection.kind is ConnectionKind.LINK:
             return self.at.leads and connection.name in self.at.links
         return connection in self.fellows
+
+
+class Uncertainty:
+    """Records what may be missing, so that no event is acknowledged that may have missed a subscriber.
+
+    A subscription whose connection was lost stays in the table for `Core.grace` seconds, with the connection
+    `LOST`, or until it comes back from the same connection. If it comes from another one, it stays uncertain,
+    because that message may be older than the loss.
+
+    Attributes
+    ----------
+    unheard : set of Connection
+        Neighbours that have not sent their subscriptions yet.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._until: dict[SubscriptionId, dict[Connection, float]] = {}
+        self._doubtful_until = self._withheld_until = float("-inf")
+        self.unheard: set[Connection] = set()
+
+    def keep(self, id: SubscriptionId, connection: Connection) -> None:
+        """Mark a subscription whose connection was lost as uncertain from now on."""
+        assert self._core.grace is not None
+        self._until.setdefault(id, {})[connection] = self._core.now + self._core.grace
+
+    def settle(self, id: SubscriptionId, connection: Connection) -> bool:
+        """Note that a subscription came back from a connection; return whether it is certain again."""
+        lost = self._until.get(id, {})
+        if lost.pop(connection, None) is None or lost:
+            return False
+        del self._until[id]
+        return True
+
+    def forget(self, id: SubscriptionId) -> None:
+        """Remove a subscription that is certainly gone, or that another broker has now."""
+        self._until.pop(id, None)
+
+    def expired(self) -> list[SubscriptionId]:
+        """Return the subscriptions whose grace is over."""
+        now = self._core.now
+        return [id for id, lost in self._until.items() if max(lost.values()) <= now]
+
+    def lost(self) -> dict[Connection, float]:
+        """Return the connections whose loss made a subscription uncertain, each with the time."""
+        found: dict[Connection, float] = {}
+        for lost in self._until.values():
+            for connection, until in lost.items():
+                since = until - (self._core.grace or 0.0)
+                found[connection] = min(since, found.get(connection, since))
+        return found
+
+    def doubted(self) -> float | None:
+        """Return the time since when everything is uncertain; None if it is not."""
+        if self._core.now >= self._doubtful_until:
+            return None
+        return self._doubtful_until - (self._core.grace or 0.0)
+
+    def doubt(self) -> None:
+        """Make all knowledge uncertain for the grace.
+
+        Also confirm nothing: the broker that had this place before may not know yet that it has lost it.
+        """
+        if self._core.grace is not None:
+            self._doubtful_until = self._withheld_until = self._core.now + self._core.grace
+
+    def part(self) -> None:
+        """Note that a linked cluster is gone; if events could stop there, confirm nothing for the grace."""
+        if self._core.grace is not None and any(one.stops for one in self._core.strategies.values()):
+            self._withheld_until = self._core.now + self._core.grace
+
+    def may_confirm(self, type: str) -> bool:
+        """Return whether all brokers that must know the subscriptions to a type can be reached."""
+        return self._core.now >= self._withheld_until and self._core.is_whole(type)
+
+    def is_sure(self, type: str) -> bool:
+        """Return whether a designated broker knows its neighbours and their subscriptions to a type.
+
+        Uncertain entries do not count.
+        """
+        return self.doubted() is None and not self.unheard and self._core.is_whole(type)
+
+    def __len__(self) -> int:
+        return len(self._until)

@@ -1,37 +1,149 @@
-"""The forwarding of events."""
+"""The forwarding of events, and their acknowledgement when all receivers have acknowledged them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
 import msgspec
 
-from rtfilter.overlay.acknowledging import Acknowledging
-from rtfilter.overlay.broker_names import CLUSTER, Connection, ConnectionKind, link
-from rtfilter.overlay.core import Core
-from rtfilter.overlay.routing_messages import Event, Notify
-from rtfilter.overlay.strategies.strategy import Strategy
-from rtfilter.overlay.uncertainty import LOST, Uncertainty
+from rtfilter.overlay.broker_names import CLUSTER, Connection, ConnectionKind, EventId, link
+from rtfilter.overlay.core import LOST, Core, Uncertainty
+from rtfilter.overlay.routing_messages import Acknowledge, Event, Notify
+from rtfilter.overlay.strategies import Strategy
+
+SEEN: Final = 10_000
+"""Most events to remember, so that none is forwarded twice while the tree changes."""
+EARLY: Final = 1_000
+"""Most events with acknowledgements that came before the event."""
+
+Key = tuple[EventId, int, bool]
+"""An attempt of an event, and whether it rises."""
+
+
+class WaitReason(NamedTuple):
+    """A reason why an event is not acknowledged yet."""
+
+    what: str
+    """The reason, as text after "waits for"."""
+    seconds: float
+    """Seconds since the wait began."""
+
+
+class _Passed:
+    """An event that this broker has sent on.
+
+    Attributes
+    ----------
+    awaits : set of Connection
+        The receivers that have not acknowledged it.
+    sources : list of Connection
+        The senders that wait for an acknowledgement.
+    sure : bool
+        True if all receivers were known. Otherwise it is never acknowledged, but sent again.
+    led : bool
+        True if this broker was the designated one then. A member waits for that broker, which answers for
+        all, and not for another member, which answers only for itself and may not know the designated one.
+    """
+
+    __slots__ = ("awaits", "led", "rising", "sources", "sure")
+
+    def __init__(
+        self, awaits: set[Connection], source: Connection, sure: bool, rising: bool, led: bool
+    ) -> None:
+        self.awaits, self.sources, self.sure, self.rising, self.led = awaits, [source], sure, rising, led
+
+
+class Acknowledging:
+    """Records the events that have passed, and acknowledges them if the core requires it."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._passed: dict[Key, _Passed | None] = {}
+        self._early: dict[Key, set[Connection]] = {}
+
+    def is_new(self, event: Event, source: Connection) -> bool:
+        """Return whether this attempt is new. If not, acknowledge it to `source` when possible."""
+        key = event.id, event.attempt, event.rising
+        if key not in self._passed:
+            return True
+        passed = self._passed[key]
+        if passed is not None:
+            passed.sources.append(source)
+            self._answer(key, passed)
+        return False
+
+    def note(
+        self, event: Event, source: Connection, awaits: Iterable[Connection], sure: bool, rising: bool
+    ) -> None:
+        """Record an event that was sent to some connections, rising or not."""
+        key = event.id, event.attempt, event.rising
+        if self._core.grace is None:
+            self._passed[key] = None
+        else:
+            leads = self._core.at.leads
+            early = self._early.pop((event.id, event.attempt, rising), set())
+            awaited = set(awaits) - early if leads else set(awaits)
+            passed = self._passed[key] = _Passed(awaited, source, sure, rising, leads)
+            self._answer(key, passed)
+        if len(self._passed) > SEEN:
+            del self._passed[next(iter(self._passed))]
+
+    def hear(self, message: Acknowledge, source: Connection) -> None:
+        """Process an acknowledgement, and acknowledge the event to its sources if it was the last one."""
+        found = False
+        for rose in (False, True):
+            key = message.id, message.attempt, rose
+            passed = self._passed.get(key)
+            if passed is not None and passed.rising == message.rising and (passed.led or not message.own):
+                found = True
+                passed.awaits.discard(source)
+                self._answer(key, passed)
+        if not found and message.own:  # the source received the multicast before this broker
+            self._early.setdefault((message.id, message.attempt, message.rising), set()).add(source)
+            if len(self._early) > EARLY:
+                del self._early[next(iter(self._early))]
+
+    def waiting(self, event: Event) -> list[_Passed]:
+        """Return the records of an attempt of an event for which clients of this broker wait."""
+        found = (self._passed.get((event.id, event.attempt, rising)) for rising in (False, True))
+        return [one for one in found if one and any(to.kind is ConnectionKind.CLIENT for to in one.sources)]
+
+    def _answer(self, key: Key, passed: _Passed) -> None:
+        if passed.awaits or not passed.sure:
+            return
+        core = self._core
+        for source in passed.sources:
+            # The designated broker answers for the whole cluster, even if a member sent the multicast of the
+            # event.
+            fellow = source.kind is ConnectionKind.MEMBER and not core.at.leads
+            to = core.designated if fellow else source
+            if to.kind is ConnectionKind.CLIENT or core.knows(to):
+                rising = key[2] and to.kind is not ConnectionKind.CLIENT
+                core.send(to, Acknowledge(key[0], key[1], rising, fellow))
+        passed.sources = []
 
 
 class Forwarding:
     """Sends each attempt of an event on once: to all matching connections, and to those of the strategy."""
 
-    def __init__(self, core: Core, uncertainty: Uncertainty, acknowledging: Acknowledging) -> None:
-        self._core, self._uncertainty, self._acknowledging = core, uncertainty, acknowledging
+    def __init__(self, core: Core, uncertainty: Uncertainty) -> None:
+        self._core, self._uncertainty, self.acknowledging = core, uncertainty, Acknowledging(core)
 
     def take(self, event: Event, source: Connection) -> None:
         """Process an event of a client or a neighbour."""
-        if self._acknowledging.is_new(event, source):
+        if self.acknowledging.is_new(event, source):
             if source.kind is ConnectionKind.CLIENT:
                 self._core.note(events=1)
             if event.rising:
                 self._rise(event, source)
             else:
                 awaits, sure = self._spread(event, source)
-                self._acknowledging.note(event, source, awaits, sure, False)
+                self.acknowledging.note(event, source, awaits, sure, False)
 
     def _rise(self, event: Event, source: Connection) -> None:
         """Send an event towards the rendezvous, or from there back to all matching connections."""
-        core, note = self._core, self._acknowledging.note
+        core, note = self._core, self.acknowledging.note
         if not core.at.leads:
             up = {core.designated} if core.at.designated else set()
             self._send(up, event)
@@ -93,3 +205,48 @@ class Forwarding:
     def _send(self, connections: set[Connection], event: Event) -> None:
         for connection in sorted(connections):
             self._core.send(connection, event)
+
+    # -- the reasons why events wait -----------------------------------------------------------------
+
+    def wait_reasons(self, event: Event, since: float) -> list[WaitReason]:
+        """Return why an attempt of a client's event waits, as far as this broker knows.
+
+        Without any reason, the next attempt may arrive.
+
+        Parameters
+        ----------
+        event : Event
+        since : float
+            Time of its publication, from which on receivers may be late.
+        """
+        core, found = self._core, dict[str, float]()
+        for passed in self.acknowledging.waiting(event):
+            for connection in sorted(one for one in passed.awaits if one.name):
+                found[f"{self._called(connection)}, which has not acknowledged it"] = since
+            if not passed.sure:
+                found |= self._unsure(event, since)
+        return [WaitReason(what, core.now - begun) for what, begun in found.items()]
+
+    def _unsure(self, event: Event, since: float) -> dict[str, float]:
+        """Return the reasons why receivers of an event may be unknown, each with the time it began."""
+        core, uncertainty = self._core, self._uncertainty
+        if not core.at.leads:
+            return {} if core.at.designated else {f"a broker to stand for cluster {core.at.cluster}": since}
+        lost = uncertainty.lost() if LOST in core.table.match(event.type, event.values) else {}
+        found = {f"{self._called(one)}, whose connection was lost": at for one, at in sorted(lost.items())}
+        for connection in sorted(uncertainty.unheard):
+            found[f"{self._called(connection)}, which has not said yet what it wants"] = since
+        if not core.is_whole(event.type):
+            whole = core.at.root or core.at.parent in core.at.links
+            place = f"the way to the rendezvous of {event.type}" if whole else "a cluster above this one"
+            found[place] = since
+        doubted = uncertainty.doubted()
+        if doubted is not None:
+            found[f"{core.name}, which has just come to stand for its cluster, or for the root"] = doubted
+        return found
+
+    def _called(self, connection: Connection) -> str:
+        if connection.kind is not ConnectionKind.LINK:
+            return f"broker {connection.name}"
+        broker = self._core.at.links.get(connection.name, connection.name)
+        return f"cluster {connection.name}" + (f" (broker {broker})" if broker != connection.name else "")

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.registry import Factory
-from rtfilter.overlay.acknowledging import Acknowledging
-from rtfilter.overlay.broker_messages import BrokerMessage, Send
 from rtfilter.overlay.broker_names import (
+    BrokerMessage,
+    BrokerPlace,
     Connection,
     ConnectionKind,
     EventId,
+    Send,
     SubscriptionId,
     client,
     link,
     member,
 )
-from rtfilter.overlay.core import Core
-from rtfilter.overlay.forwarding import Forwarding
-from rtfilter.overlay.holding import Holding, WaitReason
-from rtfilter.overlay.place import BrokerPlace
+from rtfilter.overlay.core import LOST, Core, Uncertainty
+from rtfilter.overlay.forwarding import Forwarding, WaitReason
 from rtfilter.overlay.routing_messages import (
     Acknowledge,
     Advertise,
@@ -39,12 +38,9 @@ from rtfilter.overlay.routing_messages import (
     Unreplicate,
     Wave,
 )
-from rtfilter.overlay.routing_table import NO_MATCHERS, Table
 from rtfilter.overlay.spreading import Spreading
-from rtfilter.overlay.strategies import strategy_of
-from rtfilter.overlay.strategies.strategy import Strategy
+from rtfilter.overlay.strategies import Strategy
 from rtfilter.overlay.switching import Switched, Switching
-from rtfilter.overlay.uncertainty import LOST, Uncertainty
 from rtfilter.predicates.predicate import Predicate
 
 
@@ -82,7 +78,7 @@ class Router:
         Seconds between measurements, after each of which the root chooses the cheapest strategy. By default
         only `switch` changes the strategy.
     slack : float, optional
-        Largest empty share of a box that is sent instead of many near ones; see `rtfilter.overlay.merging`.
+        Largest empty share of a box that is sent instead of many near ones; see `MergingForwarding`.
         It extends `covering`.
     longest : int
         Most bytes of a message; a longer one is sent in parts.
@@ -107,20 +103,31 @@ class Router:
         slack: float | None = None,
         longest: int = 2**24,
         assigned: Mapping[str, str] | None = None,
-        matchers: Mapping[str, Factory] = NO_MATCHERS,
+        matchers: Mapping[str, Factory] | None = None,
     ) -> None:
         if slack is not None and not 0 <= slack < 1:
             raise ValueError(f"slack is a share of a box, from 0 to below 1, not {slack!r}")
-        self.name, self.incarnation = name, incarnation
-        made = strategy_of(strategy, assigned)
-        self._core = Core(name, incarnation, types, made, grace, longest, assigned, matchers)
-        self._uncertainty = Uncertainty(self._core)
-        self._spreading = Spreading(self._core, self._uncertainty, covering, slack)
-        self._acknowledging = Acknowledging(self._core)
-        self._forwarding = Forwarding(self._core, self._uncertainty, self._acknowledging)
-        self._holding = Holding(self._core, self._uncertainty, self._acknowledging)
-        self._switching = Switching(self._core, self._spreading, choose_every)
-        self._published = 0
+        self.name, self._published = name, 0
+        core = self._core = Core(name, incarnation, types, strategy, grace, longest, assigned, matchers or {})
+        self.table = core.table
+        self._uncertainty = Uncertainty(core)
+        spreading = self._spreading = Spreading(core, self._uncertainty, covering, slack)
+        forwarding = self._forwarding = Forwarding(core, self._uncertainty)
+        switching = self._switching = Switching(core, spreading, choose_every)
+        self._parts: Mapping[type[BrokerMessage], Callable[[Any, Connection], None]] = {
+            Event: forwarding.take,
+            Acknowledge: forwarding.acknowledging.hear,
+            RouterSubscribe: spreading.take_subscribe,
+            RouterUnsubscribe: spreading.take_unsubscribe,
+            RouterSubscriptions: spreading.take_subscriptions,
+            Confirm: spreading.take_confirm,
+            Replicate: spreading.take_replica,
+            Unreplicate: spreading.take_replica,
+            Replica: spreading.take_replica,
+            Advertise: spreading.hear,
+            Wave: switching.take,
+            Answer: switching.hear,
+        }
 
     @property
     def at(self) -> BrokerPlace:
@@ -128,19 +135,14 @@ class Router:
         return self._core.at
 
     @property
-    def types(self) -> Mapping[str, Schema]:
-        """The event types."""
-        return self._core.types
-
-    @property
-    def table(self) -> Table:
-        """The routing table."""
-        return self._core.table
-
-    @property
     def replica(self) -> Mapping[tuple[SubscriptionId, Connection], RouterEntry]:
         """At a member: the designated broker's table, as this broker would have it in that role."""
         return self._spreading.replica
+
+    @property
+    def strategy(self) -> Strategy:
+        """The strategy in use."""
+        return self._core.strategy
 
     @property
     def switched(self) -> Switched:
@@ -150,11 +152,6 @@ class Router:
     def resume(self, former: Switched) -> None:
         """Continue a change of strategy of a former incarnation, if this one soon becomes the root."""
         self._switching.former = former
-
-    @property
-    def strategy(self) -> Strategy:
-        """The strategy in use."""
-        return self._core.strategy
 
     # -- clients -------------------------------------------------------------------------------------
 
@@ -182,13 +179,6 @@ class Router:
                 self._spreading.leave(id, connection)
         return self._flush()
 
-    def leave(self, client_name: str, now: float) -> list[Send]:
-        """Remove all subscriptions of a client."""
-        self._core.now = now
-        for subscription in self.table.of(client(client_name)):
-            self._spreading.leave(subscription.id, client(client_name))
-        return self._flush()
-
     def publish(
         self,
         client_name: str,
@@ -213,40 +203,29 @@ class Router:
             The type is unknown, or the event cannot be read.
         """
         self.require_event(type, event)
-        self._core.now = now
+        core = self._core
+        core.now = now
         if id is None:
             self._published += 1
-            id = EventId(self.name, self.incarnation, self._published)
-        sent = Event(id, type, dict(event), attempt, self.strategy.rises, self._core.epoch)
+            id = EventId(self.name, core.incarnation, self._published)
+        sent = Event(id, type, dict(event), attempt, self.strategy.rises, core.epoch)
         self._forwarding.take(sent, client(client_name))
         return id, self._flush()
 
-    def holds(self, event: Event, since: float, now: float) -> list[WaitReason]:
-        """Return why an attempt of a client's event, published at `since`, waits; see `Holding`."""
+    def wait_reasons(self, event: Event, since: float, now: float) -> list[WaitReason]:
+        """Return why an attempt of a client's event, published at `since`, waits."""
         self._core.now = now
-        return self._holding.of(event, since)
+        return self._forwarding.wait_reasons(event, since)
 
     def require_condition(self, type: str, predicate: str | Mapping[str, Any] | Predicate) -> str:
         """Return a predicate as an SQL condition, if it can be subscribed to. Raises as `subscribe`."""
-        self._require(type)
-        condition = Predicate.parse(predicate, self._core.types[type]).to_sql()
-        self._core.table.conditions[type].read(condition)
+        condition = Predicate.parse(predicate, self.table.schema(type)).to_sql()
+        self.table.read(type, condition)
         return condition
 
     def require_event(self, type: str, event: Mapping[str, Any]) -> EventTable:
         """Return an event as a table of its type, if it can be published. Raises as `publish`."""
-        self._require(type)
-        return self._core.types[type].read([event])
-
-    def schema(self, type: str) -> Schema:
-        """Return the schema of an event type. Raises `ValueError` for an unknown type."""
-        self._require(type)
-        return self._core.types[type]
-
-    def _require(self, type: str) -> None:
-        if type not in self._core.types:
-            known = ", ".join(self._core.types) or "none"
-            raise ValueError(f"unknown event type {type!r:.60}; the types of this broker are {known}")
+        return self.table.schema(type).read([event])
 
     # -- brokers -------------------------------------------------------------------------------------
 
@@ -260,12 +239,12 @@ class Router:
         ValueError, PredicateError, EventError
             It names an unknown event type, or has a condition or an event that cannot be read.
         """
-        part = _TAKES.get(type(message))
+        part = self._parts.get(type(message))
         if part is None:
             raise TypeError(f"routers do not take {type(message).__name__} from each other")
         self._core.now = now
         if self._core.knows(source):
-            part(self)(message, source)
+            part(message, source)
         return self._flush()
 
     def place(self, new: BrokerPlace, now: float) -> list[Send]:
@@ -308,7 +287,7 @@ class Router:
     def tick(self, now: float) -> list[Send]:
         """Remove subscriptions whose grace is over, confirm others, and begin a due measurement."""
         self._core.now = now
-        for id in self._uncertainty.due():
+        for id in self._uncertainty.expired():
             self._spreading.leave(id, LOST)
         self._spreading.confirm_all()
         self._switching.tick()
@@ -339,19 +318,3 @@ class Router:
     def _flush(self) -> list[Send]:
         out, self._core.out = self._core.out, []
         return out
-
-
-_TAKES: Final[Mapping[type[BrokerMessage], Callable[[Router], Callable[[Any, Connection], None]]]] = {
-    Event: lambda router: router._forwarding.take,
-    Acknowledge: lambda router: router._acknowledging.hear,
-    RouterSubscribe: lambda router: router._spreading.take_subscribe,
-    RouterUnsubscribe: lambda router: router._spreading.take_unsubscribe,
-    RouterSubscriptions: lambda router: router._spreading.take_subscriptions,
-    Confirm: lambda router: router._spreading.take_confirm,
-    Replicate: lambda router: router._spreading.take_replicate,
-    Unreplicate: lambda router: router._spreading.take_unreplicate,
-    Replica: lambda router: router._spreading.take_replica,
-    Advertise: lambda router: router._spreading.hear,
-    Wave: lambda router: router._switching.take,
-    Answer: lambda router: router._switching.hear,
-}

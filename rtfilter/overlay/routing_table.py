@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -19,27 +18,6 @@ from rtfilter.predicates.predicate import Predicate
 
 PARSED: Final = 10_000
 """Most conditions that are cached as predicates."""
-NO_MATCHERS: Final[Mapping[str, Factory]] = MappingProxyType({})
-"""The default matcher for all event types."""
-
-
-class Conditions:
-    """The conditions of an event type, with a cache of their predicates."""
-
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-        self._parsed: dict[str, Predicate] = {}
-
-    def read(self, condition: str) -> Predicate:
-        """Return the predicate of a condition. Raises `PredicateError`, also if it needs too many boxes."""
-        predicate = self._parsed.get(condition)
-        if predicate is None:
-            predicate = Predicate.parse(condition, self.schema)
-            predicate.cost  # noqa: B018, refuses what the index would refuse later
-            if len(self._parsed) >= PARSED:
-                self._parsed.clear()
-            self._parsed[condition] = predicate
-        return predicate
 
 
 class Table:
@@ -57,9 +35,8 @@ class Table:
         Matchers of the indexes, by event type; see `EventFilter`.
     """
 
-    def __init__(self, types: Mapping[str, Schema], matchers: Mapping[str, Factory] = NO_MATCHERS) -> None:
-        self.conditions = {name: Conditions(schema) for name, schema in types.items()}
-        self._indexes = {name: _Index(schema, matchers.get(name)) for name, schema in types.items()}
+    def __init__(self, types: Mapping[str, Schema], matchers: Mapping[str, Factory] | None = None) -> None:
+        self._indexes = {name: _Index(schema, (matchers or {}).get(name)) for name, schema in types.items()}
         self._of: dict[SubscriptionId, dict[Connection, tuple[RouterSubscription, int]]] = {}
         self._at: Counter[Connection] = Counter()
 
@@ -96,8 +73,15 @@ class Table:
 
     def predicate(self, subscription: RouterSubscription) -> Predicate:
         """Return the predicate of a subscription. Raises as `add`."""
-        self._index(subscription.type)
-        return self.conditions[subscription.type].read(subscription.condition)
+        return self.read(subscription.type, subscription.condition)
+
+    def read(self, type: str, condition: str) -> Predicate:
+        """Return the predicate of a condition for an event type. Raises as `add`."""
+        return self._index(type).read(condition)
+
+    def schema(self, type: str) -> Schema:
+        """Return the schema of an event type. Raises `ValueError` for an unknown type."""
+        return self._index(type).schema
 
     def match(self, type: str, event: Mapping[str, Any]) -> dict[Connection, list[SubscriptionId]]:
         """Return the connections that an event goes to; for clients, with matching subscriptions, ascending.
@@ -118,13 +102,9 @@ class Table:
         """Return the subscriptions with an entry for a connection, in the order in which they were added."""
         return [entries[connection][0] for entries in self._of.values() if connection in entries]
 
-    def used(self) -> frozenset[Connection]:
+    def used(self) -> list[Connection]:
         """Return all connections with an entry."""
-        return frozenset(self._at)
-
-    def count(self, connection: Connection) -> int:
-        """Return the number of entries for a connection."""
-        return self._at[connection]
+        return list(self._at)
 
     def __iter__(self) -> Iterator[RouterEntry]:
         for entries in self._of.values():
@@ -143,19 +123,18 @@ class Table:
         return sum(index.bytes() for index in self._indexes.values())
 
     def _index(self, type: str) -> _Index:
-        try:
-            return self._indexes[type]
-        except KeyError:
+        if type not in self._indexes:
             known = ", ".join(self._indexes) or "none"
-            raise ValueError(
-                f"unknown event type {type!r:.60}; the types of this broker are {known}"
-            ) from None
+            raise ValueError(f"unknown event type {type!r:.60}; the types of this broker are {known}")
+        return self._indexes[type]
 
 
 class _Index:
     """The entries of one event type by number. Changes are collected, and applied before the next use."""
 
     def __init__(self, schema: Schema, matcher: Factory | None) -> None:
+        self.schema = schema
+        self._parsed: dict[str, Predicate] = {}  # by condition
         self._filter = EventFilter(schema, matcher=matcher, max_unbounded=None, ids=int)
         self._connections: list[Connection] = []
         self._places: dict[Connection, int] = {}
@@ -166,6 +145,17 @@ class _Index:
         self._numbers, self._free = 0, list[int]()
         self._new: dict[int, Predicate] = {}
         self._gone: list[int] = []
+
+    def read(self, condition: str) -> Predicate:
+        """Return the predicate of a condition. Raises `PredicateError`, also if it needs too many boxes."""
+        predicate = self._parsed.get(condition)
+        if predicate is None:
+            predicate = Predicate.parse(condition, self.schema)
+            predicate.cost  # noqa: B018, refuses what the index would refuse later
+            if len(self._parsed) >= PARSED:
+                self._parsed.clear()
+            self._parsed[condition] = predicate
+        return predicate
 
     def add(self, predicate: Predicate, id: SubscriptionId, connection: Connection) -> int:
         """Add an entry, and return its number."""

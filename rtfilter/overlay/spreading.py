@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from rtfilter.overlay.broker_messages import BrokerMessage
-from rtfilter.overlay.broker_names import CLUSTER, Connection, ConnectionKind, SubscriptionId, link, member
-from rtfilter.overlay.core import Core
-from rtfilter.overlay.merging import MergingForwarding
+from rtfilter.overlay.broker_names import (
+    CLUSTER,
+    BrokerMessage,
+    Connection,
+    ConnectionKind,
+    SubscriptionId,
+    link,
+    member,
+)
+from rtfilter.overlay.core import LOST, Core, Uncertainty
 from rtfilter.overlay.routing_messages import (
     Confirm,
     Replica,
@@ -20,8 +26,7 @@ from rtfilter.overlay.routing_messages import (
     RouterUnsubscribe,
     Unreplicate,
 )
-from rtfilter.overlay.suppressing import CoveringForwarding, SubscriptionForwarding
-from rtfilter.overlay.uncertainty import LOST, Uncertainty
+from rtfilter.overlay.suppressing import CoveringForwarding, MergingForwarding, SubscriptionForwarding
 
 PART: Final = 256
 """Most subscriptions in a message."""
@@ -35,12 +40,8 @@ class Spreading:
     """Adds and removes entries, and sends them to the brokers that must know them.
 
     A designated broker sends them to linked clusters, by its strategy, and to its own cluster, which has a
-    replica of the table. A member sends them to the designated broker.
-
-    Attributes
-    ----------
-    replica : dict of (SubscriptionId, Connection) to RouterEntry
-        At a member: the designated broker's table, as this broker would have it in that role.
+    replica of the table: the entries as a member would have them in that role. A member sends its own
+    entries to the designated broker.
     """
 
     def __init__(self, core: Core, uncertainty: Uncertainty, covering: bool, slack: float | None) -> None:
@@ -121,7 +122,7 @@ class Spreading:
         """Process a part of all subscriptions of a member or a linked cluster, and answer if it asks."""
         core = self._core
         if not core.at.leads:
-            if message.ask and source == member(core.at.designated):
+            if message.ask and source == core.designated:
                 self.announce(ask=False)
             return
         if message.first:
@@ -158,7 +159,7 @@ class Spreading:
         """Process a neighbour's confirmation that all necessary brokers behind it know a subscription."""
         core = self._core
         if not core.at.leads:
-            if source == member(core.at.designated):
+            if source == core.designated:
                 self._confirmed(message.id)
         elif source.name in self._forwardings:
             for id in self._forwardings[source.name].confirm(message.id):
@@ -199,11 +200,8 @@ class Spreading:
             del self._forwardings[gone], self._learns[gone]
             self._uncertainty.part()
         for connection in sorted(core.table.used()):
-            if (
-                connection.kind is not ConnectionKind.CLIENT
-                and connection != LOST
-                and not core.knows(connection)
-            ):
+            stays = connection.kind is ConnectionKind.CLIENT or connection == LOST or core.knows(connection)
+            if not stays:
                 self._named.pop(connection, None)
                 for subscription in core.table.of(connection):
                     self.lose(subscription, connection)
@@ -296,26 +294,24 @@ class Spreading:
                 core.table.remove(subscription.id, connection)
                 self._uncertainty.forget(subscription.id)
         self._forwardings, self._learns, self._named = {}, {}, {}
-        self._unconfirmed = {id: waits for id, waits in self._unconfirmed.items() if _is_local(waits)}
+        self._unconfirmed = {
+            id: waits
+            for id, waits in self._unconfirmed.items()
+            if any(connection.kind is ConnectionKind.CLIENT for connection in waits)
+        }
 
-    def take_replicate(self, message: Replicate, source: Connection) -> None:
-        """Store an entry of the designated broker in the replica."""
-        if self._is_designated(source):
-            subscription, connection = message.entry
-            self.replica[subscription.id, connection] = message.entry
-
-    def take_unreplicate(self, message: Unreplicate, source: Connection) -> None:
-        """Remove an entry of the designated broker from the replica."""
-        if self._is_designated(source):
-            self.replica.pop((message.id, message.connection), None)
-
-    def take_replica(self, message: Replica, source: Connection) -> None:
-        """Store a part of all entries of the designated broker in the replica."""
-        if self._is_designated(source):
-            if message.first:
-                self.replica = {}
-            for entry in message.entries:
+    def take_replica(self, message: Replica | Replicate | Unreplicate, source: Connection) -> None:
+        """Apply a message of the designated broker about its entries to the replica."""
+        if self._core.at.leads or source != self._core.designated:
+            return
+        match message:
+            case Replica(entries=entries, first=first):
+                kept = {} if first else self.replica
+                self.replica = kept | {(one.subscription.id, one.connection): one for one in entries}
+            case Replicate(entry=entry):
                 self.replica[entry.subscription.id, entry.connection] = entry
+            case Unreplicate(id=id, connection=connection):
+                self.replica.pop((id, connection), None)
 
     def _replicate(self, message: BrokerMessage) -> None:
         if self._core.shared and len(self._core.at.members) > 1:
@@ -328,17 +324,13 @@ class Spreading:
             for subscription, connection in self._core.table
             if connection != LOST
         ]
-        for part, first, last in _parts(
-            entries, [entry.subscription for entry in entries], self._core.longest
-        ):
+        subscriptions = [entry.subscription for entry in entries]
+        for part, first, last in _parts(entries, subscriptions, self._core.longest):
             self._replicate(Replica(tuple(part), first, last))
 
     def _seen_by_others(self, connection: Connection) -> Connection:
         """Return a connection as a member that takes over would have it: clients are behind this broker."""
         return member(self._core.name) if connection.kind is ConnectionKind.CLIENT else connection
-
-    def _is_designated(self, source: Connection) -> bool:
-        return not self._core.at.leads and source == member(self._core.at.designated)
 
     @property
     def suppressed(self) -> int:
@@ -349,10 +341,6 @@ class Spreading:
     def unconfirmed(self) -> int:
         """Number of subscriptions whose confirmation a client or broker waits for."""
         return len(self._unconfirmed)
-
-
-def _is_local(connections: Iterable[Connection]) -> bool:
-    return any(connection.kind is ConnectionKind.CLIENT for connection in connections)
 
 
 def _parts(

@@ -16,21 +16,67 @@ root begins it again. With acknowledgements, lost events are sent again, as alwa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 import msgspec
 
-from rtfilter.overlay.broker_names import CLUSTER, Connection, ConnectionKind, link
-from rtfilter.overlay.cheapest import NetworkLoad, choose
+from rtfilter.overlay.broker_names import CLUSTER, BrokerPlace, Connection, ConnectionKind, link
 from rtfilter.overlay.core import Core
-from rtfilter.overlay.place import BrokerPlace
-from rtfilter.overlay.routing_messages import Answer, Wave
+from rtfilter.overlay.routing_messages import Answer, NetworkLoad, Wave
 from rtfilter.overlay.spreading import Spreading
-from rtfilter.overlay.strategies import STRATEGIES
+from rtfilter.overlay.strategies import STRATEGIES, strategy_of
 
-UNKEPT: Final = 1000
+UNSTORED: Final = 1000
 """More than the number of waves that a broker can begin before one is stored."""
+MATCH: Final = 0.25
+"""The cost of matching an event against others' subscriptions, as a share of the cost of a message."""
+MARGIN: Final = 0.1
+"""Share of the current cost that another strategy must save to be chosen."""
+
+
+def costs(load: NetworkLoad) -> Mapping[str, float]:
+    """Return the cost of an event by strategy, in messages between clusters.
+
+    The messages are those of Bittner's strategies in the present tree: all links; the smallest subtree with
+    the publisher and all matching clusters; or the way to the root and the smallest subtree with it. The
+    estimate assumes that all clusters publish equally, and want an event with the same probability. Two costs
+    are added: `MATCH` at each cluster that matches the event against others' subscriptions (none with event
+    forwarding), and the event's share of the messages that spread subscriptions.
+
+    Parameters
+    ----------
+    load : NetworkLoad
+        The load of the whole network, with at least one event.
+    """
+    total = load.clusters
+    unserved = 1 - min(load.served / load.events / total, 1)
+    below = load.sizes[:-1]
+    up = sum(size / total for size in below)
+    reached = sum(1 - unserved**size for size in below)
+    returned = sum(size / total * (1 - unserved**size) for size in below)
+    left = sum(size / total * (1 - unserved ** (total - size)) for size in below)
+    either = left + reached - returned
+    changes = load.changes / load.events
+    rooted = up + reached + MATCH * (up + reached + 1) + changes * up
+    return {
+        "event_forwarding": float(total - 1),
+        "profile_forwarding": either + MATCH * (either + 1) + changes * (total - 1),
+        "rendezvous": rooted,
+        "hybrid": rooted - returned,
+    }
+
+
+def choose(load: NetworkLoad, current: str) -> str:
+    """Return the cheapest strategy if it saves `MARGIN` of the current cost, else the current one."""
+    if not load.events:
+        return current
+    found = costs(load)
+    best = min(found, key=lambda name: found[name])
+    if current in found and found[best] > (1 - MARGIN) * found[current]:
+        return current
+    return best
 
 
 class Stage(IntEnum):
@@ -47,21 +93,14 @@ class Stage(IntEnum):
 
 
 class Switched(NamedTuple):
-    """The progress of a change of strategy.
-
-    Attributes
-    ----------
-    first : str
-        The strategy at the start of the broker.
-    wave : Wave
-        The last wave.
-    used : str
-        The strategy for new events of clients.
-    """
+    """The progress of a change of strategy."""
 
     first: str
+    """The strategy at the start of the broker."""
     wave: Wave
+    """The last wave."""
     used: str
+    """The strategy for new events of clients."""
 
 
 class Switching:
@@ -173,20 +212,23 @@ class Switching:
         if former.first != self._first:
             return  # the brokers were started with another strategy since
         core, wave = self._core, former.wave
-        core.strategies, core.epoch = {wave.epoch: core.made(wave.strategy)}, wave.epoch
+        core.strategies, core.epoch = {wave.epoch: strategy_of(wave.strategy, core.assigned)}, wave.epoch
         if wave.stage in (Stage.PREPARE, Stage.SETTLE):
             core.epoch -= 1
-            core.strategies[core.epoch] = core.made(former.used)
-        self.wave = msgspec.structs.replace(wave, number=wave.number + UNKEPT)
+            core.strategies[core.epoch] = strategy_of(former.used, core.assigned)
+        self.wave = msgspec.structs.replace(wave, number=wave.number + UNSTORED)
         self._begin(Stage(wave.stage), wave.epoch, wave.strategy)
 
     def _apply(self, wave: Wave) -> None:
         core = self._core
         shared = core.shared
         self.wave, self._answers, self._answered = wave, {}, False
-        core.adopt(wave.epoch, wave.strategy, in_use=wave.stage in (Stage.REST, Stage.USE))
+        if wave.epoch not in core.strategies:
+            core.strategies[wave.epoch] = strategy_of(wave.strategy, core.assigned)
+        if wave.stage in (Stage.REST, Stage.USE):
+            core.epoch = wave.epoch
         if wave.stage == Stage.REST:
-            core.forget_others()
+            core.strategies = {core.epoch: core.strategy}
         if core.at.leads:
             for cluster in core.at.links:
                 if cluster != core.at.parent:
@@ -226,15 +268,9 @@ class Switching:
 
     def _sum(self) -> NetworkLoad:
         """Return the load of all clusters below, and of this one."""
-        own = self._taken()
-        for connection, load in self._answers.items():
-            if connection.kind is ConnectionKind.MEMBER:
-                own = NetworkLoad(
-                    (), own.events + load.events, own.served + load.served, own.changes + load.changes
-                )
-        return NetworkLoad.of(
-            own, [load for c, load in self._answers.items() if c.kind is ConnectionKind.LINK]
-        )
+        members = [load for c, load in self._answers.items() if c.kind is ConnectionKind.MEMBER]
+        below = [load for c, load in self._answers.items() if c.kind is ConnectionKind.LINK]
+        return NetworkLoad.of(self._taken().plus(members), below)
 
     def _taken(self) -> NetworkLoad:
         """Return the load of this broker since the last call, and reset it."""

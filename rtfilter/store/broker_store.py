@@ -6,8 +6,7 @@ Its tables are beside those of the server, with a version of their own. Several 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sql
@@ -138,7 +137,9 @@ class BrokerStore:
 
         Raises `TakenError` if another process has started the broker since, and `SQLAlchemyError`.
         """
-        with self._mine() as connection:
+        with self._writing.begin() as connection:
+            if connection.execute(self._own(BROKERS.c.incarnation)).scalar() != self.incarnation:
+                raise TakenError(f"another process has started the broker {self._broker}; this one must end")
             for change in changes:
                 self._put(connection, change)
 
@@ -168,33 +169,25 @@ class BrokerStore:
         columns = [column for column in table.columns if column.name != "broker"]
         return sql.select(*columns).where(table.c.broker == self._broker)
 
-    @contextmanager
-    def _mine(self) -> Iterator[sql.Connection]:
-        with self._writing.begin() as connection:
-            if connection.execute(self._own(BROKERS.c.incarnation)).scalar() != self.incarnation:
-                raise TakenError(f"another process has started the broker {self._broker}; this one must end")
-            yield connection
-
     def _update(self, connection: sql.Connection, **values: object) -> None:
         connection.execute(sql.update(BROKERS).where(BROKERS.c.broker == self._broker).values(**values))
 
     def _put(self, connection: sql.Connection, change: Change) -> None:
         match change:
             case ClientSubscription():
-                self._remove(connection, SUBSCRIPTIONS, client=change.client, key=change.key)
-                self._insert(connection, SUBSCRIPTIONS, change._asdict())
-            case Gone():
-                self._remove(connection, SUBSCRIPTIONS, **change._asdict())
+                self._put(connection, Gone(change.client, change.key))
+                self._insert(connection, SUBSCRIPTIONS, change)
             case Publication():
-                self._insert(connection, PUBLICATIONS, change._asdict())
-            case Settled():
-                self._remove(connection, PUBLICATIONS, **change._asdict())
+                self._insert(connection, PUBLICATIONS, change)
             case BrokerMemory():
                 self._update(connection, memory=change.data)
+            case Gone() | Settled():
+                table = SUBSCRIPTIONS if isinstance(change, Gone) else PUBLICATIONS
+                known = change._asdict() | {"broker": self._broker}
+                own = [table.c[name] == value for name, value in known.items()]
+                connection.execute(sql.delete(table).where(*own))
 
-    def _insert(self, connection: sql.Connection, table: sql.Table, values: dict[str, object]) -> None:
-        connection.execute(sql.insert(table).values(broker=self._broker, **values))
-
-    def _remove(self, connection: sql.Connection, table: sql.Table, **known: object) -> None:
-        own = [table.c.broker == self._broker, *(table.c[name] == value for name, value in known.items())]
-        connection.execute(sql.delete(table).where(*own))
+    def _insert(
+        self, connection: sql.Connection, table: sql.Table, change: ClientSubscription | Publication
+    ) -> None:
+        connection.execute(sql.insert(table).values(broker=self._broker, **change._asdict()))

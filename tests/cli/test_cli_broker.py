@@ -7,9 +7,10 @@ from threading import Event
 import pytest
 
 from rtfilter.cli import broker, main
+from rtfilter.overlay.membership import Contact
 from rtfilter.overlay.running.broker_keys import Key
 from rtfilter.overlay.running.broker_settings import POINT
-from rtfilter.overlay.running.client_messages import Description, KnownBroker
+from rtfilter.overlay.running.client_messages import Description
 from rtfilter.overlay.running.map import Survey
 from rtfilter.overlay.strategies import STRATEGIES
 from rtfilter.store.broker_store import BrokerStore
@@ -33,7 +34,7 @@ def test_a_picture_of_no_known_kind_is_refused_before_anybody_is_asked(name, tmp
 
 
 def test_a_map_without_a_root_says_so(tmp_path, capsys, monkeypatch):
-    known = [KnownBroker(name, name, f"at {name}") for name in "ab"]
+    known = [Contact(name, name, f"at {name}") for name in "ab"]
     router = {"entries": 0, "strategy": "hybrid"}
     told = Description(known[1], "b", (known[1],), "", (), False, {"router": router})
 

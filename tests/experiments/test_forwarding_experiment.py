@@ -27,7 +27,7 @@ from experiments.simulation.network import Network
 from lengths import each_once
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.strategies.rendezvous import Rendezvous
+from rtfilter.overlay.strategies import Rendezvous
 
 CELLS = (
     Cell(1, 1.0, 20, 1, 0.5, 0.5),

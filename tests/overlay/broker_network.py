@@ -18,17 +18,9 @@ from experiments.simulation.network import Network, Parcel, SimulatedDelivery, S
 from experiments.simulation.topology import Topology
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_machine import Broker
-from rtfilter.overlay.broker_messages import BrokerMessage, Send
-from rtfilter.overlay.broker_names import EventId
-from rtfilter.overlay.membership import (
-    RENDEZVOUS_POINT,
-    Audience,
-    Contact,
-    Membership,
-    MembershipSettings,
-    RendezvousPoint,
-)
-from rtfilter.overlay.membership.membership_settings import DEFAULT
+from rtfilter.overlay.broker_names import BrokerMessage, EventId, Send
+from rtfilter.overlay.membership import Contact, Membership, MembershipSettings, RendezvousPoint
+from rtfilter.overlay.membership.contacts import DEFAULT, RENDEZVOUS_POINT, Audience
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Acknowledge, Confirm
 

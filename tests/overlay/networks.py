@@ -12,10 +12,17 @@ from itertools import pairwise
 from typing import Any
 
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.broker_messages import BrokerMessage, Send
-from rtfilter.overlay.broker_names import Connection, ConnectionKind, EventId, SubscriptionId, member
+from rtfilter.overlay.broker_names import (
+    BrokerMessage,
+    BrokerPlace,
+    Connection,
+    ConnectionKind,
+    EventId,
+    Send,
+    SubscriptionId,
+    member,
+)
 from rtfilter.overlay.broker_names import link as link_to
-from rtfilter.overlay.place import BrokerPlace
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Event, Notify
 

@@ -14,8 +14,7 @@ from lengths import each_once
 from overlay.networks import TYPES, Network, Tree
 from overlay.test_moving import Changing
 from overlay.test_routes import TOLD, some_condition
-from rtfilter.overlay.broker_messages import Send
-from rtfilter.overlay.broker_names import EventId, SubscriptionId
+from rtfilter.overlay.broker_names import EventId, Send, SubscriptionId
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Acknowledge, Confirm
 from rtfilter.overlay.strategies import STRATEGIES

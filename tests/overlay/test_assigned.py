@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from overlay.networks import TYPES, Network, Tree
 from overlay.test_acknowledging import GRACE, Publishers
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.strategies.rendezvous import Rendezvous, by_hash
+from rtfilter.overlay.strategies import Rendezvous, by_hash
 
 TREE = Tree({"a": "", "b": "a", "c": "a"})
 

@@ -6,7 +6,8 @@ import pytest
 from whole_network import Network
 
 from rtfilter.overlay.broker_names import EventId
-from rtfilter.overlay.membership import Audience, Dispatch, GivenUp, Missed
+from rtfilter.overlay.membership.contacts import Audience, Dispatch
+from rtfilter.overlay.membership.multicast import GivenUp, Missed
 from rtfilter.overlay.routing_messages import Event, Notify, RouterSubscriptions
 
 NUMBERS = count(1)

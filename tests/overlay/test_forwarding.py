@@ -8,10 +8,7 @@ import pytest
 
 from overlay.networks import TYPES, Network, Tree
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.strategies.event_forwarding import EventForwarding
-from rtfilter.overlay.strategies.profile_forwarding import ProfileForwarding
-from rtfilter.overlay.strategies.rendezvous import Rendezvous, by_hash
-from rtfilter.overlay.strategies.strategy import Strategy
+from rtfilter.overlay.strategies import EventForwarding, ProfileForwarding, Rendezvous, Strategy, by_hash
 
 TREES = [Tree.random(random.Random(seed), 2 + seed % 9) for seed in range(10)]
 

@@ -31,7 +31,7 @@ def offered(network: Network, broker: str) -> Event:
 
 def holds(network: Network, broker: str, event: Event, since: float) -> list[tuple[str, float]]:
     """What the broker tells of it."""
-    found = network.routers[broker].holds(event, since, network.now)
+    found = network.routers[broker].wait_reasons(event, since, network.now)
     return [(hold.what, pytest.approx(hold.seconds, abs=0.1)) for hold in found]
 
 

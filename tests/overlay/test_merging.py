@@ -14,9 +14,9 @@ from lengths import long_but
 from overlay.networks import TYPES, Network, Tree
 from overlay.test_suppressing import about
 from rtfilter.overlay.broker_names import SubscriptionId
-from rtfilter.overlay.merging import MergingForwarding
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import RouterSubscribe, RouterSubscription, RouterUnsubscribe
+from rtfilter.overlay.suppressing import MergingForwarding
 from rtfilter.predicates.predicate import Predicate
 
 

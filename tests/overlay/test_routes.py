@@ -14,8 +14,7 @@ from overlay.networks import TYPES, Network, Tree
 from rtfilter import EventFilter
 from rtfilter.overlay.broker_names import EventId, SubscriptionId
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.strategies import STRATEGIES
-from rtfilter.overlay.strategies.rendezvous import Rendezvous, by_hash
+from rtfilter.overlay.strategies import STRATEGIES, Rendezvous, by_hash
 
 TOLD: dict[str, dict[str, Any]] = {"all": {}, "not covered": {"covering": True}, "merged": {"slack": 0.5}}
 """What routers tell each other of subscriptions, and how to make such a router."""

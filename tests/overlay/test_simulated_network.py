@@ -7,8 +7,7 @@ import pytest
 from experiments.simulation.faults import Fault, What, drawn
 from experiments.simulation.network import Losses, Network, SimulatedCosts
 from experiments.simulation.topology import random_tree
-from rtfilter.overlay.broker_messages import BrokerMessage, Send
-from rtfilter.overlay.broker_names import CLUSTER, ConnectionKind, client, link
+from rtfilter.overlay.broker_names import CLUSTER, BrokerMessage, ConnectionKind, Send, client, link
 
 TREE = random_tree(Random(1), 5, brokers=3)
 

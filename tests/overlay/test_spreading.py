@@ -10,7 +10,7 @@ import pytest
 
 from lengths import long_but
 from overlay.networks import TYPES, Network, Tree
-from rtfilter.overlay.broker_messages import Send
+from rtfilter.overlay.broker_names import Send
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Replica, RouterSubscriptions
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from lengths import long_but
 from overlay.networks import TYPES, Network, Tree
 from overlay.test_routes import Model
-from rtfilter.overlay.cheapest import NetworkLoad, choose, costs
 from rtfilter.overlay.router import Router
+from rtfilter.overlay.routing_messages import NetworkLoad
 from rtfilter.overlay.strategies import STRATEGIES
+from rtfilter.overlay.switching import choose, costs
 
 
 def root_of(network: Network) -> Router:

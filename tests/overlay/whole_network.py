@@ -6,15 +6,9 @@ from itertools import count
 
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_machine import Broker
-from rtfilter.overlay.broker_messages import Send
-from rtfilter.overlay.membership import (
-    RENDEZVOUS_POINT,
-    Audience,
-    Contact,
-    Membership,
-    MembershipSettings,
-    RendezvousPoint,
-)
+from rtfilter.overlay.broker_names import Send
+from rtfilter.overlay.membership import Contact, Membership, MembershipSettings, RendezvousPoint
+from rtfilter.overlay.membership.contacts import RENDEZVOUS_POINT, Audience
 from rtfilter.overlay.router import Router
 
 TYPES = {"trade": Schema({"x": float})}

@@ -12,43 +12,36 @@ from math import inf
 from random import Random
 from typing import NamedTuple
 
-from rtfilter.overlay.broker_messages import BrokerMessage
 from rtfilter.overlay.broker_names import Whole
 from rtfilter.overlay.membership.contacts import (
     TO_CLUSTER,
     Contact,
     Dispatch,
+    MembershipMessage,
+    MembershipSettings,
     Standing,
     require_honest,
     to_broker,
 )
-from rtfilter.overlay.membership.membership_settings import MembershipSettings
 
 
 class Member(NamedTuple):
-    """A member of a cluster, as registered.
-
-    Attributes
-    ----------
-    contact : Contact
-    incarnation : int
-        Each start of a broker has a higher one.
-    number : int
-        Number of its last multicast; 0: none.
-    """
+    """A member of a cluster, as registered."""
 
     contact: Contact
     incarnation: Whole
+    """Each start of a broker has a higher one."""
     number: Whole = 0
+    """Number of its last multicast; 0: none."""
 
 
-class Registration(BrokerMessage, frozen=True):
+class Registration(MembershipMessage, frozen=True):
     """A sign of life of a member: to its designated broker, or to all while it knows none."""
 
     member: Member
 
 
-class Heartbeat(BrokerMessage, frozen=True):
+class Heartbeat(MembershipMessage, frozen=True):
     """The designated broker's sign of life to all members, with the state of the cluster."""
 
     contact: Contact
@@ -58,27 +51,18 @@ class Heartbeat(BrokerMessage, frozen=True):
 
 
 class ClusterView(NamedTuple):
-    """The knowledge of a member about its cluster: the whole state of an election except times.
-
-    Attributes
-    ----------
-    term : int
-        The greatest known term.
-    designated : str
-        The designated broker that it follows; empty: it knows none.
-    members : tuple of Member
-        All members, sorted by name, including itself.
-    silent : frozenset of str
-        Members that are thought dead since its last received heartbeat.
-    awaited : str
-        The member that should claim now; empty: none.
-    """
+    """The knowledge of a member about its cluster: the whole state of an election except times."""
 
     term: Whole
+    """The greatest known term."""
     designated: str
+    """The designated broker that it follows; empty: it knows none."""
     members: tuple[Member, ...]
+    """All members, sorted by name, including itself."""
     silent: frozenset[str] = frozenset()
+    """Members that are thought dead since its last received heartbeat."""
     awaited: str = ""
+    """The member that should claim now; empty: none."""
 
     @property
     def claim(self) -> tuple[int, str]:
@@ -100,19 +84,7 @@ class ClusterView(NamedTuple):
 
 
 class Election:
-    """The part of a single member in the elections of its cluster.
-
-    Parameters
-    ----------
-    contact : Contact
-        Contact of this broker.
-    settings : MembershipSettings
-    chance : random.Random
-        Random numbers for time-outs.
-    incarnation : int
-    term : int
-        The greatest term that earlier incarnations knew. A broker that stores it never repeats a claim.
-    """
+    """The part of a single member in the elections of its cluster; for its parameters see `Membership`."""
 
     def __init__(
         self,
@@ -129,13 +101,13 @@ class Election:
         self.number = 0
         """Number of this broker's last multicast."""
         self.view = ClusterView(term, "", (Member(contact, incarnation),))
-        self.kept = inf
-        """The greatest stored term: the broker claims under no greater one."""
+        self.stored_term = inf
+        """The greatest stored term: the broker claims under no greater one. Instead it stays without a
+        designated broker, or follows another. Infinite if `Membership.term` is stored at once."""
         self.wanted = 0
         """A term to store, because this broker is to claim under it."""
         self._settings = settings
         self._chance = chance
-        self._begun = False
         self._beat_at = -inf
         self._time_out_at = inf
         self._heard: dict[str, float] = {}  # by member: time of the last registration
@@ -152,13 +124,14 @@ class Election:
 
     def tick(self, now: float) -> list[Dispatch]:
         """Send a sign of life when it is due; claim if other members were silent for too long."""
-        if not self._begun:
-            self._begun = True
+        if self._time_out_at == inf:  # the first tick
             self._await(now, self._settings.time_out(self._chance))
         sends = []
         if now >= self._beat_at:
             if self.leads:
-                self.drop(*(name for name, heard in self._heard.items() if now - heard > self._patience))
+                # a member registers each T; one more, because its registration may cross our election
+                most = self._settings.silence + self._settings.heartbeat
+                self.drop(*(name for name, heard in self._heard.items() if now - heard > most))
             sends += self.beat(now)
         if not self.leads and now >= self._time_out_at:
             sends += self.time_out(now)
@@ -193,11 +166,6 @@ class Election:
         self.view = self.view.without(*names)
 
     @property
-    def _patience(self) -> float:
-        # a member registers each T; one heartbeat more, because its registration may cross our election
-        return self._settings.silence + self._settings.heartbeat
-
-    @property
     def _itself(self) -> Member:
         return Member(self.contact, self.incarnation, self.number)
 
@@ -215,7 +183,7 @@ class Election:
             self._await(now, self._settings.heartbeat)
             return []
         self.wanted = self.view.term + 1
-        if self.wanted > self.kept:
+        if self.wanted > self.stored_term:
             self.view = self.view._replace(designated="", silent=silent, awaited="")
             self._await(now, 0.0)  # once it is stored, unless another member has claimed
             return []

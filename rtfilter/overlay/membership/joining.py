@@ -1,28 +1,110 @@
 """The join of a cluster that has no parent: a new cluster, or a cluster that was cut off.
 
-The cluster asks the rendezvous point for the root, finds the root's designated broker, and walks down from it
-(`walk`). Distances are round trips. If the root does not answer, it waits a random time and claims to be
-the root. If no cluster accepts it, it waits, longer each time, and begins again.
+After Xue and Feng 2005. The cluster asks the rendezvous point for the root, finds the root's designated
+broker, and walks down from it (`walk`). Distances are round trips. If the root does not answer, it waits a
+random time and claims to be the root. If no cluster accepts it, it waits, longer each time, and begins again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from enum import Enum, auto
 from math import inf
 from random import Random
 from typing import NamedTuple
 
-from rtfilter.overlay.broker_messages import BrokerMessage
 from rtfilter.overlay.broker_names import Whole
-from rtfilter.overlay.membership.contacts import TO_RENDEZVOUS, Contact, Dispatch, Neighbour, to_broker
-from rtfilter.overlay.membership.membership_settings import MembershipSettings
+from rtfilter.overlay.membership.contacts import (
+    TO_RENDEZVOUS,
+    Contact,
+    Dispatch,
+    MembershipMessage,
+    MembershipSettings,
+    Neighbour,
+    to_broker,
+)
 from rtfilter.overlay.membership.recovery import Probed, Search
 from rtfilter.overlay.membership.rendezvous_point import ClaimRoot, Root, ask
-from rtfilter.overlay.membership.walk import Look, Walk, WalkRequest, walk
 
 
-class Ping(BrokerMessage, frozen=True):
+class Look(NamedTuple):
+    """A question of the walk: how far are this cluster and its children? The answer is a mapping.
+
+    Its keys are the cluster and its children, its values their distances, in any unit. Unreachable clusters
+    are absent; without the cluster itself, its children are absent, too.
+    """
+
+    cluster: str
+
+
+class WalkRequest(NamedTuple):
+    """A question of the walk: does this cluster accept the walking one as a child? The answer is a bool."""
+
+    cluster: str
+
+
+Walk = Generator[Look | WalkRequest, Mapping[str, float] | bool, str]
+
+
+def walk(root: str, avoided: Iterable[str] = ()) -> Walk:
+    """Look for a parent, from the root down, always to the nearest cluster (CMTP, corrected).
+
+    The printed form pushes a node and then its children, but pops them in the same order, does not define an
+    empty stack, and lets a node join below itself. Here the marks are stored by name, a walk ends when the
+    root is exhausted, and the walking cluster is never a candidate; a cluster that is asked refuses its own
+    ancestors.
+
+    The walk ends after at most one request to each cluster. It finds a parent exactly if an accepting cluster
+    can be reached from the root over clusters that answer. This is not always the nearest of all, because the
+    walk looks only at some.
+
+    Parameters
+    ----------
+    root : str
+        The root cluster.
+    avoided : iterable of str
+        Clusters that are neither asked nor walked through: the walking cluster, and a former parent that is
+        silent.
+
+    Yields
+    ------
+    Look or WalkRequest
+        A question; send its answer into the generator.
+
+    Returns
+    -------
+    str
+        The parent; empty: no cluster accepts.
+    """
+    exhausted = set(avoided)  # neither these clusters nor those below them are of use
+    refused: set[str] = set()
+    above: list[str] = []
+    current = root
+    while True:
+        distances = {} if current in exhausted else (yield Look(current))
+        assert isinstance(distances, Mapping)
+        near = [
+            (distance, cluster)
+            for cluster, distance in distances.items()
+            if cluster not in (refused if cluster == current else exhausted)
+        ]
+        if not near:
+            exhausted.add(current)
+            if not above:
+                return ""
+            current = above.pop()
+            continue
+        nearest = min(near)[1]
+        if nearest != current:
+            above.append(current)
+            current = nearest
+        elif (yield WalkRequest(current)):
+            return current
+        else:
+            refused.add(current)
+
+
+class Ping(MembershipMessage, frozen=True):
     """A question to a designated broker for its child clusters; the time to answer is the distance."""
 
     contact: Contact
@@ -30,7 +112,7 @@ class Ping(BrokerMessage, frozen=True):
     """Number of the sender's walk: a late answer to an earlier walk is no distance."""
 
 
-class Pong(BrokerMessage, frozen=True):
+class Pong(MembershipMessage, frozen=True):
     """The answer of a designated broker to a ping; other members do not answer."""
 
     contact: Contact
@@ -39,7 +121,7 @@ class Pong(BrokerMessage, frozen=True):
     """The designated brokers of its children."""
 
 
-class JoinRequest(BrokerMessage, frozen=True):
+class JoinRequest(MembershipMessage, frozen=True):
     """The request of a cluster to become a child."""
 
     cluster: Neighbour
@@ -47,7 +129,7 @@ class JoinRequest(BrokerMessage, frozen=True):
     """Number of the request; an answer to an earlier one does not count."""
 
 
-class JoinAnswer(BrokerMessage, frozen=True):
+class JoinAnswer(MembershipMessage, frozen=True):
     """The answer to a request to join."""
 
     attempt: Whole
@@ -92,15 +174,7 @@ class Joined(NamedTuple):
 class Joining:
     """The join of one cluster, by its designated broker.
 
-    Parameters
-    ----------
-    contact : Contact
-        Contact of this broker.
-    settings : MembershipSettings
-    chance : random.Random
-        Random numbers for waiting times.
-    incarnation : int
-        Incarnation of this broker, so that no answer to a request of an earlier one counts.
+    The incarnation of the broker numbers its requests, so that no answer to an earlier one counts.
     """
 
     def __init__(
@@ -138,14 +212,7 @@ class Joining:
         return self._question if self.step is JoinStep.REQUESTING else ""
 
     def begin(self, now: float, silent: str = "") -> None:
-        """Begin a join at the next tick.
-
-        Parameters
-        ----------
-        now : float
-        silent : str
-            The former parent, if it was lost because it did not answer.
-        """
+        """Begin a join at the next tick; `silent` is the former parent if it did not answer."""
         self._failures = 0
         self._silent = silent
         self._go(JoinStep.ASKING, now)

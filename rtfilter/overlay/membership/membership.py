@@ -10,11 +10,13 @@ from __future__ import annotations
 from math import inf
 from random import Random
 
-from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.broker_names import BrokerMessage, BrokerPlace
 from rtfilter.overlay.membership.contacts import (
+    DEFAULT,
     TO_RENDEZVOUS,
     Contact,
     Dispatch,
+    MembershipSettings,
     Neighbour,
     Standing,
     most_incarnation,
@@ -23,11 +25,9 @@ from rtfilter.overlay.membership.contacts import (
 )
 from rtfilter.overlay.membership.election import Election, Heartbeat, Registration
 from rtfilter.overlay.membership.joining import JoinAnswer, Joining, JoinRequest, Ping, Pong
-from rtfilter.overlay.membership.membership_settings import DEFAULT, MembershipSettings
 from rtfilter.overlay.membership.multicast import GivenUp, Lacking, Multicast, Numbered
 from rtfilter.overlay.membership.recovery import LinkHeartbeat, Links, Probe, Probed, Unlinked
 from rtfilter.overlay.membership.rendezvous_point import RenewRoot, Root, RootIs, ask
-from rtfilter.overlay.place import BrokerPlace
 
 
 class Membership:
@@ -62,7 +62,7 @@ class Membership:
         self.settings = settings
         self.accepts = True
         """True if the broker takes children; False while it is overloaded."""
-        self._election = Election(contact, settings, chance, incarnation, term)
+        self.election = Election(contact, settings, chance, incarnation, term)
         self._links = Links(contact, settings)
         self._joining = Joining(contact, settings, chance, incarnation)
         self._incarnation = incarnation
@@ -77,54 +77,33 @@ class Membership:
     @property
     def term(self) -> int:
         """The greatest known term, or that of the next claim: to be stored for `Membership(term=...)`."""
-        return max(self._election.view.term, self._election.wanted)
-
-    @property
-    def kept(self) -> float:
-        """The greatest stored term, which a restart does not lose; infinite if `term` is stored at once.
-
-        The broker does not claim under a greater one: it stays without a designated broker, or follows
-        another.
-        """
-        return self._election.kept
-
-    @kept.setter
-    def kept(self, term: float) -> None:
-        self._election.kept = term
+        return max(self.election.view.term, self.election.wanted)
 
     @property
     def root(self) -> str:
         """The root cluster; empty while the way to it is unknown."""
-        return next(iter(self._election.standing.path), "")
+        return next(iter(self.election.standing.path), "")
 
     @property
     def due(self) -> float:
         """The time at which `tick` next has something to do; earlier ticks do no harm."""
-        parts = [self._election.due, self._multicast.due]
-        if self._election.leads:
+        parts = [self.election.due, self._multicast.due]
+        if self.election.leads:
             parts += [self._links.due, self._joining.due, self._anchor_at]
         return min(parts)
 
     @property
     def contacts(self) -> dict[str, Contact]:
         """The brokers of the place, by name: members of the cluster, and designated brokers of its links."""
-        standing = self._election.standing
-        known = [member.contact for member in self._election.view.members]
-        known += [child.designated for child in standing.children]
-        known += [standing.parent.designated] if standing.parent else []
+        known = [member.contact for member in self.election.view.members]
+        known += [neighbour.designated for neighbour in self.election.standing.neighbours]
         return {contact.name: contact for contact in known}
 
     def tick(self, now: float) -> list[Dispatch]:
-        """Run the ticks of all parts, and return the messages to send.
-
-        Parameters
-        ----------
-        now : float
-            Time in seconds, monotonic.
-        """
-        self._election.number = self._multicast.number
-        sends = self._election.tick(now) + self._multicast.tick(now)
-        if self._election.leads and self._led:
+        """Run the ticks of all parts, and return the messages; `now` is in seconds, monotonic."""
+        self.election.number = self._multicast.number
+        sends = self.election.tick(now) + self._multicast.tick(now)
+        if self.election.leads and self._led:
             sends += self._links.tick(self._mine, now)
             sends += self._joining.tick(self._mine, now)
             if now >= self._anchor_at:
@@ -132,34 +111,22 @@ class Membership:
         return sends + self._settle(now)
 
     def receive(self, message: BrokerMessage, source: str, now: float) -> list[Dispatch]:
-        """Process a message of another membership, or of the rendezvous point.
+        """Process a message of another membership, or of the rendezvous point as `RENDEZVOUS_POINT`.
 
-        Parameters
-        ----------
-        message : BrokerMessage
-            Messages of other packages are ignored.
-        source : str
-            The broker that sent it, or `RENDEZVOUS_POINT`.
-        now : float
-            Time in seconds, monotonic.
-
-        Raises
-        ------
-        ValueError
-            Its term is far above the known one, or an incarnation far above the clock, so that no elections
-            or starts can have reached it.
+        Raises `ValueError` if its term is far above the known one, or an incarnation far above the clock, so
+        that no elections or starts can have reached it.
         """
         if source == self.contact.name:
             return []  # its own multicast
         self._require_possible(message, now)
-        self._election.number = self._multicast.number
+        self.election.number = self._multicast.number
         match message:
             case Heartbeat() | Registration():
                 sends = self._of_the_cluster(message, now)
             case Numbered() | Lacking() | GivenUp():
                 sends = self._multicast.receive(message, now)
             case Probe(contact=contact):
-                mine = self._mine if self._election.leads else None
+                mine = self._mine if self.election.leads else None
                 sends = [Dispatch(to_broker(contact), Probed(self.contact, mine))]
             case JoinRequest():
                 sends = [Dispatch(to_broker(message.cluster.designated), self._asked_to_join(message, now))]
@@ -188,16 +155,18 @@ class Membership:
 
     @property
     def _mine(self) -> Neighbour:
-        view = self._election.view
+        view = self.election.view
         members = tuple(member.contact for member in view.members)
         return Neighbour(self.contact.cluster, self.contact, members, view.term)
 
     def _of_the_cluster(self, message: Heartbeat | Registration, now: float) -> list[Dispatch]:
-        sender = message.contact if isinstance(message, Heartbeat) else message.member.contact
+        if isinstance(message, Heartbeat):
+            sender, members = message.contact, message.members
+        else:
+            sender, members = message.member.contact, (message.member,)
         if sender.cluster != self.contact.cluster:
             return []
-        sends = self._election.receive(message, now)
-        members = message.members if isinstance(message, Heartbeat) else (message.member,)
+        sends = self.election.receive(message, now)
         for member in members:
             sends += self._multicast.note_number(member, now)
         return sends
@@ -265,7 +234,7 @@ class Membership:
     def _settle(self, now: float) -> list[Dispatch]:
         """Apply what has changed: send it to members and neighbours, and replace `place`."""
         sends: list[Dispatch] = []
-        election, links, joining = self._election, self._links, self._joining
+        election, links, joining = self.election, self._links, self._joining
         leads = election.leads
         news = leads and not self._led
         if news:
@@ -295,20 +264,18 @@ class Membership:
         place = self._place()
         for name in self.place.members - place.members:
             sends += self._multicast.left(name)
-        if place != self.place:
-            self.place = place
+        self.place = place
         return sends
 
     def _place(self) -> BrokerPlace:
-        view, standing = self._election.view, self._election.standing
-        neighbours = [*standing.children, *([standing.parent] if standing.parent else [])]
-        links = {neighbour.cluster: neighbour.designated.name for neighbour in neighbours}
+        view, standing = self.election.view, self.election.standing
+        links = {neighbour.cluster: neighbour.designated.name for neighbour in standing.neighbours}
         return BrokerPlace(
             self.contact.cluster,
             self.contact.name,
             view.designated,
             frozenset(member.contact.name for member in view.members),
             standing.parent.cluster if standing.parent else "",
-            links if self._election.leads else {},
+            links if self.election.leads else {},
             standing.root,
         )

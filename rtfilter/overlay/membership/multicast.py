@@ -12,20 +12,25 @@ from collections import deque
 from math import inf
 from typing import Any
 
-from rtfilter.overlay.broker_messages import BrokerMessage
-from rtfilter.overlay.broker_names import Whole
-from rtfilter.overlay.membership.contacts import TO_CLUSTER, Contact, Dispatch, to_broker, to_router
+from rtfilter.overlay.broker_names import BrokerMessage, Whole
+from rtfilter.overlay.membership.contacts import (
+    TO_CLUSTER,
+    Contact,
+    Dispatch,
+    MembershipMessage,
+    MembershipSettings,
+    to_broker,
+    to_router,
+)
 from rtfilter.overlay.membership.election import Member
-from rtfilter.overlay.membership.membership_settings import MembershipSettings
 
 AT_ONCE = 64
 """The most multicasts that a receiver asks for at once."""
-
 STREAMS = 1000
 """Most senders that a receiver remembers; it removes the sender that was silent for longest."""
 
 
-class Numbered(BrokerMessage, frozen=True):
+class Numbered(MembershipMessage, frozen=True):
     """A multicast, with its number."""
 
     sender: str
@@ -35,7 +40,7 @@ class Numbered(BrokerMessage, frozen=True):
     """The message of the multicast. Over a wire it arrives as a dict, to be converted by its tag."""
 
 
-class Lacking(BrokerMessage, frozen=True):
+class Lacking(MembershipMessage, frozen=True):
     """A receiver's request to send multicasts again."""
 
     contact: Contact
@@ -46,7 +51,7 @@ class Lacking(BrokerMessage, frozen=True):
     last: Whole
 
 
-class GivenUp(BrokerMessage, frozen=True):
+class GivenUp(MembershipMessage, frozen=True):
     """A sender's answer that it no longer has requested multicasts."""
 
     sender: str
@@ -74,16 +79,7 @@ class _Stream:
 
 
 class Multicast:
-    """The multicasts of one broker, and those that it receives.
-
-    Parameters
-    ----------
-    contact : Contact
-        Contact of this broker.
-    settings : MembershipSettings
-    incarnation : int
-        Incarnation of this broker.
-    """
+    """The multicasts of one broker, and those that it receives."""
 
     def __init__(self, contact: Contact, settings: MembershipSettings, incarnation: int = 1) -> None:
         self.number = 0
@@ -157,8 +153,6 @@ class Multicast:
     def _stream(self, sender: str, incarnation: int, number: int) -> tuple[_Stream, list[Dispatch]]:
         """Return the stream of a sender; make one after `number`, or after 0 for a new incarnation."""
         stream = self._streams.pop(sender, None)
-        if stream is not None:
-            self._streams[sender] = stream  # now the most recent one
         sends: list[Dispatch] = []
         if stream is None:
             stream = self._streams[sender] = _Stream(incarnation, number)
@@ -168,9 +162,9 @@ class Multicast:
                 del self._streams[next(iter(self._streams))]
         elif incarnation > stream.incarnation:
             sends += self._flush(sender, stream, stream.last)
-            contact = stream.contact
-            stream = self._streams[sender] = _Stream(incarnation, 0)
+            contact, stream = stream.contact, _Stream(incarnation, 0)
             stream.contact = contact
+        self._streams[sender] = stream  # now the most recent one
         return stream, sends
 
     def _hand_up(self, sender: str, stream: _Stream, now: float) -> list[Dispatch]:

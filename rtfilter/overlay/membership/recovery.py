@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from rtfilter.overlay.broker_messages import BrokerMessage
 from rtfilter.overlay.membership.contacts import (
     Contact,
     Dispatch,
+    MembershipMessage,
+    MembershipSettings,
     Neighbour,
     Standing,
     require_honest,
     to_broker,
 )
-from rtfilter.overlay.membership.membership_settings import MembershipSettings
 
 
-class LinkHeartbeat(BrokerMessage, frozen=True):
+class LinkHeartbeat(MembershipMessage, frozen=True):
     """A sign of life from one designated broker to another one, with the sender's view of the link."""
 
     neighbour: Neighbour
@@ -33,21 +33,21 @@ class LinkHeartbeat(BrokerMessage, frozen=True):
     path: tuple[str, ...]
 
 
-class Unlinked(BrokerMessage, frozen=True):
+class Unlinked(MembershipMessage, frozen=True):
     """The answer to a heartbeat of a cluster that wrongly assumes a link."""
 
     cluster: str
     """The cluster of the designated broker that sends this."""
 
 
-class Probe(BrokerMessage, frozen=True):
+class Probe(MembershipMessage, frozen=True):
     """The question to a broker whether it is the designated one of its cluster."""
 
     contact: Contact
     """The broker that asks."""
 
 
-class Probed(BrokerMessage, frozen=True):
+class Probed(MembershipMessage, frozen=True):
     """The answer to a probe."""
 
     contact: Contact
@@ -61,14 +61,7 @@ class Search:
 
     A pass asks each member, the highest first, until one answers as designated. An answer "not yet" shows
     that the cluster lives and is about to elect: then another pass follows, up to the number of retries.
-
-    Parameters
-    ----------
-    cluster : str
-    members : iterable of Contact
-    settings : MembershipSettings
-    contact : Contact
-        Contact of this broker.
+    `contact` is that of this broker.
     """
 
     def __init__(
@@ -126,12 +119,6 @@ class Links:
     """The links of a designated broker to its parent and its children.
 
     It detects changes and shows them in `standing`; `Membership` acts on a lost parent.
-
-    Parameters
-    ----------
-    contact : Contact
-        Contact of this broker.
-    settings : MembershipSettings
     """
 
     def __init__(self, contact: Contact, settings: MembershipSettings) -> None:
@@ -165,8 +152,7 @@ class Links:
 
     def adopt(self, standing: Standing, now: float) -> None:
         """Take over the links of an earlier designated broker of the cluster."""
-        neighbours = [*standing.children, *([standing.parent] if standing.parent else [])]
-        self._links = {neighbour.cluster: _Link(neighbour, now) for neighbour in neighbours}
+        self._links = {neighbour.cluster: _Link(neighbour, now) for neighbour in standing.neighbours}
         self._parent = standing.parent.cluster if standing.parent else ""
         self._path = standing.path
         self._root_term = standing.root_term

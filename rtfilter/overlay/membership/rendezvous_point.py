@@ -9,41 +9,35 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rtfilter.overlay.broker_messages import BrokerMessage
 from rtfilter.overlay.broker_names import Whole
 from rtfilter.overlay.membership.contacts import (
+    DEFAULT,
     TO_RENDEZVOUS,
     Contact,
     Dispatch,
+    MembershipMessage,
+    MembershipSettings,
     Neighbour,
     require_honest,
     to_broker,
 )
-from rtfilter.overlay.membership.membership_settings import DEFAULT, MembershipSettings
 
 
 class Root(NamedTuple):
-    """The registered root: the whole state that a rendezvous point stores.
-
-    Attributes
-    ----------
-    cluster : Neighbour
-        The root cluster.
-    term : int
-        Increases by one with each take-over, from 1.
-    """
+    """The registered root: the whole state that a rendezvous point stores."""
 
     cluster: Neighbour
     term: Whole
+    """Increases by one with each take-over, from 1."""
 
 
-class AskRoot(BrokerMessage, frozen=True):
+class AskRoot(MembershipMessage, frozen=True):
     """A request for the root."""
 
     contact: Contact
 
 
-class ClaimRoot(BrokerMessage, frozen=True):
+class ClaimRoot(MembershipMessage, frozen=True):
     """A claim to be the root, in place of a failed one, or as the first."""
 
     cluster: Neighbour
@@ -53,13 +47,13 @@ class ClaimRoot(BrokerMessage, frozen=True):
     """Registered term of the failed root; 0: there was none."""
 
 
-class RenewRoot(BrokerMessage, frozen=True):
+class RenewRoot(MembershipMessage, frozen=True):
     """The root cluster's sign of life."""
 
     root: Root
 
 
-class RootIs(BrokerMessage, frozen=True):
+class RootIs(MembershipMessage, frozen=True):
     """The answer to all of these messages, except to the registered root."""
 
     root: Root | None
@@ -91,21 +85,7 @@ class RendezvousPoint:
         self._heard = now
 
     def receive(self, message: AskRoot | ClaimRoot | RenewRoot, source: str, now: float) -> list[Dispatch]:
-        """Answer a broker.
-
-        Parameters
-        ----------
-        message : AskRoot, ClaimRoot or RenewRoot
-        source : str
-            The broker's name; its address is in the message.
-        now : float
-            Time in seconds, monotonic.
-
-        Raises
-        ------
-        ValueError
-            See `require`; nothing is changed.
-        """
+        """Answer a broker, whose address is in the message. Raises as `require`; then nothing is changed."""
         self.require(message)
         if isinstance(message, AskRoot):
             return self._answer(message.contact)

@@ -8,17 +8,16 @@ import logging
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import Any, Final, Self
 
 import msgspec
 
 from rtfilter.errors import RTFilterError
 from rtfilter.events.schema import Schema
-from rtfilter.overlay.broker_messages import BrokerMessage
-from rtfilter.overlay.broker_names import EventId
-from rtfilter.overlay.holding import WaitReason
-from rtfilter.overlay.running.broker_frames import MOST_BYTES, SPARE, LinkError
+from rtfilter.overlay.broker_names import BrokerMessage, EventId
+from rtfilter.overlay.forwarding import WaitReason
+from rtfilter.overlay.running.broker_frames import MOST_BYTES, NAME, SPARE, Codec, Hello, LinkError, call
 from rtfilter.overlay.running.broker_keys import Key, KeyRole
 from rtfilter.overlay.running.broker_settings import POINT, BrokerSettingsError, host_and_port
 from rtfilter.overlay.running.client_messages import (
@@ -30,6 +29,7 @@ from rtfilter.overlay.running.client_messages import (
     Description,
     Drop,
     EventArrived,
+    Goodbye,
     HasSchema,
     Have,
     Hint,
@@ -43,9 +43,8 @@ from rtfilter.overlay.running.client_messages import (
     Wanted,
     Welcome,
 )
-from rtfilter.overlay.running.codec import Codec
-from rtfilter.overlay.running.greeting import NAME, Hello, call
-from rtfilter.overlay.running.links import BrokerLink, Goodbye, LinkLimits
+from rtfilter.overlay.running.links import BrokerLink, LinkLimits
+from rtfilter.overlay.running.publications import require_short
 
 WITHIN: Final = 5.0
 """Seconds within which a broker must answer a call."""
@@ -97,9 +96,8 @@ class BrokerClient:
         self, addresses: Sequence[str], name: str, key: Key, hint: Callable[[str], None] = _log.warning
     ) -> None:
         if not 0 < len(name) <= NAME or "\0" in name:
-            raise BrokerSettingsError(
-                f"the name of a client has from 1 to {NAME} characters, and not the character 0"
-            )
+            why = f"the name of a client has from 1 to {NAME} characters, and not the character 0"
+            raise BrokerSettingsError(why)
         self._addresses, self._key, self._hint = list(addresses), key, hint
         self._incarnation, self._numbers = int(1000 * time.time()), itertools.count(1)
         self._hello = Hello(KeyRole.CLIENT, name, incarnation=self._incarnation)
@@ -113,8 +111,7 @@ class BrokerClient:
         self._deliveries: asyncio.Queue[ClientDeliver | BrokerRefusedError] = asyncio.Queue()
         self._known: dict[EventId, bool] = {}  # True if acknowledged
         self._stored: set[EventId] = set()
-        self._asked: dict[EventId, asyncio.Future[tuple[WaitReason, ...]]] = {}
-        self._schemas: dict[str, asyncio.Future[HasSchema]] = {}
+        self._questions: dict[Ask | AskSchema, asyncio.Future[Waits | HasSchema]] = {}
         self._ended, self._error = False, ""
         self._most = MOST_BYTES  # most bytes of a message, at the last connected broker
         self._link: BrokerLink | None = None
@@ -159,39 +156,34 @@ class BrokerClient:
 
         Empty also without a broker, or if it does not answer soon.
         """
-        answer = self._asked.get(id)
-        if answer is None:
-            answer = self._asked[id] = asyncio.get_running_loop().create_future()
-            self._say(Ask(id))
-        try:
-            async with asyncio.timeout(WITHIN):
-                return await asyncio.shield(answer)
-        except TimeoutError:
-            return ()
-        finally:
-            self._asked.pop(id, None)
+        answer = await self._ask(Ask(id))
+        return () if answer is None else answer.holds
 
     async def schema(self, type: str) -> Schema:
         """Return the schema of an event type, from the broker.
 
         Raises `BrokerRefusedError` if there is no such type, or no broker answers soon.
         """
-        answer = self._schemas.get(type)
-        if answer is None:
-            answer = self._schemas[type] = asyncio.get_running_loop().create_future()
-            self._say(AskSchema(type))
-        try:
-            async with asyncio.timeout(WITHIN):
-                found = await asyncio.shield(answer)
-        except TimeoutError:
-            raise BrokerRefusedError(
-                f"no broker sends the schema of {type!r:.60} within {WITHIN:g} s"
-            ) from None
-        finally:
-            self._schemas.pop(type, None)
+        found = await self._ask(AskSchema(type))
+        if found is None:
+            raise BrokerRefusedError(f"no broker sends the schema of {type!r:.60} within {WITHIN:g} s")
         if not found.schema:
             raise BrokerRefusedError(found.reason)
         return Schema.from_json(found.schema)
+
+    async def _ask(self, question: Ask | AskSchema) -> Any:
+        """Return the answer of a broker to a question; None if there is none soon."""
+        answer = self._questions.get(question)
+        if answer is None:
+            answer = self._questions[question] = asyncio.get_running_loop().create_future()
+            self._say(question)
+        try:
+            async with asyncio.timeout(WITHIN):
+                return await asyncio.shield(answer)
+        except TimeoutError:
+            return None
+        finally:
+            self._questions.pop(question, None)
 
     async def subscribe(self, type: str, condition: str, key: str = "") -> str:
         """Subscribe; return the key of the subscription once the network knows it.
@@ -255,16 +247,15 @@ class BrokerClient:
 
     def _require_short(self, what: str, size: int) -> None:
         """Refuse a message that brokers do not accept: they would end the connection at each attempt."""
-        if size > self._most - SPARE:
-            most = self._most - SPARE
-            raise BrokerRefusedError(
-                f"{what} is {size:,} bytes long; at most {most:,}, see --message of the brokers"
-            )
+        try:
+            require_short(what, size, self._most - SPARE)
+        except ValueError as error:
+            raise BrokerRefusedError(str(error)) from None
 
     def _say_all(self, link: BrokerLink) -> None:
         """Send all unconfirmed messages and unanswered questions on a new connection."""
-        for type in self._schemas:
-            link.send(AskSchema(type))
+        for question in self._questions:
+            link.send(question)
         for want in self._wants.values():
             link.send(want)
         for publish, _ in list(self._publishing.values()):
@@ -335,12 +326,10 @@ class BrokerClient:
                 self._settle(self._confirmed.pop(key, None))
             case EventArrived(id=id):
                 self._arrived(id)
-            case Waits(id=id, holds=holds):
-                if id in self._asked and not self._asked[id].done():
-                    self._asked[id].set_result(holds)
+            case Waits(id=id):
+                self._settle(self._questions.get(Ask(id)), message)
             case HasSchema(type=asked):
-                if asked in self._schemas and not self._schemas[asked].done():
-                    self._schemas[asked].set_result(message)
+                self._settle(self._questions.get(AskSchema(asked)), message)
             case Hint(text=text):
                 self._hint(text)
             case Stored(id=id):
@@ -373,19 +362,21 @@ class BrokerClient:
             self._settle(arrived, error)
 
     @staticmethod
-    def _settle(waiting: asyncio.Future[None] | None, error: Exception | None = None) -> None:
+    def _settle(waiting: asyncio.Future[Any] | None, result: Any = None) -> None:
         if waiting is not None and not waiting.done():
-            waiting.set_result(None) if error is None else waiting.set_exception(error)
+            fails = isinstance(result, Exception)
+            waiting.set_exception(result) if fails else waiting.set_result(result)
 
 
 async def joined(address: str, hello: Hello, key: Key, codec: Codec) -> BrokerLink:
     """Return a link to the process at an address. Raises `OSError`, `LinkError` and `BrokerRefusedError`."""
     host, port = host_and_port(address)
+    late = f"{address} does not answer within {WITHIN:g} seconds"
     try:
         async with asyncio.timeout(WITHIN):
             reader, writer = await asyncio.open_connection(host, port)
     except TimeoutError:
-        raise LinkError(f"{address} does not answer within {WITHIN:g} seconds") from None
+        raise LinkError(late) from None
     except OSError as error:
         raise LinkError(f"{address} cannot be reached: {error.strerror or error}") from None
     own = key.of(hello.role)
@@ -406,46 +397,27 @@ async def joined(address: str, hello: Hello, key: Key, codec: Codec) -> BrokerLi
             if isinstance(first, Goodbye):
                 raise (BrokerRefusedError if first.final else LinkError)(f"{address}: {first.reason}")
         return link
-    except TimeoutError:
+    except BaseException as error:
         writer.close()
-        raise LinkError(f"{address} does not answer within {WITHIN:g} seconds") from None
-    except BaseException:
-        writer.close()
+        if isinstance(error, TimeoutError):
+            raise LinkError(late) from None
         raise
-
-
-@asynccontextmanager
-async def _administering(
-    address: str, key: Key
-) -> AsyncIterator[tuple[BrokerLink, asyncio.Queue[Description | LinkError]]]:
-    link = await joined(address, Hello(KeyRole.BROKER, "administrator"), key, Codec(Description, Goodbye))
-    answers: asyncio.Queue[Description | LinkError] = asyncio.Queue()
-
-    def hear(_: BrokerLink, message: BrokerMessage) -> None:
-        if isinstance(message, Description):
-            answers.put_nowait(message)
-
-    async def run() -> None:
-        await link.run(hear)
-        answers.put_nowait(LinkError(f"{address}: {link.why}"))
-
-    hearing = asyncio.create_task(run())
-    try:
-        yield link, answers
-    finally:
-        link.end("that was all")
-        await hearing
 
 
 async def asked(address: str, key: Key, question: Describe | LinkCut | Switch | None = None) -> Description:
     """Send a question to the broker at an address; return its description. Raises `LinkError`."""
-    async with _administering(address, key) as (link, answers):
+    link = await joined(address, Hello(KeyRole.BROKER, "administrator"), key, Codec(Description, Goodbye))
+    try:
         link.send(question or Describe())
-        try:
-            async with asyncio.timeout(WITHIN):
-                answer = await answers.get()
-        except TimeoutError:
-            raise LinkError(f"{address} does not answer within {WITHIN:g} seconds") from None
-        if isinstance(answer, LinkError):
-            raise answer
-        return answer
+        async with asyncio.timeout(WITHIN):
+            answer = await link.next()
+    except TimeoutError:
+        raise LinkError(f"{address} does not answer within {WITHIN:g} seconds") from None
+    except LinkError as error:
+        raise LinkError(f"{address}: {error}") from None
+    finally:
+        await link.close("that was all")
+    if isinstance(answer, Goodbye):
+        raise LinkError(f"{address}: the other side says: {answer.reason[:500]}")
+    assert isinstance(answer, Description)
+    return answer

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-import numpy as np
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from rtfilter.watch.metrics import SECONDS, Histogram
+from rtfilter.watch.metrics import Histogram
 
 WITHIN: Final = 5.0
 """Seconds to wait for the broker's answer to a scrape."""
@@ -36,41 +35,17 @@ COUNTERS: Final = {
     "moves": ("process", "moves", "Clusters that came to be above this one"),
     "datagrams_refused": ("process", "datagrams_refused", "Datagrams of those who do not have the key"),
 }
-
-
-class BrokerState(NamedTuple):
-    """The state of a broker at a scrape.
-
-    Attributes
-    ----------
-    stats : dict
-        Counts by part.
-    messages : dict of str to int
-        Sent messages, by kind.
-    delays : Histogram
-        Delays from publications to their acknowledgements.
-    """
-
-    stats: dict[str, dict[str, Any]]
-    messages: dict[str, int]
-    delays: Histogram
+Snapshot = tuple[dict[str, dict[str, Any]], Histogram]
+"""Counts by part, and the delays from publications to their acknowledgements."""
 
 
 class BrokerMetrics(Collector):
-    """Metrics of one broker, computed at each scrape.
+    """Metrics of one broker and its process, computed at each scrape.
 
-    Parameters
-    ----------
-    snapshot : callable
-        Called on the thread of the scrape.
-
-    Attributes
-    ----------
-    registry : CollectorRegistry
-        Also has the metrics of the process.
+    `snapshot` is called on the thread of the scrape.
     """
 
-    def __init__(self, snapshot: Callable[[], BrokerState]) -> None:
+    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
         self._snapshot = snapshot
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
@@ -82,7 +57,7 @@ class BrokerMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the current metrics."""
-        stats, messages, delays = self._snapshot()
+        stats, delays = self._snapshot()
         for name, (part, own, text) in GAUGES.items():
             yield GaugeMetricFamily(f"rtfilter_overlay_{name}", text, stats[part][own])
         for name, (part, own, text) in COUNTERS.items():
@@ -93,7 +68,7 @@ class BrokerMetrics(Collector):
         strategy.add_metric([stats["router"]["strategy"]], 1)
         yield strategy
         sent = CounterMetricFamily("rtfilter_overlay_messages", "Messages sent, by kind", labels=["kind"])
-        for kind, count in sorted(messages.items()):
+        for kind, count in sorted(stats["sent"].items()):
             sent.add_metric([kind], count)
         yield sent
         yield HistogramMetricFamily(
@@ -104,24 +79,10 @@ class BrokerMetrics(Collector):
         )
 
 
-class Delays:
-    """Collects delays in a histogram at each scrape."""
-
-    def __init__(self) -> None:
-        self._histogram = Histogram(SECONDS)
-
-    def counted(self, delays: list[float]) -> Histogram:
-        """Add the delays to the histogram and clear the list; return the histogram."""
-        if delays:
-            self._histogram.add(np.array(delays))
-            delays.clear()
-        return self._histogram
-
-
-def on_loop(loop: asyncio.AbstractEventLoop, ask: Callable[[], BrokerState]) -> Callable[[], BrokerState]:
+def on_loop(loop: asyncio.AbstractEventLoop, ask: Callable[[], Snapshot]) -> Callable[[], Snapshot]:
     """Return a function that calls `ask` on the thread of an event loop, from any other thread."""
 
-    async def asked() -> BrokerState:
+    async def asked() -> Snapshot:
         return ask()
 
     return lambda: asyncio.run_coroutine_threadsafe(asked(), loop).result(WITHIN)

@@ -13,41 +13,29 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from rtfilter.errors import RTFilterError
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.registry import Factory
 from rtfilter.overlay.broker_machine import Broker, Out
-from rtfilter.overlay.broker_messages import BrokerMessage, Send
-from rtfilter.overlay.membership import (
-    RENDEZVOUS_POINT,
-    Audience,
-    Contact,
-    Membership,
-)
-from rtfilter.overlay.place import BrokerPlace
+from rtfilter.overlay.broker_names import BrokerMessage, BrokerPlace, Send
+from rtfilter.overlay.membership import Contact, Membership
+from rtfilter.overlay.membership.contacts import RENDEZVOUS_POINT, Audience
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.routing_table import NO_MATCHERS
+from rtfilter.overlay.running.broker_frames import Hello
 from rtfilter.overlay.running.broker_keys import Key, KeyRole
-from rtfilter.overlay.running.broker_metrics import BrokerMetrics, BrokerState, Delays, on_loop
+from rtfilter.overlay.running.broker_metrics import BrokerMetrics, Snapshot, on_loop
 from rtfilter.overlay.running.broker_settings import POINT, BrokerSettings, BrokerSettingsError, host_and_port
-from rtfilter.overlay.running.client_messages import (
-    Describe,
-    Description,
-    KnownBroker,
-    Switch,
-    Welcome,
-)
-from rtfilter.overlay.running.client_work import ClientWork, StoreRequest
+from rtfilter.overlay.running.client_messages import Describe, Description, Goodbye, Switch, Welcome
 from rtfilter.overlay.running.clients import Clients
 from rtfilter.overlay.running.datagrams import Datagrams, MulticastGroup
-from rtfilter.overlay.running.greeting import Hello
-from rtfilter.overlay.running.keeping import Job
-from rtfilter.overlay.running.links import OWN_ERROR, BrokerLink, Goodbye
-from rtfilter.overlay.running.process import Process, now
+from rtfilter.overlay.running.links import OWN_ERROR, BrokerLink
+from rtfilter.overlay.running.process import Job, Process, now
+from rtfilter.overlay.running.publications import ClientWork, StoreRequest
 from rtfilter.overlay.switching import Switched
 from rtfilter.store.broker_store import BrokerMemory, BrokerStore
-from rtfilter.watch.metrics import serve
+from rtfilter.watch.metrics import SECONDS, Histogram, serve
 
 DELAYS: Final = 10_000
 """Most delays that wait for the next scrape of metrics."""
@@ -55,19 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class BrokerProcess(Process):
-    """A broker as a process.
-
-    Parameters
-    ----------
-    settings : BrokerSettings
-    types : mapping of str to Schema
-    key : Key
-    store : BrokerStore
-    address : str
-        Its address for other processes.
-    matchers : mapping of str to Factory
-        As for `Router`.
-    """
+    """A broker as a process, at an address for other processes."""
 
     settings: BrokerSettings
 
@@ -78,7 +54,7 @@ class BrokerProcess(Process):
         key: Key,
         store: BrokerStore,
         address: str,
-        matchers: Mapping[str, Factory] = NO_MATCHERS,
+        matchers: Mapping[str, Factory] | None = None,
     ) -> None:
         hello = Hello(
             KeyRole.BROKER,
@@ -124,9 +100,9 @@ class BrokerProcess(Process):
         self._links: dict[str, BrokerLink] = {}  # links to clients, by name
         self._elections, self._designated = 0, ""
         self._moves, self._parent = 0, ""
-        self._told = "", ""  # the root and the cluster above, as last logged
+        self._logged = "", ""  # the root and the cluster above
         self._strategy = router.strategy.name  # as last logged
-        self._delays = Delays()
+        self._delays = Histogram(SECONDS)  # from publications to their acknowledgements
         self._group: MulticastGroup | None = None
         if settings.group:
             datagrams = Datagrams(key, settings.home, settings.name, store.incarnation, self.codec)
@@ -144,7 +120,7 @@ class BrokerProcess(Process):
                     f"{error.strerror or error}; give an address of this machine with multicast, or --peer"
                 ) from None
         kept = self.store.subscriptions(), self.store.publications()
-        self.membership.kept = self._term
+        self.membership.election.stored_term = self._term
         self._do(self.clients.restore(*kept, now()))
 
     async def run(self, bound: socket.socket, started: Callable[[], None]) -> int:
@@ -164,7 +140,6 @@ class BrokerProcess(Process):
     # -- incoming ------------------------------------------------------------------------------------
 
     def linked(self, link: BrokerLink) -> None:
-        """See `Hears`."""
         name = link.peer.name
         if link.peer.role is KeyRole.CLIENT:
             if not self._takes(link):
@@ -172,7 +147,7 @@ class BrokerProcess(Process):
             self._links[name] = link
             link.send(Welcome())
             self._do(self.clients.joined(name, link.peer.incarnation, now()))
-        elif link.peer.address:
+        elif link.peer.is_broker:
             self._do(ClientWork([], self.broker.linked(name, now())))
 
     def _takes(self, link: BrokerLink) -> bool:
@@ -201,21 +176,19 @@ class BrokerProcess(Process):
         return True
 
     def lost(self, link: BrokerLink) -> None:
-        """See `Hears`."""
         name = link.peer.name
         if self._links.get(name) is link:
             del self._links[name]
             self.clients.left(name, now())
-        elif link.peer.role is KeyRole.BROKER and link.peer.address:
+        elif link.peer.is_broker:
             self._do(ClientWork([], self.broker.lost(name, now())))
 
     def hear(self, link: BrokerLink, message: BrokerMessage) -> None:
-        """See `Hears`."""
         peer = link.peer
         if peer.role is KeyRole.CLIENT:
             if self._links.get(peer.name) is link:
                 self._do(self.clients.hear(peer.name, message, now()))
-        elif not peer.address:
+        elif not peer.is_broker:
             self._administer(link, message)
         else:
             name = RENDEZVOUS_POINT if peer.name == POINT else peer.name
@@ -252,10 +225,9 @@ class BrokerProcess(Process):
             self._elections, self._designated = self._elections + 1, place.designated
         if place.parent and place.parent != self._parent:
             self._moves, self._parent = self._moves + 1, place.parent
-        self._tell(place)
-        self._tell_strategy()
+        self._log_changes(place)
         if len(self.clients.publications.delays) > DELAYS:  # no scrape reads them
-            self._delays.counted(self.clients.publications.delays)
+            self._count_delays()
         switched = self.broker.router.switched
         if self.membership.term != self._term or switched.wave is not self._wave:
             self._term, self._wave = self.membership.term, switched.wave
@@ -272,13 +244,16 @@ class BrokerProcess(Process):
         for one in work.out:
             self._send(one)
 
-    def _tell(self, place: BrokerPlace) -> None:
-        """Log the root and the cluster above, if one has changed."""
+    def _log_changes(self, place: BrokerPlace) -> None:
+        """Log the strategy for new events, the root, and the cluster above, if they have changed."""
+        former, self._strategy = self._strategy, self.broker.router.strategy.name
+        if self._strategy != former:
+            _log.info("events are routed by %s now; before, they were by %s", self._strategy, former)
         root, cluster = self.membership.root, place.cluster
-        told = (root, place.parent) if place.root or place.parent else ("", "")
-        if told == self._told or (place.parent and not root):  # the root becomes known soon
+        state = (root, place.parent) if place.root or place.parent else ("", "")
+        if state == self._logged or (place.parent and not root):  # the root becomes known soon
             return
-        self._told = told
+        self._logged = state
         if place.root:
             _log.info(
                 "cluster %s is the root of the tree now; its designated broker is %s",
@@ -292,14 +267,8 @@ class BrokerProcess(Process):
         else:
             _log.info("cluster %s has no place in the tree, and looks for one", cluster)
 
-    def _tell_strategy(self) -> None:
-        """Log the strategy for new events, if it has changed."""
-        former, self._strategy = self._strategy, self.broker.router.strategy.name
-        if self._strategy != former:
-            _log.info("events are routed by %s now; before, they were by %s", self._strategy, former)
-
     def _term_kept(self, term: int) -> None:
-        self.membership.kept = term
+        self.membership.election.stored_term = term
 
     def _then(self, what: Callable[[StoreRequest, float], ClientWork], asked: StoreRequest) -> None:
         self._do(what(asked, now()))
@@ -320,17 +289,9 @@ class BrokerProcess(Process):
                 self.board.send(POINT, self.settings.rendezvous, one.message)
             case Audience.CLUSTER:
                 if self._group is None or not self._group.send(one.message):
-                    for fellow in self._fellows():
-                        self.board.send(fellow.name, fellow.address, one.message)
-
-    def _fellows(self) -> list[Contact]:
-        """Return all other known brokers of the cluster."""
-        known = self.settings.known | self.membership.contacts
-        return [
-            contact
-            for contact in known.values()
-            if contact.cluster == self.settings.home and contact.name != self.settings.name
-        ]
+                    for other in (self.settings.known | self.membership.contacts).values():
+                        if other.cluster == self.settings.home and other.name != self.settings.name:
+                            self.board.send(other.name, other.address, one.message)
 
     # -- description ---------------------------------------------------------------------------------
 
@@ -352,16 +313,19 @@ class BrokerProcess(Process):
             },
         }
 
-    def snapshot(self) -> BrokerState:
+    def snapshot(self) -> Snapshot:
         """Return the state of the broker for metrics."""
-        stats = self.stats()
-        return BrokerState(stats, stats.pop("sent"), self._delays.counted(self.clients.publications.delays))
+        self._count_delays()
+        return self.stats(), self._delays
+
+    def _count_delays(self) -> None:
+        self._delays.add(np.array(self.clients.publications.delays))
+        self.clients.publications.delays.clear()
 
     def _describe(self) -> Description:
-        place, contacts = self.membership.place, self.membership.contacts
-        known = {name: KnownBroker(*contact) for name, contact in contacts.items()}
+        place, known = self.membership.place, self.membership.contacts
         return Description(
-            KnownBroker(*self.membership.contact),
+            self.membership.contact,
             place.designated,
             tuple(known[name] for name in sorted(place.members) if name in known),
             place.parent,

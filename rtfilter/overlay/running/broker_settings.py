@@ -6,6 +6,7 @@ import difflib
 import ipaddress
 import json
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,11 +18,10 @@ from msgspec import Meta
 from rtfilter import sockets
 from rtfilter.definition import Definition
 from rtfilter.errors import RTFilterError
-from rtfilter.overlay import membership
-from rtfilter.overlay.membership import Contact
+from rtfilter.overlay.membership import Contact, MembershipSettings
 from rtfilter.overlay.running.broker_frames import SPARE
-from rtfilter.overlay.running.client_work import ClientLimits
 from rtfilter.overlay.running.links import LinkLimits
+from rtfilter.overlay.running.publications import ClientLimits
 from rtfilter.overlay.strategies import strategy_of
 
 POINT: Final = "rendezvous"
@@ -31,7 +31,7 @@ DATABASE: Final = "RTFILTER_DATABASE"
 LONGEST: Final = 5.0
 """Longest time between two repetitions of a publication, as a multiple of the first: a broker that has just
 started acknowledges nothing for its grace, and its early repetitions should not delay later ones much."""
-_CLIENT_LIMITS, _LIMITS, _TIMES = ClientLimits(), LinkLimits(), membership.MembershipSettings()
+_CLIENT_LIMITS, _LIMITS, _TIMES = ClientLimits(), LinkLimits(), MembershipSettings()
 
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Count = Annotated[int, Meta(ge=1, le=10**12)]
@@ -45,25 +45,7 @@ class BrokerSettingsError(RTFilterError, ValueError):
 
 
 class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings that brokers and rendezvous points have in common.
-
-    Attributes
-    ----------
-    key : Path
-        File with the key of the network.
-    data : Path
-        Folder for the stored state, if it is in SQLite; and for the lock of the process.
-    host, port : str, int
-        Address to listen on; port 0 for any free one.
-    heartbeat, missed : float, int
-        See `rtfilter.overlay.membership.MembershipSettings`; the same in the whole network.
-    message, waiting : int
-        See `LinkLimits`; `message` is the same at all brokers of a network.
-    metrics_port : int or None
-        Port of the metrics for Prometheus; None for no metrics.
-    log_level : str
-        Lowest level that is logged.
-    """
+    """The settings that brokers and rendezvous points have in common: the flags of ``rtfilter broker``."""
 
     key: Path
     data: Path
@@ -78,12 +60,9 @@ class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def url(self) -> str:
-        """Address of the database."""
-        given = os.environ.get(DATABASE)
-        if not given:
-            return f"sqlite:///{self.data / 'broker.sqlite'}"
-        driver, _, rest = given.partition("://")
-        return f"postgresql+psycopg://{rest}" if driver in ("postgres", "postgresql") else given
+        """The address of the database."""
+        given = os.environ.get(DATABASE) or f"sqlite:///{self.data / 'broker.sqlite'}"
+        return re.sub("^postgres(ql)?://", "postgresql+psycopg://", given)
 
     @property
     def shared(self) -> bool:
@@ -96,9 +75,9 @@ class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return LinkLimits(self.message, self.waiting, 3 * self.heartbeat * self.missed)
 
     @property
-    def times(self) -> membership.MembershipSettings:
+    def times(self) -> MembershipSettings:
         """Times and limits of membership."""
-        return _TIMES._replace(heartbeat=self.heartbeat, missed=self.missed)
+        return MembershipSettings(heartbeat=self.heartbeat, missed=self.missed)
 
 
 class PointSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -106,46 +85,7 @@ class PointSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of a broker.
-
-    Attributes
-    ----------
-    name : str
-        Name of the broker, unique in the network.
-    cluster : str
-        Name of the brokers that reach each other by multicast, or know each other as `peers`; by default
-        `name`.
-    schema : str
-        The event types: JSON or a file with it, an object with a schema by name, the same at all brokers; or
-        with an object of ``schema`` and ``matcher``, where each broker may have another matcher.
-    rendezvous : str
-        ``host:port`` of the rendezvous point.
-    address : str
-        ``host:port`` for other brokers; by default where it listens.
-    strategy : str
-        The first strategy, the same at all brokers.
-    rendezvous_for : tuple of str
-        Rendezvous clusters of event types for the strategy `rendezvous`, ``type=cluster``; events of other
-        types meet at the root. The same at all brokers.
-    choose_every : float or None
-        Seconds between measurements, after each of which the root changes to the cheapest strategy; by
-        default there are none. The same at all brokers.
-    slack : float or None
-        Largest empty share of a box that is sent to neighbours instead of many near ones; by default they get
-        each box that no other one covers.
-    group : str
-        ``address:port`` of the cluster's multicast; empty for none.
-    interface : str
-        The address of this machine on the network of the group.
-    peers : tuple of str
-        Other brokers of the cluster, ``name=host:port``, if there is no multicast.
-    children : int
-        Most clusters below the own one.
-    grace : float
-        Seconds to wait for lost subscriptions before they are removed: longer than the tree needs to heal.
-    again, linger : float
-        See `ClientLimits`.
-    """
+    """The settings of a broker: the flags of ``rtfilter broker run``."""
 
     name: Name
     schema: Annotated[str, Meta(min_length=1)]
@@ -206,48 +146,29 @@ class BrokerSettings(Common, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def require(self, types: Mapping[str, Definition]) -> None:
         """Raise `BrokerSettingsError` for a rendezvous cluster of an unknown event type."""
-        for type in self.assigned:
-            if type not in types:
-                known = ", ".join(types)
-                raise BrokerSettingsError(
-                    f"--rendezvous-for: no event type {type!r:.80}; --schema has {known}"
-                )
+        for type in self.assigned.keys() - types.keys():
+            known = ", ".join(types)
+            raise BrokerSettingsError(f"--rendezvous-for: no event type {type!r:.80}; --schema has {known}")
 
     @property
-    def times(self) -> membership.MembershipSettings:
+    def times(self) -> MembershipSettings:
         """Times and limits of membership."""
-        return _TIMES._replace(heartbeat=self.heartbeat, missed=self.missed, children=self.children)
+        return super().times._replace(children=self.children)
 
     @property
     def client_limits(self) -> ClientLimits:
         """Limits for clients."""
-        return _CLIENT_LIMITS._replace(
-            again=self.again,
-            longest=LONGEST * self.again,
-            linger=self.linger,
-            event=self.message - SPARE,
-        )
+        longest, event = LONGEST * self.again, self.message - SPARE
+        return ClientLimits(again=self.again, longest=longest, linger=self.linger, event=event)
 
 
 SettingsKind = TypeVar("SettingsKind", bound=Common)
 
 
 def settings(kind: type[SettingsKind], file: Path | None = None, **flags: Any) -> SettingsKind:
-    """Return the settings from flags that are not None, and from a file.
+    """Return the settings from flags that are not None, and from a TOML file.
 
-    Parameters
-    ----------
-    kind : type
-        `BrokerSettings` or `PointSettings`.
-    file : Path, optional
-        TOML file with the names of the settings.
-    **flags
-
-    Raises
-    ------
-    BrokerSettingsError
-        A setting is wrong; the message names it.
-    OSError
+    Raises `OSError`, and `BrokerSettingsError` with the name of the wrong setting.
     """
     told = {name: value for name, value in flags.items() if value is not None}
     kept = {} if file is None else _read(file)
@@ -270,10 +191,7 @@ def settings(kind: type[SettingsKind], file: Path | None = None, **flags: Any) -
 
 
 def event_types(given: str) -> dict[str, Definition]:
-    """Return the event types in JSON, or in a file with it. Raises `BrokerSettingsError` and `OSError`.
-
-    Each is a schema, or an object with a schema and a matcher.
-    """
+    """Return the event types in JSON, or in a file with it. Raises `BrokerSettingsError` and `OSError`."""
     is_json = given.lstrip().startswith(("{", "["))
     file = "--schema" if is_json else given
     try:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from rtfilter.overlay.broker_messages import BrokerMessage
-from rtfilter.overlay.broker_names import EventId
-from rtfilter.overlay.holding import WaitReason
+from rtfilter.overlay.broker_names import BrokerMessage, EventId
+from rtfilter.overlay.forwarding import WaitReason
+from rtfilter.overlay.membership import Contact
+
+
+class Goodbye(BrokerMessage, frozen=True):
+    """The last message on a connection."""
+
+    reason: str
+    final: bool = False
+    """True if the other side must not reconnect by itself."""
+    refused: bool = False
+    """True if the connection was refused from the start."""
 
 
 class Welcome(BrokerMessage, frozen=True):
@@ -16,19 +26,13 @@ class Welcome(BrokerMessage, frozen=True):
 
 
 class Want(BrokerMessage, frozen=True):
-    """A request of a client to subscribe, or its repetition.
-
-    Attributes
-    ----------
-    key : str
-        The client's name of the subscription; a new one replaces an earlier one with the same key.
-    type, condition : str
-        The event type, and the SQL condition for its events.
-    """
+    """A request of a client to subscribe, or its repetition."""
 
     key: str
+    """The client's name of the subscription; a new one replaces an earlier one with the same key."""
     type: str
     condition: str
+    """The SQL condition for the events."""
 
 
 class Wanted(BrokerMessage, frozen=True):
@@ -48,18 +52,10 @@ class Leave(BrokerMessage, frozen=True):
 
 
 class ClientPublish(BrokerMessage, frozen=True):
-    """A publication of an event by a client, or its repetition.
-
-    Attributes
-    ----------
-    id : EventId
-        Id from the client, the same at each attempt and at each broker.
-    type : str
-    values : dict
-        Attributes and their values.
-    """
+    """A publication of an event by a client, or its repetition."""
 
     id: EventId
+    """Id from the client, the same at each attempt and at each broker."""
     type: str
     values: dict[str, Any]
 
@@ -89,20 +85,12 @@ class AskSchema(BrokerMessage, frozen=True):
 
 
 class HasSchema(BrokerMessage, frozen=True):
-    """The answer to `AskSchema`.
-
-    Attributes
-    ----------
-    type : str
-    schema : list of dict, or dict
-        As from `Schema.to_json`; empty for an unknown type.
-    reason : str
-        The reason why there is none.
-    """
+    """The answer to `AskSchema`: the schema as JSON, empty for an unknown type."""
 
     type: str
     schema: list[dict[str, Any]] | dict[str, Any]
     reason: str = ""
+    """The reason why there is none."""
 
 
 class Ask(BrokerMessage, frozen=True):
@@ -112,36 +100,21 @@ class Ask(BrokerMessage, frozen=True):
 
 
 class Waits(BrokerMessage, frozen=True):
-    """The answer to `Ask`.
-
-    Attributes
-    ----------
-    id : EventId
-    holds : tuple of WaitReason
-        Empty if the broker knows no reason: the event is sent again soon, or has arrived.
-    """
+    """The answer to `Ask`."""
 
     id: EventId
     holds: tuple[WaitReason, ...] = ()
+    """Empty if the broker knows no reason: the event is sent again soon, or has arrived."""
 
 
 class ClientDeliver(BrokerMessage, frozen=True):
-    """An event for a client.
-
-    Attributes
-    ----------
-    id : EventId
-        The same at each repetition.
-    type : str
-    values : dict
-    keys : tuple of str
-        Matching subscriptions of the client.
-    """
+    """An event for a client. The id is the same at each repetition."""
 
     id: EventId
     type: str
     values: dict[str, Any]
     keys: tuple[str, ...]
+    """Matching subscriptions of the client."""
 
 
 class Have(BrokerMessage, frozen=True):
@@ -151,82 +124,44 @@ class Have(BrokerMessage, frozen=True):
 
 
 class Refused(BrokerMessage, frozen=True):
-    """A refusal of a request.
-
-    Attributes
-    ----------
-    key : str
-        Key of the subscription; empty for an event.
-    reason : str
-    id : EventId or None
-    later : bool
-        True if the same request may be accepted later.
-    """
+    """A refusal of a request."""
 
     key: str
+    """Key of the subscription; empty for an event."""
     reason: str
     id: EventId | None = None
     later: bool = False
+    """True if the same request may be accepted later."""
 
 
 class Describe(BrokerMessage, frozen=True):
     """A request of an administrator for the description of a broker."""
 
 
-class KnownBroker(NamedTuple):
-    """A broker that another one knows.
-
-    Attributes
-    ----------
-    name, cluster, address : str
-    """
-
-    name: str
-    cluster: str
-    address: str
-
-
 class Description(BrokerMessage, frozen=True):
     """The description of a broker. The rendezvous point lists only the members of the root, as links.
 
     While no member of the root is linked to it, it also lists all brokers that are.
-
-    Attributes
-    ----------
-    itself : KnownBroker
-    designated : str
-        The designated broker of the cluster.
-    members : tuple of KnownBroker
-        Members of the cluster.
-    parent : str
-        The cluster above.
-    links : tuple of KnownBroker
-        The brokers that it is linked to.
-    root : bool
-    stats : dict
-        Sizes and counts.
-    refused : tuple of str
-        Brokers with which an administrator has stopped contact.
     """
 
-    itself: KnownBroker
+    itself: Contact
     designated: str = ""
-    members: tuple[KnownBroker, ...] = ()
+    """The designated broker of the cluster."""
+    members: tuple[Contact, ...] = ()
+    """Members of the cluster."""
     parent: str = ""
-    links: tuple[KnownBroker, ...] = ()
+    """The cluster above."""
+    links: tuple[Contact, ...] = ()
+    """The brokers that it is linked to."""
     root: bool = False
     stats: dict[str, Any] = msgspec.field(default_factory=dict)
+    """Sizes and counts."""
     refused: tuple[str, ...] = ()
+    """Brokers with which an administrator has stopped contact."""
 
 
 class LinkCut(BrokerMessage, frozen=True):
-    """An order of an administrator to stop or resume contact with another broker; answered by `Description`.
-
-    Attributes
-    ----------
-    broker : str
-    heal : bool
-    """
+    """An order of an administrator to stop or resume contact with a broker; answered by `Description`."""
 
     broker: str
     heal: bool = False

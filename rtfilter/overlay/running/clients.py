@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
 
@@ -18,9 +19,8 @@ import msgspec
 
 from rtfilter.errors import RTFilterError
 from rtfilter.overlay.broker_machine import Broker, Out
-from rtfilter.overlay.broker_messages import BrokerMessage, Send
-from rtfilter.overlay.broker_names import EventId, SubscriptionId, client
-from rtfilter.overlay.holding import WaitReason
+from rtfilter.overlay.broker_names import BrokerMessage, EventId, Send, SubscriptionId, client
+from rtfilter.overlay.forwarding import WaitReason
 from rtfilter.overlay.routing_messages import Acknowledge, Confirm, Notify
 from rtfilter.overlay.running.client_messages import (
     Ask,
@@ -28,6 +28,7 @@ from rtfilter.overlay.running.client_messages import (
     ClientDeliver,
     ClientPublish,
     Drop,
+    Goodbye,
     HasSchema,
     Have,
     Leave,
@@ -36,9 +37,15 @@ from rtfilter.overlay.running.client_messages import (
     Want,
     Wanted,
 )
-from rtfilter.overlay.running.client_work import UNKEPT, ClientLimits, ClientWork, StoreRequest, require_short
-from rtfilter.overlay.running.links import OWN_ERROR, Goodbye
-from rtfilter.overlay.running.publications import Publications
+from rtfilter.overlay.running.links import OWN_ERROR
+from rtfilter.overlay.running.publications import (
+    UNKEPT,
+    ClientLimits,
+    ClientWork,
+    Publications,
+    StoreRequest,
+    require_short,
+)
 from rtfilter.store.broker_store import Change, ClientSubscription, Gone, Publication
 
 KEY: Final = 200
@@ -50,12 +57,15 @@ UNTAKEN: Final = 10_000
 _log = logging.getLogger(__name__)
 
 
+@dataclass
 class _Wish:
     """A subscription of a client."""
 
-    def __init__(self, want: Want, id: SubscriptionId, program: int | None) -> None:
-        self.want, self.id, self.confirmed = want, id, False
-        self.program = program  # the last program that asked for it
+    want: Want
+    id: SubscriptionId
+    program: int | None
+    """The last program that asked for it."""
+    confirmed: bool = False
 
 
 class _Client:
@@ -76,17 +86,8 @@ class _Client:
 class Clients:
     """All clients of a broker.
 
-    Parameters
-    ----------
-    broker : Broker
-    attempts : int
-        First number of attempts to send again, increased by one each millisecond: the time since 1970, so
-        that no other broker, and no later incarnation, uses the same number for the same event.
-    limits : ClientLimits
-
-    Attributes
-    ----------
-    publications : Publications
+    `attempts` is the first number of attempts to send again, increased by one each millisecond: the time
+    since 1970, so that no other broker, and no later incarnation, uses the same number for the same event.
     """
 
     def __init__(self, broker: Broker, attempts: int, limits: ClientLimits | None = None) -> None:
@@ -160,7 +161,7 @@ class Clients:
 
     def _schema(self, type: str) -> HasSchema:
         try:
-            return HasSchema(type, self.broker.router.schema(type).to_json())
+            return HasSchema(type, self.broker.router.table.schema(type).to_json())
         except ValueError as error:
             return HasSchema(type, [], str(error))
 
@@ -247,11 +248,9 @@ class Clients:
         """Convert messages of the broker to clients into client messages; leave others unchanged."""
         done = ClientWork(work.changes, [], work.asked)
         for one in work.out:
-            if not isinstance(one.message, Acknowledge):
-                self._one(one, done, now)
-            elif one.message.id in self._untaken:
+            if isinstance(one.message, Acknowledge) and one.message.id in self._untaken:
                 pass  # its publisher sends it again
-            elif one.message.id in self._awaited:
+            elif isinstance(one.message, Acknowledge) and one.message.id in self._awaited:
                 self._held.setdefault(one.message.id, []).append(one)
             else:
                 self._one(one, done, now)
@@ -317,7 +316,10 @@ class Clients:
             try:
                 self._require_room(found, message)
                 require_short("the condition", len(message.condition.encode()), self.limits.event)
-                _require_keepable(key, message.condition)
+                if len(key) > KEY:
+                    raise ValueError(f"the key of a subscription has at most {KEY} characters")
+                if "\0" in key + message.condition:
+                    raise ValueError("a text has the character 0, which no database keeps; leave it out")
                 self.broker.router.require_condition(message.type, message.condition)
             except (RTFilterError, ValueError) as error:
                 return ClientWork([], [Send(client(name), Refused(key, str(error)))])
@@ -411,14 +413,6 @@ class Clients:
             "held": len(self._held),
             "resent": self.publications.resent,
         }
-
-
-def _require_keepable(*texts: str) -> None:
-    """Raise `ValueError` for text that PostgreSQL cannot store, or for a key too long for an index."""
-    if len(texts[0]) > KEY:
-        raise ValueError(f"the key of a subscription has at most {KEY} characters")
-    if any("\0" in text for text in texts):
-        raise ValueError("a text has the character 0, which no database keeps; leave it out")
 
 
 def _size(want: Want) -> int:

@@ -18,13 +18,11 @@ from typing import Any, Final
 import msgspec
 
 from rtfilter.errors import RTFilterError
-from rtfilter.overlay.broker_messages import BrokerMessage
-from rtfilter.overlay.broker_names import Whole
+from rtfilter.overlay.broker_names import BrokerMessage, Whole
 from rtfilter.overlay.membership.contacts import most_incarnation, require_possible
-from rtfilter.overlay.running.broker_frames import LinkError
+from rtfilter.overlay.running.broker_frames import Codec, LinkError, encoded
 from rtfilter.overlay.running.broker_keys import BYTES, Key, mac
-from rtfilter.overlay.running.codec import Codec, encoded
-from rtfilter.overlay.running.notices import Notices
+from rtfilter.overlay.running.links import Notices
 
 MOST: Final = 60_000
 """Most bytes of a datagram; a longer message goes to each member separately."""
@@ -68,16 +66,7 @@ class _Seen:
 
 
 class Datagrams:
-    """Writes and reads the datagrams of a cluster; no I/O.
-
-    Parameters
-    ----------
-    key : Key
-    cluster, broker : str
-    incarnation : int
-        Higher than all former incarnations of the broker.
-    codec : Codec
-    """
+    """Writes and reads the datagrams of a cluster, at one broker; no I/O."""
 
     def __init__(self, key: Key, cluster: str, broker: str, incarnation: int, codec: Codec) -> None:
         self._secret = key.derived("datagrams", cluster)
@@ -95,12 +84,8 @@ class Datagrams:
     def read(self, datagram: bytes) -> tuple[str, BrokerMessage] | None:
         """Return the sender and the message; None for an own datagram, or one received before.
 
-        Raises
-        ------
-        LinkError
-            The sender does not have the key, or the datagram has no message.
-        ValueError
-            No start of the sender can have had its incarnation.
+        Raises `LinkError` if the sender does not have the key, or the datagram has no message, and
+        `ValueError` if no start of the sender can have had its incarnation.
         """
         text = datagram[BYTES:]
         if not hmac.compare_digest(datagram[:BYTES], mac(self._secret, text)):
@@ -126,22 +111,9 @@ class Datagrams:
 
 
 class MulticastGroup(asyncio.DatagramProtocol):
-    """A multicast group that a broker is in.
+    """A multicast group that a broker is in; `hear` is called with each sender and message.
 
-    Parameters
-    ----------
-    datagrams : Datagrams
-    hear : callable
-        Called with each sender and message.
-    address, port : str, int
-        Address and port of the group.
-    interface : str
-        An address of this machine, on the network of the cluster.
-
-    Attributes
-    ----------
-    refused : int
-        Number of refused datagrams.
+    The interface is an address of this machine, on the network of the cluster.
     """
 
     def __init__(
@@ -156,7 +128,7 @@ class MulticastGroup(asyncio.DatagramProtocol):
         self._group, self._interface = (address, port), interface
         self._transport: asyncio.DatagramTransport | None = None
         self._notices = Notices()
-        self.refused = 0
+        self.refused = 0  # number of refused datagrams
 
     async def join(self) -> None:
         """Open the socket. Raises `OSError` if this machine has no multicast."""

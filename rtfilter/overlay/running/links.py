@@ -14,15 +14,26 @@ from asyncio import StreamReader, StreamWriter
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from math import inf
 from typing import Any, Final, NamedTuple, Protocol
 
 from rtfilter.errors import RTFilterError
-from rtfilter.overlay.broker_messages import BrokerMessage
-from rtfilter.overlay.running.broker_frames import CODE, MOST_BYTES, LinkError, LostError, read
-from rtfilter.overlay.running.broker_keys import Key, KeyRole
-from rtfilter.overlay.running.codec import Codec, encoded
-from rtfilter.overlay.running.greeting import Greeted, Hello, answer, call
-from rtfilter.overlay.running.notices import Notices
+from rtfilter.overlay.broker_names import BrokerMessage
+from rtfilter.overlay.running.broker_frames import (
+    CODE,
+    MOST_BYTES,
+    Codec,
+    Greeted,
+    Hello,
+    LinkError,
+    LostError,
+    answer,
+    call,
+    encoded,
+    read,
+)
+from rtfilter.overlay.running.broker_keys import Key
+from rtfilter.overlay.running.client_messages import Goodbye
 from rtfilter.sockets import host_and_port, keep_alive
 
 AGAIN: Final = 0.5
@@ -35,6 +46,8 @@ STRANGERS: Final = 100
 """Most connections whose peer has not yet proved its name."""
 BROKERS: Final = 1000
 """Most links to brokers; further ones are refused."""
+REPEATED: Final = 600.0
+"""Seconds after which the same state of a peer is logged again."""
 CALLS: Final = 100
 """Most calls at once; messages that need more are lost."""
 OWN_ERROR: Final = "an error of this broker; see its log"
@@ -42,40 +55,38 @@ OWN_ERROR: Final = "an error of this broker; see its log"
 _log = logging.getLogger(__name__)
 
 
-class Goodbye(BrokerMessage, frozen=True):
-    """The last message on a connection.
+class Notices:
+    """The last logged state of each peer: a state that repeats is logged when it changes, and then rarely."""
 
-    Attributes
-    ----------
-    reason : str
-    final : bool
-        True if the other side must not reconnect by itself.
-    refused : bool
-        True if the connection was refused from the start.
-    """
+    def __init__(self) -> None:
+        self._said: dict[str, tuple[str, float]] = {}
 
-    reason: str
-    final: bool = False
-    refused: bool = False
+    def news(self, of: str, what: str) -> bool:
+        """Return whether to log a state of `of`, and record it as logged."""
+        former, at = self._said.get(of, ("", -inf))
+        now = time.monotonic()
+        if former == what and now < at + REPEATED:
+            return False
+        self._said.pop(of, None)
+        self._said[of] = what, now
+        if len(self._said) > BROKERS:
+            del self._said[next(iter(self._said))]
+        return True
+
+    def over(self, of: str) -> None:
+        """Remove the state of `of`, so that the next one is logged."""
+        self._said.pop(of, None)
 
 
 class LinkLimits(NamedTuple):
-    """The limits of a connection.
-
-    Attributes
-    ----------
-    message : int
-        Most bytes of a received message.
-    waiting : int
-        Most bytes that wait for the other side to read them; above, it is dropped.
-    takes_within : float
-        Seconds within which the other side must accept some of the waiting bytes; otherwise it counts as
-        gone.
-    """
+    """The limits of a connection."""
 
     message: int = MOST_BYTES
+    """Most bytes of a received message."""
     waiting: int = 16 * 2**20
+    """Most bytes that wait for the other side to read them; above, it is dropped."""
     takes_within: float = 10.0
+    """Seconds in which the other side must accept some of the waiting bytes; otherwise it counts as gone."""
 
 
 class BrokerLink:
@@ -88,12 +99,8 @@ class BrokerLink:
         True if this side has called.
     why : str
         Reason for its end; empty before.
-    final : bool
-        True if the other side has said that this side must not reconnect by itself.
-    refused : bool
-        True if the other side has refused the connection.
-    heard, sent : int
-        Numbers of received and sent messages.
+    final, refused : bool
+        See `Goodbye`: what the other side has said at the end.
     """
 
     def __init__(
@@ -105,9 +112,8 @@ class BrokerLink:
         limits: LinkLimits,
         dialled: bool,
     ) -> None:
-        self.peer, self.dialled, self.why, self.final = greeted.peer, dialled, "", False
-        self.refused = False
-        self.heard = self.sent = 0
+        self.peer, self.dialled, self.why = greeted.peer, dialled, ""
+        self.final = self.refused = False
         self._reader, self._writer, self._codec, self._limits = reader, writer, codec, limits
         self._sends, self._receives = greeted.sends, greeted.receives
         keep_alive(writer.get_extra_info("socket"), limits.takes_within)
@@ -121,9 +127,7 @@ class BrokerLink:
     async def next(self) -> BrokerMessage:
         """Read the next message. Raises `LinkError`."""
         frame = await read(self._reader, CODE + self._limits.message, CODE)
-        message = self._codec.decoded(self._receives.opened(frame))
-        self.heard += 1
-        return message
+        return self._codec.decoded(self._receives.opened(frame))
 
     def send(self, message: BrokerMessage) -> bool:
         """Send a message, without waiting; return whether the link is still open."""
@@ -137,7 +141,6 @@ class BrokerLink:
             self.end(OWN_ERROR)
             return False
         transport.write(self._sends.closed(data))
-        self.sent += 1
         waiting = transport.get_write_buffer_size()
         if waiting > self._limits.waiting:
             self.why = f"it does not take what it is sent: {waiting} bytes wait"
@@ -175,6 +178,11 @@ class BrokerLink:
                 transport.write_eof()
             asyncio.get_running_loop().call_later(PARTING, transport.abort)
 
+    async def close(self, why: str) -> None:
+        """End the link, and wait until the other side has read all."""
+        self.end(why)
+        await self._close()
+
     async def _close(self) -> None:
         """Close after the other side has read all: an immediate close could discard unread data."""
         try:
@@ -205,16 +213,7 @@ class Hears(Protocol):
 
 
 class Switchboard:
-    """All connections of one broker or rendezvous point.
-
-    Parameters
-    ----------
-    own : Hello
-        Greeting of this process.
-    key : Key
-    hears : Hears
-    codec : Codec
-    limits : LinkLimits
+    """All connections of one broker or rendezvous point, whose greeting is `own`.
 
     Attributes
     ----------
@@ -255,13 +254,12 @@ class Switchboard:
         if found is not None:
             return found.send(message)
         if name in self._calls:
-            if len(self._calls[name]) >= UNANSWERED:
-                return False
-            self._calls[name].append(message)
-            return True
-        if len(self._calls) >= CALLS:
-            return False
-        if name in self.refused or time.monotonic() < self._not_before.get(name, 0.0) or not address:
+            room = len(self._calls[name]) < UNANSWERED
+            if room:
+                self._calls[name].append(message)
+            return room
+        resting = time.monotonic() < self._not_before.get(name, 0.0)
+        if len(self._calls) >= CALLS or name in self.refused or resting or not address:
             return False
         self._calls[name] = [message]
         self._start(self._call(name, address))
@@ -329,12 +327,11 @@ class Switchboard:
         self._strangers[writer] = str((writer.get_extra_info("peername") or ("somewhere",))[0])
         try:
             greeted = await answer(reader, writer, self.own, self._key)
-        except (LinkError, OSError) as error:
-            self._tell_refused(writer, error)
-            writer.close()
-            return
-        except Exception:
-            _log.exception("a connection from %s is refused", writer.get_extra_info("peername"))
+        except Exception as error:
+            if isinstance(error, LinkError | OSError):
+                self._tell_refused(writer, error)
+            else:
+                _log.exception("a connection from %s is refused", writer.get_extra_info("peername"))
             writer.close()
             return
         finally:
@@ -369,10 +366,10 @@ class Switchboard:
         """Raise `LinkError` with the reason why a peer that has the key may not be linked."""
         if peer.name in self.refused:
             raise LinkError(f"an administrator of this broker has stopped contact with {peer.name}")
-        if peer.name == self.own.name and peer.role is KeyRole.BROKER and peer.address:
-            raise LinkError(f"{peer.address} has the name of this broker, {peer.name}; names are unique")
-        if peer.role is not KeyRole.BROKER or not peer.address:
+        if not peer.is_broker:
             return
+        if peer.name == self.own.name:
+            raise LinkError(f"{peer.address} has the name of this broker, {peer.name}; names are unique")
         self._require_alike(peer)
         former = self.brokers.get(peer.name)
         if former is not None and former.peer.address != peer.address:
@@ -390,22 +387,18 @@ class Switchboard:
         """
         if not (peer.strategy and self.own.strategy):
             return
-        both = f"{peer.name} and {self.own.name}"
-        if peer.types != self.own.types:
-            raise LinkError(f"{both} have different event types (--schema); all brokers need the same")
-        if peer.assigned != self.own.assigned:
-            raise LinkError(f"{both} have different --rendezvous-for; all brokers need the same")
-        for name in ("strategy", "message", "grace", "heartbeat", "missed"):
+        them, us = peer.name, self.own.name
+        for name in ("types", "assigned", "strategy", "message", "grace", "heartbeat", "missed"):
             theirs, ours = (getattr(one, name) for one in (peer, self.own))
             if theirs != ours:
-                raise LinkError(
-                    f"{peer.name} has --{name} {theirs}, {self.own.name} --{name} {ours}; "
-                    "all brokers need the same"
-                )
+                flag = {"types": "event types (--schema)", "assigned": "--rendezvous-for"}.get(name)
+                differ = f"{them} has --{name} {theirs}, {us} --{name} {ours}"  # the others are digests
+                both = f"{them} and {us} have different {flag}" if flag else differ
+                raise LinkError(f"{both}; all brokers need the same")
 
     async def _run(self, link: BrokerLink, waiting: list[BrokerMessage]) -> None:
         peer = link.peer
-        if peer.role is not KeyRole.BROKER or not peer.address:  # without an address, it is no broker
+        if not peer.is_broker:
             self.others.add(link)
         elif not self._prefers(link):
             for message in waiting:

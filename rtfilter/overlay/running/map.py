@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from rtfilter.extras import needed
+from rtfilter.overlay.membership import Contact
 from rtfilter.overlay.running.broker_client import asked
 from rtfilter.overlay.running.broker_frames import LinkError
 from rtfilter.overlay.running.broker_keys import Key
-from rtfilter.overlay.running.client_messages import Description, KnownBroker
+from rtfilter.overlay.running.client_messages import Description
 
 _CLUSTER_WIDTH: Final = 2.6
 _LEVEL_HEIGHT: Final = 1.7
-
-
 LEGEND: Final = (
     "entries of the routing table, own clients' subscriptions, messages sent\n"
     "* is a designated broker; the wider a line, the more events its lower end has sent"
@@ -23,23 +23,17 @@ LEGEND: Final = (
 
 
 class Survey(NamedTuple):
-    """The descriptions of all brokers that a broker's network knows.
-
-    Attributes
-    ----------
-    brokers : dict of str to Description
-        Descriptions of brokers that have answered, by name.
-    silent : dict of str to KnownBroker
-        Known brokers that do not answer, by name.
-    """
+    """The descriptions of all brokers that a broker's network knows."""
 
     brokers: dict[str, Description]
-    silent: dict[str, KnownBroker]
+    """Descriptions of brokers that have answered, by name."""
+    silent: dict[str, Contact]
+    """Known brokers that do not answer, by name."""
 
     @property
-    def clusters(self) -> dict[str, list[KnownBroker]]:
+    def clusters(self) -> dict[str, list[Contact]]:
         """The brokers of each cluster by name, including silent ones."""
-        found: dict[str, list[KnownBroker]] = {}
+        found: dict[str, list[Contact]] = {}
         everyone = {name: one.itself for name, one in self.brokers.items()} | self.silent
         for _, known in sorted(everyone.items()):
             found.setdefault(known.cluster, []).append(known)
@@ -111,7 +105,7 @@ async def survey(address: str, key: Key) -> Survey:
     return found
 
 
-def _told(found: Survey, one: Description) -> dict[str, KnownBroker]:
+def _told(found: Survey, one: Description) -> dict[str, Contact]:
     """Store the description of a broker; return further brokers to ask."""
     if one.designated or one.members:
         found.brokers[one.itself.name] = one
@@ -121,15 +115,12 @@ def _told(found: Survey, one: Description) -> dict[str, KnownBroker]:
 
 def as_text(found: Survey) -> str:
     """Return the tree as indented lines, then the strategy; a star marks designated brokers."""
-    return "\n".join([*_lines(found, found.tree(), "", 0), *_strategy_line(found)])
-
-
-def _strategy_line(found: Survey) -> list[str]:
-    """Return the line with the strategy of brokers; with several, the brokers of each."""
-    routed = found.routed
-    if len(routed) < 2:
-        return [f"strategy: {name}" for name in routed]
-    return ["strategy: " + "; ".join(f"{name} at {', '.join(at)}" for name, at in routed.items())]
+    lines, routed = list(_lines(found, found.tree(), "", 0)), found.routed
+    if len(routed) > 1:
+        lines.append("strategy: " + "; ".join(f"{name} at {', '.join(at)}" for name, at in routed.items()))
+    else:
+        lines += [f"strategy: {name}" for name in routed]
+    return "\n".join(lines)
 
 
 def _lines(found: Survey, tree: Mapping[str, list[str]], above: str, depth: int) -> Iterator[str]:
@@ -138,17 +129,12 @@ def _lines(found: Survey, tree: Mapping[str, list[str]], above: str, depth: int)
         state = "" if depth or (one is not None and one.root) else "  (cut off)"
         yield f"{'  ' * depth}{cluster}{state}"
         for known in found.clusters[cluster]:
-            yield f"{'  ' * depth}  {_broker_line(found, known)}"
+            broker = found.brokers.get(known.name)
+            mark = " " if broker is None else "*" if broker.designated == known.name else "-"
+            load = "does not answer" if broker is None else ", ".join(_load(broker.stats))
+            yield f"{'  ' * depth}  {mark} {known.name} {known.address}: {load}"
         if depth < len(tree):
             yield from _lines(found, tree, cluster, depth + 1)
-
-
-def _broker_line(found: Survey, known: KnownBroker) -> str:
-    one = found.brokers.get(known.name)
-    if one is None:
-        return f"  {known.name} {known.address}: does not answer"
-    mark = "*" if one.designated == known.name else "-"
-    return f"{mark} {known.name} {known.address}: {', '.join(_load(one.stats))}"
 
 
 def _load(stats: Mapping[str, Any]) -> list[str]:
@@ -178,7 +164,7 @@ def draw(found: Survey, file: Path, title: str = "") -> None:
 
     tree = found.tree()
     places: dict[str, tuple[float, int]] = {}
-    _lay_out(tree, "", -1, iter(_counting()), places)
+    _lay_out(tree, "", -1, count(), places)
     width = max((x for x, _ in places.values()), default=0.0) + 1
     depth = max((y for _, y in places.values()), default=0) + 1
     figure, axes = plt.subplots(figsize=(1.2 + _CLUSTER_WIDTH * width, 0.9 + _LEVEL_HEIGHT * depth))
@@ -192,25 +178,14 @@ def draw(found: Survey, file: Path, title: str = "") -> None:
                 axes.plot([x, u], [-y, -v], color="#7d8ca3", linewidth=1 + 5 * events / most, zorder=1)
     for cluster, (x, y) in places.items():
         one = found.designated(cluster)
-        lines = [cluster + (" (root)" if one is not None and one.root else "")]
+        root = one is not None and one.root
+        lines = [cluster + (" (root)" if root else "")]
         for known in found.clusters[cluster]:
             lines += _box_lines(found, known)
-        root = one is not None and one.root
-        axes.text(
-            x,
-            -y,
-            "\n".join(lines),
-            ha="center",
-            va="center",
-            fontsize=8,
-            linespacing=1.35,
-            zorder=2,
-            bbox={
-                "boxstyle": "round,pad=0.45",
-                "facecolor": "#fdf1d6" if root else "#eaf0f8" if one is not None else "#f3dede",
-                "edgecolor": "#46566e",
-            },
-        )
+        color = "#fdf1d6" if root else "#eaf0f8" if one is not None else "#f3dede"
+        box = {"boxstyle": "round,pad=0.45", "facecolor": color, "edgecolor": "#46566e"}
+        look = {"ha": "center", "va": "center", "fontsize": 8, "linespacing": 1.35, "zorder": 2}
+        axes.text(x, -y, "\n".join(lines), bbox=box, **look)
     axes.set_xlim(-0.6, width - 0.4)
     axes.set_ylim(-depth + 0.4, 0.6)
     axes.axis("off")
@@ -222,7 +197,7 @@ def draw(found: Survey, file: Path, title: str = "") -> None:
     plt.close(figure)
 
 
-def _box_lines(found: Survey, known: KnownBroker) -> list[str]:
+def _box_lines(found: Survey, known: Contact) -> list[str]:
     one = found.brokers.get(known.name)
     if one is None:
         return [f"{known.name}: does not answer"]
@@ -231,18 +206,11 @@ def _box_lines(found: Survey, known: KnownBroker) -> list[str]:
     return [*shown, *_load(one.stats)]
 
 
-def _counting() -> Iterator[float]:
-    number = 0.0
-    while True:
-        yield number
-        number += 1
-
-
 def _lay_out(
     tree: Mapping[str, list[str]],
     cluster: str,
     depth: int,
-    columns: Iterator[float],
+    columns: Iterator[int],
     places: dict[str, tuple[float, int]],
 ) -> float:
     """Assign a column to each leaf, and to each other cluster the middle of those below; return it."""

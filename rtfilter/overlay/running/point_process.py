@@ -9,23 +9,16 @@ from typing import Final
 
 import msgspec
 
-from rtfilter.overlay.broker_machine import Out
-from rtfilter.overlay.broker_messages import BrokerMessage
-from rtfilter.overlay.membership import (
-    AskRoot,
-    ClaimRoot,
-    Dispatch,
-    RendezvousPoint,
-    RenewRoot,
-    Root,
-)
+from rtfilter.overlay.broker_names import BrokerMessage
+from rtfilter.overlay.membership import RendezvousPoint
+from rtfilter.overlay.membership.contacts import Dispatch
+from rtfilter.overlay.membership.rendezvous_point import AskRoot, ClaimRoot, RenewRoot, Root
+from rtfilter.overlay.running.broker_frames import Hello
 from rtfilter.overlay.running.broker_keys import Key, KeyRole
 from rtfilter.overlay.running.broker_settings import POINT, PointSettings
-from rtfilter.overlay.running.client_messages import Description, KnownBroker
-from rtfilter.overlay.running.greeting import Hello
-from rtfilter.overlay.running.keeping import Job
+from rtfilter.overlay.running.client_messages import Contact, Description
 from rtfilter.overlay.running.links import BrokerLink
-from rtfilter.overlay.running.process import Process, now
+from rtfilter.overlay.running.process import Job, Process, now
 from rtfilter.store.broker_store import BrokerMemory, BrokerStore
 
 WAITING: Final = 10_000
@@ -34,15 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class PointProcess(Process):
-    """The rendezvous point as a process.
-
-    Parameters
-    ----------
-    settings : PointSettings
-    key : Key
-    store : BrokerStore
-    address : str
-    """
+    """The rendezvous point as a process."""
 
     def __init__(self, settings: PointSettings, key: Key, store: BrokerStore, address: str) -> None:
         super().__init__(settings, Hello(KeyRole.BROKER, POINT, POINT, address), key, store)
@@ -52,12 +37,6 @@ class PointProcess(Process):
         self._root = root  # without a claim that is not stored yet
         self._waiting: deque[tuple[AskRoot | ClaimRoot | RenewRoot, str]] = deque()
         self._busy = False
-
-    def linked(self, link: BrokerLink) -> None:
-        """See `Hears`."""
-
-    def lost(self, link: BrokerLink) -> None:
-        """See `Hears`."""
 
     def hear(self, link: BrokerLink, message: BrokerMessage) -> None:
         """See `Hears`."""
@@ -119,19 +98,14 @@ class PointProcess(Process):
         for one in out:
             self._send(one)
 
-    def _send(self, one: Out) -> None:
-        self.counts[type(one.message).__name__] += 1
-        assert isinstance(one, Dispatch)
+    def _send(self, one: Dispatch) -> None:
         self.board.send(one.to.name, one.to.address, one.message)
 
     def _describe(self) -> Description:
         root = self.point.root
-        known = () if root is None else (root.cluster.designated, *root.cluster.members)
-        links = list(dict.fromkeys(KnownBroker(*one) for one in known))
+        links = [] if root is None else list(dict.fromkeys((root.cluster.designated, *root.cluster.members)))
         if not any(one.name in self.board.brokers for one in links):  # the root is gone: all brokers
             peers = (link.peer for link in self.board.brokers.values())
-            links += [KnownBroker(peer.name, peer.cluster, peer.address) for peer in peers]
-        refused = tuple(sorted(self.board.refused))
-        return Description(
-            KnownBroker(POINT, POINT, self.board.own.address), links=tuple(links), refused=refused
-        )
+            links += [Contact(peer.name, peer.cluster, peer.address) for peer in peers]
+        itself = Contact(POINT, POINT, self.board.own.address)
+        return Description(itself, links=tuple(links), refused=tuple(sorted(self.board.refused)))

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from rtfilter.errors import RTFilterError
-from rtfilter.overlay.broker_machine import Broker
-from rtfilter.overlay.broker_messages import Send
-from rtfilter.overlay.broker_names import EventId, client
-from rtfilter.overlay.holding import WaitReason
+from rtfilter.events.schema import Schema
+from rtfilter.events.spelling import unknown
+from rtfilter.events.table import EventTable
+from rtfilter.overlay.broker_machine import Broker, Out
+from rtfilter.overlay.broker_names import EventId, Send, client
+from rtfilter.overlay.forwarding import WaitReason
 from rtfilter.overlay.routing_messages import Event
-from rtfilter.overlay.running.client_messages import ClientPublish, EventArrived, Hint, Refused, Stored
-from rtfilter.overlay.running.client_work import UNKEPT, ClientLimits, ClientWork, StoreRequest, require_short
-from rtfilter.overlay.running.hints import Hints
-from rtfilter.store.broker_store import Publication, Settled
+from rtfilter.overlay.running.broker_frames import MOST_BYTES, SPARE
+from rtfilter.overlay.running.client_messages import (
+    ClientPublish,
+    Drop,
+    EventArrived,
+    Hint,
+    Refused,
+    Stored,
+    Want,
+)
+from rtfilter.store.broker_store import Change, Publication, Settled
 
 SLOWER: Final = 2.0
 """Factor by which the time until the next repetition grows."""
@@ -25,12 +35,103 @@ REPEATS: Final = 100.0
 """Repetitions per second above which each waits longer: one takes some 0.3 ms."""
 LONGEST: Final = 30.0
 """Most seconds of that longer wait, unless `ClientLimits.longest` is more."""
+HINTS: Final = 20
+"""Most hints for one client."""
+HINTED: Final = 10_000
+"""Most clients whose hints are remembered."""
+UNKEPT: Final = (
+    "this broker cannot store anything now, because its disk is full or its database absent; see its log; "
+    "ask again later, or another broker"
+)
+"""The reason of a refusal when the broker cannot store anything."""
 _log = logging.getLogger(__name__)
 
 
-class _Pending:
-    """An unacknowledged publication."""
+class ClientLimits(NamedTuple):
+    """The limits of a broker for its clients: times in seconds, counts and sizes."""
 
+    again: float = 2.0
+    """Time until an unacknowledged publication is sent again, the first time."""
+    longest: float = 10.0
+    """The same, at most; `Publications` waits longer if very many wait."""
+    linger: float = 30.0
+    """Time that the subscriptions of a client stay after its connection, and within which a connected client
+    must acknowledge some of its deliveries; otherwise it counts as gone."""
+    unacknowledged: int = 10_000
+    """Most unacknowledged publications of one client; others are refused."""
+    deliveries: int = 10_000
+    """Most pending deliveries of one client; others are not accepted, so their publishers send them again."""
+    clients: int = 10_000
+    """Most known clients; others are sent to another broker."""
+    subscriptions: int = 100_000
+    """Most subscriptions of one client."""
+    bytes: int = 64 * 2**20
+    """Most bytes of one client's subscriptions, of its unacknowledged publications, and of its pending
+    deliveries: for each of the three."""
+    event: int = MOST_BYTES - SPARE
+    """Most bytes of an event, or of a condition; the same at all brokers of a network."""
+
+
+def require_short(what: str, size: int, most: int) -> None:
+    """Raise `ValueError` for text that is too long for a message between brokers."""
+    if size > most:
+        raise ValueError(f"{what} is {size:,} bytes long; at most {most:,}, see --message of the brokers")
+
+
+class StoreRequest(NamedTuple):
+    """A client's request to store first; then `Clients.kept` or `Clients.refused` continues with it."""
+
+    client: str
+    message: Want | Drop | ClientPublish
+    change: Change
+
+
+class ClientWork(NamedTuple):
+    """The work that a message or a tick causes."""
+
+    changes: list[Change]
+    """Changes to store at some time: a restart before that loses nothing."""
+    out: list[Out]
+    """Messages to send now."""
+    asked: Sequence[StoreRequest] = ()
+    """Requests to store, each before it is carried out."""
+
+
+class Hints:
+    """Hints for publishers: attributes that an event type does not have, and values of another type.
+
+    Neither is an error, as in any filter: such an event is accepted. But it may reach none of its
+    subscribers. A client gets each hint once, while it is remembered.
+    """
+
+    def __init__(self) -> None:
+        self._told: dict[str, set[tuple[str, str, bool]]] = {}
+
+    def of(
+        self, client: str, type: str, schema: Schema, event: Mapping[str, Any], table: EventTable
+    ) -> Iterator[str]:
+        """Yield the hints for an event that its client has not had yet; `table` is the event as read."""
+        inner = {name.partition(".")[0] for name in schema.names}
+        for name in event:
+            known = name in schema.attributes or name in inner
+            if not known and self._is_new(client, type, name, False):
+                hint = unknown(name, schema.names)
+                yield f"{type}: {hint} (it is delivered, but no subscription can ask for it)"
+        for one in table.odd:
+            if not one.misspelt and self._is_new(client, type, one.name, True):
+                yield f"{type}: {one}. It satisfies nothing but IS NOT NULL"
+
+    def _is_new(self, client: str, *what: Any) -> bool:
+        told = self._told.setdefault(client, set())
+        if what in told or len(told) >= HINTS:
+            return False
+        told.add(what)
+        if len(self._told) > HINTED:
+            del self._told[next(iter(self._told))]
+        return True
+
+
+class _Pending:
     def __init__(
         self, kept: Publication, publish: ClientPublish, now: float, again_at: float, wait: float
     ) -> None:
@@ -39,14 +140,7 @@ class _Pending:
 
 
 class Publications:
-    """The unacknowledged publications of all clients of a broker.
-
-    Parameters
-    ----------
-    broker : Broker
-    attempts : int
-        See `Clients`.
-    limits : ClientLimits
+    """The unacknowledged publications of all clients of a broker; for `attempts` see `Clients`.
 
     Attributes
     ----------
@@ -73,7 +167,7 @@ class Publications:
     def restore(self, kept: Publication, now: float) -> None:
         """Restore a publication that an earlier incarnation has stored."""
         publish = ClientPublish(EventId(*kept[:3]), kept.type, msgspec.msgpack.decode(kept.event))
-        self._count(kept)
+        self._count(kept, 1)
         self._pending[publish.id] = _Pending(kept, publish, now, now, self.limits.again)
 
     def ask(self, name: str, publish: ClientPublish) -> ClientWork:
@@ -99,8 +193,8 @@ class Publications:
             return ClientWork([], [Send(client(name), Refused("", str(error), id))])
         self._storing.add(id)
         kept = Publication(*id, name, publish.type, event)
-        self._count(kept)
-        schema = self._broker.router.types[publish.type]
+        self._count(kept, 1)
+        schema = self._broker.router.table.schema(publish.type)
         hints = self._hints.of(name, publish.type, schema, publish.values, table)
         return ClientWork(
             [], [Send(client(name), Hint(hint)) for hint in hints], [StoreRequest(name, publish, kept)]
@@ -118,7 +212,7 @@ class Publications:
     def refused(self, publish: ClientPublish, kept: Publication) -> ClientWork:
         """Refuse a publication that cannot be stored."""
         self._storing.discard(publish.id)
-        self._count_no_more(kept)
+        self._count(kept, -1)
         return ClientWork([], [Send(client(kept.client), Refused("", UNKEPT, publish.id, later=True))])
 
     def holds(self, name: str, id: EventId, now: float) -> list[WaitReason]:
@@ -127,30 +221,25 @@ class Publications:
         if pending is None or pending.kept.client != name:
             return []
         event = Event(id, pending.publish.type, pending.publish.values, pending.attempt)
-        return self._broker.router.holds(event, pending.since, now)
+        return self._broker.router.wait_reasons(event, pending.since, now)
 
     def tick(self, now: float, work: ClientWork) -> None:
         """Repeat due publications."""
         self._started = now if self._started is None else self._started
+        longest = max(self.limits.longest, min(len(self._pending) / REPEATS, LONGEST))
         for pending in list(self._pending.values()):
             if now >= pending.again_at:
                 pending.again_at = now + pending.wait
-                pending.wait = min(SLOWER * pending.wait, self._longest)
+                pending.wait = min(SLOWER * pending.wait, longest)
                 attempt = self._attempts + int(1000 * (now - self._started)) + 2
                 self.resent += 1
                 self._try(pending, attempt, work, now)
-
-    @property
-    def _longest(self) -> float:
-        """Most seconds between two repetitions: more if very many publications wait."""
-        longest = self.limits.longest
-        return max(longest, min(len(self._pending) / REPEATS, LONGEST))
 
     def acknowledged(self, id: EventId, now: float, work: ClientWork) -> None:
         """Remove a publication that all receivers have, and report it to its client."""
         pending = self._pending.pop(id, None)
         if pending is not None:
-            self._count_no_more(pending.kept)
+            self._count(pending.kept, -1)
             self.delays.append(now - pending.since)
             work.changes.append(Settled(*id))
             work.out.append(Send(client(pending.kept.client), EventArrived(id)))
@@ -163,20 +252,17 @@ class Publications:
             work.out.extend(self._broker.publish(name, one.type, one.values, now, one.id, attempt))
         except (RTFilterError, ValueError) as error:  # it was stored under other event types, or limits
             del self._pending[one.id]
-            self._count_no_more(pending.kept)
+            self._count(pending.kept, -1)
             _log.warning("an event of %s is dropped, and was not acknowledged: %s", name, error)
             work.changes.append(Settled(*one.id))
             work.out.append(Send(client(name), Refused("", str(error), one.id)))
         except Exception:
             _log.exception("an event of %s could not be sent, and is tried again", name)
 
-    def _count(self, kept: Publication) -> None:
-        self._counts[kept.client] += 1
-        self._bytes[kept.client] += len(kept.event)
-
-    def _count_no_more(self, kept: Publication) -> None:
+    def _count(self, kept: Publication, change: int) -> None:
+        """Add a publication to the counts of its client, or with -1 remove it."""
         name = kept.client
-        self._counts[name] -= 1
-        self._bytes[name] -= len(kept.event)
+        self._counts[name] += change
+        self._bytes[name] += change * len(kept.event)
         if not self._counts[name]:
             del self._counts[name], self._bytes[name]

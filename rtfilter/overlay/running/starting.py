@@ -32,17 +32,8 @@ def run(
 ) -> int:
     """Run a process until a signal; return the exit code.
 
-    Parameters
-    ----------
-    settings : BrokerSettings or PointSettings
-    types : mapping of str to Definition
-        Event types of a broker.
-    started : callable
-        Called with the address when others can connect.
-
-    Raises
-    ------
-    RTFilterError, OSError, sqlalchemy.exc.SQLAlchemyError
+    `types` are the event types of a broker; `started` is called with the address when others can connect.
+    Raises `RTFilterError`, `OSError` and `SQLAlchemyError`.
     """
     return asyncio.run(_run(settings, types, started))
 

@@ -10,9 +10,8 @@ is checked, and that calm would heal it.
 from random import Random
 from typing import NamedTuple
 
-from rtfilter.overlay.membership.contacts import TO_CLUSTER, Contact
+from rtfilter.overlay.membership.contacts import TO_CLUSTER, Contact, MembershipSettings
 from rtfilter.overlay.membership.election import ClusterView, Election, Member
-from rtfilter.overlay.membership.membership_settings import MembershipSettings
 
 CALM = 8  # rounds
 NOTHING = 0  # under way

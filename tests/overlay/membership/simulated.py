@@ -4,14 +4,8 @@ from heapq import heappop, heappush
 from itertools import count
 from random import Random
 
-from rtfilter.overlay.membership import (
-    RENDEZVOUS_POINT,
-    Audience,
-    Contact,
-    Membership,
-    MembershipSettings,
-    RendezvousPoint,
-)
+from rtfilter.overlay.membership import Contact, Membership, MembershipSettings, RendezvousPoint
+from rtfilter.overlay.membership.contacts import RENDEZVOUS_POINT, Audience
 
 SETTINGS = MembershipSettings()
 

@@ -9,17 +9,11 @@ import pytest
 from hypothesis import given, seed
 from hypothesis import strategies as st
 
-from rtfilter.overlay.broker_messages import BrokerMessage
-from rtfilter.overlay.membership import (
-    Audience,
-    Contact,
-    Lacking,
-    Member,
-    MembershipSettings,
-    Missed,
-    Numbered,
-)
-from rtfilter.overlay.membership.multicast import STREAMS, Multicast
+from rtfilter.overlay.broker_names import BrokerMessage
+from rtfilter.overlay.membership import Contact, MembershipSettings
+from rtfilter.overlay.membership.contacts import Audience
+from rtfilter.overlay.membership.election import Member
+from rtfilter.overlay.membership.multicast import STREAMS, Lacking, Missed, Multicast, Numbered
 
 SETTINGS = MembershipSettings()
 

@@ -13,15 +13,11 @@ from hypothesis import strategies as st
 
 from lengths import long_but
 from overlay.membership.simulated import Network
-from rtfilter.overlay.membership import (
-    Contact,
-    JoinRequest,
-    LinkHeartbeat,
-    MembershipSettings,
-    Neighbour,
-    Probed,
-    Root,
-)
+from rtfilter.overlay.membership import Contact, MembershipSettings
+from rtfilter.overlay.membership.contacts import Neighbour
+from rtfilter.overlay.membership.joining import JoinRequest
+from rtfilter.overlay.membership.recovery import LinkHeartbeat, Probed
+from rtfilter.overlay.membership.rendezvous_point import Root
 
 BROKERS = ["a1", "a2", "a3", "b1", "b2", "c1", "d1", "d2", "e1", "f1"]
 BOUND = 60

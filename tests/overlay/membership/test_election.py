@@ -8,17 +8,10 @@ from hypothesis import strategies as st
 
 from lengths import long_but
 from overlay.membership.simulated import Network
-from rtfilter.overlay.membership import (
-    Contact,
-    Heartbeat,
-    Member,
-    Membership,
-    MembershipSettings,
-    Numbered,
-    Registration,
-)
+from rtfilter.overlay.membership import Contact, Membership, MembershipSettings
 from rtfilter.overlay.membership.contacts import AHEAD, LEAP, TO_CLUSTER, Standing, to_broker
-from rtfilter.overlay.membership.election import Election
+from rtfilter.overlay.membership.election import Election, Heartbeat, Member, Registration
+from rtfilter.overlay.membership.multicast import Numbered
 
 SETTINGS = MembershipSettings()
 MEMBERS = ["a1", "a2", "a3", "a4"]
@@ -65,21 +58,21 @@ def test_the_highest_of_those_that_start_together_leads():
 def test_nobody_claims_under_a_term_that_is_not_kept():
     """Who could not keep it, and was started again, would claim the same once more."""
     machine = election("a2", "a1", term=4)
-    machine.kept = 4
+    machine.stored_term = 4
     for now in (4.0, 4.1, 9.0):
         assert not [one for one in machine.tick(now) if isinstance(one.message, Heartbeat)]
         assert (machine.leads, machine.view.term, machine.wanted) == (False, 4, 5)
-    machine.kept = 5
+    machine.stored_term = 5
     claims = [one.message for one in machine.tick(9.1) if isinstance(one.message, Heartbeat)]
     assert [(one.term, one.contact.name) for one in claims] == [(5, "a2")]
 
 
 def test_who_cannot_keep_a_term_follows_another_one():
     machine = election("a2", "a1", term=4)
-    machine.kept = 4
+    machine.stored_term = 4
     machine.tick(4.0)
     machine.receive(heartbeat("a1", 5, "a1", "a2"), 4.5)
-    machine.kept = 5
+    machine.stored_term = 5
     machine.tick(4.6)
     assert machine.view.claim == (5, "a1")
 
@@ -274,5 +267,5 @@ def test_an_incarnation_ahead_of_the_clock_shuts_no_member_out(kind):
 
     with pytest.raises(ValueError, match="of a2 is refused: it is a day ahead of the clock here"):
         machine.receive(said(11), "a3", 11.0)
-    assert machine._election.view.member("a2").incarnation == 1000
+    assert machine.election.view.member("a2").incarnation == 1000
     machine.receive(said(10), "a3", 11.0)  # since it began, it may have been started so often

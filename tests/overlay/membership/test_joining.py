@@ -2,24 +2,11 @@
 
 import pytest
 
-from rtfilter.overlay.membership import (
-    RENDEZVOUS_POINT,
-    AskRoot,
-    ClaimRoot,
-    Contact,
-    JoinAnswer,
-    JoinRequest,
-    LinkHeartbeat,
-    Membership,
-    Neighbour,
-    Ping,
-    Pong,
-    Probe,
-    Probed,
-    Root,
-    RootIs,
-    Unlinked,
-)
+from rtfilter.overlay.membership import Contact, Membership
+from rtfilter.overlay.membership.contacts import RENDEZVOUS_POINT, Neighbour
+from rtfilter.overlay.membership.joining import JoinAnswer, JoinRequest, Ping, Pong
+from rtfilter.overlay.membership.recovery import LinkHeartbeat, Probe, Probed, Unlinked
+from rtfilter.overlay.membership.rendezvous_point import AskRoot, ClaimRoot, Root, RootIs
 
 ME = Contact("c1", "c")
 

@@ -7,16 +7,12 @@ import msgspec
 import pytest
 
 from overlay.membership.simulated import Network
-from rtfilter.overlay.broker_messages import BrokerMessage
-from rtfilter.overlay.membership import (
-    MESSAGES,
-    RENDEZVOUS_POINT,
-    Contact,
-    Membership,
-    MembershipSettings,
-    Numbered,
-)
+from rtfilter.overlay.broker_names import BrokerMessage
+from rtfilter.overlay.membership import Contact, Membership, MembershipSettings
+from rtfilter.overlay.membership.contacts import RENDEZVOUS_POINT, MembershipMessage
+from rtfilter.overlay.membership.multicast import Numbered
 
+MESSAGES = tuple(MembershipMessage.__subclasses__())
 ANY = reduce(or_, MESSAGES)
 
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from rtfilter.overlay.membership import Contact, MembershipSettings, Neighbour, Probe
-from rtfilter.overlay.membership.recovery import LinkHeartbeat, Links, Probed, Search, Unlinked
+from rtfilter.overlay.membership import Contact, MembershipSettings
+from rtfilter.overlay.membership.contacts import Neighbour
+from rtfilter.overlay.membership.recovery import LinkHeartbeat, Links, Probe, Probed, Search, Unlinked
 
 SETTINGS = MembershipSettings()
 ME = Contact("me", "m")

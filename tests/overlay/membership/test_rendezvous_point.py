@@ -5,17 +5,9 @@ from itertools import permutations
 import msgspec
 import pytest
 
-from rtfilter.overlay.membership import (
-    AskRoot,
-    ClaimRoot,
-    Contact,
-    MembershipSettings,
-    Neighbour,
-    RendezvousPoint,
-    RenewRoot,
-    Root,
-    RootIs,
-)
+from rtfilter.overlay.membership import Contact, MembershipSettings, RendezvousPoint
+from rtfilter.overlay.membership.contacts import Neighbour
+from rtfilter.overlay.membership.rendezvous_point import AskRoot, ClaimRoot, RenewRoot, Root, RootIs
 
 SETTINGS = MembershipSettings()
 

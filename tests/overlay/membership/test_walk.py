@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from lengths import long_but
-from rtfilter.overlay.membership.walk import Look, WalkRequest, walk
+from rtfilter.overlay.membership.joining import Look, WalkRequest, walk
 
 
 def answered(root, children, distance, accepts, avoided=(), dead=()):

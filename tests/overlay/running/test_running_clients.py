@@ -8,8 +8,8 @@ import pytest
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_machine import Broker
 from rtfilter.overlay.broker_names import EventId
-from rtfilter.overlay.membership import Contact, Dispatch, Membership
-from rtfilter.overlay.membership.contacts import to_broker
+from rtfilter.overlay.membership import Contact, Membership
+from rtfilter.overlay.membership.contacts import Dispatch, to_broker
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Acknowledge
 from rtfilter.overlay.running import publications
@@ -21,6 +21,7 @@ from rtfilter.overlay.running.client_messages import (
     ClientPublish,
     Drop,
     EventArrived,
+    Goodbye,
     HasSchema,
     Have,
     Hint,
@@ -31,9 +32,8 @@ from rtfilter.overlay.running.client_messages import (
     Want,
     Wanted,
 )
-from rtfilter.overlay.running.client_work import UNKEPT, ClientLimits, ClientWork
 from rtfilter.overlay.running.clients import Clients
-from rtfilter.overlay.running.links import Goodbye
+from rtfilter.overlay.running.publications import UNKEPT, ClientLimits, ClientWork
 from rtfilter.store.broker_store import ClientSubscription, Gone, Publication, Settled
 
 CLIENT_LIMITS = ClientLimits(

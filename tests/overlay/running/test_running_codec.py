@@ -7,9 +7,8 @@ from rtfilter.overlay.broker_names import EventId
 from rtfilter.overlay.membership import Contact
 from rtfilter.overlay.membership.contacts import Standing
 from rtfilter.overlay.membership.election import Heartbeat, Member
-from rtfilter.overlay.running.broker_frames import LinkError
+from rtfilter.overlay.running.broker_frames import Codec, LinkError, encoded
 from rtfilter.overlay.running.client_messages import ClientPublish, Have
-from rtfilter.overlay.running.codec import Codec, encoded
 
 HERE = Contact("a", "A", "here:1")
 

@@ -2,11 +2,10 @@
 
 import pytest
 
-from rtfilter.overlay.running.broker_frames import LinkError
+from rtfilter.overlay.running.broker_frames import Codec, LinkError
 from rtfilter.overlay.running.broker_keys import Key
-from rtfilter.overlay.running.codec import Codec
+from rtfilter.overlay.running.client_messages import Goodbye
 from rtfilter.overlay.running.datagrams import SENDERS, WINDOW, Datagrams, MulticastGroup
-from rtfilter.overlay.running.links import Goodbye
 
 KEY = Key.new()
 CODEC = Codec(Goodbye)

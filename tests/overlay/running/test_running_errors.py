@@ -14,7 +14,7 @@ from rtfilter.overlay.running.broker_keys import Key
 from rtfilter.overlay.running.broker_metrics import BrokerMetrics
 from rtfilter.overlay.running.broker_process import BrokerProcess
 from rtfilter.overlay.running.broker_settings import BrokerSettings, BrokerSettingsError
-from rtfilter.overlay.running.client_work import ClientWork
+from rtfilter.overlay.running.publications import ClientWork
 from rtfilter.store.log import TakenError
 
 KEY = Key.new()
@@ -140,7 +140,7 @@ def test_the_log_says_who_is_the_root_when_that_changes(tmp_path, caplog):
 
     def change(process):
         def moved(path, **more):
-            process.membership._election.standing = Standing(path=path)
+            process.membership.election.standing = Standing(path=path)
             process.membership.place = process.membership.place._replace(designated="a", **more)
             process._do(ClientWork([], []))
             process._do(ClientWork([], []))

@@ -7,8 +7,8 @@ import threading
 import pytest
 import sqlalchemy
 
-from rtfilter.overlay.running import keeping
-from rtfilter.overlay.running.keeping import Job, Keeper
+from rtfilter.overlay.running import process
+from rtfilter.overlay.running.process import Job, Keeper
 from rtfilter.store.log import TakenError
 
 FULL = sqlalchemy.exc.OperationalError("", {}, Exception("disk is full"))
@@ -31,7 +31,7 @@ class Store:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(keeping, "AGAIN", 0.02)
+    monkeypatch.setattr(process, "AGAIN", 0.02)
 
 
 def run(script):

@@ -6,15 +6,25 @@ import socket
 import msgspec
 import pytest
 
-from rtfilter.overlay.broker_messages import BrokerMessage
+from rtfilter.overlay.broker_names import BrokerMessage
 from rtfilter.overlay.running import broker_client as clients
-from rtfilter.overlay.running import greeting, links, notices
-from rtfilter.overlay.running.broker_frames import CODE, LENGTH, LinkError, Seal, plain, read
+from rtfilter.overlay.running import broker_frames, links
+from rtfilter.overlay.running.broker_frames import (
+    CODE,
+    LENGTH,
+    PROTOCOL,
+    Codec,
+    Hello,
+    LinkError,
+    Seal,
+    call,
+    plain,
+    read,
+)
 from rtfilter.overlay.running.broker_keys import Key, KeyRole
 from rtfilter.overlay.running.broker_settings import POINT
-from rtfilter.overlay.running.codec import Codec
-from rtfilter.overlay.running.greeting import Hello, call
-from rtfilter.overlay.running.links import Goodbye, LinkLimits, Switchboard
+from rtfilter.overlay.running.client_messages import Goodbye
+from rtfilter.overlay.running.links import LinkLimits, Switchboard
 
 KEY = Key.new()
 
@@ -343,12 +353,10 @@ def test_rubbish_ends_its_link_with_a_reason_and_no_other(rubbish, reason):
         b"GET / HTTP/1.1\r\n\r\n",
         plain(b"\xc1"),
         plain(b"x" * 5000),
-        plain(msgspec.msgpack.encode(Hello(KeyRole.BROKER, "z", nonce=b"short", protocol=greeting.PROTOCOL))),
-        plain(
-            msgspec.msgpack.encode(Hello(KeyRole.BROKER, "z\0", nonce=b"n" * 16, protocol=greeting.PROTOCOL))
-        ),
+        plain(msgspec.msgpack.encode(Hello(KeyRole.BROKER, "z", nonce=b"short", protocol=PROTOCOL))),
+        plain(msgspec.msgpack.encode(Hello(KeyRole.BROKER, "z\0", nonce=b"n" * 16, protocol=PROTOCOL))),
         plain(msgspec.msgpack.encode(Hello(KeyRole.BROKER, "z", nonce=b"n" * 16, protocol=1))),
-        plain(msgspec.msgpack.encode(Hello(KeyRole.BROKER, "z", nonce=b"n" * 16, protocol=greeting.PROTOCOL)))
+        plain(msgspec.msgpack.encode(Hello(KeyRole.BROKER, "z", nonce=b"n" * 16, protocol=PROTOCOL)))
         + plain(b"x" * 32),
     ],
     ids=["HTTP", "rubbish", "long", "no nonce", "no name", "version", "no code"],
@@ -368,10 +376,10 @@ def test_strangers_are_shown_out(said):
     run(script)
 
 
-@pytest.mark.parametrize("protocol", [greeting.PROTOCOL - 1, greeting.PROTOCOL + 1])
+@pytest.mark.parametrize("protocol", [PROTOCOL - 1, PROTOCOL + 1])
 def test_who_speaks_another_version_is_told_so_and_what_to_do(caplog, protocol):
     """Whoever calls; what a program of another version understands is who it speaks to, and its version."""
-    said = greeting.said(Hello(KeyRole.BROKER, "z", address="?"), protocol)
+    said = broker_frames.said(Hello(KeyRole.BROKER, "z", address="?"), protocol)
 
     async def answers(reader, writer):
         await read(reader, 1000)
@@ -384,7 +392,7 @@ def test_who_speaks_another_version_is_told_so_and_what_to_do(caplog, protocol):
             reader, writer = await asyncio.open_connection("127.0.0.1", a.port)
             writer.write(plain(said))
             answer = msgspec.msgpack.decode(await asyncio.wait_for(read(reader, 1000), 120))
-            assert (answer["name"], answer.get("protocol")) == ("a", greeting.PROTOCOL)
+            assert (answer["name"], answer.get("protocol")) == ("a", PROTOCOL)
             writer.close()
             server = await asyncio.start_server(answers, "127.0.0.1", 0)
             port = server.sockets[0].getsockname()[1]
@@ -395,9 +403,7 @@ def test_who_speaks_another_version_is_told_so_and_what_to_do(caplog, protocol):
             await asyncio.sleep(0.05)
 
     run(script)
-    why = (
-        f"'z' speaks version {protocol} of the protocol, and a version {greeting.PROTOCOL}; install the same"
-    )
+    why = f"'z' speaks version {protocol} of the protocol, and a version {PROTOCOL}; install the same"
     assert all(why in one.message for one in caplog.records)
 
 
@@ -477,7 +483,7 @@ def test_a_recorded_greeting_is_good_for_nothing():
 
 
 def test_silence_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(greeting, "WITHIN", 0.1)
+    monkeypatch.setattr(broker_frames, "WITHIN", 0.1)
 
     async def script():
         async with Site("a") as a:
@@ -627,22 +633,22 @@ def test_the_log_says_once_that_one_cannot_be_reached_and_again_where_that_chang
 
 
 def test_the_first_state_is_logged_right_after_the_machine_has_started(monkeypatch):
-    monkeypatch.setattr(notices.time, "monotonic", lambda: 1.0)
-    said = notices.Notices()
+    monkeypatch.setattr(links.time, "monotonic", lambda: 1.0)
+    said = links.Notices()
     assert said.news("a2", "")
     assert not said.news("a2", "")
 
 
 def test_the_same_is_said_again_after_a_while_or_when_it_was_over(monkeypatch):
-    said = notices.Notices()
+    said = links.Notices()
     assert [said.news("a", "away"), said.news("a", "away"), said.news("b", "away")] == [True, False, True]
     said.over("a")
     assert said.news("a", "away")
-    monkeypatch.setattr(notices, "AGAIN", 0.0)
+    monkeypatch.setattr(links, "REPEATED", 0.0)
     assert said.news("a", "away")
-    for number in range(notices.MOST + 10):
+    for number in range(links.BROKERS + 10):
         said.news(f"c{number}", "away")
-    assert len(said._said) <= notices.MOST
+    assert len(said._said) <= links.BROKERS
 
 
 def test_the_other_side_is_told_why_at_the_end():

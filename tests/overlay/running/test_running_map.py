@@ -3,12 +3,13 @@
 import pytest
 
 from lengths import each_once
-from rtfilter.overlay.running.client_messages import Description, KnownBroker
+from rtfilter.overlay.membership import Contact
+from rtfilter.overlay.running.client_messages import Description
 from rtfilter.overlay.running.map import Survey, as_text, draw
 
 
 def known(name):
-    return KnownBroker(name, name.rstrip("0123456789"), f"at {name}")
+    return Contact(name, name.rstrip("0123456789"), f"at {name}")
 
 
 def described(name, members, parent="", links=(), root=False, entries=0, strategy="hybrid"):

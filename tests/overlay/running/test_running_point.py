@@ -5,11 +5,13 @@ import asyncio
 import pytest
 import sqlalchemy
 
-from rtfilter.overlay.membership import AskRoot, ClaimRoot, Contact, Neighbour, RenewRoot, Root, RootIs
+from rtfilter.overlay.membership import Contact
+from rtfilter.overlay.membership.contacts import Neighbour
+from rtfilter.overlay.membership.rendezvous_point import AskRoot, ClaimRoot, RenewRoot, Root, RootIs
+from rtfilter.overlay.running.broker_frames import Hello
 from rtfilter.overlay.running.broker_keys import Key, KeyRole
 from rtfilter.overlay.running.broker_settings import PointSettings
-from rtfilter.overlay.running.client_messages import Describe, KnownBroker
-from rtfilter.overlay.running.greeting import Hello
+from rtfilter.overlay.running.client_messages import Describe
 from rtfilter.overlay.running.point_process import PointProcess
 
 
@@ -167,6 +169,6 @@ def test_the_point_tells_of_all_that_are_linked_to_it_where_the_root_is_not(tmp_
         point.board.brokers.update({name: Peer(name) for name in linked})
         described = []
         point.hear(Administrator(described), Describe())
-        assert described == [KnownBroker(name, name, "somewhere:1") for name in told]
+        assert described == [Contact(name, name, "somewhere:1") for name in told]
 
     asyncio.run(script())

@@ -14,7 +14,7 @@ PROGRAM = """
 import random
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_names import SubscriptionId, link
-from rtfilter.overlay.place import BrokerPlace
+from rtfilter.overlay.broker_names import BrokerPlace
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import RouterSubscribe, RouterSubscription
 
