@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from time import perf_counter
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import numpy as np
 
@@ -81,15 +81,6 @@ class Times:
             return _copy(self._found)
 
 
-class _Known(NamedTuple):
-    """Events of one filter that were matched together, by the clock of `time.perf_counter`."""
-
-    filter: str
-    taken: float
-    arrived: Sequence[float | None]
-    known: Sequence[float]
-
-
 class Measures:
     """The measures of all stages. Labels are of closed sets, but for the names of filters, which admins give.
 
@@ -127,7 +118,7 @@ class Measures:
         self.read, self.parse, self.store, self.queue, self.deliver = self._stages.values()
         self._match = Histogram(SECONDS)
         self._response: dict[str, Histogram] = {}
-        self._known: deque[_Known] = deque()
+        self._known: deque[tuple[str, float, Sequence[float | None], Sequence[float]]] = deque()
         self._events = 0  # in these, about: threads may lose some to each other
         self._lock = threading.Lock()
 
@@ -156,7 +147,7 @@ class Measures:
         known : sequence of float
             When its matches became known.
         """
-        self._known.append(_Known(filter, taken, arrived, known))
+        self._known.append((filter, taken, arrived, known))
         self._events += len(known)
         if self._events >= FOLD_EVENTS or len(self._known) >= FOLD_AT:
             self._fold()

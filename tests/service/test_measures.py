@@ -148,7 +148,7 @@ def test_what_waits_for_a_reader_is_bounded():
     measures.begin("f")
     for _ in range(3 * FOLD_EVENTS // 100):
         measures.matched("f", 0.0, [0.0] * 100, [1.0] * 100)
-        assert sum(len(one.known) for one in measures._known) < FOLD_EVENTS + 100
+        assert sum(len(known) for *_, known in measures._known) < FOLD_EVENTS + 100
     assert count(measures.response["f"]) == 3 * FOLD_EVENTS // 100 * 100
 
 
