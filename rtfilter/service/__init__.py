@@ -3,8 +3,7 @@
 from rtfilter.extras import needed
 
 with needed("service", "the server"):
-    import fastapi as fastapi
-    import pydantic_settings as pydantic_settings
     import sqlalchemy as sqlalchemy
+    import starlette as starlette
     import structlog as structlog
     import uvicorn as uvicorn

@@ -25,9 +25,8 @@ from rtfilter.service import messages
 from rtfilter.service.access.user_checks import no_longer
 from rtfilter.service.backlog import Backlog
 from rtfilter.service.concurrency import LARGE, Turn
-from rtfilter.service.json_depth import require_shallow
 from rtfilter.service.measures import Door
-from rtfilter.service.parse import MANY, Parse, Parsed, report, with_hints
+from rtfilter.service.parse import MANY, Parse, Parsed, report, require_shallow, with_hints
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.publishing import stopping
 from rtfilter.service.records import BESIDE, BYTES_OF_ID, Sending, UserDelivery, fitting, shown

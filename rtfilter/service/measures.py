@@ -10,11 +10,13 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import product
 from time import perf_counter
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import numpy as np
 
+from rtfilter.service.service_errors import KINDS
 from rtfilter.watch.metrics import SECONDS, Histogram
 
 STAGES: Final = {
@@ -30,32 +32,6 @@ SIZES: Final = tuple(float(digit * 10**power) for power in range(5) for digit in
 """Bounds of numbers of entries."""
 Door = Literal["http", "websocket", "tcp"]
 DOORS: Final[tuple[Door, ...]] = ("http", "websocket", "tcp")
-KINDS: Final = frozenset(
-    {
-        "busy",
-        "conflict",
-        "directive",
-        "event",
-        "forbidden",
-        "frame",
-        "host",
-        "internal",
-        "json",
-        "limit",
-        "malformed",
-        "media-type",
-        "method",
-        "origin",
-        "predicate",
-        "request",
-        "silent",
-        "too-large",
-        "unauthenticated",
-        "unknown",
-        "other",
-    }
-)
-"""The kinds of refusals; others count as the last."""
 FOLD_AT: Final = 1024
 """Most records that wait before they are added to a histogram."""
 FOLD_EVENTS: Final = 1 << 14
@@ -105,15 +81,6 @@ class Times:
             return _copy(self._found)
 
 
-class _Known(NamedTuple):
-    """Events of one filter that were matched together, by the clock of `time.perf_counter`."""
-
-    filter: str
-    taken: float
-    arrived: Sequence[float | None]
-    known: Sequence[float]
-
-
 class Measures:
     """The measures of all stages. Labels are of closed sets, but for the names of filters, which admins give.
 
@@ -143,7 +110,7 @@ class Measures:
         self.commits, self.index_writes, self.trims = Times(), Times(), Times()
         self.commit_sizes, self.batch_sizes = Times(SIZES), Times(SIZES)
         self.published = self.database_errors = 0
-        self.refused = Counter[tuple[Door, str]]({(door, kind): 0 for door in DOORS for kind in KINDS})
+        self.refused = Counter[tuple[Door, str]](dict.fromkeys(product(DOORS, [*KINDS, "other"]), 0))
         self.connections = Counter[Door](dict.fromkeys(DOORS, 0))
         self.webhook_requests = Counter[str](delivered=0, failed=0, parked=0)
         self.webhooks: Callable[[], dict[str, int]] = lambda: {"active": 0, "parked": 0}
@@ -151,7 +118,7 @@ class Measures:
         self.read, self.parse, self.store, self.queue, self.deliver = self._stages.values()
         self._match = Histogram(SECONDS)
         self._response: dict[str, Histogram] = {}
-        self._known: deque[_Known] = deque()
+        self._known: deque[tuple[str, float, Sequence[float | None], Sequence[float]]] = deque()
         self._events = 0  # in these, about: threads may lose some to each other
         self._lock = threading.Lock()
 
@@ -180,7 +147,7 @@ class Measures:
         known : sequence of float
             When its matches became known.
         """
-        self._known.append(_Known(filter, taken, arrived, known))
+        self._known.append((filter, taken, arrived, known))
         self._events += len(known)
         if self._events >= FOLD_EVENTS or len(self._known) >= FOLD_AT:
             self._fold()

@@ -29,11 +29,10 @@ from rtfilter.definition import Definition
 from rtfilter.service.access import Access, UserLimits
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors import tcp
-from rtfilter.service.doors.admission import Strangers
-from rtfilter.service.doors.handshakes import Handshakes
+from rtfilter.service.doors.admission import Handshakes, Strangers
+from rtfilter.service.doors.bodies import RequestLimits
 from rtfilter.service.doors.http import application
 from rtfilter.service.doors.server_metrics import FilterMetrics, PipelineCollector
-from rtfilter.service.doors.shared import RequestLimits
 from rtfilter.service.doors.timeouts import Http, Sessions
 from rtfilter.service.logs import configure
 from rtfilter.service.messages import DEFAULT

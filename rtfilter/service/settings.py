@@ -9,45 +9,19 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    SecretStr,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
-from pydantic_settings import BaseSettings, SettingsConfigDict
+import msgspec
+from msgspec import Meta
 
 from rtfilter.service.backlog import BacklogLimits, Policy
 from rtfilter.service.doors.admission import is_loopback
 from rtfilter.service.upkeep import Keeping
 from rtfilter.store.database import postgresql
 
-
-def _named_place(given: object) -> object:
-    if given == "":
-        raise ValueError("an empty text is no path; write . for this folder")
-    return given
-
-
-def _addresses(given: str) -> str:
-    for one in filter(None, given.split(",")):
-        try:
-            ip_network(one.strip())
-        except ValueError:
-            wrong = f"{one.strip()!r} is no address and no network; write it as 127.0.0.1,10.0.0.0/8"
-            raise ValueError(wrong) from None
-    return given
-
-
-Place = Annotated[Path, BeforeValidator(_named_place)]
-Port = Annotated[int, Field(ge=0, le=65_535)]
-Count = Annotated[int, Field(ge=1, le=10**12)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+Count = Annotated[int, Meta(ge=1, le=10**12)]
+Seconds = Annotated[float, Meta(gt=0, le=1e300)]  # so neither NaN nor infinite
 LOG: Final = "log.sqlite"
 """The file of SQLite's database in the folder."""
 _BOUNDS, _KEEPING = BacklogLimits(), Keeping()
@@ -57,7 +31,7 @@ class SettingsError(ValueError):
     """The settings of the server are wrong."""
 
 
-class Settings(BaseSettings):
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of the server.
 
     Attributes
@@ -98,20 +72,18 @@ class Settings(BaseSettings):
         The lowest level that is logged.
     """
 
-    model_config = SettingsConfigDict(env_prefix="RTFILTER_", extra="forbid", env_ignore_empty=True)
-
-    data: Place
-    database: SecretStr | None = None
-    host: str = Field(default="127.0.0.1", min_length=1)
+    data: Path
+    database: str | None = None
+    host: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
     port: Port = 8080
     tcp_port: Port | None = None
-    certificate: Place | None = None
-    certificate_key: Place | None = None
-    trusted_proxies: Annotated[str, AfterValidator(_addresses)] | None = None
+    certificate: Path | None = None
+    certificate_key: Path | None = None
+    trusted_proxies: str | None = None
     durability: Literal["process", "power"] = "process"
     body: Count = 16 * 2**20
-    frame: Annotated[int, Field(ge=4096, le=2**30)] = 2**20
-    nesting: Annotated[int, Field(ge=1, le=500)] = 64
+    frame: Annotated[int, Meta(ge=4096, le=2**30)] = 2**20
+    nesting: Annotated[int, Meta(ge=1, le=500)] = 64
     subscriptions: Count = 1_000_000
     connections: Count = 100
     rate: Seconds | None = None
@@ -122,23 +94,13 @@ class Settings(BaseSettings):
     retention: Seconds = _KEEPING.retention
     redeliver: Seconds = _KEEPING.redeliver
     webhook_private: bool = False
-    webhook_tries: Annotated[int, Field(ge=1, le=1000)] = 12
-    drain: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10.0
+    webhook_tries: Annotated[int, Meta(ge=1, le=1000)] = 12
+    drain: Annotated[float, Meta(ge=0, le=1e300)] = 10.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
-    @field_validator("database")
-    @classmethod
-    def _postgresql(cls, given: SecretStr | None) -> SecretStr | None:
-        return None if given is None else SecretStr(postgresql(given.get_secret_value()))
-
-    @model_validator(mode="after")
-    def _check(self) -> Settings:
-        if (self.certificate is None) != (self.certificate_key is None):
-            given, missing = "certificate", "certificate_key"
-            if self.certificate is None:
-                given, missing = missing, given
-            raise ValueError(f"{_named(missing)}: is needed with {_flag(given)}")
-        return self
+    def __repr__(self) -> str:
+        """Return a text without the password of the database."""
+        return f"Settings({self.data})"
 
     @property
     def loopback(self) -> bool:
@@ -153,9 +115,7 @@ class Settings(BaseSettings):
     @property
     def url(self) -> str:
         """The address of the database."""
-        if self.database is not None:
-            return self.database.get_secret_value()
-        return f"sqlite:///{self.file}"
+        return f"sqlite:///{self.file}" if self.database is None else self.database
 
     @property
     def file(self) -> Path:
@@ -173,6 +133,16 @@ class Settings(BaseSettings):
         return Keeping(self.retention, self.redeliver)
 
 
+_TYPES: Final = get_type_hints(Settings, include_extras=True)
+
+
+class _Given(NamedTuple):
+    """A value of a setting: from a flag, the environment or a file."""
+
+    value: Any
+    origin: str
+
+
 def settings(from_file: Path | None = None, **flags: Any) -> Settings:
     """Return the settings by flags, where these are not None, by the environment, and by a file.
 
@@ -188,13 +158,55 @@ def settings(from_file: Path | None = None, **flags: Any) -> Settings:
         A setting is wrong; the message has its name as a flag, or the file.
     OSError
     """
-    flags, kept = _given(flags), _read(from_file)
-    try:
-        return Settings(**{name: value for name, value in kept.items() if not _variable(name)} | flags)
-    except ValidationError as error:
-        found = ((one["loc"], one["msg"].removeprefix("Value error, ")) for one in error.errors())
-        origins = {name: f"{from_file}: {name}" for name in kept if _origin(name, flags, kept) == "file"}
-        raise SettingsError("; ".join(_said(*one, origins) for one in found)) from None
+    return _settings(_given(from_file, flags), from_file)
+
+
+def _settings(given: Mapping[str, _Given], file: Path | None) -> Settings:
+    found: dict[str, Any] = {}
+    wrong: list[str] = []
+    for name, one in given.items():
+        try:
+            found[name] = _converted(name, one.value)
+        except (msgspec.ValidationError, ValueError) as error:
+            wrong.append(f"{f'{file}: {name}' if one.origin == 'file' else _named(name)}: {error}")
+    if "data" not in given:
+        wrong.append("a folder for the data is needed: --data DIR")
+    for name, other in (("certificate", "certificate_key"), ("certificate_key", "certificate")):
+        if name in given and other not in given:
+            wrong.append(f"{_named(other)}: is needed with {_flag(name)}")
+    if wrong:
+        raise SettingsError("; ".join(wrong))
+    return Settings(**found)
+
+
+def _converted(name: str, value: Any) -> Any:
+    """Return a setting as its type. Raises `ValueError` and `msgspec.ValidationError`."""
+    kind = _TYPES[name]
+    choices = tuple(Policy) if kind is Policy else get_args(kind) if get_origin(kind) is Literal else ()
+    if choices and value not in choices:
+        raise ValueError(f"choose one of {', '.join(choices)}")
+    found = msgspec.convert(value, kind, strict=False, dec_hook=_path)
+    if name == "database":
+        return postgresql(found)
+    if name == "trusted_proxies":
+        _require_addresses(found)
+    return found
+
+
+def _path(kind: type[Any], value: object) -> Path:
+    """Return a path; the hook of msgspec for types that it does not know."""
+    if value == "":
+        raise ValueError("an empty text is no path; write . for this folder")
+    return Path(str(value))
+
+
+def _require_addresses(given: str) -> None:
+    for one in filter(None, given.split(",")):
+        try:
+            ip_network(one.strip())
+        except ValueError:
+            wrong = f"{one.strip()!r} is no address and no network; write it as 127.0.0.1,10.0.0.0/8"
+            raise ValueError(wrong) from None
 
 
 def show(from_file: Path | None = None, **flags: Any) -> str:
@@ -202,38 +214,30 @@ def show(from_file: Path | None = None, **flags: Any) -> str:
 
     Secrets are left out. Parameters and errors are those of `settings`.
     """
-    flags, kept = _given(flags), _read(from_file)
-    missing = "data" not in flags.keys() | kept.keys() and not _variable("data")
-    found = settings(from_file, **flags, **({"data": Path()} if missing else {}))
+    given = _given(from_file, flags)
+    found = _settings({"data": _Given(".", "default"), **given}, from_file)
     lines = []
-    for name in Settings.model_fields:
-        value, origin = getattr(found, name), _origin(name, flags, kept)
-        if missing and name == "data":
+    for name in Settings.__struct_fields__:
+        value, origin = getattr(found, name), given[name].origin if name in given else "default"
+        if name == "data" and name not in given:
             lines.append("# data is needed")
         elif value is None:
             lines.append(f"# {name} is not set")
-        elif isinstance(value, SecretStr):
+        elif name == "database":
             lines.append(f"# {name} is secret, and not shown  # {origin}")
         else:
             lines.append(f"{name} = {_toml(value)}  # {origin}")
     return "\n".join(lines)
 
 
-def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in flags.items() if value is not None}
-
-
-def _variable(name: str) -> bool:
-    """Return whether the environment has a setting."""
-    return bool(os.environ.get(f"RTFILTER_{name.upper()}"))
-
-
-def _origin(name: str, flags: Mapping[str, Any], kept: Mapping[str, Any]) -> str:
-    if name in flags:
-        return "flag"
-    if _variable(name):
-        return "environment"
-    return "file" if name in kept else "default"
+def _given(file: Path | None, flags: Mapping[str, Any]) -> dict[str, _Given]:
+    found = {name: _Given(value, "file") for name, value in _read(file).items()}
+    for name in Settings.__struct_fields__:
+        if value := os.environ.get(f"RTFILTER_{name.upper()}"):
+            found[name] = _Given(value, "environment")
+        if flags.get(name) is not None:
+            found[name] = _Given(flags[name], "flag")
+    return found
 
 
 def _read(file: Path | None) -> dict[str, Any]:
@@ -252,8 +256,8 @@ def _read(file: Path | None) -> dict[str, Any]:
 
 
 def _unknown(found: Mapping[str, Any]) -> Iterator[str]:
-    for name in found.keys() - Settings.model_fields.keys():
-        near = difflib.get_close_matches(name.replace("-", "_").lower(), Settings.model_fields, 1)
+    for name in found.keys() - set(Settings.__struct_fields__):
+        near = difflib.get_close_matches(name.replace("-", "_").lower(), Settings.__struct_fields__, 1)
         yield f"there is no setting {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
@@ -263,15 +267,6 @@ def _toml(value: Path | str | float | bool) -> str:
     if isinstance(value, int | float):
         return repr(value)
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _said(place: tuple[int | str, ...], message: str, origins: Mapping[str, str]) -> str:
-    if not place:
-        return message
-    name = str(place[0])
-    if name == "data" and message == "Field required":
-        return "a folder for the data is needed: --data DIR"
-    return f"{origins.get(name) or _named(name)}: {message}"
 
 
 def _named(name: str) -> str:

@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 import forks
 import postgresql
 from rtfilter.predicates.boxes.compiling import MAX_UNBOUNDED
 from rtfilter.service import hosted, owners, writing
-from rtfilter.service.doors import admission, bodies, handshakes, shared, streamed, timeouts, websocket
+from rtfilter.service.doors import admission, bodies, door, streamed, timeouts, websocket
 from rtfilter.service.settings import Settings
 from rtfilter.store import user_store
 from service.doors.test_rights import TABLE
@@ -214,9 +215,9 @@ def told(value):
 
 def test_the_table_of_limits_has_all_settings_with_their_defaults():
     known = {
-        f"`--{name.replace('_', '-')}`": told(field.default)
-        for name, field in Settings.model_fields.items()
-        if name not in ("data", "port", "database")
+        f"`--{field.name.replace('_', '-')}`": told(field.default)
+        for field in msgspec.structs.fields(Settings)
+        if field.name not in ("data", "port", "database")
     }
     known |= {"`--data`": "needed", "`--port`": "8080", "`--database`": "SQLite"}
     assert {flag: default for flag, default, _ in rows("Limits")} == known
@@ -233,7 +234,7 @@ def test_the_limits_that_are_fixed_are_those_of_the_code():
         "answers over HTTP that a user reads at the same time; further ones wait": streamed.MOST_ANSWERS,
         "events or subscriptions in a request": bodies.MOST_EVENTS,
         "JSON that is no event: a filter, a subscription, a question": bodies.MOST_DOCUMENT // 2**20,
-        "a page of an answer": shared.MOST_OF_A_PAGE,
+        "a page of an answer": door.MOST_OF_A_PAGE,
         "headers of a request, with trailers": timeouts.MOST_HEADERS // 1024,
         "headers of a request, by count": timeouts.MOST_LINES,
         "`metadata` of a subscription, as JSON": owners.MOST_METADATA,
@@ -241,7 +242,7 @@ def test_the_limits_that_are_fixed_are_those_of_the_code():
         "a user's name": user_store.MOST_NAME,
         "filters": hosted.MOST_FILTERS,
         "unbounded subscriptions of a filter, unless `max_unbounded` says another number": MAX_UNBOUNDED,
-        "seconds of a TLS handshake": handshakes.HANDSHAKE,
+        "seconds of a TLS handshake": admission.HANDSHAKE,
         "seconds to send CONNECT, without the server's check of the user": websocket.CONNECT_WITHIN,
         "seconds without progress, in sending a message or in reading an answer": bodies.SILENT,
     }

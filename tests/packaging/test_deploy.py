@@ -68,7 +68,7 @@ def test_the_unit_shuts_the_server_in():
 
 @pytest.mark.parametrize("name", ["Containerfile", "rtfilter.service", "tls.conf"])
 def test_variables_are_settings(name):
-    known = {f"RTFILTER_{one.upper()}" for one in Settings.model_fields} | {"RTFILTER_SETTINGS"}
+    known = {f"RTFILTER_{one.upper()}" for one in Settings.__struct_fields__} | {"RTFILTER_SETTINGS"}
     found = set(re.findall(r"\bRTFILTER_[A-Z_]+", (DEPLOY / name).read_text()))
     assert found
     assert found <= known

@@ -17,7 +17,7 @@ import uncompiled
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {
-    "fastapi",
+    "pydantic",
     "matplotlib",
     "pandas",
     "prometheus_client",
@@ -25,6 +25,7 @@ HEAVY = {
     "pyspark",
     "scipy",
     "sqlalchemy",
+    "starlette",
     "tqdm",
     "uvicorn",
 }

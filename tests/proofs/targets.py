@@ -21,10 +21,9 @@ from rtfilter.errors import EventError, PredicateError
 from rtfilter.service.access import Access
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.frames import ClientDirective, Frame, write
-from rtfilter.service.json_depth import require_shallow, require_shallow_lines
 from rtfilter.service.log_matcher import Index
 from rtfilter.service.owners import check
-from rtfilter.service.parse import Parse
+from rtfilter.service.parse import Parse, require_shallow, require_shallow_lines
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import FilterInfo, Wish
 from rtfilter.service.roles import Identity

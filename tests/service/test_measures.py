@@ -10,8 +10,9 @@ from served import ADMIN, ANN, CARL, SCHEMA, events, publish, served, subscribe
 from rtfilter.adaptive import FixedPlan
 from rtfilter.definition import Definition
 from rtfilter.matching.stream import Stream
-from rtfilter.service.doors.problems import TITLES
-from rtfilter.service.measures import FOLD_AT, FOLD_EVENTS, KINDS, STAGES, Measures, Times
+from rtfilter.service.doors.frames import FrameError
+from rtfilter.service.measures import FOLD_AT, FOLD_EVENTS, STAGES, Measures, Times
+from rtfilter.service.service_errors import KINDS, ServiceError
 
 
 def count(histogram):
@@ -120,8 +121,8 @@ def test_a_removed_filter_has_no_response_any_more(tmp_path):
     assert served(tmp_path, script) == [({"default", "other"}, {"other"})]
 
 
-def test_every_kind_of_problem_is_one_of_those_that_are_counted():
-    assert TITLES.keys() < KINDS
+def test_every_error_has_a_kind_of_the_table():
+    assert {error.kind for error in (*ServiceError.__subclasses__(), FrameError)} <= KINDS.keys()
 
 
 def test_no_other_kind_becomes_a_label():
@@ -147,7 +148,7 @@ def test_what_waits_for_a_reader_is_bounded():
     measures.begin("f")
     for _ in range(3 * FOLD_EVENTS // 100):
         measures.matched("f", 0.0, [0.0] * 100, [1.0] * 100)
-        assert sum(len(one.known) for one in measures._known) < FOLD_EVENTS + 100
+        assert sum(len(known) for *_, known in measures._known) < FOLD_EVENTS + 100
     assert count(measures.response["f"]) == 3 * FOLD_EVENTS // 100 * 100
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtfilter.service.json_depth import require_shallow, require_shallow_lines
+from rtfilter.service.parse import require_shallow, require_shallow_lines
 from rtfilter.service.service_errors import NotJSONError
 
 VALUES = st.recursive(

@@ -21,7 +21,7 @@ from rtfilter import Schema
 from rtfilter.definition import Definition
 from rtfilter.service import server as module
 from rtfilter.service.access.passwords import Passwords
-from rtfilter.service.doors import admission, handshakes
+from rtfilter.service.doors import admission
 from rtfilter.service.server import DataError
 from rtfilter.service.settings import settings
 from rtfilter.store.database import engine
@@ -264,17 +264,17 @@ def test_a_peer_counts_as_a_stranger_before_its_handshake(tmp_path, certificate,
 
 
 def test_a_handshake_has_its_time(tmp_path, certificate, monkeypatch):
-    monkeypatch.setattr(handshakes, "HANDSHAKE", 0.1)
+    monkeypatch.setattr(admission, "HANDSHAKE", 0.1)
     with running(tmp_path, tcp_port=0, **certificate) as server, ExitStack() as links:
         for last in silent(server, links, 1):
             with suppress(ConnectionResetError):
                 assert last.recv(100) == b""
-        monkeypatch.setattr(handshakes, "HANDSHAKE", 60.0)
+        monkeypatch.setattr(admission, "HANDSHAKE", 60.0)
         assert server.ask("GET", "/healthz").status == 200
 
 
 def test_connections_are_taken_again_where_there_were_too_many_files(monkeypatch):
-    monkeypatch.setattr(handshakes, "NO_ROOM", 0.0)
+    monkeypatch.setattr(admission, "NO_ROOM", 0.0)
     tried = []
 
     async def fail(bound):
@@ -284,7 +284,7 @@ def test_connections_are_taken_again_where_there_were_too_many_files(monkeypatch
     async def run():
         monkeypatch.setattr(asyncio.get_running_loop(), "sock_accept", fail)
         with socket.create_server(("127.0.0.1", 0)) as bound:
-            made = handshakes.Handshakes(bound, *[None] * 4)
+            made = admission.Handshakes(bound, *[None] * 4)
             while len(tried) < 2:
                 await asyncio.sleep(0)
             made.close()

@@ -16,7 +16,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from rtfilter.service.access import tokens
 from rtfilter.service.access.guesses import Guesses, PasswordQueue, UserAtNetwork
 from rtfilter.service.access.passwords import Passwords, Remembered
-from rtfilter.service.access.rates import Bucket
 from rtfilter.service.roles import ALL, Identity, Role
 from rtfilter.service.service_errors import BusyError, NotAuthenticatedError, TooManyError
 from rtfilter.store.user_store import MOST_NAME, Known, User, Users
@@ -45,6 +44,44 @@ class UserLimits(NamedTuple):
     subscriptions: int = 1_000_000
     connections: int = 100
     rate: float | None = None
+
+
+class Bucket:
+    """A token bucket that starts full. Pure: the caller gives the time.
+
+    Parameters
+    ----------
+    rate : float
+        Tokens that come in a second.
+    burst : float
+        Tokens of a full bucket. A full bucket gives more than that at once, and then owes the rest.
+    now : float
+        Seconds of any clock that does not go back.
+    """
+
+    __slots__ = ("_at", "_burst", "_level", "_rate")
+
+    def __init__(self, rate: float, burst: float, now: float) -> None:
+        self._rate, self._burst, self._level, self._at = rate, burst, float(burst), now
+
+    def take(self, amount: float, now: float) -> float:
+        """Take an amount as a whole, or nothing; return 0, or the seconds to wait for it."""
+        self._fill(now)
+        short = min(amount, self._burst) - self._level
+        if short > 0:
+            return short / self._rate
+        self._level -= amount
+        return 0.0
+
+    def full(self, now: float) -> bool:
+        """Return whether the bucket is full."""
+        self._fill(now)
+        return self._level >= self._burst
+
+    def _fill(self, now: float) -> None:
+        if now > self._at:
+            self._level = min(self._burst, self._level + (now - self._at) * self._rate)
+            self._at = now
 
 
 class _Proven(Identity):

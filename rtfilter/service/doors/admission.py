@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import ipaddress
+import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from ipaddress import IPv4Network, IPv6Network
+from ssl import SSLContext
 from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rtfilter.service.access import Access
-from rtfilter.service.doors.problems import HostError, OriginError, describe
-from rtfilter.service.measures import Measures
+from rtfilter.service.doors.problems import HostError, OriginError
 from rtfilter.service.roles import Identity
 from rtfilter.service.service_errors import NotAuthenticatedError
 from rtfilter.sockets import bare, network
@@ -54,6 +56,12 @@ MOST_STRANGERS: Final = 500
 """Most unauthenticated connections of one address."""
 MOST_OF_A_USER: Final = 500
 """Most connections of one user over HTTP beside those that stay unauthenticated."""
+
+
+HANDSHAKE: Final = 10.0
+"""Seconds that a handshake may take."""
+NO_ROOM: Final = 1.0
+"""Seconds after which connections are taken again where the process may have no more files."""
 
 
 class Strangers:
@@ -106,38 +114,83 @@ def nobody() -> None:
     """Do nothing, for a peer that is not counted."""
 
 
-class HostCheck:
-    """Refuses requests that a browser sends for a page of another host.
+class Handshakes:
+    """Takes connections until it is closed; each counts as a stranger until its handshake ends.
 
     Parameters
     ----------
-    app : ASGI application
-    measures : Measures
-    loopback : bool
-        True if the server listens for this machine only. Then it answers only to names of the loopback: a
-        page can give its own host name that address, and the browser would see no other host.
+    bound : socket.socket
+        Where to listen.
+    context : ssl.SSLContext
+    make : callable
+        Makes the protocol of a connection.
+    come : callable
+        Counts an address, as `Strangers.come`.
+    refused : callable
+        To be called for a connection that is one too many.
     """
 
-    def __init__(self, app: ASGIApp, measures: Measures, loopback: bool) -> None:
-        self._app, self._measures, self._loopback = app, measures, loopback
+    def __init__(
+        self,
+        bound: socket.socket,
+        context: SSLContext,
+        make: Callable[[], asyncio.BaseProtocol],
+        come: Callable[[str], Callable[[], object] | None],
+        refused: Callable[[], object],
+    ) -> None:
+        self._bound, self._context, self._make = bound, context, make
+        self._come, self._refused = come, refused
+        bound.setblocking(False)
+        bound.listen(socket.SOMAXCONN)
+        self._tasks = {asyncio.create_task(self._accept())}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
-        if scope["type"] in ("http", "websocket"):
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
             try:
-                self._check(Headers(scope=scope))
-            except (HostError, OriginError) as error:
-                self._measures.refuse("http", error.kind)
-                await describe(error).response()(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+                connection, address = await loop.sock_accept(self._bound)
+            except OSError:
+                await asyncio.sleep(NO_ROOM)
+                continue
+            left = self._come(address[0])
+            if left is None:
+                self._refused()
+                connection.close()
+                continue
+            task = loop.create_task(self._shake_hands(connection, left))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
-    def _check(self, headers: Headers) -> None:
-        host, origin = headers.get("host", ""), headers.get("origin")
-        if self._loopback and not is_loopback(_name(host)):
-            raise HostError("this server listens for this machine only; call it localhost or 127.0.0.1")
-        if origin is not None and _authority(origin) != host.lower():
-            raise OriginError("a page of another host sent this request; programs send no header Origin")
+    async def _shake_hands(self, connection: socket.socket, left: Callable[[], object]) -> None:
+        try:
+            with suppress(OSError):
+                await asyncio.get_running_loop().connect_accepted_socket(
+                    self._make, connection, ssl=self._context, ssl_handshake_timeout=HANDSHAKE
+                )
+        finally:
+            left()
+
+    def close(self) -> None:
+        """Take no more connections, and end those whose handshake is not complete."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def wait_closed(self) -> None:
+        """Wait until that is done."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def require_own_host(headers: Headers, loopback: bool) -> None:
+    """Refuse a request that a browser sends for a page of another host. Raises `HostError`, `OriginError`.
+
+    With `loopback` the server listens for this machine only. Then it answers only to names of the loopback: a
+    page can give its own host name that address, and the browser would see no other host.
+    """
+    host, origin = headers.get("host", ""), headers.get("origin")
+    if loopback and not is_loopback(_name(host)):
+        raise HostError("this server listens for this machine only; call it localhost or 127.0.0.1")
+    if origin is not None and _authority(origin) != host.lower():
+        raise OriginError("a page of another host sent this request; programs send no header Origin")
 
 
 def _name(host: str) -> str:

@@ -1,4 +1,4 @@
-"""Bodies of requests: within limits, and as events."""
+"""Requests of users, with their bodies: within limits, and as events."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeVar
+from time import perf_counter
+from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
-from fastapi import Request
+from starlette.requests import Request
+from starlette.types import Receive, Scope
 
-from rtfilter.service.concurrency import LARGE
+from rtfilter.service.concurrency import LARGE, Threads
 from rtfilter.service.doors import arrow
 from rtfilter.service.doors.problems import MediaTypeError, SilentError
-from rtfilter.service.json_depth import require_shallow, require_shallow_lines
-from rtfilter.service.parse import MANY, Parse, Parsed
+from rtfilter.service.doors.server_metrics import PipelineCollector
+from rtfilter.service.parse import MANY, Parse, Parsed, require_shallow, require_shallow_lines
+from rtfilter.service.pipeline import Pipeline
+from rtfilter.service.roles import Identity
 from rtfilter.service.service_errors import BusyError, NotJSONError, RequestError, TooLargeError
+from rtfilter.service.webhooks import Webhooks
 from rtfilter.sockets import network
 
 JSON: Final = "application/json"
@@ -96,6 +101,125 @@ class _Room:
                 turn.set_result(None)
 
 
+class RequestLimits(NamedTuple):
+    """The limits of one request.
+
+    Attributes
+    ----------
+    body : int
+        Most bytes of the body.
+    nesting : int
+        Most levels of objects and arrays in JSON.
+    """
+
+    body: int = 16 * 2**20
+    nesting: int = 64
+
+
+class Site(NamedTuple):
+    """The objects that all doors of HTTP and WebSocket share.
+
+    Attributes
+    ----------
+    bodies : Rooms
+        Bytes of bodies.
+    answers : Rooms
+        Long answers that are being written.
+    """
+
+    pipeline: Pipeline
+    webhooks: Webhooks
+    metrics: PipelineCollector
+    limits: RequestLimits
+    bodies: Rooms
+    answers: Rooms
+
+
+class Call(Request):
+    """A request to a door.
+
+    Attributes
+    ----------
+    who : Identity
+        Unless the door is open.
+    content : bytes
+        The body, if the door reads one.
+    arrived, read : float
+        When its headers and its body were there, by `time.perf_counter`.
+    """
+
+    who: Identity
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        super().__init__(scope, receive)
+        self.site: Site = scope["app"]
+        self.pipeline = self.site.pipeline
+        self.content = b""
+        self.arrived = self.read = perf_counter()
+        self._leaves: list[Callable[[], None]] = []
+
+    def leave(self) -> None:
+        """Give back all room."""
+        for leave in self._leaves:
+            leave()
+
+    async def enter_answers(self) -> None:
+        """Wait while many answers of the user are written; a door whose answer may be long calls it."""
+        self._leaves.append(await self.site.answers.enter(self.who.user, 1))
+
+    async def take_body(self, most: int | None = None) -> None:
+        """Read the body, of at most `most` bytes, then check the client again: that may have taken hours."""
+        most = self.site.limits.body if most is None else min(most, self.site.limits.body)
+        room = await self.site.bodies.enter(self.who.user, size_of(self, most))
+        self._leaves.append(room)
+        self.content = await whole(self, most)
+        self.read = perf_counter()
+        self.pipeline.users.require_still(self.who)
+
+    @property
+    def media_type(self) -> str:
+        """The media type of the body, without parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def wants_arrow(self) -> bool:
+        """True if the header Accept names a stream of Arrow's, and pyarrow is installed."""
+        accepted = self.headers.get("accept", "").split(",")
+        return any(one.partition(";")[0].strip().lower() == ARROW for one in accepted) and arrow.is_there()
+
+    async def document(self, kind: type[_T]) -> _T:
+        """Return the body, which is JSON. Raises `MediaTypeError`, and the errors of `document`."""
+        if self.media_type != JSON:
+            raise MediaTypeError(f"the header Content-Type is needed: {JSON}")
+        return await self.worked(document, self.content, kind, self.site.limits.nesting)
+
+    async def events(self, parse: Parse, stored: bool = True) -> Parsed:
+        """Return the events of the body, to be stored or to be matched only.
+
+        Raises
+        ------
+        EventError, NotJSONError, MediaTypeError, TooLargeError
+        """
+        kind, body = self.media_type, self.content
+        given = kind, body, parse, self.site.limits.nesting, stored
+        return await self.worked(_events, *given, long=takes_long(kind, body))
+
+    async def worked(self, work: Callable[..., _T], *given: Any, long: bool = False) -> _T:
+        """Return the result of work on the body: in a thread if it takes long, else in a turn of the loop.
+
+        The bodies of many requests may end at the same time.
+        """
+        if long or len(self.content) >= LARGE:
+            return await self.beside(work, *given)
+        await self.pipeline.rounds.wait(network(self.client.host) if self.client else "")
+        return work(*given)
+
+    async def beside(self, work: Callable[..., _T], *given: Any) -> _T:
+        """Return the result of work in a thread, of which each user has one at a time."""
+        reads: Threads = self.pipeline.asides.reads
+        return await reads.run_for(self.who.user, work, *given)
+
+
 async def whole(request: Request, most: int) -> bytes:
     """Return the body of a request.
 
@@ -143,60 +267,23 @@ def require_small(size: int, most: int, what: str) -> None:
         raise TooLargeError(f"{what} has at most {most} bytes; send several")
 
 
-def media_type(request: Request) -> str:
-    """Return the media type of the body, without parameters."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
-def wants_arrow(request: Request) -> bool:
-    """Return whether the header Accept names a stream of Arrow's, and pyarrow is installed."""
-    accepted = request.headers.get("accept", "").split(",")
-    return any(one.partition(";")[0].strip().lower() == ARROW for one in accepted) and arrow.is_there()
-
-
-def require_json(body: bytes, nesting: int) -> None:
-    """Refuse a body that is no JSON, or nests too deep. Raises `NotJSONError`."""
-    require_shallow(body, nesting)
-    decoded(body)
-
-
-def decoded(body: bytes, kind: Any = Any) -> Any:
-    """Return JSON, decoded as a type that msgspec knows.
+def document(body: bytes, kind: type[_T], nesting: int) -> _T:
+    """Return JSON as a type that msgspec knows.
 
     Raises
     ------
-    NotJSONError, RequestError
+    NotJSONError
+        The text is no JSON, or nests deeper than `nesting`.
+    RequestError
+        It is of another type.
     """
+    require_shallow(body, nesting)
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         raise RequestError(str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotJSONError(f"this is not JSON: {error}") from None
-
-
-async def events(request: Request, parse: Parse, stored: bool = True) -> Parsed:
-    """Return the events of the body, to be stored or to be matched only.
-
-    Raises
-    ------
-    EventError, NotJSONError, MediaTypeError, TooLargeError
-    """
-    kind, body = media_type(request), request.state.body
-    given = kind, body, parse, request.app.state.limits.nesting, stored
-    return await worked(request, _events, *given, long=takes_long(kind, body))
-
-
-async def worked(request: Request, work: Callable[..., _T], *given: Any, long: bool = False) -> _T:
-    """Return the result of work on a body: in a thread if it takes long, otherwise in a turn of the loop.
-
-    The bodies of many requests may end at the same time.
-    """
-    if long or len(request.state.body) >= LARGE:
-        reads = request.app.state.pipeline.asides.reads
-        return await reads.run_for(request.state.who.user, work, *given)  # type: ignore[no-any-return]
-    await request.app.state.pipeline.rounds.wait(network(request.client.host) if request.client else "")
-    return work(*given)
 
 
 def takes_long(kind: str, body: bytes) -> bool:

@@ -1,32 +1,59 @@
-"""The server as an ASGI application."""
+"""The server as an ASGI application: the way of a request to its door, and its line in the log."""
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+import re
+import time
+from random import getrandbits
+from typing import Final
 
-from fastapi import APIRouter, FastAPI, Request, Response
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from starlette.types import ASGIApp
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route, Router, WebSocketRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from structlog.contextvars import bind_contextvars
 
-from rtfilter import __version__
-from rtfilter.service.doors import event_doors, management, models, page, problems
-from rtfilter.service.doors.admission import HostCheck
-from rtfilter.service.doors.bodies import JSON, Rooms
-from rtfilter.service.doors.quick import Quick
-from rtfilter.service.doors.requests import Requests
+from rtfilter.service.doors import event_doors, management, page, problems
+from rtfilter.service.doors.admission import require_own_host
+from rtfilter.service.doors.bodies import RequestLimits, Rooms, Site
+from rtfilter.service.doors.door import openapi
+from rtfilter.service.doors.problems import HostError, OriginError
 from rtfilter.service.doors.server_metrics import PipelineCollector
-from rtfilter.service.doors.shared import RequestLimits, Served
-from rtfilter.service.doors.streamed import MOST_ANSWERS, Answers
-from rtfilter.service.doors.webhook_doors import doors as webhook_doors
+from rtfilter.service.doors.streamed import MOST_ANSWERS
 from rtfilter.service.doors.websocket import session
 from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.webhooks import Webhooks
+
+HEADER: Final = b"x-request-id"
+QUIET: Final = (
+    "/events",
+    "/match",
+    "/deliveries",
+    "/acknowledgements",
+    "/statistics",
+    "/status",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+)
+"""Ends of frequent paths: a good answer there is logged at the level DEBUG only."""
+MOST_PATH: Final = 200
+"""Characters of a path that are logged."""
+_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_STARTS: Final = ("http.response.start", "websocket.accept", "websocket.http.response.start")
+_log = logging.getLogger(__name__)
 
 
 def application(
     pipeline: Pipeline, metrics: PipelineCollector, limits: RequestLimits, loopback: bool, webhooks: Webhooks
 ) -> ASGIApp:
     """Return the server as an ASGI application.
+
+    It gives each request an id, for its answer and for all that is logged meanwhile: its own, by the header
+    X-Request-Id, or a new one.
 
     Parameters
     ----------
@@ -35,73 +62,61 @@ def application(
     metrics : PipelineCollector
     limits : RequestLimits
     loopback : bool
-        True if the server answers only to names of this machine's loopback; see `HostCheck`.
+        True if the server answers only to names of this machine's loopback; see `require_own_host`.
     webhooks : Webhooks
     """
-    app = FastAPI(
-        title="rtfilter",
-        version=__version__,
-        summary="Subscribe, publish, deliver",
-        description="Errors are problem documents (RFC 9457). Sessions are at `/session`, over WebSocket.",
-        docs_url=None,  # pages that would load scripts from elsewhere
-        redoc_url=None,
-        redirect_slashes=False,
-        generate_unique_id_function=lambda route: route.name,
-        responses={"default": {"model": problems.Problem, "description": "What is wrong"}},
-    )
-    app.state.pipeline, app.state.limits, app.state.metrics = pipeline, limits, metrics
-    app.state.webhooks, app.state.rooms = webhooks, Rooms(limits.body)
-    app.state.answers = Rooms(MOST_ANSWERS)
-    problems.install(app)
-    routers = event_doors.doors(), management.doors(), webhook_doors(), page.doors(), _open_doors()
-    for router in routers:
-        app.include_router(router)
-    app.add_api_websocket_route("/session", session)
-    plain = app.openapi
-    app.openapi = lambda: _as_problems(plain())  # type: ignore[method-assign]
-    return Requests(HostCheck(Answers(Quick(app, routers[0].routes)), pipeline.measures, loopback))
+    site = Site(pipeline, webhooks, metrics, limits, Rooms(limits.body), Rooms(MOST_ANSWERS))
+    doors = (*event_doors.DOORS, *management.DOORS, *page.DOORS)
+    document = openapi(doors)
+
+    async def show_document(request: Request) -> Response:
+        return JSONResponse(document)
+
+    shown = Route("/openapi.json", show_document)
+    router = Router([*doors, shown, WebSocketRoute("/session", session)], redirect_slashes=False)
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            return
+        begun, status = time.perf_counter(), 0
+        id = _given(scope) or b"%016x" % getrandbits(64)
+        bind_contextvars(request=id.decode())
+        scope["app"] = site
+
+        async def named(message: Message) -> None:
+            nonlocal status
+            if message["type"] in _STARTS:
+                status = message.get("status", 101)
+                message["headers"] = [*message.get("headers", ()), (HEADER, id)]
+            await send(message)
+
+        try:
+            require_own_host(Headers(scope=scope), loopback)
+            await router(scope, receive, named)
+        except (HostError, OriginError, HTTPException) as error:
+            await problems.answer(error, pipeline.measures)(scope, receive, named)
+        finally:
+            if scope["type"] == "http":
+                _tell(scope, status, time.perf_counter() - begun)
+
+    return answer
 
 
-def _as_problems(document: dict[str, Any]) -> dict[str, Any]:
-    """Set the media type of errors in an OpenAPI document."""
-    for path in document["paths"].values():
-        for operation in path.values():
-            content = operation["responses"]["default"]["content"]
-            if JSON in content:
-                content[problems.MEDIA] = content.pop(JSON)
-    return document
+def _given(scope: Scope) -> bytes | None:
+    for name, value in scope["headers"]:
+        if name == HEADER:
+            return value if _ID.fullmatch(value) else None
+    return None
 
 
-async def health(pipeline: Served, response: Response) -> models.Health:
-    """Return whether the server works."""
-    response.status_code = 200 if pipeline.healthy else 503
-    return models.Health(status="ok" if pipeline.healthy else "failed")
-
-
-async def ready(pipeline: Served, response: Response) -> models.Health:
-    """Return whether the start is complete and the database answers."""
-    response.status_code = 200 if pipeline.ready else 503
-    if pipeline.stopping:
-        return models.Health(status="stopping")
-    if pipeline.stuck:
-        return models.Health(status="busy")
-    return models.Health(status="ok" if pipeline.ready else "starting" if pipeline.healthy else "failed")
-
-
-async def show_metrics(request: Request, pipeline: Served) -> Response:
-    """Return the metrics for Prometheus. If the server has users, only admins may read them."""
-    await page.watcher(request, pipeline)
-    metrics: PipelineCollector = request.app.state.metrics
-    return Response(await metrics.text(), media_type=CONTENT_TYPE_LATEST)
-
-
-def _open_doors() -> APIRouter:
-    router = APIRouter()
-    for path, show in (("/healthz", health), ("/readyz", ready)):
-        router.add_api_route(path, show, methods=["GET"])
-        router.add_api_route(path, show, methods=["HEAD"], include_in_schema=False)  # as probes ask
-    text: dict[int | str, dict[str, Any]] = {
-        200: {"description": "Metrics", "content": {"text/plain": {"schema": {"type": "string"}}}}
-    }
-    router.add_api_route("/metrics", show_metrics, methods=["GET"], response_class=Response, responses=text)
-    return router
+def _tell(scope: Scope, status: int, seconds: float) -> None:
+    """Log a request: no query, no headers and no body, which may be secret. 0 is no answer at all."""
+    good = 0 < status < 400
+    level = logging.DEBUG if good and scope["path"].endswith(QUIET) else logging.INFO
+    if not _log.isEnabledFor(level):
+        return
+    path = scope.get("raw_path", b"")[:MOST_PATH].decode("ascii", "backslashreplace")
+    told = {"status": status, "ms": round(1000 * seconds, 2)}
+    if (who := scope["state"].get("who")) is not None:
+        told["user"] = who.user
+    _log.log(level, "%s %s", scope["method"], path, extra=told)

@@ -1,4 +1,4 @@
-"""The doors that control the server: filters, subscriptions, statistics."""
+"""The doors that control the server: filters, subscriptions, webhooks, statistics."""
 
 from __future__ import annotations
 
@@ -6,123 +6,92 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import APIRouter, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
+from msgspec import Meta
+from starlette.responses import Response
 
 from rtfilter.definition import Definition
 from rtfilter.errors import RTFilterError
 from rtfilter.events.schema import Schema
-from rtfilter.service.doors import bodies, models, problems, shared
-from rtfilter.service.doors.bodies import JSON, LINES
+from rtfilter.service.doors import bodies, models, problems
+from rtfilter.service.doors.bodies import JSON, LINES, Call, RequestLimits
+from rtfilter.service.doors.door import After, Door, Id, IdempotencyKey, Limit, Name, link
 from rtfilter.service.doors.problems import MediaTypeError
-from rtfilter.service.doors.shared import (
-    After,
-    Id,
-    IdempotencyKey,
-    Limit,
-    Name,
-    RequestLimits,
-    Served,
-    Who,
-    needs,
-)
-from rtfilter.service.json_depth import require_shallow
 from rtfilter.service.measures import Measures
-from rtfilter.service.records import StoredSubscription, Wish, shown
+from rtfilter.service.records import FilterInfo, StoredSubscription, Wish, shown
 from rtfilter.service.roles import Role
 from rtfilter.service.service_errors import RequestError, TooLargeError
+from rtfilter.service.webhooks import WebhookState
 
-_LINES: Final = '{"where": "price > 100"}\n{"where": "price < 10", "digest": 60}\n'
-_BODY: Final[dict[str, Any]] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            JSON: {"schema": {"$ref": "#/components/schemas/SubscriptionWanted"}},
-            LINES[0]: {
-                "schema": {"type": "string", "description": "A subscription on each line."},
-                "examples": {"lines": {"value": _LINES}},
-            },
-        },
+User = Annotated[str | None, Meta(description="Of another user; for admins.")]
+_SUBSCRIPTIONS: Final[dict[str, Any]] = {
+    JSON: models.SubscriptionWanted,
+    LINES[0]: {
+        "schema": {"type": "string", "description": "A subscription on each line."},
+        "examples": {"lines": {"value": '{"where": "price > 100"}\n{"where": "price < 10", "digest": 60}\n'}},
     },
 }
 
 
-async def list_filters(who: Who, pipeline: Served) -> models.FiltersShown:
+async def list_filters(call: Call) -> Any:
     """List all filters, by name."""
-    return models.FiltersShown(filters=[models.FilterShown.of(one.info) for one in pipeline.filters.all()])
+    return {"filters": [_shown(one.info) for one in call.pipeline.filters.all()]}
 
 
-async def show_filter(name: Name, who: Who, pipeline: Served) -> models.FilterShown:
+async def show_filter(call: Call, filter: Name) -> Any:
     """Show a filter."""
-    return models.FilterShown.of(pipeline.filters.index(name).info)
+    return _shown(call.pipeline.filters.index(filter).info)
 
 
-@needs(Role.ADMIN)
-async def add_filter(
-    name: Name, wanted: models.FilterWanted, who: Who, pipeline: Served
-) -> models.FilterShown:
+async def add_filter(call: Call, filter: Name, wanted: models.FilterWanted) -> Any:
     """Add a filter, or change the matching of one with the same schema and key. For admins.
 
     Another schema or key is refused, and so is a matcher that does not take all subscriptions.
     """
-    definition = await pipeline.asides.reads.run_for(who.user, _definition, wanted)
-    return models.FilterShown.of(await pipeline.filters.add(who, name, definition, wanted.key))
+    definition = await call.beside(_definition, wanted)
+    return _shown(await call.pipeline.filters.add(call.who, filter, definition, wanted.key))
+
+
+def _shown(info: FilterInfo) -> dict[str, Any]:
+    return {"name": info.name, "key": info.key, **info.definition.to_json()}
 
 
 def _definition(wanted: models.FilterWanted) -> Definition:
     try:
-        schema = Schema.from_json(wanted.attributes)
+        schema = Schema.from_json(wanted.schema)
     except (ValueError, TypeError) as error:
         raise RequestError(f"schema: {error}") from None
-    said = wanted.model_dump(exclude_unset=True, exclude={"attributes", "key"})
     try:
-        return Definition(schema, **said)
+        return Definition(schema, wanted.matcher, wanted.controller, wanted.order, wanted.max_unbounded)
     except ValueError as error:
         raise RequestError(str(error)) from None
 
 
-async def remove_filter(name: Name, who: Who, pipeline: Served) -> None:
+async def remove_filter(call: Call, filter: Name) -> None:
     """Remove a filter with its subscriptions. For admins."""
-    await pipeline.filters.remove(who, name)
+    await call.pipeline.filters.remove(call.who, filter)
 
 
-@needs(Role.SUBSCRIBER)
-async def subscribe(
-    request: Request,
-    response: Response,
-    name: Name,
-    who: Who,
-    pipeline: Served,
-    idempotency_key: IdempotencyKey = None,
-) -> models.Subscribed | Response:
+async def subscribe(call: Call, filter: Name, idempotency_key: IdempotencyKey = None) -> Response:
     """Subscribe once with a JSON object, or many times with JSON lines, of which the good ones are added."""
-    body, limits = request.state.body, request.app.state.limits
-    kind = bodies.media_type(request)
-    if kind == JSON:
-        wish = await bodies.worked(request, _wish, body, limits)
-        id = await pipeline.subscriptions.subscribe(who, name, wish, idempotency_key)
-        response.status_code, response.headers["location"] = 201, f"/subscriptions/{id}"
-        return models.Subscribed(subscription=id)
-    if kind not in LINES:
+    limits, measures = call.site.limits, call.pipeline.measures
+    subscriptions = call.pipeline.subscriptions
+    if call.media_type == JSON:
+        wish = await call.worked(_wish, call.content, limits)
+        id = await subscriptions.subscribe(call.who, filter, wish, idempotency_key)
+        headers = {"location": f"/subscriptions/{id}"}
+        return Response(b'{"subscription":%d}' % id, 201, headers, media_type=JSON)
+    if call.media_type not in LINES:
         raise MediaTypeError(f"the header Content-Type is needed: {JSON} or {LINES[0]}")
-    await shared.enter_answers(request)
-    wishes, wrong = await pipeline.asides.reads.run_for(who.user, _wishes, body, limits, pipeline.measures)
-    made = await pipeline.subscriptions.subscribe_many(who, name, wishes, idempotency_key)
-    return Response(
-        await pipeline.asides.reads.run_for(who.user, _report, made, wrong, pipeline.measures),
-        media_type=JSON,
-    )
+    await call.enter_answers()
+    wishes, wrong = await call.beside(_wishes, call.content, limits, measures)
+    made = await subscriptions.subscribe_many(call.who, filter, wishes, idempotency_key)
+    return Response(await call.beside(_report, made, wrong, measures), media_type=JSON)
 
 
 def _wish(line: bytes, limits: RequestLimits) -> Wish:
     bodies.require_small(len(line), bodies.MOST_DOCUMENT, "a subscription")
-    require_shallow(line, limits.nesting)
-    bodies.decoded(line)  # has the best error for text that is no JSON
-    try:
-        return models.SubscriptionWanted.model_validate_json(line).wish()
-    except ValidationError as error:
-        raise RequestValidationError(error.errors()) from None
+    wanted = bodies.document(line, models.SubscriptionWanted, limits.nesting)
+    return Wish(*msgspec.structs.astuple(wanted))
 
 
 def _wishes(body: bytes, limits: RequestLimits, measures: Measures) -> tuple[list[Wish], dict[int, bytes]]:
@@ -135,7 +104,7 @@ def _wishes(body: bytes, limits: RequestLimits, measures: Measures) -> tuple[lis
     for row, line in enumerate(lines):
         try:
             good.append(_wish(line, limits))
-        except (RTFilterError, RequestValidationError) as error:
+        except RTFilterError as error:
             wrong[row] = _row(error, row, measures)  # an error object takes ten times as much memory
     return good, wrong
 
@@ -154,84 +123,99 @@ def _row(one: int | Exception, row: int, measures: Measures) -> bytes:
     if isinstance(one, Exception):
         found = problems.describe(one, row)
         measures.refuse("http", found.kind)
-        return msgspec.json.encode({"problem": found.document})
+        return msgspec.json.encode({"problem": found})
     return b'{"subscription":%d}' % one
 
 
 async def list_subscriptions(
-    request: Request,
-    who: Who,
-    pipeline: Served,
-    filter: Annotated[str | None, Query(description="Of one filter.", examples=["default"])] = None,
-    user: Annotated[str | None, Query(description="Of another user; for admins.")] = None,
-    everyone: Annotated[bool, Query(description="Of all users; for admins.")] = False,
+    call: Call,
+    filter: Annotated[str | None, Meta(description="Of one filter.", examples=["default"])] = None,
+    user: User = None,
+    everyone: Annotated[bool, Meta(description="Of all users; for admins.")] = False,
     after: After = 0,
     limit: Limit = 100,
 ) -> Response:
     """List the user's own subscriptions, by id."""
-    found, more = await pipeline.subscriptions.list(who, filter, after, limit, user, everyone)
-    link = shared.link(request, found[-1].id) if more else None
-    return Response(await pipeline.asides.reads.run_for(who.user, _page, found, link), media_type=JSON)
+    subscriptions = call.pipeline.subscriptions
+    found, more = await subscriptions.list(call.who, filter, after, limit, user, everyone)
+    next = link(call, found[-1].id) if more else None
+    return Response(await call.beside(_page, found, next), media_type=JSON)
 
 
-def _page(found: Sequence[StoredSubscription], link: str | None) -> bytes:
-    return msgspec.json.encode({"subscriptions": list(map(shown, found)), "next": link})
+def _page(found: Sequence[StoredSubscription], next: str | None) -> bytes:
+    return msgspec.json.encode({"subscriptions": list(map(shown, found)), "next": next})
 
 
-async def show_subscription(id: Id, who: Who, pipeline: Served) -> models.SubscriptionShown:
+async def show_subscription(call: Call, id: Id) -> Any:
     """Show a subscription."""
-    return models.SubscriptionShown(**shown(await pipeline.subscriptions.show(who, id)))
+    return shown(await call.pipeline.subscriptions.show(call.who, id))
 
 
-@needs(Role.SUBSCRIBER)
-async def replace(id: Id, wanted: models.SubscriptionWanted, who: Who, pipeline: Served) -> models.Replaced:
+async def replace(call: Call, id: Id, wanted: models.SubscriptionWanted) -> models.Replaced:
     """Replace a subscription as a whole: without `ttl` it does not expire any more.
 
     Its earlier matches are still delivered.
     """
-    return models.Replaced(
-        subscription=id, expires=await pipeline.subscriptions.replace(who, id, wanted.wish())
-    )
+    wish = Wish(*msgspec.structs.astuple(wanted))
+    return models.Replaced(id, await call.pipeline.subscriptions.replace(call.who, id, wish))
 
 
-async def unsubscribe(id: Id, who: Who, pipeline: Served) -> None:
+async def unsubscribe(call: Call, id: Id) -> None:
     """Remove a subscription, with its deliveries."""
-    await pipeline.subscriptions.unsubscribe(who, id)
+    await call.pipeline.subscriptions.unsubscribe(call.who, id)
 
 
-async def statistics(who: Who, pipeline: Served) -> dict[str, Any]:
+async def statistics(call: Call) -> dict[str, Any]:
     """Return statistics of the user; for admins also of the server and its filters."""
-    return dict(await pipeline.status.of_user(who))
+    return dict(await call.pipeline.status.of_user(call.who))
 
 
-def doors() -> APIRouter:
-    """Return the routes of these doors."""
-    router = shared.router()
-    add = router.add_api_route
-    add("/filters", list_filters, methods=["GET"])
-    add("/filters/{filter}", add_filter, methods=["PUT"])
-    add("/filters/{filter}", show_filter, methods=["GET"])
-    add("/filters/{filter}", remove_filter, methods=["DELETE"], status_code=204, response_class=Response)
-    add(
+async def put_webhook(call: Call, wanted: models.WebhookWanted) -> WebhookState:
+    """Send deliveries to a URL from now on, with a new secret. Replaces an earlier webhook."""
+    return await call.site.webhooks.put(call.who, wanted.url)
+
+
+async def show_webhook(call: Call, user: User = None) -> WebhookState:
+    """Show the user's webhook."""
+    return call.site.webhooks.show(call.who, user)
+
+
+async def remove_webhook(call: Call, user: User = None) -> None:
+    """Remove the webhook. Deliveries stay."""
+    await call.site.webhooks.remove(call.who, user)
+
+
+async def renew_secret(call: Call) -> WebhookState:
+    """Sign with a new secret from now on."""
+    return await call.site.webhooks.renew(call.who)
+
+
+async def resume_webhook(call: Call) -> WebhookState:
+    """Send again to a webhook that is parked; where it waits for the next try, try at once."""
+    return await call.site.webhooks.resume(call.who)
+
+
+DOORS: Final = (
+    Door("GET", "/filters", list_filters, answers={200: models.FiltersShown}),
+    Door("PUT", "/filters/{filter}", add_filter, Role.ADMIN, answers={200: models.FilterShown}),
+    Door("GET", "/filters/{filter}", show_filter, answers={200: models.FilterShown}),
+    Door("DELETE", "/filters/{filter}", remove_filter, status=204),
+    Door(
+        "POST",
         "/filters/{filter}/subscriptions",
         subscribe,
-        methods=["POST"],
-        response_model=models.Subscribed | models.SubscriptionResults,
-        response_model_exclude_none=True,
-        responses={
-            200: {"model": models.SubscriptionResults, "description": "What became of each line"},
-            201: {"model": models.Subscribed, "description": "Subscribed"},
-        },
-        openapi_extra=_BODY,
-    )
-    add(
-        "/subscriptions",
-        list_subscriptions,
-        methods=["GET"],
-        responses={200: {"model": models.SubscriptionsShown}},
-    )
-    add("/subscriptions/{id}", show_subscription, methods=["GET"])
-    add("/subscriptions/{id}", replace, methods=["PUT"])
-    add("/subscriptions/{id}", unsubscribe, methods=["DELETE"], status_code=204, response_class=Response)
-    add("/statistics", statistics, methods=["GET"])
-    return router
+        Role.SUBSCRIBER,
+        takes=_SUBSCRIPTIONS,
+        answers={200: models.SubscriptionResults, 201: models.Subscribed},
+    ),
+    Door("GET", "/subscriptions", list_subscriptions, answers={200: models.SubscriptionsShown}),
+    Door("GET", "/subscriptions/{id}", show_subscription, answers={200: models.SubscriptionShown}),
+    Door("PUT", "/subscriptions/{id}", replace, Role.SUBSCRIBER),
+    Door("DELETE", "/subscriptions/{id}", unsubscribe, status=204),
+    Door("GET", "/statistics", statistics),
+    Door("PUT", "/webhook", put_webhook, Role.SUBSCRIBER),
+    Door("GET", "/webhook", show_webhook),
+    Door("DELETE", "/webhook", remove_webhook, status=204),
+    Door("POST", "/webhook/secret", renew_secret, Role.SUBSCRIBER),
+    Door("POST", "/webhook/resume", resume_webhook, Role.SUBSCRIBER),
+)

@@ -1,32 +1,25 @@
-"""The page at `/`, for people; it asks the other doors for all that it shows."""
+"""The doors for people and for monitoring: the page at `/`, the state of the server, and its metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any, Final
+from typing import Final, Literal
 
-from fastapi import APIRouter, Request, Response
+import msgspec
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.responses import Response
 
-from rtfilter import __version__
-from rtfilter.service.doors import models
 from rtfilter.service.doors.admission import identity
-from rtfilter.service.doors.shared import Served
-from rtfilter.service.pipeline import Pipeline
+from rtfilter.service.doors.bodies import JSON, Call
+from rtfilter.service.doors.door import Door
 from rtfilter.service.roles import ALL, Identity, Role
+from rtfilter.service.status import Status
 
-POLICY: Final = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self'",
-        "connect-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    )
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 """The content security policy of the page: it may ask this server, and nothing else."""
 HEADERS: Final = {
@@ -46,39 +39,75 @@ FILES: Final = {
 """File and type by path. None of them has anything of the server's data."""
 
 
-def _door(name: str, kind: str) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+class Health(msgspec.Struct):
+    """The state of the server."""
+
+    status: Literal["ok", "starting", "busy", "stopping", "failed"]
+
+
+def _file(name: str, kind: str) -> Callable[[Call], Awaitable[Response]]:
     content = (files("rtfilter.service") / "page" / name).read_bytes()
     headers = {**HEADERS, "etag": f'"{sha256(content).hexdigest()[:32]}"'}
 
-    async def show(request: Request) -> Response:
-        if request.headers.get("if-none-match") == headers["etag"]:
+    async def show(call: Call) -> Response:
+        if call.headers.get("if-none-match") == headers["etag"]:
             return Response(status_code=304, headers=headers)
         return Response(content, headers=headers, media_type=kind)
 
     return show
 
 
-async def watcher(request: Request, pipeline: Pipeline) -> Identity:
+async def _watcher(call: Call) -> Identity:
     """Return the identity of an admin who looks at the server; of anyone if it has no users."""
-    if pipeline.users.open:
+    users = call.pipeline.users
+    if users.open:
         return Identity("admin", ALL)
-    who = await identity(pipeline.users, request)
+    who = await identity(users, call)
     who.require(Role.ADMIN)
     return who
 
 
-async def status(request: Request, response: Response, pipeline: Served) -> models.Status:
+async def status(call: Call) -> Response:
     """Return the present numbers, and counts that only rise. For admins, if the server has users."""
-    who = await watcher(request, pipeline)
-    response.headers["cache-control"] = "no-store"
-    found = await pipeline.status.of_server(who)
-    return models.Status(version=__version__, open=pipeline.users.open, ready=pipeline.ready, **found)
+    pipeline = call.pipeline
+    found = await pipeline.status.of_server(await _watcher(call), pipeline.ready)
+    return Response(msgspec.json.encode(found), headers={"cache-control": "no-store"}, media_type=JSON)
 
 
-def doors() -> APIRouter:
-    """Return the routes of the page, its files and its numbers."""
-    router = APIRouter()
-    for path, (name, kind) in FILES.items():
-        router.add_api_route(path, _door(name, kind), methods=["GET"], include_in_schema=False)
-    router.add_api_route("/status", status, methods=["GET"])
-    return router
+async def health(call: Call) -> Response:
+    """Return whether the server works."""
+    return _state("ok" if call.pipeline.healthy else "failed")
+
+
+async def ready(call: Call) -> Response:
+    """Return whether the start is complete and the database answers."""
+    pipeline = call.pipeline
+    if pipeline.stopping:
+        return _state("stopping")
+    if pipeline.stuck:
+        return _state("busy")
+    return _state("ok" if pipeline.ready else "starting" if pipeline.healthy else "failed")
+
+
+def _state(status: Literal["ok", "starting", "busy", "stopping", "failed"]) -> Response:
+    return Response(msgspec.json.encode(Health(status)), 200 if status == "ok" else 503, media_type=JSON)
+
+
+async def metrics(call: Call) -> Response:
+    """Return the metrics for Prometheus. If the server has users, only admins may read them."""
+    await _watcher(call)
+    return Response(await call.site.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+DOORS: Final = (
+    *(
+        Door(method, path, show, answers={200: Health}, open=True, documented=method == "GET")
+        for path, show in (("/healthz", health), ("/readyz", ready))
+        for method in ("GET", "HEAD")  # as probes ask
+    ),
+    Door(
+        "GET", "/metrics", metrics, answers={200: {"text/plain": {"schema": {"type": "string"}}}}, open=True
+    ),
+    Door("GET", "/status", status, answers={200: Status}, open=True),
+    *(Door("GET", path, _file(*file), open=True, documented=False) for path, file in FILES.items()),
+)

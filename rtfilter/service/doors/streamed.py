@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
-from fastapi import Request, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
 
 from rtfilter.results import Matches
 from rtfilter.service.doors.bodies import JSON
@@ -25,37 +26,16 @@ MOST_ANSWERS: Final = 16
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Answers:
-    """Keeps the rooms that a request has entered until its peer has taken most of the answer.
+async def respond(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send an answer; return when its peer has taken most of it."""
 
-    Parameters
-    ----------
-    app : ASGI application
-        It adds the functions that give rooms back to the list `leave` of the request's state.
-    """
+    async def slowly(message: Message) -> None:
+        if len(message.get("body", b"")) > PART and not message.get("more_body", False):
+            await send({**message, "more_body": True})
+            message = {"type": "http.response.body"}  # which waits until the peer has read
+        await send(message)
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, then wait for its peer."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        left: list[Callable[[], None]] = []
-        scope["state"]["leave"] = left
-
-        async def slowly(message: Message) -> None:
-            if len(message.get("body", b"")) > PART and not message.get("more_body", False):
-                await send({**message, "more_body": True})
-                message = {"type": "http.response.body"}  # which waits until the peer has read
-            await send(message)
-
-        try:
-            await self._app(scope, receive, slowly)
-        finally:
-            for leave in left:
-                leave()
+    await response(scope, receive, slowly)
 
 
 class PartsResponse(Response):

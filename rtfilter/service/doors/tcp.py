@@ -16,9 +16,8 @@ from typing import Final, NamedTuple
 from structlog.contextvars import bind_contextvars
 
 from rtfilter.service.conversation import Conversation
-from rtfilter.service.doors.admission import Strangers
+from rtfilter.service.doors.admission import Handshakes, Strangers
 from rtfilter.service.doors.frames import MOST_BYTES, FrameError, Reader, frame_of, message_of
-from rtfilter.service.doors.handshakes import Handshakes
 from rtfilter.service.doors.timeouts import MUCH, STRANGE, STRANGE_FRAMES
 from rtfilter.service.service_errors import DirectiveError, NotAuthenticatedError, ServiceError, TooLargeError
 from rtfilter.session_states import State

@@ -17,8 +17,9 @@ from websockets.http11 import Request
 from websockets.protocol import State
 
 from rtfilter.service.concurrency import Rounds, Turn
+from rtfilter.service.doors import problems
 from rtfilter.service.doors.admission import Strangers, nobody
-from rtfilter.service.doors.problems import HeadersError, MalformedError, describe
+from rtfilter.service.doors.problems import HeadersError, MalformedError
 from rtfilter.service.measures import Door, Measures
 from rtfilter.service.service_errors import ServiceError
 from rtfilter.sockets import network
@@ -51,43 +52,61 @@ class _Flow(FlowControl):
     held = False
 
     def resume_reading(self) -> None:
-        """Resume reading, unless `held` is set."""
         if not self.held:
             super().resume_reading()
 
 
-class Http(HttpToolsProtocol):
-    """HTTP, for peers that complete their requests in time and within `MOST_HEADERS`.
-
-    Each request begins at its turn, and bytes of unauthenticated peers are parsed in turns, too. While
-    requests wait for the answer to an earlier one, no more are read. Trailers are dropped: a trailer is no
-    header, and may not change one.
+class _Admitted:
+    """The part of a connection's protocol that HTTP and WebSocket share: its turns, and its admission.
 
     Parameters
     ----------
-    measures : Measures
-    rounds : Rounds
-    strangers : Strangers
+    measures, rounds, strangers
     given, more
         See uvicorn.
     """
+
+    client: tuple[str, int] | None
+    transport: asyncio.Transport
 
     def __init__(
         self, measures: Measures, rounds: Rounds, strangers: Strangers, *given: Any, **more: Any
     ) -> None:
         super().__init__(*given, **more)
         self._measures, self._rounds, self._strangers = measures, rounds, strangers
-        self._counted = False
-        self._know: Callable[[], object] = nobody
+        self._know: Callable[[], object] = nobody  # the function to call after authentication
+        self._waits = False  # for its turn
+
+    @property
+    def _address(self) -> str:
+        """The address of the peer, or its network; empty for a socket of this machine, which has none."""
+        return network(self.client[0]) if self.client else ""
+
+    def _admit(self, door: Door) -> None:
+        """Count the peer, or close one too many."""
+        known = self._strangers.come_over_http(self.client[0]) if self.client else nobody
+        if known is None:
+            self._measures.refuse(door, "limit")
+            self.transport.abort()
+        self._know = known or nobody
+
+
+class Http(_Admitted, HttpToolsProtocol):
+    """HTTP, for peers that complete their requests in time and within `MOST_HEADERS`.
+
+    Each request begins at its turn, and bytes of unauthenticated peers are parsed in turns, too. While
+    requests wait for the answer to an earlier one, no more are read. Trailers are dropped: a trailer is no
+    header, and may not change one.
+    """
+
+    _counted = False
 
     def connection_made(self, transport: Any) -> None:
-        """Count the connection, and start its timeouts."""
         super().connection_made(transport)
-        self._know = _admitted(self, "http")
+        self._admit("http")
         self._strange = True  # until it counts for the user of a request
         self.flow: _Flow = _Flow(transport)
         self._rest = b""  # bytes that are not parsed yet
-        self._waits = False  # for its turn
         self._upgrades = False  # the session has not begun; bytes are dropped
         self._measures.connections["http"] += 1
         self._counted = True
@@ -113,7 +132,7 @@ class Http(HttpToolsProtocol):
             return
         self._upgrades = True
         self.flow.pause_reading()
-        self._rounds.join(self._become_session, _address(self))
+        self._rounds.join(self._become_session, self._address)
 
     @property
     def _has_long_line(self) -> bool:
@@ -155,7 +174,7 @@ class Http(HttpToolsProtocol):
         if not self._waits:
             self._waits = self.flow.held = True
             self.flow.pause_reading()
-            self._rounds.join(self._go_on, _address(self))
+            self._rounds.join(self._go_on, self._address)
 
     def _parse(self) -> None:
         """Parse received bytes for one turn, in pieces that cannot exceed the bounds by much."""
@@ -185,10 +204,9 @@ class Http(HttpToolsProtocol):
             self._parse()  # which pauses where a body waits to be taken
 
     def _start_asgi_task(self, *given: Any) -> None:
-        self._rounds.join(partial(super()._start_asgi_task, *given), _address(self))
+        self._rounds.join(partial(super()._start_asgi_task, *given), self._address)
 
     def on_message_begin(self) -> None:
-        """Start the timeout for the headers of a request."""
         self._owe()
         super().on_message_begin()
 
@@ -219,7 +237,6 @@ class Http(HttpToolsProtocol):
         self._beside = self._head
 
     def on_message_complete(self) -> None:
-        """Reset the counts at the end of a request."""
         self._beside, self._head, self._headed, self._owed = 0, 0, False, None
         super().on_message_complete()
 
@@ -259,7 +276,7 @@ class Http(HttpToolsProtocol):
         if self._answering():
             self.transport.close()
             return
-        document = describe(error).response()
+        document = problems.response(error)
         head = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nconnection: close\r\n"
         lines = b"".join(b"%s: %s\r\n" % one for one in document.raw_headers)
         self.transport.write(head.encode() + lines + b"\r\n" + bytes(document.body))
@@ -289,22 +306,6 @@ class Http(HttpToolsProtocol):
         self._timer = self.loop.call_later(SILENT, self._look)
 
 
-def _address(peer: Http | Sessions) -> str:
-    """Return the address of a peer, or its network; empty for a socket of this machine, which has none."""
-    return network(peer.client[0]) if peer.client else ""
-
-
-def _admitted(peer: Http | Sessions, door: Door) -> Callable[[], object]:
-    """Count a peer, or close one too many; return the function to call after authentication."""
-    if peer.client is None:  # a socket of this machine has no address
-        return nobody
-    known = peer._strangers.come_over_http(peer.client[0])
-    if known is None:
-        peer._measures.refuse(door, "limit")
-        peer.transport.abort()
-    return known or nobody
-
-
 STRAIGHT: Final = "rtfilter.straight"
 """Name of `Sessions.straight` among the extensions of a session's scope."""
 KNOWN: Final = "rtfilter.known"
@@ -316,35 +317,21 @@ STRANGE_FRAMES: Final = 100
 MUCH: Final = f"before CONNECT, at most {STRANGE} bytes and {STRANGE_FRAMES} frames may come"
 
 
-class Sessions(WebSocketsSansIOProtocol):
+class Sessions(_Admitted, WebSocketsSansIOProtocol):
     """WebSocket, for peers that authenticate soon, and read their messages.
 
     Frames are parsed in turns, and no further than the session takes messages and the peer takes answers.
-
-    Parameters
-    ----------
-    measures : Measures
-    rounds : Rounds
-    strangers : Strangers
-    given, more
-        See uvicorn.
     """
 
-    def __init__(
-        self, measures: Measures, rounds: Rounds, strangers: Strangers, *given: Any, **more: Any
-    ) -> None:
+    def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
-        self._measures, self._rounds, self._strangers = measures, rounds, strangers
-        self._known: Callable[[], object] = nobody
         self.scope: Any = {"extensions": {}}  # until there is one
         self._rest = bytearray()  # what is not parsed yet
-        self._waits = False  # for its turn
         self._bytes, self._frames = float(STRANGE), float(STRANGE_FRAMES)  # that may come
 
     def connection_made(self, transport: Any) -> None:
-        """Count the connection."""
         super().connection_made(transport)
-        self._known = _admitted(self, "websocket")
+        self._admit("websocket")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release the memory of a closed connection now, not at the next garbage collection."""
@@ -357,7 +344,7 @@ class Sessions(WebSocketsSansIOProtocol):
     def know(self) -> None:
         """Lift the bounds of a peer that has authenticated or gone."""
         self._bytes = self._frames = inf
-        self._known()
+        self._know()
 
     def data_received(self, data: bytes) -> None:
         """Parse frames, or store them until the session and the peer are ready; many wait for a turn."""
@@ -396,7 +383,7 @@ class Sessions(WebSocketsSansIOProtocol):
         """Continue to parse at the next turn."""
         if not self._waits:
             self._waits = True
-            self._rounds.join(self._go_on, _address(self))
+            self._rounds.join(self._go_on, self._address)
 
     @property
     def _may_parse(self) -> bool:
@@ -408,7 +395,6 @@ class Sessions(WebSocketsSansIOProtocol):
             self._parse()
 
     def handle_events(self) -> None:
-        """Count frames."""
         self._frames -= len(self.conn.events)
         super().handle_events()
 

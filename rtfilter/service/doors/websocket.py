@@ -32,8 +32,8 @@ class _Closed(Exception):  # noqa: N818  # it is no error
 async def session(socket: WebSocket) -> None:
     """Serve a session until the peer or the server ends it."""
     await socket.accept()
-    state = socket.app.state
-    conversation = Conversation(state.pipeline, state.limits.nesting, "websocket")
+    site = socket.app
+    conversation = Conversation(site.pipeline, site.limits.nesting, "websocket")
     straight = socket.scope.get("extensions", {}).get(STRAIGHT)
     conversation.meet(socket.client.host if socket.client else "", straight)
     bind_contextvars(connection=conversation.id)

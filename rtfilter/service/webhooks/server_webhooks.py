@@ -1,48 +1,235 @@
-"""All webhooks of the server, one of a user at most."""
+"""All webhooks of the server, at most one of each user, and the workers that send their deliveries."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from rtfilter.service.backlog import Backlog
 from rtfilter.service.pipeline import Pipeline
+from rtfilter.service.records import UserDelivery, pulled
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.service_errors import BusyError, ConflictError, RequestError, UnknownError
 from rtfilter.service.webhooks import signing, targets
-from rtfilter.service.webhooks.sending import TIMEOUT, Sender
-from rtfilter.service.webhooks.worker import Worker
+from rtfilter.service.webhooks.sending import TIMEOUT, Sender, WebhookAnswer
 from rtfilter.store.webhook_table import Webhook, WebhookTable
 
 LOOK: Final = 1.0
 """Seconds between two checks whether users may still have webhooks."""
 TRIES: Final = 12
+"""Failed requests in a row after which a webhook is parked."""
 FIRST: Final = 1.0
 """Seconds before the second try."""
+MOST: Final = 100
+"""Deliveries of one request."""
+MOST_BYTES: Final = 256 * 2**10
+"""Bytes of one request, about, where it has several deliveries."""
+LONGEST: Final = 600.0
+"""Seconds between two tries."""
+LONGEST_ASKED: Final = 3600.0
+"""The same, where the target asks for it."""
+FEW: Final = 1000
+"""Waiting positions above which those that are pending no more are removed."""
+QUICK: Final = 1.0
+"""Seconds within which a quick webhook answers."""
 LOST: Final = "the key of the server that its secret was made with is lost; make a new secret, then resume"
 _log = logging.getLogger(__name__)
 
 
-class WebhookState(NamedTuple):
-    """A webhook as its user sees it: see `rtfilter.service.doors.webhook_doors.WebhookShown`.
-
-    `secret` is only there where it was made just now.
-    """
+class WebhookState(msgspec.Struct, kw_only=True, frozen=True):
+    """A webhook; times in seconds since 1970."""
 
     user: str
     url: str
-    state: str
-    since: float
-    reason: str | None
-    failures: int
-    last_status: int | None
-    last_error: str | None
-    next_try: float | None
-    secret: str | None = None
+    state: Annotated[
+        str, Meta(description="active, waiting (for the next try), parked, or stopped (by roles).")
+    ]
+    since: Annotated[float, Meta(description="When it was made, or parked.")]
+    reason: Annotated[str | None, Meta(description="Why it is parked.")] = None
+    failures: Annotated[int, Meta(description="In a row.")]
+    last_status: Annotated[int | None, Meta(description="Of the last answer.")] = None
+    last_error: Annotated[str | None, Meta(description="What was wrong with the last request.")] = None
+    next_try: float | None = None
+    secret: Annotated[
+        str | UnsetType,
+        Meta(description="What requests are signed with. Only a new secret is shown, and only once."),
+    ] = UNSET
+
+
+class _Batch(NamedTuple):
+    positions: list[int]
+    id: str
+    body: bytes
+
+
+class _Worker:
+    """Sends the deliveries of a user; a `rtfilter.service.deliver.Receiver`, from `begin` to `end`.
+
+    Attributes
+    ----------
+    failures : int
+        Failed requests in a row.
+    last : WebhookAnswer or None
+        Outcome of the last request.
+    next_try : float or None
+        In seconds since 1970, where it waits for it.
+    """
+
+    def __init__(self, webhook: Webhook, secret: bytes, webhooks: Webhooks) -> None:
+        self.user, self.failures = webhook.user, webhook.failures
+        self.last: WebhookAnswer | None = None
+        self.next_try: float | None = None
+        self.active = False
+        self._webhook, self._secret, self._webhooks = webhook, secret, webhooks
+        self._pipeline = webhooks.pipeline
+        self._who = Identity(webhook.user, frozenset({Role.SUBSCRIBER}))
+        self._due: dict[int, int] = {}  # position to the digest that it is part of; 0 for none
+        self._digests, self._room = 0, FEW
+        self._task: asyncio.Task[None] | None = None
+        self._quick = False  # until an answer was quick
+
+    def begin(self) -> None:
+        """Send all pending deliveries, and later ones."""
+        if not self.active:
+            self.active = True
+            self._pipeline.deliver.begin(self.user, self, first=True)
+            self.send(list(self._backlog.pending))
+
+    async def end(self) -> None:
+        """Stop sending. Unacknowledged deliveries stay in the backlog."""
+        task = self.leave()
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+            await asyncio.wait([task])
+
+    def leave(self) -> asyncio.Task[None] | None:
+        """Accept no more deliveries; return the task that still sends, or None."""
+        if self.active:
+            self.active = False
+            self._pipeline.deliver.stop(self.user, self)
+        self._due.clear()
+        self.next_try = None
+        return self._task
+
+    def send(self, positions: Sequence[int], digest: bool = False) -> None:
+        """See `Receiver`."""
+        self._digests += digest
+        for position in positions:
+            self._due.setdefault(position, self._digests if digest else 0)
+        if len(self._due) > self._room:
+            self._prune()
+        if self.active and self._task is None and self._due:
+            self._task = asyncio.create_task(self._run())
+            self._task.add_done_callback(self._done)
+
+    take_over = send
+
+    def unacknowledged(self) -> list[int]:
+        """See `Receiver`."""
+        return sorted(self._due)
+
+    def tick(self, now: float) -> None:
+        """See `Receiver`. Does nothing: the worker has its own timer."""
+
+    def _prune(self) -> None:
+        pending = self._backlog.pending
+        self._due = {at: digest for at, digest in self._due.items() if at in pending}
+        self._room = max(FEW, 2 * len(self._due))
+
+    @property
+    def _backlog(self) -> Backlog:
+        return self._pipeline.deliver.backlog(self.user)
+
+    async def _run(self) -> None:
+        while self.active and (batch := self._batch()) is not None:
+            await self._deliver(batch)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a webhook has failed; it goes on with the next delivery", exc_info=error)
+        elif self.active and self._due:
+            self.send([])  # it came while the task ended
+
+    def _batch(self) -> _Batch | None:
+        """Return the next batch to send, or None; remove positions that are pending no more."""
+        found: list[UserDelivery] = []
+        digest = size = 0
+        for position, of in list(self._due.items()):
+            one = self._backlog.get(position)
+            if one is None:
+                del self._due[position]
+                continue
+            size += one.size
+            if found and (of != digest or size > MOST_BYTES):
+                break
+            found.append(one)
+            digest = of
+            if len(found) == MOST:
+                break
+        if not found:
+            return None
+        sent = [self._backlog.note_sent(one.position) for one in found]
+        content: dict[str, Any] = {"deliveries": [pulled(*one) for one in zip(found, sent, strict=True)]}
+        if digest:
+            content["digest"] = True
+        positions = [one.position for one in found]
+        id = signing.identify(self._webhook.salt, positions)
+        return _Batch(positions, id, msgspec.json.encode(content))
+
+    async def _deliver(self, batch: _Batch) -> None:
+        """Send a batch until it has arrived, or one of its deliveries is pending no more."""
+        while self.active and all(map(self._backlog.get, batch.positions)):
+            outcome = await self._try(batch)
+            if outcome.error is None:
+                self._webhooks.requests["delivered"] += 1
+                failed, self.failures = self.failures, 0
+                await self._acknowledge(batch.positions)
+                if failed:
+                    await self._webhooks.note_failures(self)
+                return
+            self._webhooks.requests["failed"] += 1
+            self.failures += 1
+            if outcome.gone or self.failures >= self._webhooks.tries:
+                why = "" if outcome.gone else f" at each of {self.failures} tries in a row"
+                await self._webhooks.park(self, f"{outcome.error}{why}")
+                return
+            await self._webhooks.note_failures(self)
+            wait = min(LONGEST, self._webhooks.first * 2.0 ** min(self.failures - 1, 20)) * random.uniform(
+                0.75, 1.25
+            )
+            wait = max(wait, min(outcome.retry_after or 0.0, LONGEST_ASKED))
+            self.next_try = time.time() + wait
+            await asyncio.sleep(wait)
+            self.next_try = None
+
+    async def _try(self, batch: _Batch) -> WebhookAnswer:
+        lane = self._webhooks.sender.lane(self._quick)
+        async with lane.places:
+            signed = signing.headers(self._secret, batch.id, time.time(), batch.body)
+            begun = time.monotonic()
+            outcome = self.last = await lane.post(self._webhook.url, signed, batch.body)
+        self._quick = outcome.error is None and time.monotonic() - begun < QUICK
+        return outcome
+
+    async def _acknowledge(self, positions: Sequence[int]) -> None:
+        while True:
+            try:
+                await self._pipeline.deliveries.acknowledge(self._who, positions)
+                break
+            except BusyError as error:  # else it would be sent again
+                await asyncio.sleep(error.retry_after or 1.0)
+        for position in positions:
+            self._due.pop(position, None)
 
 
 class Webhooks:
@@ -70,11 +257,11 @@ class Webhooks:
         tries: int = TRIES,
         first: float = FIRST,
     ) -> None:
-        self._table, self._key, self._pipeline, self._sender = table, key, pipeline, sender
-        self._tries, self._first = tries, first
+        self._table, self._key, self.pipeline, self.sender = table, key, pipeline, sender
+        self.tries, self.first = tries, first
         self._rows: dict[str, Webhook] = {}
-        self._workers: dict[str, Worker] = {}
-        self._requests = pipeline.measures.webhook_requests
+        self._workers: dict[str, _Worker] = {}
+        self.requests = pipeline.measures.webhook_requests
         pipeline.measures.webhooks = self._states
         self._changing = asyncio.Lock()
         self._watch: asyncio.Task[None] | None = None
@@ -83,14 +270,14 @@ class Webhooks:
 
     async def start(self) -> None:
         """Read all webhooks, and continue to send."""
-        rows = await self._pipeline.asides.beside.run(self._table.read)
-        key = await self._pipeline.asides.beside.run(self._key.read)
+        rows = await self.pipeline.asides.beside.run(self._table.read)
+        key = await self.pipeline.asides.beside.run(self._key.read)
         for row in rows:
             if row.parked is None and (key is None or signing.mark(key) != row.key):
                 row = row._replace(parked=time.time(), reason=LOST)
                 await self._note(row)
             self._take(row)
-        self._pipeline.presence.forgets.append(self._forget)
+        self.pipeline.presence.forgets.append(self._forget)
         self._look()
         self._watch = asyncio.create_task(self._run())
 
@@ -100,7 +287,7 @@ class Webhooks:
             self._watch.cancel()
         for worker in list(self._workers.values()):
             await worker.end()
-        await self._sender.close()
+        await self.sender.close()
 
     async def _run(self) -> None:
         while True:
@@ -110,7 +297,7 @@ class Webhooks:
     def _look(self) -> None:
         """Start the workers of users who may subscribe, and stop all others."""
         for user, worker in self._workers.items():
-            may = self._pipeline.users.roles(user) & {Role.SUBSCRIBER, Role.ADMIN}
+            may = self.pipeline.users.roles(user) & {Role.SUBSCRIBER, Role.ADMIN}
             if may and not worker.active:
                 worker.begin()
             elif not may and worker.active and (task := worker.leave()) is not None:
@@ -122,40 +309,30 @@ class Webhooks:
         key = self._key.read()
         if row.parked is None and key is not None:
             secret = signing.secret(key, row.user, row.salt)
-            self._workers[row.user] = Worker(
-                row,
-                secret,
-                self._pipeline,
-                self._sender,
-                self._tries,
-                self._first,
-                self._park,
-                self._count,
-                self._requests,
-            )
+            self._workers[row.user] = _Worker(row, secret, self)
 
     async def _change(self, row: Webhook) -> None:
         """Store a webhook, and restart its worker."""
-        await self._pipeline.asides.ask(self._table.put, row)
+        await self.pipeline.asides.ask(self._table.put, row)
         worker = self._workers.pop(row.user, None)
         if worker is not None:
             await worker.end()
         self._take(row)
         self._look()
 
-    async def _park(self, worker: Worker, reason: str) -> None:
+    async def park(self, worker: _Worker, reason: str) -> None:
         """Park a webhook: send no more until its user resumes it."""
         user = worker.user
         worker.leave()
         if self._workers.get(user) is not worker:
             return
         del self._workers[user]
-        self._requests["parked"] += 1
+        self.requests["parked"] += 1
         row = self._rows[user]._replace(parked=time.time(), reason=reason, failures=worker.failures)
         self._rows[user] = row
         await self._note(row)
 
-    async def _count(self, worker: Worker) -> None:
+    async def note_failures(self, worker: _Worker) -> None:
         """Store the number of failures: a server that restarts often must park it, too."""
         user = worker.user
         if self._workers.get(user) is worker:
@@ -164,7 +341,7 @@ class Webhooks:
 
     async def _note(self, row: Webhook) -> None:
         try:
-            await self._pipeline.asides.ask(self._table.note, row)
+            await self.pipeline.asides.ask(self._table.note, row)
         except BusyError:
             _log.warning("the state of a webhook could not be written; a restart loses it")
 
@@ -174,7 +351,7 @@ class Webhooks:
             await self._remove(user)
 
     async def _remove(self, user: str) -> None:
-        await self._pipeline.asides.ask(self._table.remove, user)
+        await self.pipeline.asides.ask(self._table.remove, user)
         self._rows.pop(user, None)
         worker = self._workers.pop(user, None)
         if worker is not None:
@@ -192,10 +369,10 @@ class Webhooks:
         """
         who.require(Role.SUBSCRIBER)
         try:
-            host, port = targets.check(url, self._sender.private)
-            if not self._sender.private:
+            host, port = targets.check(url, self.sender.private)
+            if not self.sender.private:
                 async with asyncio.timeout(TIMEOUT):
-                    resolve = self._sender.lane(quick=False).resolve
+                    resolve = self.sender.lane(quick=False).resolve
                     await targets.addresses(host, port, resolve, private=False)
         except targets.TargetError as error:
             raise RequestError(f"url: {error}") from None
@@ -213,7 +390,7 @@ class Webhooks:
         user = who.user
         async with self._change_of(who):
             try:
-                key = await self._pipeline.asides.beside.run(self._key.made)
+                key = await self.pipeline.asides.beside.run(self._key.made)
             except OSError:
                 _log.exception("the key of webhooks cannot be read or written")
                 raise BusyError("the server cannot make secrets now; try again", 5.0) from None
@@ -223,14 +400,15 @@ class Webhooks:
             else:
                 row = self._row(user)._replace(salt=salt, key=signing.mark(key), failures=0)
             await self._change(row)
-            return self._state(row)._replace(secret=signing.shown(signing.secret(key, user, salt)))
+            secret = signing.shown(signing.secret(key, user, salt))
+            return msgspec.structs.replace(self._state(row), secret=secret)
 
     async def resume(self, who: Identity) -> WebhookState:
         """Send again to a parked webhook, from the first delivery on. A waiting one tries again at once."""
         who.require(Role.SUBSCRIBER)
         async with self._change_of(who):
             row = self._row(who.user)
-            key = await self._pipeline.asides.beside.run(self._key.read)
+            key = await self.pipeline.asides.beside.run(self._key.read)
             if key is None or signing.mark(key) != row.key:
                 raise ConflictError("the secret of the webhook is lost; make a new one first")
             await self._change(row._replace(parked=None, reason=None, failures=0))
@@ -247,7 +425,7 @@ class Webhooks:
     async def _change_of(self, who: Identity) -> AsyncIterator[None]:
         """Let a user who may stay change a webhook, when no other one is being changed."""
         async with self._changing:
-            self._pipeline.users.require_still(who)
+            self.pipeline.users.require_still(who)
             yield
 
     def show(self, who: Identity, user: str | None = None) -> WebhookState:
@@ -267,14 +445,24 @@ class Webhooks:
     def _state(self, row: Webhook) -> WebhookState:
         worker = self._workers.get(row.user)
         if worker is None:
-            since = row.parked or row.made
             return WebhookState(
-                row.user, row.url, "parked", since, row.reason, row.failures, None, None, None
+                user=row.user,
+                url=row.url,
+                state="parked",
+                since=row.parked or row.made,
+                reason=row.reason,
+                failures=row.failures,
             )
-        status, error = (None, None) if worker.last is None else worker.last[:2]
         state = "stopped" if not worker.active else "active" if worker.next_try is None else "waiting"
         return WebhookState(
-            row.user, row.url, state, row.made, None, worker.failures, status, error, worker.next_try
+            user=row.user,
+            url=row.url,
+            state=state,
+            since=row.made,
+            failures=worker.failures,
+            last_status=worker.last and worker.last.status,
+            last_error=worker.last and worker.last.error,
+            next_try=worker.next_try,
         )
 
     # -- what is counted -------------------------------------------------------------------------------------

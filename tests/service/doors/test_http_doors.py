@@ -8,14 +8,16 @@ import threading
 import time
 import tracemalloc
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fastapi import Request, Response
+from starlette.responses import Response
 
 from rtfilter.results import Matches
 from rtfilter.service.doors import bodies, management, streamed, timeouts
-from rtfilter.service.doors.shared import RequestLimits
+from rtfilter.service.doors.bodies import RequestLimits
+from rtfilter.service.doors.door import Door
 from rtfilter.service.measures import Measures
 from rtfilter.service.pipeline import Pipeline
 from service.running import running
@@ -341,6 +343,12 @@ def test_many_matches_of_one_event_are_written_in_parts():
     assert json.loads(b"".join(made)) == {"matches": [[], [], [first, second], [], ids, [first]], "hints": []}
 
 
+async def answered(function, receive, send):
+    """Answer a request at an open door."""
+    scope = {"type": "http", "method": "GET", "headers": [], "app": SimpleNamespace(pipeline=None)}
+    await Door("GET", "/", function, answers={}, open=True).app(scope, receive, send)
+
+
 def test_an_answer_in_parts_ends_where_the_peer_leaves_and_gives_its_room_back():
     made, left = [], []
 
@@ -355,13 +363,11 @@ def test_an_answer_in_parts_ends_where_the_peer_leaves_and_gives_its_room_back()
     async def send(message):
         pass
 
-    async def app(scope, receive, send):
-        scope["state"]["leave"].append(lambda: left.append(True))
-        answer = streamed.PartsResponse(Request(scope, receive), some(), "application/json")
-        await answer(scope, receive, send)
+    async def show(call):
+        call._leaves.append(lambda: left.append(True))
+        return streamed.PartsResponse(call, some(), "application/json")
 
-    scope = {"type": "http", "headers": [], "state": {}}
-    asyncio.run(streamed.Answers(app)(scope, receive, send))
+    asyncio.run(answered(show, receive, send))
     assert (made, left) == ([0], [True])
 
 
@@ -374,12 +380,12 @@ def test_an_answer_keeps_its_room_until_the_peer_has_taken_it(size):
         sent.append(message.get("body", b""))
         kept.append(list(room))
 
-    async def app(scope, receive, send):
-        scope["state"]["leave"].append(room.clear)
-        await Response(b"x" * size)(scope, receive, send)
+    async def show(call):
+        call._leaves.append(room.clear)
+        return Response(b"x" * size)
 
     room = [True]
-    asyncio.run(streamed.Answers(app)({"type": "http", "headers": [], "state": {}}, None, send))
+    asyncio.run(answered(show, None, send))
     assert b"".join(sent) == b"x" * size
     assert len(sent[-1]) <= streamed.PART
     assert (kept[-1], room) == ([True], [])

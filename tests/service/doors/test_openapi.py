@@ -3,6 +3,7 @@
 import json
 import re
 
+import msgspec
 import pytest
 
 from rtfilter.service.doors import models
@@ -16,7 +17,8 @@ def documented(tmp_path_factory):
     """A server with the subscription, as the examples have them; and the document."""
     with running(tmp_path_factory.mktemp("documented"), schema=None, webhook_private=True) as server:
         document = server.ask("GET", "/openapi.json", user=None).body
-        wanted = document["components"]["schemas"]["FilterWanted"]["examples"][0]
+        body = document["paths"]["/filters/{filter}"]["put"]["requestBody"]
+        wanted = body["content"]["application/json"]["examples"]["0"]["value"]
         assert server.ask("PUT", "/filters/default", wanted, user="admin").status == 200
         made = server.ask("POST", "/filters/default/subscriptions", {"where": "price > 100"}, user="admin")
         assert made.body == {"subscription": 2}
@@ -24,16 +26,10 @@ def documented(tmp_path_factory):
         yield server, document
 
 
-def resolved(document, schema):
-    name = schema.get("$ref", "").rpartition("/")[2]
-    return document["components"]["schemas"][name] if name else schema
-
-
-def bodies(document, operation):
+def bodies(operation):
     """Type and value of each example of a body."""
     for kind, content in operation.get("requestBody", {}).get("content", {}).items():
         examples = [one["value"] for one in content.get("examples", {}).values()]
-        examples += resolved(document, content["schema"]).get("examples", [])
         for value in examples:
             yield kind, value.encode() if isinstance(value, str) else json.dumps(value).encode()
         assert examples or kind == "application/vnd.apache.arrow.stream", (kind, operation["operationId"])
@@ -58,7 +54,7 @@ def requests(document):
                 headers[parameter["name"]] = given[0]
         path += "?" + "&".join(query) if query else ""
         good = {int(status) for status in operation["responses"] if re.fullmatch("2..", status)}
-        for kind, body in list(bodies(document, operation)) or [(None, None)]:
+        for kind, body in list(bodies(operation)) or [(None, None)]:
             own = {**headers, **({"idempotency-key": repr(body)} if "idempotency-key" in headers else {})}
             yield method.upper(), path, body, kind, own, good
 
@@ -100,15 +96,13 @@ def test_pages_are_answered_as_their_models_say(documented):
     ]:
         answer = server.ask("GET", path, user="admin")
         assert b'"price": 101' in answer.bytes
-        assert model.model_validate_json(answer.bytes, strict=True, extra="forbid")
+        assert msgspec.to_builtins(msgspec.json.decode(answer.bytes, type=model)) == answer.body
 
 
 @pytest.mark.slow
 def test_acknowledgements_and_schemas_are_documented_with_their_bounds(documented):
     _, document = documented
-    asked = document["paths"]["/acknowledgements"]["post"]["requestBody"]["content"]["application/json"][
-        "schema"
-    ]
+    asked = document["components"]["schemas"]["Acknowledgement"]
     assert asked["additionalProperties"] is False
     assert asked["properties"]["positions"]["items"]["minimum"] == 0
     wanted = document["components"]["schemas"]["FilterWanted"]["properties"]["schema"]

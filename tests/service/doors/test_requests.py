@@ -11,7 +11,7 @@ from structlog.contextvars import bound_contextvars, get_contextvars
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from rtfilter.service.doors.problems import describe
+from rtfilter.service.doors.problems import response
 from rtfilter.service.service_errors import RequestError
 from service.running import running
 
@@ -32,7 +32,7 @@ def lines(caplog):
     def first(count):
         end = time.monotonic() + 60
         while True:
-            found = [one for one in caplog.records if one.name == "rtfilter.service.doors.requests"]
+            found = [one for one in caplog.records if one.name == "rtfilter.service.doors.http"]
             if len(found) >= count or time.monotonic() > end:
                 return [(one.getMessage(), one.status, getattr(one, "user", None)) for one in found]
             time.sleep(0.01)
@@ -71,9 +71,9 @@ def test_a_request_that_another_host_sends_has_an_id_too(server):
 
 
 def test_the_id_is_bound_while_a_problem_is_told():
-    assert "request" not in json.loads(describe(RequestError("x")).response().body)
+    assert "request" not in json.loads(response(RequestError("x")).body)
     with bound_contextvars(request="mine"):
-        assert json.loads(describe(RequestError("x")).response().body)["request"] == "mine"
+        assert json.loads(response(RequestError("x")).body)["request"] == "mine"
 
 
 def test_control_and_errors_are_logged_without_queries_and_events_are_not(server, lines):

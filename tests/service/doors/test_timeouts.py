@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import h11
 import pytest
-from fastapi import Request
+from starlette.requests import Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 

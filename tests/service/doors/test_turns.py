@@ -158,9 +158,9 @@ def test_long_messages_are_read_beside_the_loop(server, monkeypatch, text, besid
 @pytest.mark.parametrize(
     ("path", "body", "read"),
     [
-        ("/acknowledgements", {"positions": [1]}, "decoded"),
+        ("/acknowledgements", {"positions": [1]}, "document"),
         ("/filters/default/subscriptions", {"where": "price > 1"}, "_wish"),
-        ("/filters/default/explain", {"subscription": 1, "event": {}}, "require_json"),
+        ("/filters/default/explain", {"subscription": 1, "event": {}}, "document"),
     ],
 )
 def test_long_documents_are_read_beside_the_loop(server, monkeypatch, path, body, read, long):
@@ -206,12 +206,8 @@ def test_much_that_comes_at_once_is_parsed_one_peer_in_a_round(server, monkeypat
 def test_bodies_from_all_addresses_of_an_ipv6_network_take_turns_together():
     joined = []
     rounds = SimpleNamespace(wait=lambda address: asyncio.sleep(0, joined.append(address)))
-    state = SimpleNamespace(pipeline=SimpleNamespace(rounds=rounds))
+    site = SimpleNamespace(pipeline=SimpleNamespace(rounds=rounds))
     for host in ("2001:db8::1", "2001:db8::2", "192.0.2.1"):
-        request = SimpleNamespace(
-            state=SimpleNamespace(body=b"{}"),
-            app=SimpleNamespace(state=state),
-            client=SimpleNamespace(host=host),
-        )
-        assert asyncio.run(bodies.worked(request, len, b"{}")) == 2
+        call = bodies.Call({"type": "http", "headers": [], "client": (host, 1), "app": site}, None)
+        assert asyncio.run(call.worked(len, b"{}")) == 2
     assert joined == ["20010db800000000"] * 2 + ["192.0.2.1"]

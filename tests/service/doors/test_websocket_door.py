@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from rtfilter.service.doors import websocket
-from rtfilter.service.doors.shared import RequestLimits
+from rtfilter.service.doors.bodies import RequestLimits
 
 
 def link(server, **more):
@@ -86,7 +86,7 @@ def test_the_clock_stops_while_the_server_looks_up_who_connects(server, monkeypa
 def test_a_session_that_came_while_the_server_ended_is_no_error(server):
     async def cancelled():
         ended = asyncio.get_running_loop().create_future()
-        app = SimpleNamespace(state=SimpleNamespace(pipeline=server.pipeline, limits=RequestLimits(1, 64)))
+        app = SimpleNamespace(pipeline=server.pipeline, limits=RequestLimits(1, 64))
         socket = SimpleNamespace(app=app, client=None, scope={}, accept=AsyncMock(), receive=lambda: ended)
         task = asyncio.create_task(websocket.session(socket))
         while not socket.accept.called:
