@@ -18,11 +18,10 @@ from contextlib import contextmanager
 from functools import partial
 from statistics import median
 from time import perf_counter
-from typing import cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from experiments.contest.plan import Case
 from experiments.peers.cost import available_memory, memory, seconds
 from experiments.timing import WARM, one_core, rounds
 from rtfilter.dtypes import BoolArray, IntArray
@@ -30,19 +29,22 @@ from rtfilter.errors import EventError, PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.kernels import counts
+from rtfilter.matchers import MATCHERS
 from rtfilter.matchers.port import Matcher, Takes, refuse_missing
 from rtfilter.matchers.registry import make_matcher
 from rtfilter.matching.verify import verify
 from rtfilter.predicates.bounds.ends import EndStore
 from rtfilter.predicates.predicate import Predicate
 from rtfilter.replay.output import Row
-from rtfilter.replay.workloads import Bounds, Workload, workload
+from rtfilter.replay.workloads import WORKLOADS, Bounds, Workload, workload
 from rtfilter.subscriptions import drafts
 from rtfilter.subscriptions.checks import Checks
 from rtfilter.subscriptions.drafts import Draft
 from rtfilter.subscriptions.held import Held
 from rtfilter.subscriptions.verified import Verified
 
+INDEX = ("matcher", "workload", "subscriptions")
+"""The fields of `Case` that identify its cell."""
 REFERENCES = ("masks", "counting")
 """The reference matchers for answers. The second replaces the first where the first is measured itself."""
 PYTHON_MOST = 100_000
@@ -329,6 +331,76 @@ def _compare(
     if not _same(answers, wanted):
         counts = [int(offsets[-1]) for offsets, _ in (answers[0], wanted[0])]
         raise AssertionError(f"wrong answers: {counts[0]:,} matches, but {counts[1]:,} of {name}")
+
+
+class Case(NamedTuple):
+    """The cell that a process measures."""
+
+    matcher: str
+    workload: str
+    subscriptions: int
+    batches: Sequence[int]
+    seed: int
+    repeats: int
+    build_seconds: float
+    """Longest time to build, and, of another, to build what answers are compared with."""
+    ask_seconds: float
+    """Longest time for one event, and about the time for all rounds of all batch sizes."""
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """The values of `INDEX`."""
+        return self.matcher, self.workload, self.subscriptions
+
+    def row(self) -> Row:
+        """Return the first cells of its row."""
+        return dict(zip(INDEX, self.key, strict=True))
+
+
+class Plan(NamedTuple):
+    """The settings of a contest's measurements."""
+
+    workloads: tuple[str, ...]
+    subscriptions: tuple[int, ...]
+    batches: tuple[int, ...]
+    """Events a call."""
+    repeats: int
+    """Rounds; their median counts."""
+    build_seconds: float
+    ask_seconds: float
+
+    def cases(self, matchers: Sequence[str], seed: int) -> list[Case]:
+        """Return all cells, small ones first, so that a slow matcher gives up early."""
+        return [
+            Case(matcher, workload, size, self.batches, seed, *self[3:])
+            for size in self.subscriptions
+            for workload in self.workloads
+            for matcher in matchers
+        ]
+
+    def settings(self, seed: int) -> dict[str, Any]:
+        """Return the settings that must be equal when a contest continues. The set of cells may differ."""
+        left = ("workloads", "subscriptions")
+        return {key: value for key, value in self._asdict().items() if key not in left} | {"seed": seed}
+
+
+ENTRANTS: Sequence[str] = tuple(MATCHERS)
+"""The matchers of the contest."""
+FULL = Plan(
+    workloads=tuple(WORKLOADS),
+    subscriptions=(1000, 10_000, 100_000, 1_000_000),
+    batches=(1, 1000),
+    repeats=5,
+    build_seconds=120,
+    ask_seconds=10,
+)
+QUICK = FULL._replace(
+    workloads=("narrow", "strings"),
+    subscriptions=(1000,),
+    repeats=3,
+    build_seconds=2,
+    ask_seconds=0.2,
+)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from typing import Any, Final
 from tqdm import tqdm
 
 from experiments.arguments import new_file, positive
-from experiments.contest import cell, picture, tables
-from experiments.contest.plan import ENTRANTS, FULL, INDEX, QUICK, Case
+from experiments.contest import cell, tables
+from experiments.contest.cell import ENTRANTS, FULL, INDEX, QUICK, Case
 from experiments.output import content, keep, require_same
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row
@@ -83,7 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.page:
         kept = content(KEPT)
-        picture.draw(kept["rows"], PICTURE)
+        tables.draw(kept["rows"], PICTURE)
         PAGE.write_text(tables.filled(PAGE.read_text(encoding="utf-8"), kept), encoding="utf-8")
         return 0
     plan = QUICK if given.quick else FULL

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from experiments import ResultError
 from experiments.controllers.logs import SECONDS, UNITS, Log
 from experiments.controllers.rivals import DiscountedThompson, DiscountedUCB
-from experiments.errors import ResultError
 from experiments.output import keep, outcome
 from rtfilter.adaptive import (
     WHOLE,

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
+from experiments import ResultError
 from experiments.arguments import natural
-from experiments.errors import ResultError
 from experiments.output import content, keep, require_same
 from experiments.paper.settings import PROFILES, SETTINGS, Profile, Setting
 from experiments.paper.verdicts import Claim

@@ -24,7 +24,7 @@ from tqdm import tqdm
 from experiments.arguments import add_workloads, new_file, positive
 from experiments.output import keep, outcome
 from experiments.response import estimates
-from experiments.response.listener import Listener, stream
+from experiments.response.estimates import Listener, stream
 from experiments.timing import WARM, one_core
 from rtfilter import EventFilter
 from rtfilter.adaptive import FixedPlan, Plan

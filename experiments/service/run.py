@@ -257,14 +257,14 @@ def main(arguments: list[str] | None = None) -> int:
     if both.server == both.generator:
         print("server and generator shared one core: there is no other")
     if given.figure is not None:
-        from experiments.service.figure import draw
+        from experiments.service.tables import draw
 
         draw(rows, given.figure)
     return 0
 
 
 def _write_page() -> int:
-    from experiments.service.figure import draw
+    from experiments.service.tables import draw
 
     kept = content(KEPT)
     before = PAGE.read_text(encoding="utf-8")

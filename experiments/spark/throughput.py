@@ -29,8 +29,7 @@ from tqdm import tqdm
 
 from experiments.arguments import new_file, positive
 from experiments.output import keep, outcome
-from experiments.spark.cluster import Cluster, cluster
-from experiments.spark.memory import Watch
+from experiments.spark.cluster import Cluster, Watch, cluster
 from rtfilter import EventFilter
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table
