@@ -16,8 +16,7 @@ from rtfilter.text import numbered
 if TYPE_CHECKING:
     from rtfilter.events.table import EventTable
     from rtfilter.filter import EventFilter
-    from rtfilter.reading.events import EventBatch
-    from rtfilter.reading.tables import Tables
+    from rtfilter.reading.events import EventBatch, Tables
 
 BATCH = 1000
 LIMIT = 20

@@ -204,7 +204,7 @@ def _ending(path: str) -> str:
 
 def _reason(text: str) -> str:
     """Return the cause in Spark's long message: the error of rtfilter in a worker, if there is one."""
-    from rtfilter.spark.failures import own_error
+    from rtfilter.spark.refusals import own_error
 
     own = own_error(text)
     if own is not None:

@@ -19,8 +19,7 @@ from rtfilter.filter import EventFilter
 from rtfilter.matchers.rtree import tree_of
 from rtfilter.predicates.predicate import Predicate, parse
 from rtfilter.replay.output import Row
-from rtfilter.replay.replay_settings import PEER, Contender, ReplaySettings
-from rtfilter.replay.report import ReplayInterrupted, ReplayReport
+from rtfilter.replay.report import PEER, Contender, ReplayInterrupted, ReplayReport, ReplaySettings
 from rtfilter.replay.workloads.base import Bounds, Workload
 from rtfilter.scheduler import resolve
 

@@ -20,16 +20,13 @@ from rtfilter.events.oddities import look_at_header
 from rtfilter.events.table import EventTable
 from rtfilter.scheduler import balanced_parts
 from rtfilter.spark import refusals
-from rtfilter.spark.balance import Balance, DealDecision, checked, choose, cores_of
+from rtfilter.spark.balance import LOOK, Balance, DealDecision, checked, choose, cores_of
 from rtfilter.spark.blocks import NUMERIC, Layout, blocks, gathered
 from rtfilter.spark.column_names import spelled
-from rtfilter.spark.failures import own_errors
 from rtfilter.spark.leases import context_of, lend
-from rtfilter.spark.looks import LOOK
-from rtfilter.spark.refusals import LeftOut, OnError, TaskEventReader
-from rtfilter.spark.routes import Route
+from rtfilter.spark.refusals import LeftOut, OnError, TaskEventReader, own_errors
+from rtfilter.spark.routes import Reports, Route, seen
 from rtfilter.spark.shards import ShardedIndex
-from rtfilter.spark.work import Reports, seen
 from rtfilter.text import listed
 
 if TYPE_CHECKING:

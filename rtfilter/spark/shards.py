@@ -29,8 +29,8 @@ from rtfilter.options import require_on_error
 from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
 from rtfilter.spark.cuts import Cuts
-from rtfilter.spark.failures import own_errors
 from rtfilter.spark.leases import Lease, context_of
+from rtfilter.spark.refusals import own_errors
 from rtfilter.spark.routes import LEAVES, Route
 from rtfilter.spark.subscribing import (
     BUILT,
