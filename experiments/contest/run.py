@@ -6,14 +6,13 @@ are kept one by one: a run with the same --out goes on, and measures matchers th
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from tqdm import tqdm
 
-from experiments.arguments import new_file, positive
+from experiments.arguments import command, positive
 from experiments.contest import cell, tables
 from experiments.contest.cell import ENTRANTS, FULL, INDEX, QUICK, Case
 from experiments.output import content, keep, require_same
@@ -69,17 +68,13 @@ def _given_up(case: Case, rows: Sequence[Row]) -> Row | None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the contest; see ``--help``."""
-    parser = argparse.ArgumentParser(prog="python -m experiments contest", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few cells, about a minute instead of hours")
-    parser.add_argument("--matchers", nargs="+", choices=ENTRANTS, default=list(ENTRANTS), metavar="NAME")
-    parser.add_argument("--workloads", nargs="+", choices=FULL.workloads, metavar="NAME")
-    parser.add_argument("--subscriptions", type=positive, nargs="+", help="instead of the plan's")
-    parser.add_argument(
-        "--again", nargs="+", choices=ENTRANTS, default=[], metavar="NAME", help="measure these anew"
-    )
-    parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
-    parser.add_argument("--out", type=new_file, help="JSON file for the results; continued if it is there")
-    parser.add_argument("--page", action="store_true", help=f"only write {PAGE} and {PICTURE} from {KEPT}")
+    parser = command("contest", __doc__, "quick", "seed", "out")
+    add = parser.add_argument
+    add("--matchers", nargs="+", choices=ENTRANTS, default=list(ENTRANTS), metavar="NAME")
+    add("--workloads", nargs="+", choices=FULL.workloads, metavar="NAME")
+    add("--subscriptions", type=positive, nargs="+", help="instead of the plan's")
+    add("--again", nargs="+", choices=ENTRANTS, default=[], metavar="NAME", help="measure these anew")
+    add("--page", action="store_true", help=f"only write {PAGE} and {PICTURE} from {KEPT}")
     given = parser.parse_args(arguments)
     if given.page:
         kept = content(KEPT)

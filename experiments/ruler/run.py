@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from experiments import ResultError, output
-from experiments.arguments import above_zero, new_file, positive
+from experiments.arguments import above_zero, command, positive
 from experiments.output import REPORT, content, keep, kept_rows
 from experiments.ruler import worlds
 from experiments.ruler.own import WAYS
@@ -191,22 +191,18 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure; see ``--help``."""
-    parser = argparse.ArgumentParser(prog="python -m experiments ruler", description=__doc__)
-    parser.add_argument("--ruler", type=Path, metavar="DIR", help="a checkout of event-ruler")
-    parser.add_argument("--quamina", type=Path, metavar="DIR", help="a checkout of quamina")
-    parser.add_argument(
-        "--kinds", nargs="+", choices=worlds.NAMES, default=list(worlds.NAMES), metavar="KIND"
-    )
-    parser.add_argument("--rules", nargs="+", type=positive, default=list(COUNTS), metavar="N")
-    parser.add_argument("--events", type=positive, default=20_000, help="at most (%(default)s)")
-    parser.add_argument("--seconds", type=above_zero, default=2.0, help="for a turn (%(default)s)")
-    parser.add_argument("--rounds", type=positive, default=5, help="turns that count (%(default)s)")
-    parser.add_argument("--warm", type=above_zero, default=5.0, help="seconds before them (%(default)s)")
-    parser.add_argument("--limit", type=above_zero, default=120.0, help="seconds to add rules (%(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="seed of events and rules (%(default)s)")
-    parser.add_argument("--out", type=new_file, help="JSON file for the results; continued if it is there")
-    parser.add_argument("--figure", type=new_file, help="picture of the results")
-    parser.add_argument("--page", action="store_true", help=f"only write tables of pages from {KEPT}")
+    parser = command("ruler", __doc__, "seed", "out", "figure")
+    add = parser.add_argument
+    for name, program in (("--ruler", "event-ruler"), ("--quamina", "quamina")):
+        add(name, type=Path, metavar="DIR", help=f"a checkout of {program}")
+    add("--kinds", nargs="+", choices=worlds.NAMES, default=list(worlds.NAMES), metavar="KIND")
+    add("--rules", nargs="+", type=positive, default=list(COUNTS), metavar="N")
+    add("--events", type=positive, default=20_000, help="at most (%(default)s)")
+    add("--seconds", type=above_zero, default=2.0, help="for a turn (%(default)s)")
+    add("--rounds", type=positive, default=5, help="turns that count (%(default)s)")
+    add("--warm", type=above_zero, default=5.0, help="seconds before them (%(default)s)")
+    add("--limit", type=above_zero, default=120.0, help="seconds to add rules (%(default)s)")
+    add("--page", action="store_true", help=f"only write tables of pages from {KEPT}")
     given = parser.parse_args(arguments)
     if given.page:
         for page in PAGES:

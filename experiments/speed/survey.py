@@ -6,7 +6,6 @@ would exceed it is skipped, with the reason. Results are kept one by one: a run 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from matplotlib.ticker import LogLocator
 from tqdm import tqdm
 
 from experiments import peers
-from experiments.arguments import above_zero, new_file, positive
+from experiments.arguments import add_sizes, command, sized
 from experiments.output import keep, kept_rows
 from experiments.speed import trial
 from experiments.speed.trial import Case
@@ -93,26 +92,18 @@ def skips(rows: Sequence[Row]) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the survey; see ``--help``."""
-    parser = argparse.ArgumentParser(prog="python -m experiments peers", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a few points, minutes instead of hours")
-    parser.add_argument(
-        "--peers", nargs="+", choices=peers.PEERS, default=list(peers.PEERS), help="all by default"
+    parser = command("peers", __doc__, "quick", "seed", "out", "figure")
+    names = list(peers.PEERS)
+    parser.add_argument("--peers", nargs="+", choices=names, default=names, help="all by default")
+    add_sizes(
+        parser,
+        FULL,
+        subscriptions="numbers of boxes",
+        build_seconds="a peer may take to build an index",
+        ask_seconds="a peer may take for an event, and for a batch size",
     )
-    parser.add_argument("--subscriptions", type=positive, nargs="+", help="instead of the plan's")
-    parser.add_argument("--build-seconds", type=above_zero, help="a peer may take to build an index")
-    parser.add_argument(
-        "--ask-seconds", type=above_zero, help="a peer may take for an event, and for a batch size"
-    )
-    parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
-    parser.add_argument("--out", type=new_file, help="JSON file for the results; continued if it is there")
-    parser.add_argument("--figure", type=new_file, help="picture file")
     given = parser.parse_args(arguments)
-    plan = QUICK if given.quick else FULL
-    plan = plan._replace(
-        subscriptions=tuple(given.subscriptions or plan.subscriptions),
-        build_seconds=given.build_seconds or plan.build_seconds,
-        ask_seconds=given.ask_seconds or plan.ask_seconds,
-    )
+    plan = sized(given, QUICK, FULL)
     settings = plan._asdict() | {"peers": given.peers, "seed": given.seed}
     try:
         rows = survey(plan.cases(given.peers, given.seed), given.out, settings)
@@ -184,8 +175,8 @@ FULL = Plan(
     few=(1, 1000),
     workloads=tuple(BOXES),
     repeats=5,
-    build_seconds=300,
-    ask_seconds=10,
+    build_seconds=300.0,
+    ask_seconds=10.0,
 )
 QUICK = FULL._replace(
     subscriptions=(10_000, 100_000, 1_000_000),
@@ -194,7 +185,7 @@ QUICK = FULL._replace(
     batches=(1, 100, 1000),
     workloads=("geo",),
     repeats=3,
-    build_seconds=3,
+    build_seconds=3.0,
     ask_seconds=0.3,
 )
 
