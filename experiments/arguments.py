@@ -102,6 +102,7 @@ def sized(given: argparse.Namespace, quick: Size, full: Size) -> Size:
     """Return the size that the arguments of `add_sizes` ask for."""
     size: Any = quick if getattr(given, "quick", False) else full
     asked = {name: value for name, value in vars(given).items() if name in size._fields and value is not None}
-    return size._replace(
+    found: Size = size._replace(
         **{name: tuple(value) if isinstance(value, list) else value for name, value in asked.items()}
     )
+    return found

@@ -53,11 +53,10 @@ events:
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
     """Declare SUBSCRIPTIONS, EVENTS, --schema and --on-error."""
-    parser.add_argument(
-        "subscriptions", metavar="SUBSCRIPTIONS", help="file of subscriptions, or a saved index"
-    )
-    parser.add_argument("events", metavar="EVENTS", help="file of events, or - for standard input")
-    parser.add_argument(
+    add = parser.add_argument
+    add("subscriptions", metavar="SUBSCRIPTIONS", help="file of subscriptions, or a saved index")
+    add("events", metavar="EVENTS", help="file of events, or - for standard input")
+    add(
         "--schema",
         metavar="SCHEMA",
         help="types of the attributes: JSON, or a file of it; by default they are inferred from the first "

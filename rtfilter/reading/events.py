@@ -29,8 +29,6 @@ from rtfilter.text import composed, listed, shown
 if TYPE_CHECKING:
     from rtfilter.events.schema import Schema
     from rtfilter.events.table import EventTable
-    from rtfilter.reading.events import EventBatch
-    from rtfilter.reading.inference import Tell
 
 
 @dataclass(frozen=True)

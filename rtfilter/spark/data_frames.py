@@ -133,7 +133,7 @@ def match_frame(
     if checked(balance) == "auto" and partitions is not None:
         balance = True
     context_of(events.sparkSession)
-    route = _route(events.sparkSession, index)
+    route = route_to(events.sparkSession, index)
     events = spelled(events, [id, *route.schema.names])
     layout, reader = laid_out(events, route, id, on_error)
     decision = choose(events, route, layout, reader, balance)
@@ -216,7 +216,8 @@ def _freeze(after: str) -> None:
     gc.freeze()
 
 
-def _route(spark: SparkSession, index: EventFilter | ShardedIndex | str | PathLike[str]) -> Route:
+def route_to(spark: SparkSession, index: EventFilter | ShardedIndex | str | PathLike[str]) -> Route:
+    """Return the route to an index as it is now, sent to a cluster's executors."""
     if not isinstance(index, EventFilter | ShardedIndex):
         found = ShardedIndex.find(index)
         index = index if found is None else found  # an empty one is false
