@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments import peers
+from experiments.other_boxes import sided
 from experiments.peers.cost import affordable, memory, peak_memory, too_much
 from experiments.peers.scans import brute_force, require_equal
 from experiments.timing import WARM, one_core, rounds
 from rtfilter.dtypes import FloatArray
 from rtfilter.replay.output import Row
 from rtfilter.replay.workloads import BOXES, Bounds, BoxWorkload
-from rtfilter.replay.workloads.random_boxes import sided
 
 CHECKED = 20
 """Number of events whose answers are compared with brute force."""
