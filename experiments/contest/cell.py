@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from experiments.peers.cost import available_memory, memory, seconds
-from experiments.timing import WARM, one_core, rounds
+from experiments.timing import WARM, in_process, one_core, rounds, timed
 from rtfilter.dtypes import BoolArray, IntArray
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.events.schema import Schema
@@ -67,19 +66,12 @@ ROOM = 0.8
 
 def run(case: Case) -> Row:
     """Return the row of a case; where it has no numbers, ``refused``, ``gave_up`` or ``failed`` says why."""
-    program = [sys.executable, "-m", "experiments.contest.cell"]
     limit = 300 + 4 * case.build_seconds + 6 * case.ask_seconds  # estimates may be wrong, but not by much
-    try:
-        done = subprocess.run(
-            program, input=json.dumps(case), capture_output=True, text=True, timeout=limit, check=True
-        )
-    except subprocess.TimeoutExpired:
-        return case.row() | {"gave_up": f"it took more than {limit:,.0f} s"}
-    except subprocess.CalledProcessError as error:
-        last = (error.stderr.strip().splitlines() or ["no message"])[-1]
-        return case.row() | {"failed": f"exit code {error.returncode}: {last}"}
-    row: Row = json.loads(done.stdout.splitlines()[-1])
-    return row
+    row, why, told = in_process("experiments.contest.cell", case, limit)
+    if why:
+        return case.row() | ({"failed": told} if why == "failed" else {"gave_up": f"it {told}"})
+    found: Row = row
+    return found
 
 
 class GaveUpError(Exception):
@@ -115,9 +107,8 @@ def _measured(case: Case) -> Row:
     every = read_draft(source, case.matcher, takes, 0, case.subscriptions)
     _refuse_large(make, every, case if takes.boxes else case._replace(build_seconds=PYTHON_SECONDS))
     before = memory()
-    taken: list[float] = []
     with _no_longer_than(None if takes.boxes else PYTHON_SECONDS):
-        made = _timed(lambda: _with(make(), every), taken)
+        made, built = timed(lambda: _with(make(), every))
     after = memory()
     ask = partial(ask_matcher, made, Known(every, source.schema))
     first = seconds(lambda: ask([table.rows(range(1))]))
@@ -142,7 +133,7 @@ def _measured(case: Case) -> Row:
         raise AssertionError("other answers after as many subscriptions went as came")
     _compare(case, source, takes, every, checked, answers)
     return {
-        "build_us": 1e6 * taken[0] / case.subscriptions,
+        "build_us": 1e6 * built / case.subscriptions,
         "bytes": None if before is None or after is None else (after - before) / case.subscriptions,
         "own_bytes": made.stats()["bytes"] / case.subscriptions,
         "us": us,
@@ -248,12 +239,6 @@ def _no_longer_than(most: float | None) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def _timed(make: Callable[[], Matcher], taken: list[float]) -> Matcher:
-    made: list[Matcher] = []
-    taken += rounds({"": lambda: made.append(make())}, 1)[""]
-    return made[0]
 
 
 def _tables(

@@ -18,13 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from tqdm import tqdm
 
 from experiments.arguments import add_sizes, add_workloads, command, sized
 from experiments.output import keep, outcome
 from experiments.response import estimates
 from experiments.response.estimates import Listener, stream
-from experiments.timing import WARM, one_core
+from experiments.timing import WARM, steps
 from rtfilter import EventFilter
 from rtfilter.adaptive import FixedPlan, Plan
 from rtfilter.events.table import EventTable
@@ -340,15 +339,8 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     size = sized(given, QUICK, FULL)
     rows: list[Row] = []
-    total = (STEPS + size.repeats + size.finals) * len(given.workloads)
-    with one_core(), tqdm(total=total, unit="step", leave=False) as bar:
-        for name in given.workloads:
-
-            def step(text: str, name: str = name) -> None:
-                bar.set_postfix_str(f"{name}: {text}")
-                bar.update()
-
-            rows += measure(BOXES[name](given.seed, DIMENSIONS), size, step)
+    for name, step in steps(given.workloads, STEPS + size.repeats + size.finals):
+        rows += measure(BOXES[name](given.seed, DIMENSIONS), size, step)
     print(machine.one_line())
     print(
         f"{size.boxes:,} boxes, {DIMENSIONS} dimensions, bursts of {size.burst:,} events, one core; "

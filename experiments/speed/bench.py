@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from tqdm import tqdm
 
 from experiments import peers
 from experiments.arguments import add_sizes, add_workloads, command, sized
@@ -22,7 +21,7 @@ from experiments.output import keep, outcome
 from experiments.peers.cost import affordable, too_much
 from experiments.peers.scans import brute_force, require_equal
 from experiments.peers.trees import Rtree
-from experiments.timing import WARM, one_core, rounds
+from experiments.timing import WARM, rounds, steps
 from rtfilter.dtypes import FloatArray
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay import machine
@@ -380,17 +379,12 @@ def main(arguments: list[str] | None = None) -> int:
     size = sized(given, QUICK, FULL)
     rows: list[Row] = []
     skipped: list[Row] = []
-    with one_core(), tqdm(total=STEPS * len(given.workloads), unit="step", leave=False) as bar:
-        for name in given.workloads:
+    for name, step in steps(given.workloads, STEPS):
 
-            def step(text: str, name: str = name) -> None:
-                bar.set_postfix_str(f"{name}: {text}")
-                bar.update()
+        def say(peer: str, reason: str, name: str = name) -> None:
+            skipped.append({"workload": name, "peer": peer, "skipped": reason})
 
-            def say(peer: str, reason: str, name: str = name) -> None:
-                skipped.append({"workload": name, "peer": peer, "skipped": reason})
-
-            rows += measure(BOXES[name](given.seed), size, step, say)
+        rows += measure(BOXES[name](given.seed), size, step, say)
     rows = [judge(row, size.boxes) for row in rows]
     print(machine.one_line())
     print(machine.peers_line())
