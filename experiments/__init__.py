@@ -7,3 +7,7 @@ the paper (Wang et al.). Results, pictures and the page of the evaluation are ke
 Experiments run from the checkout, after ``pip install -e '.[replay]'``. The extra `peers` adds the libraries
 to compare with, and `spark` is needed for the experiments on Spark.
 """
+
+
+class ResultError(ValueError):
+    """A file of results cannot be used. The message says what to do."""

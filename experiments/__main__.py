@@ -9,7 +9,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import NamedTuple
 
-from experiments.errors import ResultError
+from experiments import ResultError
 from experiments.paper.papers import MODULES
 
 
@@ -68,7 +68,7 @@ EXPERIMENTS = {
     "newer": Experiment("newer.newer", "REIN, TAMA, BE-Tree and HEM, beside counting and the R*-tree"),
     "thesis": Experiment("thesis.thesis", "Novák's thesis: trees of tests and ways to count"),
     "contest": Experiment("contest.run", "every matcher on every workload, from few to many subscriptions"),
-    "record": Experiment("controllers.record", "logs of batches that every plan has run, for `controllers`"),
+    "record": Experiment("controllers.logs", "logs of batches that every plan has run, for `controllers`"),
     "controllers": Experiment("controllers.contest", "controllers compared on the logs of `record`"),
     "all": Experiment("paper.report", "all experiments of the papers, and their pages", "everything"),
     "report": Experiment("paper.report", "write the pages of the papers again, from kept numbers"),

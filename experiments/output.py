@@ -1,16 +1,21 @@
-"""Verdicts and files of results that experiments share."""
+"""Verdicts, files of results, and pages of the documentation that are made of kept results.
+
+A part of a page stands between ``<!-- NAME -->`` and ``<!-- end -->``.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.errors import ResultError
-from rtfilter.replay.machine import describe
+from experiments import ResultError
+from rtfilter.replay.machine import describe, one_line
 from rtfilter.replay.output import Row
+from rtfilter.text import plain
 
 REPORT = Path(__file__).resolve().parent / "report"
 """The results that are kept in the repository."""
@@ -143,3 +148,54 @@ def kept_rows(path: Path | None, experiment: str, settings: Mapping[str, Any]) -
     require_same(path, kept, experiment=experiment, machine=describe(), settings=settings)
     rows: list[Row] = kept["rows"]
     return rows
+
+
+Maker = Callable[[Sequence[Row]], str]
+"""Makes what stands on a page of the rows of a result."""
+
+
+def markdown(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
+    """Return rows as a table of Markdown; columns that are empty are left out."""
+    used = {key: name for key, name in columns.items() if any(row.get(key) is not None for row in rows)}
+    lines = [list(used.values()), ["---"] * len(used)]
+    lines += [[_cell(key, row.get(key)) for key in used] for row in rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _cell(key: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{100 * value:.0f} %" if key.endswith("_share") else plain(value, 3, ",")
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def filled(page: str, kept: Mapping[str, Any], parts: Mapping[str, Maker]) -> str:
+    """Return a page with new parts.
+
+    Parameters
+    ----------
+    page : str
+        Its text.
+    kept : mapping
+        A result, as `experiments.output.content` reads it.
+    parts : mapping
+        The content of each NAME; ``machine`` need not be among them.
+
+    Raises
+    ------
+    ResultError
+        The page has a NAME that is unknown.
+    """
+
+    def replaced(found: re.Match[str]) -> str:
+        name = found[1]
+        if name == "machine":
+            made = f"Measured on {one_line(kept['machine'])}; revision {kept['machine']['revision']}."
+        elif name in parts:
+            made = parts[name](kept["rows"])
+        else:
+            raise ResultError(f"the page has an unknown table {name!r}")
+        return f"<!-- {name} -->\n\n{made}\n\n<!-- end -->"
+
+    return re.sub(r"<!-- ([a-z-]+) -->\n.*?<!-- end -->", replaced, page, flags=re.DOTALL)

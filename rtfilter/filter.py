@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, overload
 
 from numpy.typing import ArrayLike
 
-from rtfilter.change_log import Changes
 from rtfilter.dtypes import AnyArray, BoolArray
 from rtfilter.events.schema import Given, Schema
 from rtfilter.matchers.registry import Factory
@@ -24,6 +23,7 @@ from rtfilter.predicates.boxes.compiling import MAX_UNBOUNDED
 from rtfilter.predicates.predicate import Source, parse
 from rtfilter.results import Matches
 from rtfilter.scheduler import Order
+from rtfilter.subscriptions.change_log import Changes
 from rtfilter.subscriptions.given import Lifetime
 from rtfilter.subscriptions.ids import Name
 from rtfilter.subscriptions.loading import OnError

@@ -11,38 +11,39 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from statistics import median
 from time import perf_counter
-from typing import cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from experiments.contest.plan import Case
 from experiments.peers.cost import available_memory, memory, seconds
-from experiments.timing import WARM, one_core, rounds
+from experiments.timing import WARM, in_process, one_core, rounds, timed
 from rtfilter.dtypes import BoolArray, IntArray
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.kernels import counts
+from rtfilter.matchers import MATCHERS
 from rtfilter.matchers.port import Matcher, Takes, refuse_missing
 from rtfilter.matchers.registry import make_matcher
 from rtfilter.matching.verify import verify
 from rtfilter.predicates.bounds.ends import EndStore
 from rtfilter.predicates.predicate import Predicate
 from rtfilter.replay.output import Row
-from rtfilter.replay.workloads import Bounds, Workload, workload
+from rtfilter.replay.workloads import WORKLOADS, Bounds, Workload, workload
 from rtfilter.subscriptions import drafts
 from rtfilter.subscriptions.checks import Checks
 from rtfilter.subscriptions.drafts import Draft
 from rtfilter.subscriptions.held import Held
 from rtfilter.subscriptions.verified import Verified
 
+INDEX = ("matcher", "workload", "subscriptions")
+"""The fields of `Case` that identify its cell."""
 REFERENCES = ("masks", "counting")
 """The reference matchers for answers. The second replaces the first where the first is measured itself."""
 PYTHON_MOST = 100_000
@@ -65,19 +66,12 @@ ROOM = 0.8
 
 def run(case: Case) -> Row:
     """Return the row of a case; where it has no numbers, ``refused``, ``gave_up`` or ``failed`` says why."""
-    program = [sys.executable, "-m", "experiments.contest.cell"]
     limit = 300 + 4 * case.build_seconds + 6 * case.ask_seconds  # estimates may be wrong, but not by much
-    try:
-        done = subprocess.run(
-            program, input=json.dumps(case), capture_output=True, text=True, timeout=limit, check=True
-        )
-    except subprocess.TimeoutExpired:
-        return case.row() | {"gave_up": f"it took more than {limit:,.0f} s"}
-    except subprocess.CalledProcessError as error:
-        last = (error.stderr.strip().splitlines() or ["no message"])[-1]
-        return case.row() | {"failed": f"exit code {error.returncode}: {last}"}
-    row: Row = json.loads(done.stdout.splitlines()[-1])
-    return row
+    row, why, told = in_process("experiments.contest.cell", case, limit)
+    if why:
+        return case.row() | ({"failed": told} if why == "failed" else {"gave_up": f"it {told}"})
+    found: Row = row
+    return found
 
 
 class GaveUpError(Exception):
@@ -113,9 +107,8 @@ def _measured(case: Case) -> Row:
     every = read_draft(source, case.matcher, takes, 0, case.subscriptions)
     _refuse_large(make, every, case if takes.boxes else case._replace(build_seconds=PYTHON_SECONDS))
     before = memory()
-    taken: list[float] = []
     with _no_longer_than(None if takes.boxes else PYTHON_SECONDS):
-        made = _timed(lambda: _with(make(), every), taken)
+        made, built = timed(lambda: _with(make(), every))
     after = memory()
     ask = partial(ask_matcher, made, Known(every, source.schema))
     first = seconds(lambda: ask([table.rows(range(1))]))
@@ -140,7 +133,7 @@ def _measured(case: Case) -> Row:
         raise AssertionError("other answers after as many subscriptions went as came")
     _compare(case, source, takes, every, checked, answers)
     return {
-        "build_us": 1e6 * taken[0] / case.subscriptions,
+        "build_us": 1e6 * built / case.subscriptions,
         "bytes": None if before is None or after is None else (after - before) / case.subscriptions,
         "own_bytes": made.stats()["bytes"] / case.subscriptions,
         "us": us,
@@ -248,12 +241,6 @@ def _no_longer_than(most: float | None) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _timed(make: Callable[[], Matcher], taken: list[float]) -> Matcher:
-    made: list[Matcher] = []
-    taken += rounds({"": lambda: made.append(make())}, 1)[""]
-    return made[0]
-
-
 def _tables(
     ask: Callable[[Sequence[EventTable]], object], table: EventTable, batch: int, budget: float
 ) -> list[EventTable]:
@@ -329,6 +316,76 @@ def _compare(
     if not _same(answers, wanted):
         counts = [int(offsets[-1]) for offsets, _ in (answers[0], wanted[0])]
         raise AssertionError(f"wrong answers: {counts[0]:,} matches, but {counts[1]:,} of {name}")
+
+
+class Case(NamedTuple):
+    """The cell that a process measures."""
+
+    matcher: str
+    workload: str
+    subscriptions: int
+    batches: Sequence[int]
+    seed: int
+    repeats: int
+    build_seconds: float
+    """Longest time to build, and, of another, to build what answers are compared with."""
+    ask_seconds: float
+    """Longest time for one event, and about the time for all rounds of all batch sizes."""
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """The values of `INDEX`."""
+        return self.matcher, self.workload, self.subscriptions
+
+    def row(self) -> Row:
+        """Return the first cells of its row."""
+        return dict(zip(INDEX, self.key, strict=True))
+
+
+class Plan(NamedTuple):
+    """The settings of a contest's measurements."""
+
+    workloads: tuple[str, ...]
+    subscriptions: tuple[int, ...]
+    batches: tuple[int, ...]
+    """Events a call."""
+    repeats: int
+    """Rounds; their median counts."""
+    build_seconds: float
+    ask_seconds: float
+
+    def cases(self, matchers: Sequence[str], seed: int) -> list[Case]:
+        """Return all cells, small ones first, so that a slow matcher gives up early."""
+        return [
+            Case(matcher, workload, size, self.batches, seed, *self[3:])
+            for size in self.subscriptions
+            for workload in self.workloads
+            for matcher in matchers
+        ]
+
+    def settings(self, seed: int) -> dict[str, Any]:
+        """Return the settings that must be equal when a contest continues. The set of cells may differ."""
+        left = ("workloads", "subscriptions")
+        return {key: value for key, value in self._asdict().items() if key not in left} | {"seed": seed}
+
+
+ENTRANTS: Sequence[str] = tuple(MATCHERS)
+"""The matchers of the contest."""
+FULL = Plan(
+    workloads=tuple(WORKLOADS),
+    subscriptions=(1000, 10_000, 100_000, 1_000_000),
+    batches=(1, 1000),
+    repeats=5,
+    build_seconds=120,
+    ask_seconds=10,
+)
+QUICK = FULL._replace(
+    workloads=("narrow", "strings"),
+    subscriptions=(1000,),
+    repeats=3,
+    build_seconds=2,
+    ask_seconds=0.2,
+)
 
 
 if __name__ == "__main__":

@@ -6,16 +6,15 @@ are kept one by one: a run with the same --out goes on, and measures matchers th
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from tqdm import tqdm
 
-from experiments.arguments import new_file, positive
-from experiments.contest import cell, picture, tables
-from experiments.contest.plan import ENTRANTS, FULL, INDEX, QUICK, Case
+from experiments.arguments import command, positive
+from experiments.contest import cell, tables
+from experiments.contest.cell import ENTRANTS, FULL, INDEX, QUICK, Case
 from experiments.output import content, keep, require_same
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row
@@ -69,21 +68,17 @@ def _given_up(case: Case, rows: Sequence[Row]) -> Row | None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the contest; see ``--help``."""
-    parser = argparse.ArgumentParser(prog="python -m experiments contest", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few cells, about a minute instead of hours")
-    parser.add_argument("--matchers", nargs="+", choices=ENTRANTS, default=list(ENTRANTS), metavar="NAME")
-    parser.add_argument("--workloads", nargs="+", choices=FULL.workloads, metavar="NAME")
-    parser.add_argument("--subscriptions", type=positive, nargs="+", help="instead of the plan's")
-    parser.add_argument(
-        "--again", nargs="+", choices=ENTRANTS, default=[], metavar="NAME", help="measure these anew"
-    )
-    parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
-    parser.add_argument("--out", type=new_file, help="JSON file for the results; continued if it is there")
-    parser.add_argument("--page", action="store_true", help=f"only write {PAGE} and {PICTURE} from {KEPT}")
+    parser = command("contest", __doc__, "quick", "seed", "out")
+    add = parser.add_argument
+    add("--matchers", nargs="+", choices=ENTRANTS, default=list(ENTRANTS), metavar="NAME")
+    add("--workloads", nargs="+", choices=FULL.workloads, metavar="NAME")
+    add("--subscriptions", type=positive, nargs="+", help="instead of the plan's")
+    add("--again", nargs="+", choices=ENTRANTS, default=[], metavar="NAME", help="measure these anew")
+    add("--page", action="store_true", help=f"only write {PAGE} and {PICTURE} from {KEPT}")
     given = parser.parse_args(arguments)
     if given.page:
         kept = content(KEPT)
-        picture.draw(kept["rows"], PICTURE)
+        tables.draw(kept["rows"], PICTURE)
         PAGE.write_text(tables.filled(PAGE.read_text(encoding="utf-8"), kept), encoding="utf-8")
         return 0
     plan = QUICK if given.quick else FULL

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from experiments import ResultError
 from experiments.controllers.logs import SECONDS, UNITS, Log
 from experiments.controllers.rivals import DiscountedThompson, DiscountedUCB
-from experiments.errors import ResultError
 from experiments.output import keep, outcome
 from rtfilter.adaptive import (
     WHOLE,
@@ -260,11 +260,10 @@ def main(arguments: Sequence[str]) -> int:
         prog="python -m experiments controllers",
         description="Compare controllers on logs of batches that every plan has run; see `record`.",
     )
-    parser.add_argument("--logs", type=Path, default=KEPT, help="folder of logs (the kept ones)")
-    parser.add_argument("--out", type=Path, default=Path("out/controllers"), help="folder (%(default)s)")
-    parser.add_argument(
-        "--calibrate", action="store_true", help="only fit the model of the costs to each log"
-    )
+    add = parser.add_argument
+    add("--logs", type=Path, default=KEPT, help="folder of logs (the kept ones)")
+    add("--out", type=Path, default=Path("out/controllers"), help="folder (%(default)s)")
+    add("--calibrate", action="store_true", help="only fit the model of the costs to each log")
     given = parser.parse_args(arguments)
     paths = sorted(given.logs.glob("*.npz"))
     if not paths:

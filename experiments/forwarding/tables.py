@@ -7,7 +7,6 @@ are. It is searched once, however.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from functools import partial
 from statistics import median
@@ -15,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from experiments.arguments import new_file, positive
+from experiments.arguments import command, positive
 from experiments.output import keep
 from experiments.timing import rounds
 from rtfilter import EventFilter, Schema
@@ -100,21 +99,13 @@ def measure(connections: int, subscriptions: int, share: float, repeats: int, se
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the experiment; see ``--help``."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments tables", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("--connections", type=positive, nargs="+", default=[2, 8, 32], help="(%(default)s)")
-    parser.add_argument("--subscriptions", type=positive, default=10_000, help="of all (%(default)s)")
-    parser.add_argument(
-        "--shares",
-        type=float,
-        nargs="+",
-        default=[0.0001, 0.01, 0.1, 1.0],
-        help="of the subscriptions that match an event (%(default)s)",
-    )
-    parser.add_argument("--repeats", type=positive, default=7, help="rounds (%(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="(%(default)s)")
-    parser.add_argument("--out", type=new_file, help="JSON file for the results")
+    parser = command("tables", __doc__, "seed", "out")
+    add = parser.add_argument
+    add("--connections", type=positive, nargs="+", default=[2, 8, 32], help="(%(default)s)")
+    add("--subscriptions", type=positive, default=10_000, help="of all (%(default)s)")
+    share_help = "of the subscriptions that match an event (%(default)s)"
+    add("--shares", type=float, nargs="+", default=[0.0001, 0.01, 0.1, 1.0], help=share_help)
+    add("--repeats", type=positive, default=7, help="rounds (%(default)s)")
     given = parser.parse_args(arguments)
     rows = [
         measure(connections, given.subscriptions, share, given.repeats, given.seed)

@@ -23,15 +23,12 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from experiments.hybrid import placement
-from experiments.hybrid.queueing import play
-from experiments.hybrid.routes import Floats, Routers
-from experiments.hybrid.whole import whole
+from experiments.hybrid.routes import Floats, Routers, play, whole
 from experiments.paper import verdicts
 from experiments.paper.runner import Experiment, Run, main, percent
 from experiments.paper.settings import Setting
 from experiments.paper.verdicts import Claim, Finding
-from experiments.simulation.client_placement import uniform
-from experiments.simulation.topology import Topology, embedded, transit_stub
+from experiments.simulation.topology import Topology, embedded, transit_stub, uniform
 from rtfilter.replay.output import Row, table
 from rtfilter.text import plain
 

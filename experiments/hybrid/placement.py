@@ -15,9 +15,16 @@ from random import Random
 from statistics import mean
 from typing import NamedTuple
 
-from experiments.simulation.client_placement import NewClient, Weights, placed, uniform
 from experiments.simulation.network import Network, SimulatedCosts
-from experiments.simulation.topology import Topology, embedded, transit_stub
+from experiments.simulation.topology import (
+    NewClient,
+    Topology,
+    Weights,
+    embedded,
+    placed,
+    transit_stub,
+    uniform,
+)
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_names import EventId, Send
 from rtfilter.overlay.router import Router

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from functools import partial
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.simulation.network import parcel
+from experiments.simulation.network import Network, SimulatedCosts, parcel
 from experiments.simulation.topology import LAN, Topology
 from rtfilter.events.schema import Schema
+from rtfilter.index.kernels.jit import kernel
 from rtfilter.overlay.broker_names import Connection, ConnectionKind, EventId, Send, client
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.routing_messages import Event
+from rtfilter.overlay.routing_messages import Event, Notify
 
 TYPE = "quote"
 SCHEMA = Schema({"price": int})
@@ -173,3 +176,124 @@ class Routers:
     def _seconds(self, sender: str, receiver: str) -> float:
         one, other = self.topology.cluster_of[sender], self.topology.cluster_of[receiver]
         return LAN if one == other else self.topology.latencies[one, other]
+
+
+class Played(NamedTuple):
+    """The totals of a simulation.
+
+    Attributes
+    ----------
+    messages, cost, receipts : int
+        Messages between brokers, the links that they crossed, all together, and what clients got.
+    delay : float
+        Seconds from publishing to a receipt, all together.
+    last : float
+        Time of the last receipt.
+    """
+
+    messages: int
+    cost: int
+    receipts: int
+    delay: float
+    last: float
+
+
+def play(routes: Routes, times: Floats, message: float, delivery: float = 0.0) -> Played:
+    """Publish one event of each publisher at its time, and follow all.
+
+    Parameters
+    ----------
+    routes : Routes
+    times : (publishers,) float array
+        Seconds.
+    message, delivery : float
+        Seconds for which a broker is busy with a message to others, and to a client.
+    """
+    fixed = (
+        routes.broker,
+        routes.acts,
+        routes.arrivals,
+        routes.links,
+        routes.state,
+        routes.seconds,
+        routes.starts,
+    )
+    return Played(*_play(*fixed, times, message, delivery))
+
+
+@kernel
+def _play(
+    broker: Ints, acts: Ints, arrivals: Ints, links: Ints, state: Ints, seconds: Floats, starts: Ints,
+    times: Floats, message: float, delivery: float,
+) -> tuple[int, int, int, float, float]:  # fmt: skip
+    free = [0.0] * (broker.max() + 1)
+    heap = [(times[event], event, starts[event], event) for event in range(len(times))]
+    heap.sort()
+    order = len(heap)
+    messages, cost, receipts, delay, last = 0, 0, 0, 0.0, 0.0
+    while heap:
+        now, _, here, event = heappop(heap)
+        own = broker[here]
+        now = max(now, free[own])
+        for act in range(acts[here], acts[here + 1]):
+            if arrivals[act] == arrivals[act + 1]:
+                now += delivery
+                receipts += 1
+                delay += now - times[event]
+                last = max(last, now)
+            else:
+                now += message
+                messages += 1
+                cost += links[act]
+                for arrival in range(arrivals[act], arrivals[act + 1]):
+                    heappush(heap, (now + seconds[arrival], order, state[arrival], event))
+                    order += 1
+        free[own] = now
+    return messages, cost, receipts, delay, last
+
+
+QUIET = 1000.0
+"""Seconds in which all subscriptions have gone wherever they go."""
+
+
+def whole(
+    topology: Topology, strategy: str, subscribers: Sequence[str], publishers: Sequence[str], times: Floats,
+    message: float, delivery: float,
+) -> Played:  # fmt: skip
+    """Subscribe clients of some brokers, publish by others, and return the totals; see `queueing.play`."""
+
+    def made(name: str, incarnation: int) -> Router:
+        router = Router(name, incarnation, {TYPE: SCHEMA}, strategy)
+        router.place(topology.place(name), 0.0)
+        return router
+
+    network = Network(topology, made)
+    for number, broker in enumerate(subscribers):
+        network.ask(0.0, broker, partial(_subscribe, f"s{number}"))
+    network.run()
+    network.env.run(QUIET)
+    network.costs = SimulatedCosts(message, delivery)
+    network.messages.clear()
+    published: dict[EventId, float] = {}
+
+    def publish(at: float, router: Router, now: float) -> list[Send]:
+        id, sends = router.publish("publisher", TYPE, EVENT, now)
+        published[id] = at
+        return sends
+
+    for broker, at in zip(publishers, times.tolist(), strict=True):
+        network.ask(QUIET + at, broker, partial(publish, QUIET + at))
+    network.run()
+    told = [(each.at, each.message) for each in network.deliveries]
+    delays = [at - published[event.id] for at, event in told if isinstance(event, Notify)]
+    between = crossed(topology)
+    cost = sum(
+        count * between[topology.cluster_of[sender], topology.cluster_of.get(line, line)]
+        for (_, sender, line), count in network.messages.items()
+    )
+    last = max(at for at, _ in told) - QUIET
+    return Played(network.sent("Event"), cost, len(delays), sum(delays), last)
+
+
+def _subscribe(client: str, router: Router, now: float) -> list[Send]:
+    return router.subscribe(client, TYPE, ALL, now)[1]

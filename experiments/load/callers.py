@@ -6,7 +6,6 @@ the coroutine or in a thread for each event, and `AsyncFilter.match`.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
@@ -14,7 +13,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from experiments.arguments import add_workloads, new_file, positive
+from experiments.arguments import add_workloads, command, positive
 from experiments.output import keep
 from experiments.timing import cores
 from rtfilter import AsyncFilter, EventFilter
@@ -92,12 +91,11 @@ async def measure(target: EventFilter, events: list[Event], callers: int, bursts
 
 def main(arguments: list[str]) -> int:
     """Run the experiment; see ``--help``."""
-    parser = argparse.ArgumentParser(prog="python -m experiments callers", description=__doc__)
+    parser = command("callers", __doc__, "out")
     add_workloads(parser, ["wide", "narrow", "sparse"])
     parser.add_argument("--boxes", type=positive, default=100_000, help="number of subscriptions (100000)")
     parser.add_argument("--bursts", type=positive, default=300, help="bursts of each way (300)")
     parser.add_argument("--cores", type=positive, default=2, help="cores of this process (2)")
-    parser.add_argument("--out", type=new_file, help="JSON file for the results")
     given = parser.parse_args(arguments)
     print(one_line())
     rows: list[Row] = []

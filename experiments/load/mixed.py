@@ -16,7 +16,6 @@ subscriptions at once, removes them, and packs the index again.
 
 from __future__ import annotations
 
-import argparse
 import gc
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +31,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from experiments.arguments import above_zero, add_workloads, new_file, positive
+from experiments.arguments import add_sizes, add_workloads, command, sized
 from experiments.load.others import Others
 from experiments.load.watched import Turn, WatchedGate
 from experiments.output import keep, outcome
@@ -121,7 +120,7 @@ class Size(NamedTuple):
 FULL = Size(
     boxes=1_000_000,
     events=100,
-    seconds=30,
+    seconds=30.0,
     trial=300,
     checked=50,
     load=0.9,
@@ -572,33 +571,21 @@ def draw(logs: dict[str, Log], path: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the experiment; see ``--help``."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments mixed", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help=f"a short trial: {QUICK.boxes:,} boxes, {QUICK.seconds:g} s"
-    )
-    parser.add_argument("--boxes", type=positive, help=f"number of boxes in the index ({FULL.boxes:,})")
-    parser.add_argument("--events", type=positive, help=f"number of events of a batch ({FULL.events})")
-    parser.add_argument("--seconds", type=above_zero, help=f"how long operations arrive ({FULL.seconds:g})")
-    parser.add_argument(
-        "--load", type=above_zero, help=f"rate of arrivals, as a share of the capacity ({FULL.load:g})"
-    )
-    parser.add_argument(
-        "--matchers", type=positive, help=f"number of threads that match, each on a core ({FULL.matchers})"
-    )
-    parser.add_argument("--many", type=positive, help=f"subscriptions of a long call ({FULL.many:,})")
-    parser.add_argument(
-        "--changers", type=positive, help=f"number of threads that change subscriptions ({FULL.changers})"
+    parser = command("mixed", __doc__, "quick", "seed", "out", "figure")
+    add_sizes(
+        parser,
+        FULL,
+        boxes="number of boxes in the index",
+        events="number of events of a batch",
+        seconds="how long operations arrive",
+        load="rate of arrivals, as a share of the capacity",
+        matchers="number of threads that match, each on a core",
+        changers="number of threads that change subscriptions",
+        many="subscriptions of a long call",
     )
     add_workloads(parser, ["wide", "narrow"])
-    parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
-    parser.add_argument("--out", type=new_file, help="JSON file for the results")
-    parser.add_argument("--figure", type=new_file, help="picture file for the response times")
     given = parser.parse_args(arguments)
-    asked = {name: value for name, value in vars(given).items() if name in Size._fields and value is not None}
-    size = (QUICK if given.quick else FULL)._replace(**asked)
-
+    size = sized(given, QUICK, FULL)
     rows: list[Row] = []
     gates: list[Row] = []
     logs: dict[str, Log] = {}

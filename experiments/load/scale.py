@@ -9,7 +9,6 @@ Each number of boxes is loaded, saved and mapped in new processes, so that its p
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -26,7 +25,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from tqdm import tqdm
 
-from experiments.arguments import add_workloads, new_file, positive
+from experiments.arguments import add_sizes, add_workloads, command, sized
 from experiments.load.others import Others, wait_for_quiet
 from experiments.output import keep, outcome
 from experiments.peers.cost import peak_memory, seconds
@@ -59,6 +58,7 @@ SPEED_UP, MOST_PEAK = 1.8, 16.0
 """Targets: smallest speed-up on two cores, and largest peak memory in GiB, the given arrays included."""
 CEILING = "processes: the ceiling"
 GIB = 2**30
+PARTS = ("threads", "sizes")
 THREADS = {
     "workload": "workload",
     "boxes": "boxes",
@@ -394,35 +394,18 @@ def measure_sizes(name: str, seed: int, size: Size, folder: Path, bar: tqdm[None
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the experiment; see ``--help``."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments scale", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("--quick", action="store_true", help="a short trial with few boxes, no targets")
-    parser.add_argument(
-        "--parts",
-        nargs="+",
-        choices=("threads", "sizes"),
-        default=["threads", "sizes"],
-        help="what is measured (both)",
-    )
-    parser.add_argument("--boxes", type=positive, help=f"number of boxes that threads share ({FULL.boxes:,})")
-    parser.add_argument(
-        "--sizes", type=positive, nargs="+", help="numbers of boxes that are loaded (1000000 10000000)"
-    )
-    parser.add_argument(
-        "--repeats", type=positive, help=f"number of rounds; their median counts ({FULL.repeats})"
+    parser = command("scale", __doc__, "quick", "seed", "out")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="measured (both)")
+    add_sizes(
+        parser,
+        FULL,
+        boxes="number of boxes that threads share",
+        sizes="numbers of boxes that are loaded",
+        repeats="number of rounds; their median counts",
     )
     add_workloads(parser, ["wide", "narrow"])
-    parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
-    parser.add_argument("--out", type=new_file, help="JSON file for the results")
     given = parser.parse_args(arguments)
-    size = QUICK if given.quick else FULL
-    size = size._replace(
-        boxes=given.boxes or size.boxes,
-        sizes=tuple(given.sizes or size.sizes),
-        repeats=given.repeats or size.repeats,
-    )
-
+    size = sized(given, QUICK, FULL)
     threads: list[Row] = []
     sizes: list[Row] = []
     with tempfile.TemporaryDirectory() as folder, tqdm(unit="step", leave=False) as bar:

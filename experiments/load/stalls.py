@@ -9,17 +9,15 @@ process holds includes what the experiment itself remembers, 20 to 40 bytes a bo
 
 from __future__ import annotations
 
-import argparse
 import gc
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from time import perf_counter, thread_time
 from typing import NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
-from experiments.arguments import add_workloads, positive
+from experiments.arguments import add_workloads, command, positive
 from experiments.load.others import Others
 from experiments.output import keep, outcome
 from experiments.peers.cost import memory
@@ -215,13 +213,9 @@ def measure(workload: BoxWorkload, boxes: int, bar: tqdm[None]) -> tuple[list[Ro
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the experiment; see ``--help``."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments stalls", description=(__doc__ or "").split("\n")[0]
-    )
+    parser = command("stalls", __doc__, "seed", "out")
     parser.add_argument("--boxes", type=positive, default=1_000_000, help="number of boxes (%(default)s)")
     add_workloads(parser, ["wide", "narrow"])
-    parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
-    parser.add_argument("--out", type=Path, help="JSON file for the results")
     given = parser.parse_args(arguments)
     changes: list[Row] = []
     states: list[Row] = []

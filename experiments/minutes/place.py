@@ -18,7 +18,7 @@ from threading import Timer
 from time import perf_counter
 from typing import Any
 
-from experiments.errors import ResultError
+from experiments import ResultError
 
 CHECKOUT = Path(__file__).parents[2]
 PATIENCE = 3600.0

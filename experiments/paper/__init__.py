@@ -7,9 +7,8 @@ to build a tree. `experiments.controllers` compares controllers.
 
 `settings` says what is run, `index` grows the index, `work` counts the work of a batch by plan, `timing`
 takes its time, and `runner` runs an experiment. `plans` knows the range of levels of the paper, `verdicts`
-what its words mean. `page` writes the pages with claims and results, `report` gathers them, and `budget` says
-how long all of it takes.
+what its words mean. `page` writes the pages with claims and results, `report` gathers them, and says how long
+all of it takes.
 
-Other papers are repeated by the same runner, each in a folder of its own: `papers` names them, and
-`claims_page` writes their pages.
+Other papers are repeated by the same runner, each in a folder of its own: `papers` names them.
 """

@@ -17,9 +17,7 @@ from experiments import peers
 from experiments.paper import verdicts
 from experiments.paper.runner import Experiment, Run, main
 from experiments.paper.verdicts import Claim, Finding
-from experiments.peers.counting import Counting
-from experiments.peers.masks import BitMasks
-from experiments.peers.own import PaperNodes
+from experiments.peers.own import BitMasks, Counting, PaperNodes
 from experiments.peers.scans import NumPy
 from experiments.peers.trees import RtreeInsertedSmall
 from experiments.speed import trial

@@ -16,6 +16,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.other_boxes import centred, sided
 from experiments.paper import confidence, fig4b
 from experiments.paper.confidence import Interval
 from experiments.paper.index import Growing, GrowingFilter, growing
@@ -41,7 +42,7 @@ from rtfilter.dtypes import IntArray
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay.output import Row, table
 from rtfilter.replay.workloads import BoxWorkload
-from rtfilter.replay.workloads.random_boxes import centred, sided, sparse
+from rtfilter.replay.workloads.random_boxes import sparse
 
 GENERATORS = {
     setting.name: setting

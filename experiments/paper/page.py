@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from experiments.paper import fig4b, times, verdicts
 from experiments.paper.generators import BATCHES, TIMED, brief
-from experiments.paper.papers import WANG
+from experiments.paper.papers import WANG, Paper
 from experiments.paper.plans import shown
 from experiments.paper.runner import Experiment, claim_lines
 from experiments.paper.settings import SETTINGS
 from experiments.paper.timing import compared
-from experiments.paper.verdicts import Claim
+from experiments.paper.verdicts import Claim, Finding
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, table
 
@@ -227,3 +227,43 @@ def _matrix(found: Sequence[Result]) -> str:
     claims = "\n".join(f"{number}. {name}: {claim}" for number, (name, claim) in enumerate(codes, 1))
     grid = table(lines, {"claim": "claim"} | {name: name for name in settings})
     return f"{claims}\n\n```text\n{grid}\n```"
+
+
+HEADS = ("claim", "the paper", "ours, counted", "ours, in time")
+
+
+def claims_page(paper: Paper, found: Sequence[Result], pictures: str) -> str:
+    """Return the page of a paper, as Markdown, with pictures from a folder."""
+    machines = dict.fromkeys(machine.one_line(result.machine) for result in found)
+    claims = [claim for result in found for claim in result.claims]
+    parts = [
+        f"# {paper.title}",
+        paper.introduction,
+        "## Claims",
+        f"{counted(claims)} {FIXED}",
+    ]
+    for result in found:
+        parts.append(f"`{result.command}` ({result.setting_title}; {result.revision}):")
+        parts.append(_table(result.claims))
+    for result in found:
+        title = f"{result.experiment.title}, {result.setting_title}"
+        parts += [
+            f"## {title[0].upper()}{title[1:]}",
+            f"![{title}]({pictures}/{result.picture})",
+            f"```text\n{result.experiment.text(result.rows)}\n```",
+        ]
+    return "\n\n".join([*parts, "; ".join(machines) + "."]) + "\n"
+
+
+def _table(claims: Sequence[Claim]) -> str:
+    lines = [HEADS, tuple("---" for _ in HEADS)]
+    lines += [(each.claim, each.paper, _told(each.units), _told(each.time)) for each in claims]
+    escaped = ([cell.replace("|", r"\|") for cell in line] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
+
+
+def _told(finding: Finding) -> str:
+    """Return the verdict and what was found. A claim that cannot be judged has no verdict."""
+    if finding.verdict == verdicts.DOES_NOT_APPLY:
+        return finding.ours
+    return f"**{finding.verdict}**: {finding.ours}"

@@ -67,7 +67,7 @@ verdicts: in work units, which are visits of nodes and the same in each run, and
         for name in ("times", "fig4a", "fig4b", "fig4c", "fig4d", "counting", "generators")
     },
 )
-"""The paper by which rtfilter began. `page` writes its pages, `claims_page` those of all others."""
+"""The paper by which rtfilter began. `page` writes its pages, and those of all others."""
 
 NOVAK = Paper(
     "The evaluation of Novák's thesis, repeated",

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
+from experiments import ResultError
 from experiments.arguments import natural
-from experiments.errors import ResultError
 from experiments.output import content, keep, require_same
 from experiments.paper.settings import PROFILES, SETTINGS, Profile, Setting
 from experiments.paper.verdicts import Claim
@@ -221,15 +221,14 @@ def claim_lines(claim: Claim) -> list[str]:
 
 def arguments(parser: argparse.ArgumentParser, settings: Sequence[str], default: Sequence[str]) -> None:
     """Add the arguments that all experiments of the paper have."""
-    parser.add_argument("--profile", choices=PROFILES, default="ci", help="how much is run (%(default)s)")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--profile", choices=PROFILES, default="ci", help="how much is run (%(default)s)")
+    add(
         "--setting", nargs="+", choices=settings, default=default,
         help=f"one or more of {', '.join(settings)} ({' '.join(default)})", metavar="NAME",
     )  # fmt: skip
-    parser.add_argument("--out", type=Path, help="folder for numbers and pictures (out/paper/PROFILE)")
-    parser.add_argument(
-        "--seed", type=natural, default=1, help="seed of subscriptions and events (%(default)s)"
-    )
+    add("--out", type=Path, help="folder for numbers and pictures (out/paper/PROFILE)")
+    add("--seed", type=natural, default=1, help="seed of subscriptions and events (%(default)s)")
 
 
 def main(experiment: Experiment, settings: Sequence[str], given_arguments: Sequence[str]) -> int:

@@ -13,9 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.util import find_spec
 
-from experiments.peers.counting import Counting
-from experiments.peers.masks import BitMasks
-from experiments.peers.own import PaperNodes, RTFilter
+from experiments.peers.own import BitMasks, Counting, PaperNodes, RTFilter
 from experiments.peers.peer import Peer, Way
 from experiments.peers.percolators import Mokaccino, Perq
 from experiments.peers.scans import DuckDB, NumPy, Polars

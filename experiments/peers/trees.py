@@ -31,8 +31,8 @@ class Rtree(Peer):
         """Refuse one dimension."""
         return "" if boxes.low.shape[1] > 1 else "takes 2 dimensions or more"
 
-    @staticmethod
-    def build(boxes: Bounds) -> Index:
+    @classmethod
+    def build(cls, boxes: Bounds) -> Index:
         """Make the index of finite boxes."""
         raise NotImplementedError
 
@@ -53,36 +53,28 @@ class Rtree(Peer):
         return Matches(np.concatenate([[0], np.cumsum(counts.astype(np.int64))]), ids)
 
 
-def inserted(boxes: Bounds, inner: int, leaf: int) -> Index:
-    """Return an index of `rtree` with these node capacities; boxes are inserted one by one."""
-    from rtree.index import Index
+class RtreeInserted(Rtree):
+    """Default node capacities of `rtree`; boxes are inserted one by one."""
 
-    index = Index(properties=properties(boxes.low.shape[1], inner, leaf))
-    for id, box in enumerate(np.hstack(boxes).tolist()):
-        index.insert(id, box)
-    return index
+    name = "rtree inserted 100/100"
+    capacity = (100, 100)
+
+    @classmethod
+    def build(cls, boxes: Bounds) -> Index:
+        """Insert one by one."""
+        from rtree.index import Index
+
+        index = Index(properties=properties(boxes.low.shape[1], *cls.capacity))
+        for id, box in enumerate(np.hstack(boxes).tolist()):
+            index.insert(id, box)
+        return index
 
 
-class RtreeInsertedSmall(Rtree):
+class RtreeInsertedSmall(RtreeInserted):
     """Node capacities of the paper (Wang et al.)."""
 
     name = "rtree inserted 10/20"
-
-    @staticmethod
-    def build(boxes: Bounds) -> Index:
-        """Insert one by one."""
-        return inserted(boxes, 10, 20)
-
-
-class RtreeInserted(Rtree):
-    """Default node capacities of `rtree`."""
-
-    name = "rtree inserted 100/100"
-
-    @staticmethod
-    def build(boxes: Bounds) -> Index:
-        """Insert one by one."""
-        return inserted(boxes, 100, 100)
+    capacity = (10, 20)
 
 
 class RtreePacked(Rtree):
@@ -90,8 +82,8 @@ class RtreePacked(Rtree):
 
     name = "rtree packed 100/100"
 
-    @staticmethod
-    def build(boxes: Bounds) -> Index:
+    @classmethod
+    def build(cls, boxes: Bounds) -> Index:
         """Pack all boxes at once."""
         from rtree.index import Index
 

@@ -7,7 +7,6 @@ estimate and without the time of the consumer. A controller gets the same time.
 
 from __future__ import annotations
 
-import argparse
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -19,13 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from tqdm import tqdm
 
-from experiments.arguments import add_workloads, new_file, positive
+from experiments.arguments import add_sizes, add_workloads, command, sized
 from experiments.output import keep, outcome
 from experiments.response import estimates
-from experiments.response.listener import Listener, stream
-from experiments.timing import WARM, one_core
+from experiments.response.estimates import Listener, stream
+from experiments.timing import WARM, steps
 from rtfilter import EventFilter
 from rtfilter.adaptive import FixedPlan, Plan
 from rtfilter.events.table import EventTable
@@ -330,37 +328,20 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the experiment; see ``--help``."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments bursts", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("--quick", action="store_true", help=f"a short trial: {QUICK.boxes} boxes")
-    parser.add_argument("--boxes", type=positive, help=f"number of boxes in the index ({FULL.boxes})")
-    parser.add_argument("--burst", type=positive, help=f"number of events of a burst ({FULL.burst})")
-    parser.add_argument(
-        "--repeats", type=positive, help=f"number of bursts that each plan is timed with ({FULL.repeats})"
+    parser = command("bursts", __doc__, "quick", "seed", "out", "figure")
+    add_sizes(
+        parser,
+        FULL,
+        boxes="number of boxes in the index",
+        burst="number of events of a burst",
+        repeats="number of bursts that each plan is timed with",
     )
     add_workloads(parser, WORKLOADS)
-    parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
-    parser.add_argument("--out", type=new_file, help="JSON file for the results")
-    parser.add_argument("--figure", type=new_file, help="picture file for the mean response by group size")
     given = parser.parse_args(arguments)
-    size = QUICK if given.quick else FULL
-    size = size._replace(
-        boxes=given.boxes or size.boxes,
-        burst=given.burst or size.burst,
-        repeats=given.repeats or size.repeats,
-    )
-
+    size = sized(given, QUICK, FULL)
     rows: list[Row] = []
-    total = (STEPS + size.repeats + size.finals) * len(given.workloads)
-    with one_core(), tqdm(total=total, unit="step", leave=False) as bar:
-        for name in given.workloads:
-
-            def step(text: str, name: str = name) -> None:
-                bar.set_postfix_str(f"{name}: {text}")
-                bar.update()
-
-            rows += measure(BOXES[name](given.seed, DIMENSIONS), size, step)
+    for name, step in steps(given.workloads, STEPS + size.repeats + size.finals):
+        rows += measure(BOXES[name](given.seed, DIMENSIONS), size, step)
     print(machine.one_line())
     print(
         f"{size.boxes:,} boxes, {DIMENSIONS} dimensions, bursts of {size.burst:,} events, one core; "

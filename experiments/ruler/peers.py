@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from experiments.errors import ResultError
+from experiments import ResultError
 
 HERE: Final = Path(__file__).parent
 JARS: Final = Path("/usr/share/java")

@@ -12,6 +12,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -20,15 +21,16 @@ from typing import Any, Final
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from experiments.arguments import above_zero, new_file, positive
-from experiments.errors import ResultError
-from experiments.output import content, keep, kept_rows
-from experiments.ruler import tables, worlds
+from experiments import ResultError, output
+from experiments.arguments import above_zero, command, positive
+from experiments.output import REPORT, content, keep, kept_rows
+from experiments.ruler import worlds
 from experiments.ruler.own import WAYS
 from experiments.ruler.peers import Program, build_quamina, build_ruler
 from experiments.timing import one_core
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table
+from rtfilter.text import plain
 
 NAME: Final = "ruler"
 OURS: Final = tuple(f"rtfilter, {way}" for way in WAYS)
@@ -189,26 +191,22 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure; see ``--help``."""
-    parser = argparse.ArgumentParser(prog="python -m experiments ruler", description=__doc__)
-    parser.add_argument("--ruler", type=Path, metavar="DIR", help="a checkout of event-ruler")
-    parser.add_argument("--quamina", type=Path, metavar="DIR", help="a checkout of quamina")
-    parser.add_argument(
-        "--kinds", nargs="+", choices=worlds.NAMES, default=list(worlds.NAMES), metavar="KIND"
-    )
-    parser.add_argument("--rules", nargs="+", type=positive, default=list(COUNTS), metavar="N")
-    parser.add_argument("--events", type=positive, default=20_000, help="at most (%(default)s)")
-    parser.add_argument("--seconds", type=above_zero, default=2.0, help="for a turn (%(default)s)")
-    parser.add_argument("--rounds", type=positive, default=5, help="turns that count (%(default)s)")
-    parser.add_argument("--warm", type=above_zero, default=5.0, help="seconds before them (%(default)s)")
-    parser.add_argument("--limit", type=above_zero, default=120.0, help="seconds to add rules (%(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="seed of events and rules (%(default)s)")
-    parser.add_argument("--out", type=new_file, help="JSON file for the results; continued if it is there")
-    parser.add_argument("--figure", type=new_file, help="picture of the results")
-    parser.add_argument("--page", action="store_true", help=f"only write tables of pages from {tables.KEPT}")
+    parser = command("ruler", __doc__, "seed", "out", "figure")
+    add = parser.add_argument
+    for name, program in (("--ruler", "event-ruler"), ("--quamina", "quamina")):
+        add(name, type=Path, metavar="DIR", help=f"a checkout of {program}")
+    add("--kinds", nargs="+", choices=worlds.NAMES, default=list(worlds.NAMES), metavar="KIND")
+    add("--rules", nargs="+", type=positive, default=list(COUNTS), metavar="N")
+    add("--events", type=positive, default=20_000, help="at most (%(default)s)")
+    add("--seconds", type=above_zero, default=2.0, help="for a turn (%(default)s)")
+    add("--rounds", type=positive, default=5, help="turns that count (%(default)s)")
+    add("--warm", type=above_zero, default=5.0, help="seconds before them (%(default)s)")
+    add("--limit", type=above_zero, default=120.0, help="seconds to add rules (%(default)s)")
+    add("--page", action="store_true", help=f"only write tables of pages from {KEPT}")
     given = parser.parse_args(arguments)
     if given.page:
-        for page in tables.PAGES:
-            page.write_text(tables.filled(page.read_text("utf-8"), content(tables.KEPT)), "utf-8")
+        for page in PAGES:
+            page.write_text(filled(page.read_text("utf-8"), content(KEPT)), "utf-8")
         return 0
     settings = {key: getattr(given, key) for key in ("events", "seconds", "rounds", "warm", "limit", "seed")}
     rows = kept_rows(given.out, NAME, settings)
@@ -239,3 +237,76 @@ def _starts(given: argparse.Namespace, folder: Path) -> dict[str, Start]:
         quamina = build_quamina(given.quamina, folder)
         starts["quamina"] = lambda: Program("quamina", quamina, {"GOMAXPROCS": "1"})
     return starts
+
+
+PAGES: Final = (Path("docs/performance.md"), Path("README.md"))
+"""Pages with some of these tables, from the root of the checkout."""
+KEPT: Final = REPORT / "ruler.json"
+WHO: Final = {
+    "rtfilter, 1000 a call": "rtfilter, batch",
+    "rtfilter, one a call": "rtfilter, one a call",
+    "event-ruler": "event-ruler",
+    "quamina": "quamina",
+}
+NAMES: Final = {
+    "exact": "equal, one attribute",
+    "exact, 2": "equal, two",
+    "exact, 3": "equal, three",
+    "ignore case": "equal but for case",
+    "prefix, ignore case": "prefix but for case",
+    "suffix, ignore case": "suffix but for case",
+    "numeric": "one range",
+    "numeric, 2": "two ranges",
+    "numeric, 12": "twelve ranges",
+    "all": "all of these kinds",
+}
+"""Plainer names of kinds."""
+SHORT: Final = ("exact, 3", "wildcard", "numeric, 2")
+"""The kinds of the short table."""
+
+
+def times(count: int, kinds: Sequence[str], rows: Sequence[Row]) -> str:
+    """Return the time of everyone for an event with so many patterns, by kind; all kinds if none is named."""
+    lines: dict[str, Row] = {}
+    for row in rows:
+        if row["rules"] == count and (row["kind"] in kinds or not kinds):
+            line = lines.setdefault(row["kind"], _line(row))
+            if "us" in row:
+                line[row["who"]] = plain(row["us"], 2, ",")
+    return output.markdown(list(lines.values()), {"kind": f"{count:,} event patterns", **WHO})
+
+
+def costs(count: int, rows: Sequence[Row]) -> str:
+    """Return time and memory for each of so many patterns, by kind, of rtfilter and event-ruler."""
+    lines: dict[str, Row] = {}
+    for row in rows:
+        who = "ours" if row["who"] == "rtfilter, 1000 a call" else row["who"]
+        if row["rules"] == count and who in ("ours", "event-ruler"):
+            line = lines.setdefault(row["kind"], _line(row))
+            line[f"load {who}"] = plain(row["load_us"], 2, ",")
+            line[f"kB {who}"] = plain(row["bytes"] / 1000, 2, ",")
+    columns = {
+        "kind": f"each of {count:,} event patterns",
+        "load ours": "µs to add: rtfilter", "load event-ruler": "event-ruler",
+        "kB ours": "kB: rtfilter", "kB event-ruler": "event-ruler",
+    }  # fmt: skip
+    return output.markdown(list(lines.values()), columns)
+
+
+def _line(row: Row) -> Row:
+    return {"kind": NAMES.get(row["kind"], row["kind"])}
+
+
+PARTS: Final[Mapping[str, output.Maker]] = {
+    "patterns-few": partial(times, 5, ()),
+    "patterns-thousand": partial(times, 1000, ()),
+    "patterns-many": partial(times, 100_000, ()),
+    "patterns-costs": partial(costs, 100_000),
+    "patterns-short": partial(times, 1000, SHORT),
+}
+"""Makers of the tables, by the names on the pages."""
+
+
+def filled(page: str, kept: Mapping[str, Any]) -> str:
+    """Return a page with new tables; see `experiments.output`."""
+    return output.filled(page, kept, PARTS)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from experiments.errors import ResultError
+from experiments import ResultError
 from experiments.service.cases import Case
 from experiments.service.offer import Line
 from experiments.service.plan import Size

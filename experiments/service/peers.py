@@ -15,8 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from experiments import postgresql
-from experiments.errors import ResultError
+from experiments import ResultError, postgresql
 from experiments.load.mixed import arrivals
 from experiments.ports import free_port
 from experiments.service.cases import Case

@@ -6,7 +6,6 @@ response counts from when a request was due. Results are kept one by one: a run 
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -19,7 +18,7 @@ from typing import Any, Final
 from tqdm import tqdm
 
 from experiments import postgresql
-from experiments.arguments import above_zero, new_file, positive
+from experiments.arguments import add_sizes, command, new_file, sized
 from experiments.output import content, keep, kept_rows
 from experiments.service import own, peers, tables
 from experiments.service.cases import Case, grouped, uniform
@@ -227,28 +226,16 @@ def _group(
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the experiment; see ``--help``."""
-    parser = argparse.ArgumentParser(prog="python -m experiments service", description=__doc__)
+    parser = command("service", __doc__, "quick", "seed", "figure")
+    add_sizes(parser, FULL, subscriptions="number of subscriptions", seconds="of a step")
     add = parser.add_argument
-    add("--quick", action="store_true", help="few subscriptions and steps, two minutes; no targets")
     add("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what is measured (all)")
-    add("--subscriptions", type=positive, help=f"number of subscriptions ({FULL.subscriptions:,})")
-    add("--seconds", type=above_zero, help=f"of a step ({FULL.seconds:g})")
-    add("--seed", type=int, default=1, help="of the workloads (%(default)s)")
-    add(
-        "--out",
-        type=new_file,
-        default=Path("out/service.json"),
-        help="JSON file (%(default)s); goes on with it",
-    )
-    add("--figure", type=new_file, help="picture file")
+    add("--out", type=new_file, default=Path("out/service.json"), help="JSON file, continued (%(default)s)")
     add("--page", action="store_true", help=f"measure nothing: write {PAGE} and its picture from {KEPT}")
     given = parser.parse_args(arguments)
     if given.page:
         return _write_page()
-    size = QUICK if given.quick else FULL
-    size = size._replace(
-        subscriptions=given.subscriptions or size.subscriptions, seconds=given.seconds or size.seconds
-    )
+    size = sized(given, QUICK, FULL)
     both = cores()
     settings = {**size._asdict(), "seed": given.seed, "one core each": both.server != both.generator}
     rows = measure(Experiment(size, given.seed, both), given.parts, given.out, settings)
@@ -257,14 +244,14 @@ def main(arguments: list[str] | None = None) -> int:
     if both.server == both.generator:
         print("server and generator shared one core: there is no other")
     if given.figure is not None:
-        from experiments.service.figure import draw
+        from experiments.service.tables import draw
 
         draw(rows, given.figure)
     return 0
 
 
 def _write_page() -> int:
-    from experiments.service.figure import draw
+    from experiments.service.tables import draw
 
     kept = content(KEPT)
     before = PAGE.read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,6 +19,7 @@ from experiments.ports import free_port
 from experiments.service.cases import Case
 from experiments.service.offer import Line
 from experiments.service.wires import Http, post
+from experiments.timing import on_cores
 from rtfilter.dtypes import IntArray
 
 PATH: Final = "/filters/default"
@@ -43,18 +44,9 @@ def cores() -> Cores:
     return Cores(free[0], free[-1])
 
 
-@contextmanager
-def on_core(core: int) -> Iterator[None]:
-    """Keep this thread, and processes that it starts, on a core in the meantime, where that can be."""
-    if not hasattr(os, "sched_getaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
+def on_core(core: int) -> AbstractContextManager[None]:
+    """Keep this thread, and processes that it starts, on a core in the meantime."""
+    return on_cores(lambda _: {core})
 
 
 class Server:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from experiments.errors import ResultError
+from experiments import ResultError
 from experiments.load.mixed import arrivals
 from experiments.load.others import Others, wait_for_quiet
 from experiments.service.offer import DEPTH, Line, Offered, offer

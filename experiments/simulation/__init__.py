@@ -1,5 +1,5 @@
 """Networks of brokers in simulated time: the same machines, without sockets or a clock.
 
-`topology` draws networks, `client_placement` assigns clients to brokers, `network` passes the messages of
-machines, and `faults` makes schedules of failures. All random numbers come from seeds: a run can be replayed.
+`topology` draws networks and assigns clients to brokers, `network` passes the messages of machines, and
+makes schedules of failures. All random numbers come from seeds: a run can be replayed.
 """

@@ -8,7 +8,6 @@ The overhead is the core time per event, compared with that of the process witho
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -27,10 +26,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from experiments.arguments import new_file, positive
+from experiments.arguments import add_sizes, command, sized
 from experiments.output import keep, outcome
-from experiments.spark.cluster import Cluster, cluster
-from experiments.spark.memory import Watch
+from experiments.spark.cluster import Cluster, Watch, cluster
 from rtfilter import EventFilter
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table
@@ -345,30 +343,18 @@ def shown(rows: Iterable[Row]) -> list[Row]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the experiment; see ``--help``."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments spark", description=(__doc__ or "").split("\n")[0]
+    parser = command("spark", __doc__, "quick", "seed", "out", "figure")
+    parser.add_argument("--workload", choices=BOXES, default="wide", help="of events and boxes (%(default)s)")
+    add_sizes(
+        parser,
+        FULL,
+        events="number of events",
+        boxes="number of subscriptions",
+        big="number of events of the last run",
+        repeats="number of runs; their median counts",
     )
-    parser.add_argument("--quick", action="store_true", help="a short trial with few boxes and events")
-    parser.add_argument(
-        "--workload", choices=BOXES, default="wide", help="source of events and boxes (%(default)s)"
-    )
-    parser.add_argument("--events", type=positive, help=f"number of events ({FULL.events:,})")
-    parser.add_argument("--boxes", type=positive, help=f"number of subscriptions ({FULL.boxes:,})")
-    parser.add_argument("--big", type=positive, help=f"number of events of the last run ({FULL.big:,})")
-    parser.add_argument(
-        "--repeats", type=positive, help=f"number of runs; their median counts ({FULL.repeats})"
-    )
-    parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
-    parser.add_argument("--out", type=new_file, help="JSON file for the results")
-    parser.add_argument("--figure", type=new_file, help="picture of the results, .png or .svg")
     given = parser.parse_args(arguments)
-    size = QUICK if given.quick else FULL
-    size = size._replace(
-        **{
-            name: getattr(given, name) or getattr(size, name)
-            for name in ("events", "boxes", "big", "repeats")
-        }
-    )
+    size = sized(given, QUICK, FULL)
     with tempfile.TemporaryDirectory() as name, tqdm(unit="run", leave=False) as bar:
         folder = Path(name)
         bar.set_description("drawing events")

@@ -6,7 +6,6 @@ force before anything is timed. Times are medians without compilation. The calls
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,15 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from tqdm import tqdm
 
 from experiments import peers
-from experiments.arguments import above_zero, add_workloads, new_file, positive
+from experiments.arguments import add_sizes, add_workloads, command, sized
 from experiments.output import keep, outcome
 from experiments.peers.cost import affordable, too_much
 from experiments.peers.scans import brute_force, require_equal
 from experiments.peers.trees import Rtree
-from experiments.timing import WARM, one_core, rounds
+from experiments.timing import WARM, rounds, steps
 from rtfilter.dtypes import FloatArray
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay import machine
@@ -77,8 +75,8 @@ class Size(NamedTuple):
     """Longest time that a peer may take to build; for an event it is `EVENT_SECONDS`."""
 
 
-FULL = Size(boxes=100_000, events=1000, sample=200, updates=300, repeats=5, build_seconds=5)
-QUICK = Size(boxes=3000, events=1000, sample=50, updates=100, repeats=1, build_seconds=5)
+FULL = Size(boxes=100_000, events=1000, sample=200, updates=300, repeats=5, build_seconds=5.0)
+QUICK = Size(boxes=3000, events=1000, sample=50, updates=100, repeats=1, build_seconds=5.0)
 
 
 class Target(NamedTuple):
@@ -368,47 +366,25 @@ def _bar(row: Row, label: str) -> float:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmark; see ``--help``."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments bench", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help=f"a short trial: {QUICK.boxes} boxes, no targets"
-    )
-    parser.add_argument("--boxes", type=positive, help=f"number of boxes in the index ({FULL.boxes})")
-    parser.add_argument(
-        "--repeats", type=positive, help=f"number of rounds; their median counts ({FULL.repeats})"
-    )
-    parser.add_argument(
-        "--build-seconds",
-        type=above_zero,
-        default=FULL.build_seconds,
-        help="leave out a peer that would take longer to build (%(default)s)",
+    parser = command("bench", __doc__, "quick", "seed", "out", "figure")
+    add_sizes(
+        parser,
+        FULL,
+        boxes="number of boxes in the index",
+        repeats="number of rounds; their median counts",
+        build_seconds="leave out a peer that would take longer to build",
     )
     add_workloads(parser, list(BOXES))
-    parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
-    parser.add_argument("--out", type=new_file, help="JSON file for the results")
-    parser.add_argument("--figure", type=new_file, help="picture file for the time per event")
     given = parser.parse_args(arguments)
-    size = QUICK if given.quick else FULL
-    size = size._replace(
-        boxes=given.boxes or size.boxes,
-        repeats=given.repeats or size.repeats,
-        build_seconds=given.build_seconds,
-    )
-
+    size = sized(given, QUICK, FULL)
     rows: list[Row] = []
     skipped: list[Row] = []
-    with one_core(), tqdm(total=STEPS * len(given.workloads), unit="step", leave=False) as bar:
-        for name in given.workloads:
+    for name, step in steps(given.workloads, STEPS):
 
-            def step(text: str, name: str = name) -> None:
-                bar.set_postfix_str(f"{name}: {text}")
-                bar.update()
+        def say(peer: str, reason: str, name: str = name) -> None:
+            skipped.append({"workload": name, "peer": peer, "skipped": reason})
 
-            def say(peer: str, reason: str, name: str = name) -> None:
-                skipped.append({"workload": name, "peer": peer, "skipped": reason})
-
-            rows += measure(BOXES[name](given.seed), size, step, say)
+        rows += measure(BOXES[name](given.seed), size, step, say)
     rows = [judge(row, size.boxes) for row in rows]
     print(machine.one_line())
     print(machine.peers_line())

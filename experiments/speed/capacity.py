@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from functools import partial
 from time import perf_counter
 
 from tqdm import tqdm
 
-from experiments.arguments import new_file, positive
+from experiments.arguments import command, positive
 from experiments.output import keep
 from experiments.speed.bench import search
 from experiments.timing import medians, one_core
@@ -61,26 +60,11 @@ def measure(name: str, boxes: int, leaf: int, repeats: int, seed: int) -> Row:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the table; see ``--help``."""
-    parser = argparse.ArgumentParser(prog="python -m experiments capacity", description=__doc__)
-    parser.add_argument(
-        "--boxes",
-        type=positive,
-        nargs="+",
-        default=[100_000, 1_000_000],
-        help="numbers of boxes (100000 1000000)",
-    )
-    parser.add_argument(
-        "--leaves",
-        type=positive,
-        nargs="+",
-        default=LEAVES,
-        help=f"leaf capacities ({' '.join(map(str, LEAVES))})",
-    )
-    parser.add_argument(
-        "--repeats", type=positive, default=5, help="number of rounds; their median counts (%(default)s)"
-    )
-    parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
-    parser.add_argument("--out", type=new_file, help="JSON file for the results")
+    parser = command("capacity", __doc__, "seed", "out")
+    add = parser.add_argument
+    add("--boxes", type=positive, nargs="+", default=[100_000, 1_000_000], help="in the index (%(default)s)")
+    add("--leaves", type=positive, nargs="+", default=LEAVES, help="leaf capacities (%(default)s)")
+    add("--repeats", type=positive, default=5, help="rounds; their median counts (%(default)s)")
     given = parser.parse_args(arguments)
     cases = [(name, boxes, leaf) for boxes in given.boxes for name in NAMES for leaf in given.leaves]
     with one_core():

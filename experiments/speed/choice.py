@@ -12,7 +12,6 @@ whose mean response is compared with that of the tree.
 
 from __future__ import annotations
 
-import argparse
 import math
 import random
 import tempfile
@@ -28,7 +27,7 @@ from matplotlib.figure import Figure
 from scipy.stats import t
 from tqdm import tqdm
 
-from experiments.arguments import new_file, positive
+from experiments.arguments import command, positive
 from experiments.output import keep, kept_rows, outcome
 from experiments.timing import WARM, rounds
 from rtfilter import EventFilter
@@ -262,37 +261,15 @@ def _place(row: Row) -> tuple[int, int, int]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the experiment; see ``--help``."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments auto", description=(__doc__ or "").split("\n")[0]
-    )
-    counts, sizes = [1000, 10_000, 100_000], [1, 1000]
-    parser.add_argument(
-        "--counts", type=positive, nargs="+", default=counts, help="of subscriptions (%(default)s)"
-    )
-    parser.add_argument(
-        "--batches", type=positive, nargs="+", default=sizes, help="their sizes (%(default)s)"
-    )
-    parser.add_argument(
-        "--workloads",
-        nargs="+",
-        choices=WORKLOADS,
-        default=WORKLOADS,
-        metavar="NAME",
-        help="all, if not given",
-    )
-    parser.add_argument(
-        "--fixed",
-        nargs="+",
-        choices=FIXED,
-        default=FIXED,
-        metavar="NAME",
-        help="fixed matchers; all, if not given",
-    )
-    parser.add_argument("--repeats", type=positive, default=15, help="rounds (%(default)s)")
-    parser.add_argument("--seconds", type=positive, default=30, help="most to settle (%(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the workloads (%(default)s)")
-    parser.add_argument("--out", type=new_file, help="JSON file for the results; goes on with what is there")
-    parser.add_argument("--picture", type=new_file, help="file for the picture")
+    parser = command("auto", __doc__, "seed", "out", "figure")
+    add = parser.add_argument
+    counts = [1000, 10_000, 100_000]
+    add("--counts", type=positive, nargs="+", default=counts, help="of subscriptions (%(default)s)")
+    add("--batches", type=positive, nargs="+", default=[1, 1000], help="their sizes (%(default)s)")
+    for name, known in (("--workloads", WORKLOADS), ("--fixed", FIXED)):
+        add(name, nargs="+", choices=known, default=known, metavar="NAME", help="all, if not given")
+    add("--repeats", type=positive, default=15, help="rounds (%(default)s)")
+    add("--seconds", type=positive, default=30, help="most to settle (%(default)s)")
     given = parser.parse_args(arguments)
     if "rtree" not in given.fixed:
         parser.error("--fixed: rtree has to be among them, which is what others are held against")
@@ -309,6 +286,6 @@ def main(arguments: list[str] | None = None) -> int:
     keep(given.out, "auto", settings, rows)
     print(machine.one_line() + "\n")
     print(table(rows, COLUMNS))
-    if given.picture is not None:
-        draw(rows, given.picture)
+    if given.figure is not None:
+        draw(rows, given.figure)
     return 0

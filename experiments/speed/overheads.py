@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tracemalloc
@@ -12,7 +11,7 @@ from urllib.request import urlopen
 
 import numpy as np
 
-from experiments.arguments import new_file
+from experiments.arguments import command
 from experiments.output import keep
 from experiments.ports import free_port
 from experiments.timing import one_core
@@ -170,10 +169,9 @@ def scraping(name: str, boxes: int, repeats: int) -> Row:
 
 def main(arguments: list[str]) -> int:
     """Run the experiment; see ``--help``."""
-    parser = argparse.ArgumentParser(prog="python -m experiments overheads", description=__doc__)
+    parser = command("overheads", __doc__, "out")
     parser.add_argument("--boxes", type=int, default=100_000, help="number of boxes, and of keys (100000)")
     parser.add_argument("--repeats", type=int, default=15, help="number of rounds; their median counts (15)")
-    parser.add_argument("--out", type=new_file, help="JSON file for the results")
     given = parser.parse_args(arguments)
     print(one_line())
     with one_core():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
 import random
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from experiments.arguments import new_file
+from experiments.arguments import command
 from experiments.output import keep
 from experiments.timing import one_core
 from rtfilter import EventFilter, Schema
@@ -124,11 +123,10 @@ def parts(rules: list[str]) -> dict[str, float]:
 
 def main(arguments: list[str]) -> int:
     """Run the experiment; see ``--help``."""
-    parser = argparse.ArgumentParser(prog="python -m experiments rules", description=__doc__)
+    parser = command("rules", __doc__, "out")
     parser.add_argument("--rules", type=int, default=50_000, help="rules of a load (50000)")
     parser.add_argument("--many", type=int, default=0, help="rules of a large load of 20 templates (0: none)")
     parser.add_argument("--repeats", type=int, default=3, help="number of rounds; their median counts (3)")
-    parser.add_argument("--out", type=new_file, help="JSON file for the results")
     given = parser.parse_args(arguments)
     print(one_line())
     EventFilter(SCHEMA, matcher="rtree").subscribe_many(of_templates(10_000))

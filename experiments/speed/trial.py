@@ -8,7 +8,6 @@ a crash of a peer does not end the experiment.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,13 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments import peers
+from experiments.other_boxes import sided
 from experiments.peers.cost import affordable, memory, peak_memory, too_much
 from experiments.peers.scans import brute_force, require_equal
-from experiments.timing import WARM, one_core, rounds
+from experiments.timing import WARM, in_process, one_core, rounds, timed
 from rtfilter.dtypes import FloatArray
 from rtfilter.replay.output import Row
 from rtfilter.replay.workloads import BOXES, Bounds, BoxWorkload
-from rtfilter.replay.workloads.random_boxes import sided
 
 CHECKED = 20
 """Number of events whose answers are compared with brute force."""
@@ -73,20 +72,11 @@ class Case(NamedTuple):
 
 def run(case: Case) -> list[Row]:
     """Return rows of a case, one per batch size, or a single one that gives the reason in ``skipped``."""
-    program = [sys.executable, "-m", "experiments.speed.trial"]
     # Estimated times may be wrong, but not by much.
     limit = 120 + 3 * case.build_seconds + 6 * (1 + len(case.batches)) * case.ask_seconds
-    try:
-        done = subprocess.run(
-            program, input=json.dumps(case), capture_output=True, text=True, timeout=limit, check=True
-        )
-    except subprocess.TimeoutExpired:
-        return [case.row() | {"skipped": f"took more than {limit:,.0f} s"}]
-    except subprocess.CalledProcessError as error:
-        last = (error.stderr.strip().splitlines() or ["no message"])[-1]
-        return [case.row() | {"skipped": f"failed with exit code {error.returncode}: {last}"}]
-    rows: list[Row] = json.loads(done.stdout.splitlines()[-1])
-    return rows
+    rows, why, told = in_process("experiments.speed.trial", case, limit)
+    skipped = f"failed with {told}" if why == "failed" else told
+    return [case.row() | {"skipped": skipped}] if why else list(rows)
 
 
 def measure(case: Case) -> list[Row]:
@@ -100,8 +90,7 @@ def measure(case: Case) -> list[Row]:
         return [case.row() | {"skipped": reason}]
     kind(Bounds(boxes.low[:100], boxes.high[:100]))  # loads compiled code, which is not to build
     before = memory()
-    taken: list[float] = []
-    index = _timed(partial(kind, boxes), taken)
+    index, built = timed(partial(kind, boxes))
     after = memory()
     expected = brute_force(boxes, points[:CHECKED])
     for way, ask in index.ways.items():
@@ -113,7 +102,7 @@ def measure(case: Case) -> list[Row]:
             return [case.row() | {"skipped": f"wrong answers: {error}"}]
         matches = sum(np.size(ids) for ids in answers) / len(answers)
     held = {
-        "build_us": taken[0] / case.subscriptions * 1e6,
+        "build_us": built / case.subscriptions * 1e6,
         "bytes": None if before is None or after is None else (after - before) / case.subscriptions,
         "peak_bytes": peak_memory(),
     }
@@ -148,12 +137,6 @@ def measure(case: Case) -> list[Row]:
             }
         )
     return rows
-
-
-def _timed(make: Callable[[], peers.Peer], taken: list[float]) -> peers.Peer:
-    made: list[peers.Peer] = []
-    taken += rounds({"": lambda: made.append(make())}, 1)[""]
-    return made[0]
 
 
 def _in_batches(ask: peers.Way, points: FloatArray, batch: int) -> list[Any]:

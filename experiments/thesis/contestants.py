@@ -7,6 +7,7 @@ code over arrays. Times are compared within each of the two, never across.
 from __future__ import annotations
 
 import tracemalloc
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
@@ -14,14 +15,62 @@ from typing import Any, Final
 
 import numpy as np
 
-from experiments.thesis.lean import LeanCounting
 from experiments.thesis.workload import SCHEMA
+from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.filters import Filters
-from rtfilter.matchers.port import Matcher
+from rtfilter.matchers.papers.eventwise import EventwiseMatcher, FlatEvent
+from rtfilter.matchers.port import Matcher, Takes
 from rtfilter.matchers.registry import Factory, make_matcher
 from rtfilter.matchers.rtree import RTreeMatcher
+from rtfilter.predicates.model.constraints import Constraint, Filter
 from rtfilter.predicates.predicate import Predicate
+
+
+class LeanCounting(EventwiseMatcher):
+    """Counts in flat lists."""
+
+    takes = Takes(operators=frozenset(("<",)), families=frozenset(("number",)), boxes=False)
+    unit = "increments"
+
+    def __init__(self, schema: Schema) -> None:
+        super().__init__(schema)
+        self._constants: dict[str, list[float]] = {field.name: [] for field in schema.fields}
+        self._filters: dict[str, list[int]] = {field.name: [] for field in schema.fields}
+        self._needed: list[int] = []
+        self._ids: list[int] = []
+
+    def _insert(self, id: int, filter: Filter) -> None:
+        """See `PredicateMatcher`."""
+        number = len(self._needed)
+        for constraint in filter.constraints:
+            assert isinstance(constraint, Constraint)
+            constants = self._constants[constraint.attribute]
+            place = bisect_right(constants, constraint.value)
+            constants.insert(place, constraint.value)
+            self._filters[constraint.attribute].insert(place, number)
+        self._needed.append(len(filter.constraints))
+        self._ids.append(id)
+
+    def _delete(self, id: int, filter: Filter) -> None:
+        """Raise `NotImplementedError`: the original cannot delete, either."""
+        raise NotImplementedError("the lean counting cannot unsubscribe: make a new one")
+
+    def _find(self, event: FlatEvent) -> tuple[set[int], int]:
+        """See `EventwiseMatcher`; operations are increments."""
+        counts = [0] * len(self._needed)
+        needed, ids = self._needed, self._ids
+        found: set[int] = set()
+        increments = 0
+        for name, value in event.values.items():
+            satisfied = self._filters[name][bisect_right(self._constants[name], value) :]
+            increments += len(satisfied)
+            for number in satisfied:
+                counts[number] = reached = counts[number] + 1
+                if reached == needed[number]:
+                    found.add(ids[number])
+        return found, increments
+
 
 FOUR: Final[Mapping[str, Factory]] = {
     "MT": "matching-tree",

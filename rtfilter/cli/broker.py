@@ -281,7 +281,7 @@ def _line(delivery: ClientDeliver) -> str:
 
 
 async def _publish(arguments: argparse.Namespace) -> int:
-    from rtfilter.cli.file_events import open_frames
+    from rtfilter.cli.connecting import open_frames
     from rtfilter.cli.schemas import read_schema
     from rtfilter.errors import FileError
     from rtfilter.overlay.running.broker_client import BrokerClient, BrokerRefusedError

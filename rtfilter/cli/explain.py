@@ -16,8 +16,7 @@ from rtfilter.text import numbered
 if TYPE_CHECKING:
     from rtfilter.events.table import EventTable
     from rtfilter.filter import EventFilter
-    from rtfilter.reading.events import EventBatch
-    from rtfilter.reading.tables import Tables
+    from rtfilter.reading.events import EventBatch, Tables
 
 BATCH = 1000
 LIMIT = 20
@@ -38,18 +37,15 @@ which events nearly match it; which subscriptions the event nearly matches
   rtfilter explain alerts.jsonl ticks.csv --event 3 --limit 50
 """
     inputs.add_inputs(parser)
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--event",
         metavar="ROW",
         type=row,
         help="row of the event, from 0, as match prints it; by default all events",
     )
-    parser.add_argument(
-        "--id",
-        metavar="ID",
-        help="id of the subscription, as match prints it; by default all subscriptions",
-    )
-    parser.add_argument(
+    add("--id", metavar="ID", help="id of the subscription, as match prints it; by default all subscriptions")
+    add(
         "--limit",
         metavar="N",
         type=positive,
@@ -97,10 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _table(
-    target: EventFilter,
-    tables: Tables,
-    batches: Iterator[tuple[int, EventBatch]],
-    given: argparse.Namespace,
+    target: EventFilter, tables: Tables, batches: Iterator[tuple[int, EventBatch]], given: argparse.Namespace
 ) -> None:
     """Print the nearest misses."""
     from rtfilter.predicates.explanations.misses import MAX_PAIRS, MissSearch

@@ -10,9 +10,8 @@ from rtfilter.cli import schemas
 from rtfilter.cli.schemas import read_definition, to_line
 from rtfilter.cli.subscription_files import build_filter, is_index, open_index
 from rtfilter.cli.terminal import CommandError, say
-from rtfilter.reading.events import EventBatch, EventFile, open_events
+from rtfilter.reading.events import EventBatch, EventFile, Tables, open_events
 from rtfilter.reading.inference import SAMPLE
-from rtfilter.reading.tables import Tables
 
 if TYPE_CHECKING:
     from rtfilter.events.schema import Schema
@@ -24,6 +23,7 @@ subscriptions:
               "symbol = 'ACME' AND price < 10"
               {"id": 7, "where": "price BETWEEN 5 AND 10 OR symbol LIKE 'AC%'"}
               {"id": 8, "where": {"symbol": ["ACME"], "price": [{"numeric": ["<", 10]}]}}
+              {"id": 9, "low.price": 5, "high.price": 10}
   .csv, .parquet
             a column where (SQL conditions), or columns low.<attribute> and high.<attribute>
             (closed bounds, empty is open)
@@ -53,11 +53,10 @@ events:
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
     """Declare SUBSCRIPTIONS, EVENTS, --schema and --on-error."""
-    parser.add_argument(
-        "subscriptions", metavar="SUBSCRIPTIONS", help="file of subscriptions, or a saved index"
-    )
-    parser.add_argument("events", metavar="EVENTS", help="file of events, or - for standard input")
-    parser.add_argument(
+    add = parser.add_argument
+    add("subscriptions", metavar="SUBSCRIPTIONS", help="file of subscriptions, or a saved index")
+    add("events", metavar="EVENTS", help="file of events, or - for standard input")
+    add(
         "--schema",
         metavar="SCHEMA",
         help="types of the attributes: JSON, or a file of it; by default they are inferred from the first "

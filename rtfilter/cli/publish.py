@@ -16,7 +16,7 @@ from rtfilter.reading.files import STDIN
 from rtfilter.text import numbered
 
 if TYPE_CHECKING:
-    from rtfilter.cli.file_events import FileEvents
+    from rtfilter.cli.connecting import FileEvents
     from rtfilter.client import PlainClient
     from rtfilter.events.schema import Schema
 
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from rtfilter.cli.file_events import open_frames
+    from rtfilter.cli.connecting import open_frames
 
     key = uuid4().hex if arguments.key is None else arguments.key
     live = arguments.file == STDIN and arguments.key is None
@@ -91,7 +91,7 @@ def _types(arguments: argparse.Namespace) -> Schema | None:
 
 
 def _publish(client: PlainClient, frame: FileEvents, filter: str, key: str) -> None:
-    from rtfilter.cli.file_events import naming_places
+    from rtfilter.cli.connecting import naming_places
     from rtfilter.client import RefusedError
 
     while True:

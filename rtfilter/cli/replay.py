@@ -45,75 +45,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Interrupted, it writes the results of the bursts so far."
     )
     parser.epilog = EXAMPLES
-    parser.add_argument("workload", help="the name of a workload, or a file of subscriptions")
-    parser.add_argument("events", nargs="?", help="with a file of subscriptions: the file of events")
-    parser.add_argument(
+    add = parser.add_argument
+    add("workload", help="the name of a workload, or a file of subscriptions")
+    add("events", nargs="?", help="with a file of subscriptions: the file of events")
+    add(
         "--schema",
         help="with files: attribute types, JSON or a file of it (default: inferred); or a definition as of "
         "rtfilter serve, which holds where no flag says another thing",
     )
     add_strict(parser)
-    parser.add_argument(
-        "--subscriptions", type=natural, help="in the index at the start (default 10000, or the file)"
-    )
-    parser.add_argument("--dimensions", type=positive, help="of the workloads of boxes (default 12)")
-    parser.add_argument("--bursts", type=positive, default=200, help="(default 200)")
-    parser.add_argument(
-        "--sizes", type=_sizes, default=(16, 128, 1024), help="events of a burst (16,128,1024)"
-    )
-    parser.add_argument(
-        "--poisson", type=_mean, metavar="MEAN", help="draw burst sizes from a Poisson law instead"
-    )
-    parser.add_argument(
-        "--insert", type=natural, default=0, metavar="N", help="new subscriptions between bursts"
-    )
-    parser.add_argument(
-        "--delete", type=natural, default=0, metavar="N", help="old ones removed between bursts"
-    )
-    parser.add_argument("--level", default="adaptive", help="a level, 0 the root, or 'adaptive' (default)")
-    parser.add_argument(
-        "--group", default="adaptive", help="events per group, 'all', or 'adaptive' (default)"
-    )
-    parser.add_argument(
-        "--order", choices=["shortest", "fifo", "longest"], help="order of events (default shortest)"
-    )
-    parser.add_argument(
+    add("--subscriptions", type=natural, help="in the index at the start (default 10000, or the file)")
+    add("--dimensions", type=positive, help="of the workloads of boxes (default 12)")
+    add("--bursts", type=positive, default=200, help="(default 200)")
+    add("--sizes", type=_sizes, default=(16, 128, 1024), help="events of a burst (16,128,1024)")
+    add("--poisson", type=_mean, metavar="MEAN", help="draw burst sizes from a Poisson law instead")
+    add("--insert", type=natural, default=0, metavar="N", help="new subscriptions between bursts")
+    add("--delete", type=natural, default=0, metavar="N", help="old ones removed between bursts")
+    add("--level", default="adaptive", help="a level, 0 the root, or 'adaptive' (default)")
+    add("--group", default="adaptive", help="events per group, 'all', or 'adaptive' (default)")
+    add("--order", choices=["shortest", "fifo", "longest"], help="order of events (default shortest)")
+    add(
         "--matcher",
         type=read_named,
         metavar="NAME",
         help="the index (default rtree); or JSON with options, such as "
         '{"name": "filter-nodes", "bit_lists": 0.1}',
     )
-    parser.add_argument(
+    add(
         "--controller",
         type=read_named,
         metavar="NAME",
         help="what chooses level and group: cost (default), wang (the paper's, groups of one), level, plan; "
         "or JSON with options",
     )
-    parser.add_argument("--rounds", type=positive, help="of wang, level and plan: samples of each (16)")
-    parser.add_argument("--threshold", type=positive, help="of the same: updates until it doubts (300000)")
-    parser.add_argument(
-        "--capacity", type=positive, nargs=2, metavar=("INNER", "LEAF"), help="of index nodes"
-    )
-    parser.add_argument(
-        "--check", type=natural, default=1, metavar="N", help="events per burst checked by brute force"
-    )
-    parser.add_argument(
-        "--rtree-every", type=natural, default=0, metavar="N", help="let rtree run every Nth burst too"
-    )
-    parser.add_argument("--seed", type=row, default=1)
-    parser.add_argument("--json", type=some_path, metavar="FILE", help="write everything as JSON")
-    parser.add_argument("--csv", type=some_path, metavar="FILE", help="write one line per burst as CSV")
-    parser.add_argument("--figure", type=some_path, metavar="FILE", help="write a picture (PNG, SVG, PDF)")
-    parser.add_argument(
-        "--log", type=some_path, metavar="FILE", help="write the controller's decisions as JSON lines"
-    )
-    parser.add_argument(
-        "--metrics-port", type=port, metavar="PORT", help="serve Prometheus metrics meanwhile"
-    )
-    parser.add_argument("--push", metavar="HOST:PORT", help="send metrics to a Pushgateway at the end")
-    parser.add_argument("--progress", action="store_true", help="show progress even if this is no terminal")
+    add("--rounds", type=positive, help="of wang, level and plan: samples of each (16)")
+    add("--threshold", type=positive, help="of the same: updates until it doubts (300000)")
+    add("--capacity", type=positive, nargs=2, metavar=("INNER", "LEAF"), help="of index nodes")
+    add("--check", type=natural, default=1, metavar="N", help="events per burst checked by brute force")
+    add("--rtree-every", type=natural, default=0, metavar="N", help="let rtree run every Nth burst too")
+    add("--seed", type=row, default=1)
+    add("--json", type=some_path, metavar="FILE", help="write everything as JSON")
+    add("--csv", type=some_path, metavar="FILE", help="write one line per burst as CSV")
+    add("--figure", type=some_path, metavar="FILE", help="write a picture (PNG, SVG, PDF)")
+    add("--log", type=some_path, metavar="FILE", help="write the controller's decisions as JSON lines")
+    add("--metrics-port", type=port, metavar="PORT", help="serve Prometheus metrics meanwhile")
+    add("--push", metavar="HOST:PORT", help="send metrics to a Pushgateway at the end")
+    add("--progress", action="store_true", help="show progress even if this is no terminal")
 
 
 def run(arguments: argparse.Namespace) -> int:

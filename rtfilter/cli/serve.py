@@ -12,6 +12,48 @@ from rtfilter.cli.terminal import CommandError, show
 
 SETTINGS = "RTFILTER_SETTINGS"
 NO_SETTINGS = ("command", "schema", "strict", "settings", "show_settings")
+FLAGS = {
+    "doors": {
+        "host": ("NAME", "where to listen (default: 127.0.0.1)"),
+        "port": ("PORT", "of HTTP and WebSocket, 0 for any that is free (default: 8080)"),
+        "tcp-port": ("PORT", "of sessions over TCP (default: none)"),
+        "certificate": ("FILE", "for TLS, as PEM"),
+        "certificate-key": ("FILE", "the key of the certificate, as PEM"),
+        "trusted-proxies": (
+            "ADDRESSES",
+            "and networks, with commas: proxies whose header X-Forwarded-For is believed (default: none)",
+        ),
+    },
+    "what is kept": {
+        "database": (
+            "URL",
+            "postgresql+psycopg://user@host/name (default: SQLite in DIR); with a password, give it as "
+            "RTFILTER_DATABASE, because others on this machine can see arguments",
+        ),
+        "durability": ("WHAT", "process, or power: what an answer survives (default: process)"),
+        "retention": ("SECONDS", "how long events stay in the log (default: 7 days)"),
+        "backlog-count": ("N", "deliveries that wait for a user (default: 10000)"),
+        "backlog-bytes": ("N", "their bytes (default: 64 MiB)"),
+        "backlog-age": ("SECONDS", "how long they wait (default: 1 day)"),
+        "backlog-policy": (
+            "WHAT",
+            "beyond that: drop-oldest, drop-newest, or refuse publishers (default: drop-oldest)",
+        ),
+        "redeliver": ("SECONDS", "until a delivery is sent again, first time (default: 30)"),
+    },
+    "limits": {
+        "body": ("BYTES", "of a request (default: 16 MiB)"),
+        "frame": ("BYTES", "of a message of a session, and twice an event (default: 1 MiB)"),
+        "nesting": ("N", "how deep JSON may nest (default: 64)"),
+        "subscriptions": ("N", "of a user (default: 1000000)"),
+        "connections": ("N", "of a user (default: 100)"),
+        "webhook-tries": ("N", "that fail in a row before a webhook is parked (default: 12)"),
+        "rate": ("EVENTS", "a second that a user may publish (default: any)"),
+        "drain": ("SECONDS", "to send what was accepted, when the server ends (default: 10)"),
+    },
+}
+"""The settings of the server with their help, but for those that `add_arguments` declares, by group."""
+_KINDS = {"PORT": port, "N": positive, "BYTES": positive}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,65 +94,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="show all of them as TOML, where they come from, and exit",
     )
     add("--log-level", metavar="LEVEL", help="debug, info, warning or error (default: info)")
-    doors = parser.add_argument_group("doors")
-    add = doors.add_argument
-    add("--host", metavar="NAME", help="where to listen (default: 127.0.0.1)")
-    add("--port", type=port, help="of HTTP and WebSocket, 0 for any that is free (default: 8080)")
-    add("--tcp-port", type=port, metavar="PORT", help="of sessions over TCP (default: none)")
-    add("--certificate", metavar="FILE", help="for TLS, as PEM")
-    add("--certificate-key", metavar="FILE", help="the key of the certificate, as PEM")
-    add(
-        "--trusted-proxies",
-        metavar="ADDRESSES",
-        help="and networks, with commas: proxies whose header X-Forwarded-For is believed (default: none)",
-    )
-    kept = parser.add_argument_group("what is kept")
-    add = kept.add_argument
-    add(
-        "--database",
-        metavar="URL",
-        help="postgresql+psycopg://user@host/name (default: SQLite in DIR); with a password, give it as "
-        "RTFILTER_DATABASE, because others on this machine can see arguments",
-    )
-    add("--durability", metavar="WHAT", help="process, or power: what an answer survives (default: process)")
-    add("--retention", metavar="SECONDS", help="how long events stay in the log (default: 7 days)")
-    add(
-        "--backlog-count", type=positive, metavar="N", help="deliveries that wait for a user (default: 10000)"
-    )
-    add("--backlog-bytes", type=positive, metavar="N", help="their bytes (default: 64 MiB)")
-    add("--backlog-age", metavar="SECONDS", help="how long they wait (default: 1 day)")
-    add(
-        "--backlog-policy",
-        metavar="WHAT",
-        help="beyond that: drop-oldest, drop-newest, or refuse publishers (default: drop-oldest)",
-    )
-    add("--redeliver", metavar="SECONDS", help="until a delivery is sent again, first time (default: 30)")
-    limits = parser.add_argument_group("limits")
-    add = limits.add_argument
-    add("--body", type=positive, metavar="BYTES", help="of a request (default: 16 MiB)")
-    add(
-        "--frame",
-        type=positive,
-        metavar="BYTES",
-        help="of a message of a session, and twice an event (default: 1 MiB)",
-    )
-    add("--nesting", type=positive, metavar="N", help="how deep JSON may nest (default: 64)")
-    add("--subscriptions", type=positive, metavar="N", help="of a user (default: 1000000)")
-    add("--connections", type=positive, metavar="N", help="of a user (default: 100)")
-    add(
+    for title, flags in FLAGS.items():
+        group = parser.add_argument_group(title)
+        for name, (metavar, text) in flags.items():
+            group.add_argument(f"--{name}", metavar=metavar, type=_KINDS.get(metavar, str), help=text)
+    group.add_argument(
         "--webhook-private",
         action="store_true",
         default=None,
         help="let webhooks be in private networks, on this machine, and without TLS",
     )
-    add(
-        "--webhook-tries",
-        type=positive,
-        metavar="N",
-        help="that fail in a row before a webhook is parked (default: 12)",
-    )
-    add("--rate", metavar="N", help="events a second that a user may publish (default: any)")
-    add("--drain", metavar="SECONDS", help="to send what was accepted, when the server ends (default: 10)")
 
 
 def run(arguments: argparse.Namespace) -> int:

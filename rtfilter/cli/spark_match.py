@@ -50,29 +50,22 @@ examples:
   spark-submit --master yarn "$(python -c 'import rtfilter; print(*rtfilter.__path__)')/__main__.py" \\
       spark-match alerts-index hdfs:///ticks --out hdfs:///matches
 """
-    parser.add_argument("index", metavar="INDEX", help="a saved index, or one in shards")
-    parser.add_argument("events", metavar="EVENTS", help="file or directory of events")
-    parser.add_argument(
-        "--out", metavar="DIR", required=True, help="directory for the result; must not exist"
-    )
-    parser.add_argument(
-        "--id", metavar="COLUMN", default="id", help="column that names an event (default id)"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("index", metavar="INDEX", help="a saved index, or one in shards")
+    add("events", metavar="EVENTS", help="file or directory of events")
+    add("--out", metavar="DIR", required=True, help="directory for the result; must not exist")
+    add("--id", metavar="COLUMN", default="id", help="column that names an event (default id)")
+    add(
         "--format", choices=FORMATS, help="of the events; by default JSON if EVENTS ends with .json or .jsonl"
     )
-    parser.add_argument(
+    add(
         "--partitions",
         metavar="N",
         type=positive,
         help="deal events out to N tasks; by default only where it pays",
     )
-    parser.add_argument(
-        "--details", action="store_true", help="with the estimated workload and the seconds to each answer"
-    )
-    parser.add_argument(
-        "--master", metavar="URL", help="of the cluster; by default what spark-submit was told, or local[*]"
-    )
+    add("--details", action="store_true", help="with the estimated workload and the seconds to each answer")
+    add("--master", metavar="URL", help="of the cluster; by default what spark-submit was told, or local[*]")
     inputs.add_progress(parser)
 
 
@@ -204,7 +197,7 @@ def _ending(path: str) -> str:
 
 def _reason(text: str) -> str:
     """Return the cause in Spark's long message: the error of rtfilter in a worker, if there is one."""
-    from rtfilter.spark.failures import own_error
+    from rtfilter.spark.refusals import own_error
 
     own = own_error(text)
     if own is not None:

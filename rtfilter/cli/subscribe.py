@@ -33,27 +33,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_wish(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments that describe a subscription."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "where",
         type=_condition,
         metavar="CONDITION",
         help="in SQL, or an event pattern, which is a JSON object",
     )
-    parser.add_argument(
-        "--metadata", type=json_object, metavar="JSON", help="an object to keep with the subscription"
-    )
-    parser.add_argument(
-        "--ttl", type=_seconds, metavar="SECONDS", help="expire the subscription after this time"
-    )
-    parser.add_argument(
+    add("--metadata", type=json_object, metavar="JSON", help="an object to keep with the subscription")
+    add("--ttl", type=_seconds, metavar="SECONDS", help="expire the subscription after this time")
+    add(
         "--digest",
         type=_seconds,
         metavar="SECONDS",
         help="collect events for so long, and deliver them as one",
     )
-    parser.add_argument(
-        "--order", choices=["key"], help="events with the same value of the filter's key come in their order"
-    )
+    add("--order", choices=["key"], help="events with the same value of the filter's key come in their order")
 
 
 def _condition(text: str) -> str | dict[str, Any]:

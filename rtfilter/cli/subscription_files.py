@@ -20,7 +20,8 @@ from rtfilter.cli.terminal import CommandError, counted, say
 from rtfilter.dtypes import AnyArray
 from rtfilter.errors import FileError
 from rtfilter.reading import files
-from rtfilter.reading.csv_cells import BOUNDS, LARGE
+from rtfilter.reading.csv_cells import BOUNDS as BOUND_READERS
+from rtfilter.reading.csv_cells import LARGE
 from rtfilter.text import numbered, shown
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ _INTEGER = re.compile(r"\s*-?(0|[1-9][0-9]{0,29})\s*")
 
 _NO_SUBSCRIPTION = (
     'a subscription is a JSON string, an SQL condition, or an object with "where" (SQL, or an event pattern '
-    'as an object), and optionally "id", "ttl" or "expires", and "metadata"'
+    'as an object) or closed bounds such as "low.price" and "high.price", and optionally "id", "ttl" or '
+    '"expires", and "metadata"'
 )
 
 
@@ -183,7 +185,7 @@ def _read_file(path: str, schema: Schema, refusals: _Refusals, progress: bool) -
 
 
 def _read_json(path: str, refusals: _Refusals, progress: bool) -> _FileTable:
-    from rtfilter.subscriptions.subscription_tables import COLUMNS
+    from rtfilter.subscriptions.subscription_tables import BOUNDS, COLUMNS
 
     found: list[dict[str, Any]] = []
     at, rows = array("q"), array("q")
@@ -194,16 +196,17 @@ def _read_json(path: str, refusals: _Refusals, progress: bool) -> _FileTable:
         except FileError as error:
             refusals.add(str(error))
             continue
-        if isinstance(value, str):
-            value = {"where": value}
-        if not isinstance(value, dict) or "where" not in value or not value.keys() <= set(COLUMNS):
+        value = {"where": value} if isinstance(value, str) else value
+        names = value.keys() if isinstance(value, dict) else set()
+        bounds = {name for name in names if name.startswith(BOUNDS)}
+        if not ("where" in names or bounds) or not names <= {*COLUMNS, *bounds}:
             refusals.add(f"{refusals.place(line)}: {_NO_SUBSCRIPTION}")
             continue
         found.append(value)
         at.append(line)
         rows.append(row)
-    names = ["where", *(name for name in COLUMNS[1:] if any(name in value for value in found))]
-    return _FileTable({name: [value.get(name) for value in found] for name in names}, at, rows)
+    present = dict.fromkeys(name for value in found for name in value) or ["where"]
+    return _FileTable({name: [value.get(name) for value in found] for name in present}, at, rows)
 
 
 class _CsvColumn(NamedTuple):
@@ -223,7 +226,7 @@ def _read_csv(path: str, schema: Schema, refusals: _Refusals, progress: bool) ->
     columns = []
     for bound in bounded_columns(header, schema):
         family = schema.attributes[bound.attribute].family
-        columns.append(_CsvColumn(bound.at, BOUNDS[family], family, _Cells()))
+        columns.append(_CsvColumn(bound.at, BOUND_READERS[family], family, _Cells()))
     readers: dict[str, Callable[[str], Any]] = {
         "where": str,
         "id": str,

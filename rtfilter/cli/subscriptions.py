@@ -13,7 +13,7 @@ from rtfilter.cli.subscribe import add_wish, wish_of
 from rtfilter.cli.terminal import show
 
 if TYPE_CHECKING:
-    from rtfilter.cli.file_events import FileEvents
+    from rtfilter.cli.connecting import FileEvents
     from rtfilter.client import PlainClient, ServerSubscription
     from rtfilter.events.schema import Schema
 
@@ -80,7 +80,7 @@ def _json(one: ServerSubscription) -> str:
 
 
 def _match(client: PlainClient, file: str, filter: str, schema: Schema | None) -> None:
-    from rtfilter.cli.file_events import naming_places, open_frames
+    from rtfilter.cli.connecting import naming_places, open_frames
 
     def ids(frame: FileEvents) -> list[list[int]]:
         with naming_places(frame):
@@ -97,7 +97,7 @@ def _match(client: PlainClient, file: str, filter: str, schema: Schema | None) -
 
 def _answers(ask: Callable[[FileEvents], list[list[int]]], frame: FileEvents) -> list[list[int]]:
     """Ask for a frame; if its answer is too long for a message, ask for its halves."""
-    from rtfilter.cli.file_events import FileEvents
+    from rtfilter.cli.connecting import FileEvents
     from rtfilter.client import RefusedError
 
     try:

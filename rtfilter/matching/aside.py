@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from rtfilter.change_log import Changes
 from rtfilter.dtypes import IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.registry import Factory
 from rtfilter.matching.gate import Gate
+from rtfilter.subscriptions.change_log import Changes
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.ids import NO_IDS
 from rtfilter.subscriptions.slices import Part, places_of, read, renew, slices_of, take

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from rtfilter.change_log import Changes
 from rtfilter.dtypes import AnyArray
 from rtfilter.errors import SnapshotError
 from rtfilter.events.schema import Schema
@@ -31,6 +30,7 @@ from rtfilter.predicates.predicate import Predicate
 from rtfilter.results import Matches
 from rtfilter.scheduler import Order, resolve
 from rtfilter.snapshots import arrays as snapshot
+from rtfilter.subscriptions.change_log import Changes
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.handles import LAST_MOMENT
 from rtfilter.subscriptions.ids import Name, asked_ids, kind_of

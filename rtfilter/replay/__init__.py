@@ -8,8 +8,7 @@ workloads of real data.
 """
 
 from rtfilter.replay.picture import draw
-from rtfilter.replay.replay_settings import PEER, Contender, ReplaySettings
-from rtfilter.replay.report import ReplayInterrupted, ReplayReport
+from rtfilter.replay.report import PEER, Contender, ReplayInterrupted, ReplayReport, ReplaySettings
 from rtfilter.replay.run import replay
 
 __all__ = ["PEER", "Contender", "ReplayInterrupted", "ReplayReport", "ReplaySettings", "draw", "replay"]

@@ -7,7 +7,9 @@ the grouping of events only. An `rtree` index may run some of the bursts as the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -19,8 +21,7 @@ from rtfilter.filter import EventFilter, inside
 from rtfilter.matchers.rtree import tree_of
 from rtfilter.predicates.predicate import Predicate, parse
 from rtfilter.replay.output import Row
-from rtfilter.replay.replay_settings import PEER, Contender, ReplaySettings
-from rtfilter.replay.report import ReplayInterrupted, ReplayReport
+from rtfilter.replay.report import PEER, Contender, ReplayInterrupted, ReplayReport, ReplaySettings
 from rtfilter.replay.workloads.base import Bounds, Workload
 
 
@@ -156,24 +157,11 @@ def _sizes(settings: ReplaySettings, rng: np.random.Generator) -> list[int]:
     return [max(1, int(size)) for size in rng.poisson(settings.poisson, settings.bursts)]
 
 
-class _NoBar:
-    """Replaces a bar if `tqdm`, of the extra `progress`, is missing."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        pass
-
-    def update(self, more: int = 1) -> None:
-        """Show nothing."""
-
-
 def _bar(text: str, total: int, progress: bool) -> Any:
     try:
         from tqdm import tqdm
     except ModuleNotFoundError:
-        return _NoBar()
+        return nullcontext(SimpleNamespace(update=lambda more=1: None))  # `tqdm` is of the extra `progress`
     return tqdm(total=total, desc=text, disable=not progress, leave=False)
 
 

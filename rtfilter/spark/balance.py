@@ -8,18 +8,24 @@ partition: `look` estimates it from some events of each, and a stream knows it f
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
 
 from rtfilter.dtypes import FloatArray
+from rtfilter.errors import EventError
+from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout
-from rtfilter.spark.looks import look
 from rtfilter.spark.refusals import TaskEventReader
-from rtfilter.spark.routes import Route
-from rtfilter.spark.work import Work
+from rtfilter.spark.routes import Route, Work, counts, partition, seen
 
 if TYPE_CHECKING:
+    import pyarrow.parquet as pq
     from pyspark.sql import DataFrame
+
+    from rtfilter.spark.blocks import Batches
 
 Balance = bool | Literal["auto"]
 
@@ -113,3 +119,180 @@ def settled(events: DataFrame, route: Route, balance: Balance) -> DealDecision |
 def cores_of(events: DataFrame) -> int:
     """Return how many tasks run at a time."""
     return int(events.sparkSession.sparkContext.defaultParallelism)
+
+
+#: Events of each partition that are looked at, and those that it is taken to have if it has more.
+LOOK, MANY = 1024, 100_000
+#: Pieces of files up to which the driver looks itself, and places in a partition where it does.
+FEW, SPOTS = 64, 4
+#: Bytes of a column that the driver reads at a time.
+BUFFER = 1 << 18
+#: Operators of Spark that give their first rows without computing the others, and sources that do.
+PASSING = {"Coalesce", "Filter", "Project", "Sample", "Union"}
+CACHED = {"InMemoryTableScan", "Scan In-memory"}
+FILES = {f"Scan {kind}" for kind in ("avro", "csv", "json", "orc", "parquet", "text")}
+READABLE = {*CACHED, *FILES, "BatchScan", "LocalTableScan", "Range"}
+
+
+def look(events: DataFrame, route: Route, layout: Layout, reader: TaskEventReader) -> Work | None:
+    """Estimate the work of each partition from some of its events; None if that would compute all of them."""
+    if events.isStreaming:
+        return None
+    found = look_in_files(events, route, reader)
+    return look_by_job(events, route, layout, reader) if found is None else found
+
+
+# -- in files --------------------------------------------------------------------------------------------
+
+
+class FileRange(NamedTuple):
+    """A part of a file that a partition reads: the bytes from `start`, `length` of them."""
+
+    path: str
+    start: int
+    length: int
+
+
+def look_in_files(events: DataFrame, route: Route, reader: TaskEventReader) -> Work | None:
+    """Estimate the work of each partition from Parquet files, whose footers have the number of events.
+
+    Returns None for other events, and if the driver cannot read them or the index from a path.
+    """
+    from pyarrow import ArrowException
+
+    leases = [*route.leases, *([route.leaves] if route.leaves else [])]
+    if any(places.local(lease.place) is None for lease in leases):
+        return None
+    parts = pieces(_plan(events))
+    if parts is None:
+        return None
+    files: dict[str, pq.ParquetFile] = {}
+    try:
+        found = [_looked(own, route, reader, files) for own in parts]
+    except (ArrowException, EventError, LookupError, OSError):  # Spark may read files that Arrow does not
+        return None
+    finally:
+        for file in files.values():
+            file.close()
+    table = np.array(found, float).reshape(-1, 4)
+    return Work.like(table[:, 1:], table[:, 0])
+
+
+def pieces(plan: Any) -> list[list[FileRange]] | None:
+    """Return the pieces of Parquet files at paths that each partition reads.
+
+    None if Spark computes more than columns of files, if they lie elsewhere, or there are more than `FEW`.
+    """
+    if plan.nodeName() == "Project" and _only_chooses(plan):
+        plan = plan.child()
+    if (
+        not plan.nodeName().startswith("Scan parquet")
+        or plan.getClass().getSimpleName() != "FileSourceScanExec"
+    ):
+        return None
+    found: list[list[FileRange]] = []
+    for part in plan.inputRDD().partitions():
+        files = part.files()
+        if sum(map(len, found)) + len(files) > FEW:
+            return None
+        found.append([])
+        for file in files:
+            path = places.local(file.toPath().toUri().toString())
+            if path is None:
+                return None
+            found[-1].append(FileRange(str(path), file.start(), file.length()))
+    return found
+
+
+def _only_chooses(project: Any) -> bool:
+    """Return whether a projection only selects columns, without change and under their own names."""
+    given = project.projectList()
+    return all(given.apply(k).nodeName() == "AttributeReference" for k in range(given.size()))
+
+
+def _looked(
+    own: list[FileRange], route: Route, reader: TaskEventReader, files: dict[str, pq.ParquetFile]
+) -> list[float]:
+    """Return the events of a partition; and of the events looked at, their number, visits and hits."""
+    import pyarrow.parquet as pq
+
+    groups = []
+    for piece in own:
+        if piece.path not in files:
+            files[piece.path] = pq.ParquetFile(piece.path, buffer_size=BUFFER)
+        groups += [(files[piece.path], group) for group in _row_groups(files[piece.path], piece)]
+    number = sum(file.metadata.row_group(group).num_rows for file, group in groups)
+    spots = groups[:: -(-len(groups) // SPOTS) or 1]
+    total: FloatArray = np.zeros(3)
+    for file, group in spots:
+        size = LOOK // len(spots)
+        batches = file.iter_batches(size, row_groups=[group], columns=reader.names, use_threads=False)
+        batch = next(batches, None)
+        if batch is not None:
+            total += seen(route, reader.schema.read(batch.select(reader.names)))
+    return [number, *total.tolist()]
+
+
+def _row_groups(file: pq.ParquetFile, piece: FileRange) -> Iterator[int]:
+    """Yield the row groups that Spark reads with a piece of a file: those whose middle lies in it."""
+    for group in range(file.metadata.num_row_groups):
+        columns = [file.metadata.row_group(group).column(k) for k in range(file.metadata.num_columns)]
+        start = columns[0].dictionary_page_offset or columns[0].data_page_offset
+        middle = start + sum(column.total_compressed_size for column in columns) // 2
+        if piece.start <= middle < piece.start + piece.length:
+            yield group
+
+
+# -- by a job --------------------------------------------------------------------------------------------
+
+
+def look_by_job(events: DataFrame, route: Route, layout: Layout, reader: TaskEventReader) -> Work | None:
+    """Estimate the work of each partition from its first events; None if that would compute all of them.
+
+    Partitions with more events are taken to be of equal size, as Spark cuts files so; a cache is counted.
+    """
+    sources = set(_operators(_plan(events))) - PASSING
+    if not sources <= READABLE:
+        return None
+
+    def estimate(batches: Batches) -> Batches:
+        import pyarrow as pa
+
+        tables = (reader.read(batch)[1] for batch in layout.unpacked(batches))
+        total = sum((seen(route, table) for table in tables), np.zeros(3))
+        yield pa.RecordBatch.from_pydict(
+            {"part": pa.array([partition()], pa.int32()), "seen": pa.array([total.tobytes()], pa.binary())}
+        )
+
+    first = layout.carried(_first(events, LOOK), ordered=False)
+    rows = sorted(first.mapInArrow(estimate, "part int, seen binary").collect())
+    found = np.array([np.frombuffer(row.seen) for row in rows]).reshape(-1, 3)
+    number = np.where(found[:, 0] < LOOK, found[:, 0], MANY)
+    if sources <= CACHED:
+        exact = counts(events)
+        number[: len(exact)] = exact
+    return Work.like(found, number)
+
+
+def _first(events: DataFrame, number: int) -> DataFrame:
+    """Return the first events of each partition; Spark does not compute the others."""
+    from pyspark.sql import DataFrame
+
+    spark = events.sparkSession
+    local = events.limit(number)._jdf.queryExecution().analyzed().child()  # of a limit of all partitions
+    java: Any = spark._jvm
+    return DataFrame(java.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, local), spark)
+
+
+def _plan(events: DataFrame) -> Any:
+    """Return the plan of Spark for a frame now; the frame's own plan may be older than its cache."""
+    return events.select("*")._jdf.queryExecution().sparkPlan()
+
+
+def _operators(plan: Any) -> Iterator[str]:
+    """Yield the kinds of the operators of a plan, without names of tables; of a cache, only that."""
+    first, *rest = plan.nodeName().split()
+    yield " ".join([first, *rest[:1]]) if first == "Scan" else first
+    children = plan.children()
+    for k in range(children.size()):
+        yield from _operators(children.apply(k))

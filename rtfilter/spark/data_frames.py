@@ -20,16 +20,13 @@ from rtfilter.events.oddities import look_at_header
 from rtfilter.events.table import EventTable
 from rtfilter.scheduler import balanced_parts
 from rtfilter.spark import refusals
-from rtfilter.spark.balance import Balance, DealDecision, checked, choose, cores_of
+from rtfilter.spark.balance import LOOK, Balance, DealDecision, checked, choose, cores_of
 from rtfilter.spark.blocks import NUMERIC, Layout, blocks, gathered
 from rtfilter.spark.column_names import spelled
-from rtfilter.spark.failures import own_errors
 from rtfilter.spark.leases import context_of, lend
-from rtfilter.spark.looks import LOOK
-from rtfilter.spark.refusals import LeftOut, OnError, TaskEventReader
-from rtfilter.spark.routes import Route
+from rtfilter.spark.refusals import LeftOut, OnError, TaskEventReader, own_errors
+from rtfilter.spark.routes import Reports, Route, seen
 from rtfilter.spark.shards import ShardedIndex
-from rtfilter.spark.work import Reports, seen
 from rtfilter.text import listed
 
 if TYPE_CHECKING:
@@ -136,7 +133,7 @@ def match_frame(
     if checked(balance) == "auto" and partitions is not None:
         balance = True
     context_of(events.sparkSession)
-    route = _route(events.sparkSession, index)
+    route = route_to(events.sparkSession, index)
     events = spelled(events, [id, *route.schema.names])
     layout, reader = laid_out(events, route, id, on_error)
     decision = choose(events, route, layout, reader, balance)
@@ -219,7 +216,8 @@ def _freeze(after: str) -> None:
     gc.freeze()
 
 
-def _route(spark: SparkSession, index: EventFilter | ShardedIndex | str | PathLike[str]) -> Route:
+def route_to(spark: SparkSession, index: EventFilter | ShardedIndex | str | PathLike[str]) -> Route:
+    """Return the route to an index as it is now, sent to a cluster's executors."""
     if not isinstance(index, EventFilter | ShardedIndex):
         found = ShardedIndex.find(index)
         index = index if found is None else found  # an empty one is false

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pyspark.accumulators import AccumulatorParam
+from pyspark.errors import PySparkException
 
-from rtfilter import EventError, Schema
+from rtfilter import EventError, PredicateError, RTFilterError, Schema, SnapshotError
 from rtfilter.dtypes import BoolArray
 from rtfilter.events.cells import encode_cell
 from rtfilter.events.exact import instants
@@ -17,7 +20,7 @@ from rtfilter.events.fields import Field
 from rtfilter.events.foreign import arrow_values
 from rtfilter.events.table import EventTable
 from rtfilter.events.unusable import read_usable
-from rtfilter.spark.work import partition
+from rtfilter.spark.routes import PartitionReports, partition
 from rtfilter.text import shown
 
 if TYPE_CHECKING:
@@ -71,7 +74,7 @@ class Refusals:
     """
 
     def __init__(self, context: Any) -> None:
-        self._total = context.accumulator({}, _Latest())
+        self._total = context.accumulator({}, PartitionReports())
 
     def add(self, left_out: LeftOut) -> None:
         """Report what this task has left out, once, at its end."""
@@ -84,18 +87,6 @@ class Refusals:
             found.add(one)
         self._total.value = {}
         return found
-
-
-class _Latest(AccumulatorParam[dict[int, LeftOut]]):
-    """Partitions, and the rows that each has left out."""
-
-    def zero(self, value: dict[int, LeftOut]) -> dict[int, LeftOut]:
-        return {}
-
-    def addInPlace(  # noqa: N802
-        self, value1: dict[int, LeftOut], value2: dict[int, LeftOut]
-    ) -> dict[int, LeftOut]:
-        return {**value1, **value2}
 
 
 @dataclass(frozen=True)
@@ -213,3 +204,42 @@ def _refused(field: Field, column: pa.ChunkedArray) -> BoolArray:
             refused[place] = True
     found: BoolArray = refused[coded.indices.fill_null(-1).to_numpy()]
     return found
+
+
+_CLASSES: dict[str, type[RTFilterError]] = {
+    "EventError": EventError,
+    "PredicateError": PredicateError,
+    "SnapshotError": SnapshotError,
+}
+_OWN = re.compile(
+    r"^rtfilter\.errors\.(\w+): (.*?)(?=\n+(?:\tat |\s*SQLSTATE|\s*$|\S))", re.MULTILINE | re.DOTALL
+)
+"""The last line of a trace of Python. Indented lines follow that show a place in a condition."""
+
+
+@contextmanager
+def own_errors() -> Iterator[None]:
+    """Raise the error of rtfilter that a task has raised, instead of Spark's error."""
+    try:
+        yield
+    except PySparkException as error:
+        found = own_error(str(error))
+        if found is None:
+            raise
+        raise found from None
+
+
+def own_error(text: str) -> RTFilterError | None:
+    """Return the error of rtfilter in the text of an error of Spark, or None."""
+    found = [(name, message) for name, message in _OWN.findall(text + "\n") if name in _CLASSES]
+    if not found:
+        return None
+    name, message = found[-1]
+    first, *place = message.split("\n")
+    if name == "PredicateError" and len(place) == 2:  # the condition, and a caret below it
+        return PredicateError(first, place[0].strip(), place[1].index("^") - _indent(place[0]))
+    return _CLASSES[name](message)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())

@@ -31,8 +31,8 @@ from rtfilter.options import require_on_error
 from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
 from rtfilter.spark.cuts import Cuts
-from rtfilter.spark.failures import own_errors
 from rtfilter.spark.leases import Lease, context_of
+from rtfilter.spark.refusals import own_errors
 from rtfilter.spark.routes import LEAVES, Route
 from rtfilter.spark.subscribing import (
     BUILT,
@@ -102,17 +102,14 @@ class ShardedIndex:
             raise SnapshotError(f"{place} is no index in shards; make one with build_sharded")
         if version is not None and version not in numbers:
             raise SnapshotError(f"{place} has the versions {', '.join(map(str, numbers))}, not {version}")
-        number = numbers[-1] if version is None else version
-        return cls._parse(place, number, places.read_bytes(_file(place, number)))
+        return cls._read(place, numbers[-1] if version is None else version)
 
     @classmethod
     def find(cls, path: str | PathLike[str]) -> ShardedIndex | None:
         """Return the newest version there, or None if there is no index in shards. Raises `SnapshotError`."""
         place = places.absolute(path)
         numbers = _versions(place)
-        return (
-            cls._parse(place, numbers[-1], places.read_bytes(_file(place, numbers[-1]))) if numbers else None
-        )
+        return cls._read(place, numbers[-1]) if numbers else None
 
     def __len__(self) -> int:
         """Return the number of subscriptions."""
@@ -357,8 +354,9 @@ class ShardedIndex:
             raise taken from None
 
     @classmethod
-    def _parse(cls, place: str, number: int, text: bytes) -> ShardedIndex:
+    def _read(cls, place: str, number: int) -> ShardedIndex:
         file = _file(place, number)
+        text = places.read_bytes(file)
         try:
             content = json.loads(text)
             checksum = content.pop("crc32")

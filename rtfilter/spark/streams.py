@@ -37,13 +37,11 @@ from rtfilter.spark.balance import (
 from rtfilter.spark.blocks import Layout, quoted
 from rtfilter.spark.column_names import spelled
 from rtfilter.spark.data_frames import OFFSET, SUBSCRIPTION, WORKLOAD, laid_out, matched
-from rtfilter.spark.failures import own_errors
 from rtfilter.spark.leases import Lease, context_of, lease_of, send
-from rtfilter.spark.refusals import OnError, Refusals, TaskEventReader
-from rtfilter.spark.routes import Route
+from rtfilter.spark.refusals import OnError, Refusals, TaskEventReader, own_errors
+from rtfilter.spark.routes import Reports, Route, counts
 from rtfilter.spark.shards import ShardedIndex
 from rtfilter.spark.subscribing import LABELS, NO_ROW, SubscriptionFrame, tell, without
-from rtfilter.spark.work import Reports, counts
 from rtfilter.subscriptions import loading
 from rtfilter.subscriptions.loading import BadSubscription
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,8 @@ from rtfilter.events.table import EventTable
 from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout, quoted
 from rtfilter.spark.column_names import spelled
-from rtfilter.spark.data_frames import EVENTS, SUBSCRIPTION, attribute_columns, settled_work
-from rtfilter.spark.leases import context_of, lease_of, lend
+from rtfilter.spark.data_frames import EVENTS, SUBSCRIPTION, attribute_columns, route_to, settled_work
+from rtfilter.spark.leases import context_of, lease_of
 from rtfilter.spark.refusals import LeftOut, OnError, TaskEventReader, checked
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
@@ -110,13 +111,12 @@ def track_stream(
         raise ValueError(f"forget_after is a number of seconds of at least 0.001, not {forget_after!r}")
     spark = events.sparkSession
     context_of(spark)
-    look: Callable[[], Route]
-    if isinstance(index, EventFilter):
-        look = _Settled(Route.whole(lend(spark, index)))
-    elif isinstance(index, ShardedIndex):
-        look = _Settled(index.route())
-    else:
-        look = _Newest(places.absolute(index))
+    known = route_to(spark, index) if isinstance(index, EventFilter | ShardedIndex) else None
+    place = "" if isinstance(index, EventFilter | ShardedIndex) else places.absolute(index)
+
+    def look() -> Route:
+        return _newest(place) if known is None else known
+
     lease = look().leases[0]
     if not lease.integers:
         raise TypeError(NEEDS_INTEGERS)
@@ -161,35 +161,15 @@ def _require(events: DataFrame, names: list[str], key: str, order: str) -> None:
         raise ValueError(f"{key!r} is the key, and cannot order the events of a key")
 
 
-class _Settled:
-    """A route that is known already."""
-
-    def __init__(self, route: Route) -> None:
-        self.route = route
-
-    def __call__(self) -> Route:
-        return self.route
-
-
-class _Newest:
-    """The route to the newest version at a place, which each task looks for."""
-
-    def __init__(self, place: str) -> None:
-        self.place = place
-
-    def __call__(self) -> Route:
-        for _ in range(TRIES - 1):
-            route = self._look()
-            try:
-                route.leases[0].open()  # a snapshot may be replaced before it is open; then it stays
-                return route
-            except SnapshotError:
-                continue
-        return self._look()
-
-    def _look(self) -> Route:
-        index = ShardedIndex.find(self.place)
-        return Route.whole(lease_of(self.place)) if index is None else index.route()
+def _newest(place: str) -> Route:
+    """Return the route to the newest version at a place."""
+    for _ in range(TRIES):
+        index = ShardedIndex.find(place)
+        route = Route.whole(lease_of(place)) if index is None else index.route()
+        with suppress(SnapshotError):
+            route.leases[0].open()  # a snapshot may be replaced before it is open; then it stays
+            break
+    return route
 
 
 def _matcher(

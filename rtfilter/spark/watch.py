@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily as Counter
+from prometheus_client.core import GaugeMetricFamily as Gauge
+from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -115,11 +117,8 @@ class StreamMetrics(Collector):
         """Yield every metric with its present value; called by the registry at a scrape."""
         with self._lock:
             yield from self._work()
-        yield GaugeMetricFamily(
-            "rtfilter_spark_index_subscriptions",
-            "Subscriptions that streams see",
-            float(self._subscriptions()),
-        )
+        name, text = "rtfilter_spark_index_subscriptions", "Subscriptions that streams see"
+        yield Gauge(name, text, float(self._subscriptions()))
 
     def _work(self) -> Iterable[Metric]:
         seconds = HistogramMetricFamily(
@@ -127,58 +126,55 @@ class StreamMetrics(Collector):
             "Time from the start of a micro-batch until its result is written",
             labels=["size_class"],
         )
-        batches = CounterMetricFamily(
-            "rtfilter_spark_batches", "Micro-batches matched", labels=["size_class"]
-        )
+        batches = Counter("rtfilter_spark_batches", "Micro-batches matched", labels=["size_class"])
         for size_class, histogram in sorted(self._seconds.items()):
             seconds.add_metric([str(size_class)], histogram.buckets(), histogram.total)
             batches.add_metric([str(size_class)], int(histogram.counts.sum()))
-        yield seconds
-        yield batches
-        decisions = CounterMetricFamily(
+        decisions = Counter(
             "rtfilter_spark_decisions",
             "Micro-batches that were dealt out, or matched where they were, by the reason",
             labels=["dealt", "reason"],
         )
         for (dealt, reason), number in sorted(self._decisions.items()):
             decisions.add_metric(["yes" if dealt else "no", reason], number)
-        yield decisions
-        yield GaugeMetricFamily(
-            "rtfilter_spark_skew",
-            "Work of the slowest core, as a multiple of the mean, if the last micro-batch stays where it is",
-            self._skew,
-        )
-        yield CounterMetricFamily("rtfilter_spark_events", "Events matched in micro-batches", self._events)
-        yield CounterMetricFamily(
-            "rtfilter_spark_events_left_out", "Events that cannot be used", self._left_out
-        )
-        yield CounterMetricFamily("rtfilter_spark_matches", "Matches found in micro-batches", self._matches)
-        yield CounterMetricFamily(
-            "rtfilter_spark_offset_seconds",
-            "Time from the start of a task to a match in it, summed over matches",
-            self._offset,
-        )
-        yield GaugeMetricFamily(
-            "rtfilter_spark_last_offset_seconds", "The greatest of the last micro-batch", self._slowest
-        )
-        yield CounterMetricFamily(
-            "rtfilter_spark_index_versions", "Times that the index was another", self.versions
-        )
-        rows = CounterMetricFamily("rtfilter_spark_input_rows", "Rows read by a query", labels=["query"])
-        rate = GaugeMetricFamily(
-            "rtfilter_spark_processed_rows_per_second", "Of the last micro-batch", labels=["query"]
-        )
-        running = GaugeMetricFamily("rtfilter_spark_query_running", "1 until it ends", labels=["query"])
-        phases = CounterMetricFamily(
+        yield from (seconds, batches, decisions)
+        for family, name, text, value in (
+            (
+                Gauge,
+                "skew",
+                "Work of the slowest core, as a multiple of the mean, if the last micro-batch stays "
+                "where it is",
+                self._skew,
+            ),
+            (Counter, "events", "Events matched in micro-batches", self._events),
+            (Counter, "events_left_out", "Events that cannot be used", self._left_out),
+            (Counter, "matches", "Matches found in micro-batches", self._matches),
+            (
+                Counter,
+                "offset_seconds",
+                "Time from the start of a task to a match in it, summed over matches",
+                self._offset,
+            ),
+            (Gauge, "last_offset_seconds", "The greatest of the last micro-batch", self._slowest),
+            (Counter, "index_versions", "Times that the index was another", self.versions),
+        ):
+            yield family(f"rtfilter_spark_{name}", text, value)
+        for family, name, text, key in (
+            (Counter, "input_rows", "Rows read by a query", "rows"),
+            (Gauge, "processed_rows_per_second", "Of the last micro-batch", "rate"),
+            (Gauge, "query_running", "1 until it ends", "running"),
+        ):
+            of_queries = family(f"rtfilter_spark_{name}", text, labels=["query"])
+            for query, state in sorted(self._queries.items()):
+                of_queries.add_metric([query], state[key])
+            yield of_queries
+        phases = Counter(
             "rtfilter_spark_phase_seconds", "Time of a query by phase", labels=["query", "phase"]
         )
         for query, state in sorted(self._queries.items()):
-            rows.add_metric([query], state["rows"])
-            rate.add_metric([query], state["rate"])
-            running.add_metric([query], state["running"])
             for phase, spent in sorted(state["phases"].items()):
                 phases.add_metric([query, phase], spent)
-        yield from (rows, rate, running, phases)
+        yield phases
 
 
 class _Listener(StreamingQueryListener):

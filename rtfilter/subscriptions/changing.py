@@ -10,12 +10,12 @@ from weakref import ref
 
 import numpy as np
 
-from rtfilter.change_log import Change, Changes
 from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import UnknownSubscriptionError
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Replacing
 from rtfilter.predicates.stored.predicate_store import Kept
+from rtfilter.subscriptions.change_log import Change, Changes
 from rtfilter.subscriptions.drafts import Draft
 from rtfilter.subscriptions.held import Held
 from rtfilter.subscriptions.ids import NO_IDS, Name, among, as_ids, is_integer

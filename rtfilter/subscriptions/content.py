@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rtfilter.change_log import Change
 from rtfilter.dtypes import IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import Filters
@@ -22,6 +21,7 @@ from rtfilter.predicates.predicate import Source
 from rtfilter.predicates.stored.predicate_store import Kept
 from rtfilter.predicates.templates.many import Refused
 from rtfilter.subscriptions import drafts, slices
+from rtfilter.subscriptions.change_log import Change
 from rtfilter.subscriptions.changing import Changing
 from rtfilter.subscriptions.drafts import Draft
 from rtfilter.subscriptions.held import Former

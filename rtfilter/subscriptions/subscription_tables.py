@@ -20,7 +20,7 @@ from rtfilter.text import listed, shown
 FETCHED: Final = 10_000
 """Rows that one call fetches from a cursor."""
 COLUMNS: Final = ("where", "id", "ttl", "expires", "metadata")
-_BOUNDS: Final = tuple(f"{side}." for side in SIDES)
+BOUNDS: Final = tuple(f"{side}." for side in SIDES)
 
 
 class SubscriptionTable(NamedTuple):
@@ -71,7 +71,7 @@ def read_table(given: object, schema: Schema) -> SubscriptionTable | None:
     if "ttl" in names and "expires" in names:
         raise PredicateError("a table of subscriptions has a column 'ttl' or a column 'expires'; keep one")
     bounds = bounded_columns(names, schema)
-    wanted = [at for at, name in enumerate(names) if name in COLUMNS or name.startswith(_BOUNDS)]
+    wanted = [at for at, name in enumerate(names) if name in COLUMNS or name.startswith(BOUNDS)]
     columns = dict(zip(wanted, read(wanted), strict=True))
     where, ids, ttl, expires, metadata = (
         _cells(columns[names.index(name)]) if name in names else None for name in COLUMNS
@@ -86,7 +86,7 @@ def _opened(given: Any) -> tuple[list[str], Callable[[list[int]], Sequence[Any]]
         return None
     if isinstance(given, Mapping):
         columns, names = list(given.values()), [str(name) for name in given]
-        is_table = "where" in names or any(name.startswith(_BOUNDS) for name in names)
+        is_table = "where" in names or any(name.startswith(BOUNDS) for name in names)
         return (names, lambda places: [columns[at] for at in places]) if is_table else None
     if hasattr(given, "fetchmany"):
         return _of_cursor(given)
@@ -130,7 +130,7 @@ def _of_cursor(cursor: Any) -> tuple[list[str], Callable[[list[int]], Sequence[A
         return columns
 
     # Some databases return names in capitals.
-    return [name if name.startswith(_BOUNDS) else name.lower() for name in given], read
+    return [name if name.startswith(BOUNDS) else name.lower() for name in given], read
 
 
 def no_list(given: object) -> TypeError:

@@ -19,7 +19,7 @@ import pytest
 
 import forks
 from rtfilter import EventFilter, Schema
-from rtfilter.cli import main, pairs, spark_match
+from rtfilter.cli import main, match, spark_match
 from rtfilter.cli.schemas import read_schema
 from rtfilter.extras import install
 from rtfilter.matching.filter_parts import KIND
@@ -230,13 +230,17 @@ def write_table(path, columns):
     if path.endswith("parquet"):
         pq.write_table(pa.table(columns), path)
         return
+    if path.endswith("jsonl"):
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        Path(path).write_text("".join(json.dumps(row, default=datetime.isoformat) + "\n" for row in rows))
+        return
     with open(path, "w", newline="") as stream:
         writer = csv.writer(stream)
         writer.writerow(columns)
         writer.writerows(zip(*columns.values(), strict=True))
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
 def test_bounds_in_tables(capsys, form):
     Path("schema.json").write_text('{"price": "float", "at": "timestamp", "live": "bool", "name": "str"}')
     noon = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -261,7 +265,7 @@ def test_bounds_in_tables(capsys, form):
     assert found == [(0, 1), (0, 3), (0, 4), (1, 4), (1, 15), (3, 1), (3, 3)]
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
 def test_large_integers_in_bounds_are_exact(capsys, form):
     Path("schema.json").write_text('{"n": "int", "at": "timestamp"}')
     big, late = 2**53, datetime(2500, 1, 1, tzinfo=UTC)
@@ -294,8 +298,8 @@ def test_a_saved_index_brings_its_schema(files, capsys):
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
 def test_output_files(files, capsys, form, monkeypatch):
-    monkeypatch.setattr(pairs, "_CHUNK", 10)
-    monkeypatch.setattr(pairs, "_ROW_GROUP", 100)
+    monkeypatch.setattr(match, "_CHUNK", 10)
+    monkeypatch.setattr(match, "_ROW_GROUP", 100)
     given = ["match", "subs.jsonl", "events.jsonl", "--schema", "schema.json", "--batch", "5"]
     assert main([*given, "--out", f"o.{form}"]) == 0
     assert capsys.readouterr().out == ""
@@ -351,7 +355,7 @@ def test_a_full_disk_leaves_the_old_output(files, capsys, monkeypatch, form):
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(pairs.os, "fsync", full)
+    monkeypatch.setattr(match.os, "fsync", full)
     Path(f"o.{form}").write_text("old")
     message = fails(
         capsys, "match", "subs.jsonl", "events.jsonl", "--schema", "schema.json", "--out", f"o.{form}"

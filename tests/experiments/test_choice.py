@@ -13,7 +13,7 @@ def test_it_is_held_against_each_fixed_one(tmp_path, capsys, monkeypatch):
     out, picture = tmp_path / "auto.json", tmp_path / "auto.png"
     monkeypatch.setattr(choice, "STREAMED", 0.01)
     cells = ["--counts", "300", "--batches", "1", "50", "--workloads", "narrow", "sparse"]
-    options = ["--repeats", "3", "--seconds", "1", "--out", str(out), "--picture", str(picture)]
+    options = ["--repeats", "3", "--seconds", "1", "--out", str(out), "--figure", str(picture)]
     assert choice.main([*cells, *options]) == 0
     rows = json.loads(out.read_text())["rows"]
     assert [(row["workload"], row["batch"]) for row in rows] == [

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from experiments.contest import cell, picture, run, tables
-from experiments.contest.plan import ENTRANTS, FULL, QUICK, Case
-from experiments.errors import ResultError
+from experiments import ResultError
+from experiments.contest import cell, run, tables
+from experiments.contest.cell import ENTRANTS, FULL, QUICK, Case
 from lengths import each_once
 from rtfilter.matchers import MATCHERS
 from rtfilter.matchers.masks import MasksMatcher
@@ -164,7 +164,7 @@ def test_all_that_happened_is_told():
 
 
 def test_the_picture_is_as_wide_as_a_page_shows_it(tmp_path):
-    picture.draw(ROWS, tmp_path / "c.png")
+    tables.draw(ROWS, tmp_path / "c.png")
     from matplotlib.image import imread
 
     assert imread(tmp_path / "c.png").shape[1] == 960

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from experiments.controllers import cases, contest, record
+from experiments import ResultError
+from experiments.controllers import cases, contest, logs
 from experiments.controllers.logs import SECONDS, UNITS, Log
 from experiments.controllers.rivals import DiscountedThompson, DiscountedUCB
-from experiments.errors import ResultError
 from rtfilter.adaptive import GROUPS, FixedPlan, Plan, Report, Shape, plans_of
 
 PLANS = [Plan(0, None), Plan(0, 1), Plan(0, 4), Plan(1, 1), Plan(1, 4)]
@@ -117,7 +117,7 @@ def test_bandits_find_the_best_arm_and_follow_it(kind):
 @pytest.mark.slow
 def test_recording_a_case_runs_every_batch_by_every_plan(name):
     case = cases.CASES[name](1, 0.01)
-    log = record.record(case, 1)
+    log = logs.record(case, 1)
     assert log.about["case"] == name
     for row in range(len(log)):
         possible = plans_of(int(log.size[row]), int(log.height[row]), GROUPS)

@@ -11,14 +11,11 @@ from hypothesis import strategies as st
 
 from experiments.hybrid import hybrid
 from experiments.hybrid.hybrid import HIERARCHICAL, HYBRID, STRATEGIES, Curve, knee, linear, plateau
-from experiments.hybrid.queueing import play
-from experiments.hybrid.routes import Routers
-from experiments.hybrid.whole import whole
+from experiments.hybrid.routes import Routers, play, whole
 from experiments.paper import verdicts
 from experiments.paper.runner import Run
 from experiments.paper.settings import CI
-from experiments.simulation.client_placement import uniform
-from experiments.simulation.topology import Topology, random_tree
+from experiments.simulation.topology import Topology, random_tree, uniform
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

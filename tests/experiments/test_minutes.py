@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from experiments.errors import ResultError
+from experiments import ResultError
 from experiments.minutes import run
 from experiments.minutes.figures import FIGURES, Figure
 from experiments.minutes.place import Cost, Place

@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from experiments import ResultError
 from experiments import __main__ as experiments
-from experiments.errors import ResultError
 from experiments.paper import (
-    budget,
     confidence,
     counting,
     fig4a,
@@ -38,7 +37,7 @@ from experiments.paper.runner import Experiment
 from experiments.paper.settings import CI, FULL, MEDIUM, SETTINGS, Setting
 from experiments.paper.verdicts import NOT_TIMED, Claim, Finding
 from experiments.paper.work import Work, by_level, by_plan, work
-from experiments.peers.counting import Counting
+from experiments.peers.own import Counting
 from experiments.response.bursts import label
 from lengths import long_but
 from rtfilter import EventFilter
@@ -761,20 +760,20 @@ def test_profiles_have_the_paper_s_sizes_or_a_share_of_them():
 
 def test_a_long_run_says_how_long_it_takes(tmp_path):
     revision = machine.describe()["revision"]
-    parts = [budget.Part(name, "paper", FULL, tmp_path, revision) for name in ("times", "fig4a")]
-    total = budget.span(sum(part.seconds for part in parts))
-    assert budget.summary(parts).startswith(f"2 parts, about {total} in all, {total} left.")
+    parts = [report.Part(name, "paper", FULL, tmp_path, revision) for name in ("times", "fig4a")]
+    total = report.span(sum(part.seconds for part in parts))
+    assert report.summary(parts).startswith(f"2 parts, about {total} in all, {total} left.")
     run = runner.Run("times", SETTINGS["paper"], TINY, 1, parts[0].path)
     for piece in run.pieces({"a": 3, "b": 1}):
         run.keep(piece, [{}])
         break
     assert parts[0].left == pytest.approx(0.25 * parts[0].seconds)
-    assert budget.Part("times", "paper", FULL, tmp_path, "another").left == parts[0].seconds  # begins anew
-    assert [budget.span(seconds) for seconds in (0, 20, 600, 8400)] == [
+    assert report.Part("times", "paper", FULL, tmp_path, "another").left == parts[0].seconds  # begins anew
+    assert [report.span(seconds) for seconds in (0, 20, 600, 8400)] == [
         "nothing", "less than a minute", "10 min", "2 h 20 min"
     ]  # fmt: skip
-    known = {(name, setting) for name, own in budget.FULL.items() for setting in own}
-    assert known == {(name, s) for name in budget.FULL for s in report.settings(name)}
+    known = {(name, setting) for name, own in report.FULL.items() for setting in own}
+    assert known == {(name, s) for name in report.FULL for s in report.settings(name)}
 
 
 @pytest.fixture(scope="module")

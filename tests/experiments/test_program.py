@@ -7,9 +7,8 @@ import time
 
 import pytest
 
-from experiments import arguments, demo
+from experiments import ResultError, arguments, demo
 from experiments.__main__ import EXPERIMENTS, main
-from experiments.errors import ResultError
 from experiments.paper import fig4a
 from rtfilter.extras import install
 

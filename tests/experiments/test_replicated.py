@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from experiments.thesis.replicated import ReplicatedMatcher
+from experiments.thesis.switches import ReplicatedMatcher
 from lengths import long_but
 from rtfilter import EventFilter, Schema
 from rtfilter.matchers import Filters, check_matcher

@@ -5,7 +5,7 @@ import argparse
 import msgspec
 import pytest
 
-from experiments.errors import ResultError
+from experiments import ResultError
 from experiments.ruler import run, worlds
 from experiments.ruler.own import WAYS
 from experiments.ruler.peers import build_quamina, build_ruler

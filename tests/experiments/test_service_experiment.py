@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from experiments.errors import ResultError
+from experiments import ResultError
 from experiments.service import cases, own, peers, run, servers, steps, tables, wires
 from experiments.service.offer import Line, offer
 from experiments.service.plan import QUICK, Size

@@ -11,7 +11,7 @@ import pytest
 
 from experiments.spark import job
 from experiments.spark import throughput as experiment
-from experiments.spark.memory import Watch, descendants
+from experiments.spark.cluster import Watch, descendants
 from rtfilter import EventFilter
 
 SIZE = experiment.Size(2000, 3000, 100, 4000, 1)

@@ -7,12 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments import output, peers
-from experiments.errors import ResultError
+from experiments import ResultError, output, peers
 from experiments.output import keep, kept_rows
 from experiments.speed import survey, trial
-from experiments.speed.survey_figure import spread
-from experiments.speed.survey_plan import FULL, QUICK
+from experiments.speed.survey import FULL, QUICK, spread
 from experiments.speed.trial import Case
 from rtfilter.replay import machine
 

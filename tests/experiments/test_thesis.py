@@ -9,8 +9,7 @@ from experiments import __main__ as experiments
 from experiments.paper import report
 from experiments.paper.papers import NOVAK
 from experiments.thesis import claims, printed, results, thesis
-from experiments.thesis.contestants import FOUR, made
-from experiments.thesis.lean import LeanCounting
+from experiments.thesis.contestants import FOUR, LeanCounting, made
 from experiments.thesis.workload import ATTRIBUTES, METHODS, SCHEMA, SIZES, equalities, predicates
 from rtfilter.predicates.predicate import Predicate
 

@@ -5,7 +5,6 @@ import threading
 import numpy as np
 import pytest
 
-import rtfilter.change_log
 import rtfilter.filter
 import rtfilter.index.tree
 import rtfilter.matchers.layers
@@ -28,6 +27,7 @@ import rtfilter.matching.stream
 import rtfilter.matching.subscriber
 import rtfilter.matching.updates
 import rtfilter.predicates.stored.predicate_store
+import rtfilter.subscriptions.change_log
 import rtfilter.subscriptions.changing
 import rtfilter.subscriptions.content
 import rtfilter.subscriptions.deadlines
@@ -52,7 +52,7 @@ from rtfilter.subscriptions.labels import Beside
 pytestmark = pytest.mark.slow
 
 MODULES = [
-    rtfilter.change_log,
+    rtfilter.subscriptions.change_log,
     rtfilter.filter,
     rtfilter.index.tree,
     rtfilter.matchers.papers.be_tree,

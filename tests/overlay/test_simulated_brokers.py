@@ -7,8 +7,7 @@ from random import Random
 import networkx as nx
 import pytest
 
-from experiments.simulation.faults import Fault, What, drawn
-from experiments.simulation.network import Losses
+from experiments.simulation.network import Fault, Losses, What, drawn
 from experiments.simulation.topology import random_tree
 from lengths import long_but
 from overlay.broker_network import BrokerNetwork

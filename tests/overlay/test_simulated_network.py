@@ -4,8 +4,7 @@ from random import Random
 
 import pytest
 
-from experiments.simulation.faults import Fault, What, drawn
-from experiments.simulation.network import Losses, Network, SimulatedCosts
+from experiments.simulation.network import Fault, Losses, Network, SimulatedCosts, What, drawn
 from experiments.simulation.topology import random_tree
 from rtfilter.overlay.broker_names import CLUSTER, BrokerMessage, ConnectionKind, Send, client, link
 

@@ -7,8 +7,16 @@ from random import Random
 import networkx as nx
 import pytest
 
-from experiments.simulation.client_placement import NewClient, Weights, placed, uniform
-from experiments.simulation.topology import LAN, embedded, random_tree, transit_stub
+from experiments.simulation.topology import (
+    LAN,
+    NewClient,
+    Weights,
+    embedded,
+    placed,
+    random_tree,
+    transit_stub,
+    uniform,
+)
 
 
 def test_the_routers_are_connected_by_as_many_links_as_asked_and_stubs_hang_from_one_router():

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.other_boxes import HALF_WIDTH, centred, sided
 from oracle import as_sets, matches
 from rtfilter import EventFilter
 from rtfilter.replay.workloads import BOXES, WORKLOADS, workload
@@ -16,15 +17,12 @@ from rtfilter.replay.workloads.random_boxes import (
     CLUSTERED_HALF_WIDTH,
     CLUSTERS,
     GEO_SIDE,
-    HALF_WIDTH,
     NARROW_SIDE,
     PREDICATES,
     SHARES,
     SPARSE_TOP,
     SPREAD,
     TOP,
-    centred,
-    sided,
 )
 
 cuts = st.lists(st.integers(1, 2 * BLOCK + 5), min_size=1, max_size=4)

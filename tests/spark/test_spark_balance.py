@@ -10,10 +10,10 @@ from pyspark.sql import functions as sf
 
 from rtfilter import EventFilter, Schema
 from rtfilter.filter import inside
-from rtfilter.spark import MatchStage, balance, looks, match_frame
+from rtfilter.spark import MatchStage, balance, match_frame
 from rtfilter.spark.balance import decide, slowest
+from rtfilter.spark.routes import ENOUGH, Reports, Work, seen
 from rtfilter.spark.watch import StreamMetrics
-from rtfilter.spark.work import ENOUGH, Reports, Work, seen
 from spark_cases import frame, pairs
 
 NAMES = "xyz"
@@ -179,15 +179,15 @@ def looked(events, filter):
 
 @pytest.mark.long
 def test_the_first_events_of_a_partition_stand_for_it(spark, crowd, tmp_path, monkeypatch):
-    monkeypatch.setattr(looks, "LOOK", 20)
-    monkeypatch.setattr(looks, "FEW", 0)
+    monkeypatch.setattr(balance, "LOOK", 20)
+    monkeypatch.setattr(balance, "FEW", 0)
     values = points(300, 100)
     events = spark.read.parquet(written(tmp_path / "events", values[:300], values[300:310]))
     visits, hits = inside(crowd).matcher.workload(crowd.schema.read(values)), crowd.match_batch(values).counts
     found = looked(events, crowd)
-    assert found.events.tolist() == [looks.MANY, 10]  # Spark cuts files into parts of about the same size
-    assert found.visits.tolist() == [visits[:20].mean() * looks.MANY, visits[300:310].sum()]
-    assert found.hits.tolist() == [hits[:20].mean() * looks.MANY, hits[300:310].sum()]
+    assert found.events.tolist() == [balance.MANY, 10]  # Spark cuts files into parts of about the same size
+    assert found.visits.tolist() == [visits[:20].mean() * balance.MANY, visits[300:310].sum()]
+    assert found.hits.tolist() == [hits[:20].mean() * balance.MANY, hits[300:310].sum()]
     found = looked(events.persist(), crowd)  # and knows the sizes of what it keeps
     events.unpersist()
     assert found.events.tolist() == [300, 10]
@@ -198,7 +198,7 @@ def test_the_first_events_of_a_partition_stand_for_it(spark, crowd, tmp_path, mo
 @pytest.fixture
 def no_jobs(monkeypatch):
     """Looks may not run a job of Spark."""
-    monkeypatch.setattr(looks, "look_by_job", lambda *_: pytest.fail("a job was run to look"))
+    monkeypatch.setattr(balance, "look_by_job", lambda *_: pytest.fail("a job was run to look"))
 
 
 @pytest.fixture
@@ -255,7 +255,7 @@ def test_a_job_looks_where_the_driver_would_read_something_else(spark, crowd, tm
     path = written(tmp_path / "events", points(30, 10))
     filter = EventFilter(Schema({"x": float, "y": float, "X": float, "w": float}))
     whole, asked = spark.read.parquet(path), []
-    monkeypatch.setattr(looks, "look_by_job", lambda *_: asked.append(1))
+    monkeypatch.setattr(balance, "look_by_job", lambda *_: asked.append(1))
     others = {
         "a condition": whole.where("x > 0.1"),
         "a changed column": whole.withColumn("x", sf.col("x") + 1),
@@ -314,7 +314,7 @@ def test_events_with_many_matches_are_dealt_out(spark, tmp_path, monkeypatch):
 
 
 def test_a_look_computes_no_more_than_the_first_events(spark):
-    first = looks._first(spark.range(0, 100, 1, 4), 3)
+    first = balance._first(spark.range(0, 100, 1, 4), 3)
     assert [row.id for row in first.collect()] == [0, 1, 2, 25, 26, 27, 50, 51, 52, 75, 76, 77]
     assert "LocalLimit 3" in plan(first)
     assert "GlobalLimit" not in plan(first)

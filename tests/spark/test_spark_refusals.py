@@ -18,8 +18,7 @@ from rtfilter import (
     SnapshotError,
 )
 from rtfilter.spark import ChangeStage, MatchStage, build_sharded, match_frame, refusals, track_stream
-from rtfilter.spark.failures import own_error
-from rtfilter.spark.refusals import NAMED, LeftOut, TaskEventReader
+from rtfilter.spark.refusals import NAMED, LeftOut, TaskEventReader, own_error
 from rtfilter.spark.subscribing import SubscriptionReader
 from rtfilter.spark.watch import StreamMetrics
 

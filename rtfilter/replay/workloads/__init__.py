@@ -4,8 +4,7 @@
 points. :func:`file_workload` makes one of data that were read from files.
 """
 
-from rtfilter.replay.workloads.base import Bounds, Workload
-from rtfilter.replay.workloads.from_files import FileWorkload, file_workload
+from rtfilter.replay.workloads.base import Bounds, FileWorkload, Workload, file_workload
 from rtfilter.replay.workloads.random_boxes import BOXES, BoxWorkload
 from rtfilter.replay.workloads.workload_registry import WORKLOADS, workload
 

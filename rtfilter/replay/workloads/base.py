@@ -7,7 +7,7 @@ of any size, and every run with the same seed sees the same rows.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -114,3 +114,43 @@ def refuse_negative(start: int, count: int) -> None:
     """Raise `ValueError` if `start` or `count` is negative."""
     if min(start, count) < 0:
         raise ValueError(f"start and count must not be negative, but they are {start} and {count}")
+
+
+@dataclass(frozen=True)
+class FileWorkload(Workload):
+    """Given subscriptions and events in their order. After the last, both start again with the first."""
+
+    given: Sequence[Source]
+    rows: Sequence[Mapping[str, object]]
+
+    @property
+    def period(self) -> int:
+        """Number of given events."""
+        return len(self.rows)
+
+    def subscriptions(self, start: int, count: int) -> list[Source]:
+        """Return subscriptions `start` to `start + count`."""
+        return [self.given[i % len(self.given)] for i in range(start, start + count)]
+
+    def events(self, start: int, count: int) -> list[Mapping[str, object]]:
+        """Return events `start` to `start + count`, as dicts."""
+        return [self.rows[i % len(self.rows)] for i in range(start, start + count)]
+
+
+def file_workload(
+    name: str, schema: Schema, subscriptions: Sequence[Source], rows: Sequence[Mapping[str, object]]
+) -> FileWorkload:
+    """Make a workload of subscriptions and events that were read.
+
+    Parameters
+    ----------
+    name : str
+        Its name in reports.
+    schema : Schema
+        The attributes of the events.
+    subscriptions : sequence of predicates
+        Not empty; in any form that `EventFilter.subscribe` takes.
+    rows : sequence of mappings
+        Not empty; one event each.
+    """
+    return FileWorkload(name, schema, 0, subscriptions, rows)

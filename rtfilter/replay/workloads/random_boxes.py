@@ -44,8 +44,6 @@ SHARES = (0.75, 0.5, 0.25, 0.1, 0.01, 0.001)
 """Shares of the predicates that events of `nested` satisfy; each event draws one of these shares."""
 GEO_SIDE = 0.001
 """Side of a `geo` box; the domain is the unit square."""
-HALF_WIDTH = (TOP + 1) // 2
-"""Largest half-width of a `centred` box: half of the domain."""
 CLUSTERS = 20
 """Number of clusters of `clustered`."""
 SPREAD = (TOP + 1) / 20
@@ -123,21 +121,14 @@ def wide_boxes(rng: np.random.Generator, rows: int, dimensions: int) -> Bounds:
 def narrow_boxes(rng: np.random.Generator, rows: int, dimensions: int, side: int = NARROW_SIDE) -> Bounds:
     """Draw boxes whose sides have a given length around a uniform centre, cut off at the domain's ends."""
     low = rng.integers(0, TOP, (rows, dimensions), endpoint=True) - side // 2
-    return _clipped(low, low + side - 1)
-
-
-def centred_boxes(rng: np.random.Generator, rows: int, dimensions: int) -> Bounds:
-    """Draw boxes around a uniform centre, with a uniform half-width of at most `HALF_WIDTH` per attribute."""
-    centre = rng.integers(0, TOP, (rows, dimensions), endpoint=True)
-    half = rng.integers(0, HALF_WIDTH, (rows, dimensions), endpoint=True)
-    return _clipped(centre - half, centre + half)
+    return clipped(low, low + side - 1)
 
 
 def clustered_boxes(rng: np.random.Generator, rows: int, dimensions: int, clusters: FloatArray) -> Bounds:
     """Draw boxes around `clustered_points`, with a uniform half-width of at most `CLUSTERED_HALF_WIDTH`."""
     centre = clustered_points(rng, rows, dimensions, clusters)
     half = rng.integers(0, CLUSTERED_HALF_WIDTH, (rows, dimensions), endpoint=True)
-    return _clipped(centre - half, centre + half)
+    return clipped(centre - half, centre + half)
 
 
 def dense_boxes(rng: np.random.Generator, rows: int, dimensions: int) -> Bounds:
@@ -215,23 +206,12 @@ def unit_points(rng: np.random.Generator, rows: int, dimensions: int) -> FloatAr
 
 def wide(seed: int, dimensions: int = 12) -> BoxWorkload:
     """Make boxes between two uniform integers per attribute, as in the paper: large, and hard to prune."""
-    return DrawnWorkload("wide", _shorts(dimensions), seed, dimensions, integer_points(TOP), wide_boxes)
+    return DrawnWorkload("wide", shorts(dimensions), seed, dimensions, integer_points(TOP), wide_boxes)
 
 
 def narrow(seed: int, dimensions: int = 12) -> BoxWorkload:
     """Make boxes that span a quarter of the domain per attribute: easy to prune for a tree."""
-    return DrawnWorkload("narrow", _shorts(dimensions), seed, dimensions, integer_points(TOP), narrow_boxes)
-
-
-def sided(seed: int, dimensions: int = 12, side: float = 0.25) -> BoxWorkload:
-    """Make boxes as in `narrow` that span another share `side` of the domain; not in `BOXES`."""
-    boxes = partial(narrow_boxes, side=round(side * (TOP + 1)))
-    return DrawnWorkload("sided", _shorts(dimensions), seed, dimensions, integer_points(TOP), boxes)
-
-
-def centred(seed: int, dimensions: int = 12) -> BoxWorkload:
-    """Make boxes of a uniform centre and half-width per attribute, cut off at the domain; not in `BOXES`."""
-    return DrawnWorkload("centred", _shorts(dimensions), seed, dimensions, integer_points(TOP), centred_boxes)
+    return DrawnWorkload("narrow", shorts(dimensions), seed, dimensions, integer_points(TOP), narrow_boxes)
 
 
 def clustered(seed: int, dimensions: int = 12) -> BoxWorkload:
@@ -243,7 +223,7 @@ def clustered(seed: int, dimensions: int = 12) -> BoxWorkload:
     clusters = np.random.default_rng([seed, CENTRES]).uniform(0, TOP, (CLUSTERS, _counted(dimensions)))
     return DrawnWorkload(
         "clustered",
-        _shorts(dimensions),
+        shorts(dimensions),
         seed,
         dimensions,
         partial(clustered_points, clusters=clusters),
@@ -253,7 +233,7 @@ def clustered(seed: int, dimensions: int = 12) -> BoxWorkload:
 
 def dense(seed: int, dimensions: int = 12) -> BoxWorkload:
     """Make boxes that span most of the domain: two in a hundred contain an event, so verifying takes long."""
-    return DrawnWorkload("dense", _shorts(dimensions), seed, dimensions, integer_points(TOP), dense_boxes)
+    return DrawnWorkload("dense", shorts(dimensions), seed, dimensions, integer_points(TOP), dense_boxes)
 
 
 def sparse(seed: int, dimensions: int = 24) -> BoxWorkload:
@@ -299,7 +279,7 @@ BOXES: Mapping[str, Callable[..., BoxWorkload]] = {
 `equal` and `nested` have infinite sides."""
 
 
-def _clipped(low: ArrayLike, high: ArrayLike) -> Bounds:
+def clipped(low: ArrayLike, high: ArrayLike) -> Bounds:
     """Return boxes cut off at the ends of the domain."""
     return Bounds(np.maximum(low, 0.0), np.minimum(high, float(TOP)))
 
@@ -318,5 +298,6 @@ def _attributes(dimensions: int, attribute: Attribute) -> dict[str, Attribute]:
     return {f"a{k}": attribute for k in range(1, _counted(dimensions) + 1)}
 
 
-def _shorts(dimensions: int) -> Schema:
+def shorts(dimensions: int) -> Schema:
+    """Return the schema of unsigned shorts."""
     return Schema(_attributes(dimensions, Attribute(int, low=0, high=TOP)))
