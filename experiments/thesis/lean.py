@@ -44,7 +44,7 @@ class LeanCounting(EventwiseMatcher):
         raise NotImplementedError("the lean counting cannot unsubscribe: make a new one")
 
     def _find(self, event: FlatEvent) -> tuple[set[int], int]:
-        """Operations are increments."""
+        """Return the matches, and their increments as operations."""
         counts = [0] * len(self._needed)
         needed, ids = self._needed, self._ids
         found: set[int] = set()
