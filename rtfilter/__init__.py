@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rtfilter.reading import infer_schema, read_events
     from rtfilter.results import Matches, RelatedIds
     from rtfilter.subscriptions.loading import BadSubscription
-    from rtfilter.subscriptions.subscription import Subscription
+    from rtfilter.subscriptions.stored import Subscription
     from rtfilter.tracking.tracker import Tracker
     from rtfilter.tracking.transitions import Transition, Transitions
 else:
@@ -59,7 +59,7 @@ else:
         "RelatedIds": "results",
         "Schema": "events.schema",
         "Stream": "matching.stream",
-        "Subscription": "subscriptions.subscription",
+        "Subscription": "subscriptions.stored",
         "Tracker": "tracking.tracker",
         "Transition": "tracking.transitions",
         "Transitions": "tracking.transitions",

@@ -25,10 +25,9 @@ from rtfilter.predicates.boxes.compiling import MAX_UNBOUNDED
 from rtfilter.predicates.predicate import Source, parse
 from rtfilter.results import Matches
 from rtfilter.scheduler import Order
-from rtfilter.subscriptions.given import Lifetime
 from rtfilter.subscriptions.ids import Name
-from rtfilter.subscriptions.loading import OnError
-from rtfilter.subscriptions.subscription import Subscription
+from rtfilter.subscriptions.loading import Lifetime, OnError
+from rtfilter.subscriptions.stored import Subscription
 from rtfilter.watch.off import OFF, Off
 
 if TYPE_CHECKING:

@@ -40,8 +40,8 @@ from rtfilter.replay.workloads import Bounds, Workload, workload
 from rtfilter.subscriptions import drafts
 from rtfilter.subscriptions.checks import Checks
 from rtfilter.subscriptions.drafts import Draft
-from rtfilter.subscriptions.held import Held
-from rtfilter.subscriptions.verified import Verified
+from rtfilter.subscriptions.stored import StoredSubscriptions
+from rtfilter.subscriptions.verification import Verified
 
 REFERENCES = ("masks", "counting")
 """The reference matchers for answers. The second replaces the first where the first is measured itself."""
@@ -184,7 +184,7 @@ Answer = tuple[IntArray, IntArray]
 
 def ask_matcher(made: Matcher, known: Known, tables: Sequence[EventTable]) -> list[Answer]:
     """Return the answers to each batch."""
-    return [verify(made.match(table), table, cast(Held, known)) for table in tables]
+    return [verify(made.match(table), table, cast(StoredSubscriptions, known)) for table in tables]
 
 
 def read_draft(source: Workload, name: str, takes: Takes, start: int, count: int) -> Draft:

@@ -58,7 +58,7 @@ class EventReader:
                 return require_one(self._read(event, lone=True))
             if json is None or json.fields is not fields:
                 json = self._text(fields)
-            return json.read_one(event, held.asked.names)
+            return json.read_one(event, held.used.names)
         except EventError:
             self._count_refused(event)
             raise
@@ -68,7 +68,7 @@ class EventReader:
         held = self._subscriptions
         if type(event) is dict and held.matcher.takes.missing:
             try:
-                table = read_dict(held.schema.fields, event, held.asked.names)
+                table = read_dict(held.schema.fields, event, held.used.names)
             except EventError:
                 self._count_refused(event)
                 raise
@@ -89,7 +89,7 @@ class EventReader:
     def texts(self, events: Sequence[object]) -> EventTable:
         """Read JSON texts, each of one event; the metrics do not count refused ones."""
         held = self._subscriptions
-        names = held.asked.names if held.matcher.takes.missing else None
+        names = held.used.names if held.matcher.takes.missing else None
         return self._text(held.schema.fields).read(events, names, lone=False)
 
     def note(self, table: EventTable) -> None:
@@ -122,7 +122,7 @@ class EventReader:
     def _read(self, events: object, whole: bool = False, lone: bool = False) -> EventTable:
         held = self._subscriptions
         takes, fields = held.matcher.takes, held.schema.fields
-        names = held.asked.names if takes.missing and not whole else None
+        names = held.used.names if takes.missing and not whole else None
         if is_text(events):
             table = self._text(fields).read(events, names, lone)
         else:

@@ -32,12 +32,11 @@ from rtfilter.matching.aside import Copy, MovedError, copied
 from rtfilter.matching.gate import Gate, Writing
 from rtfilter.matching.growing import LARGE
 from rtfilter.matching.road import Road
-from rtfilter.predicates.stored.predicate_store import Kept
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.drafts import Draft
 from rtfilter.subscriptions.handles import ClaimedError
 from rtfilter.subscriptions.ids import NO_IDS, Name
-from rtfilter.subscriptions.labels import NO_LABELS, Beside
+from rtfilter.subscriptions.labels import NO_LABELS, LabelColumns
 
 T = TypeVar("T")
 
@@ -107,7 +106,7 @@ class Updates:
                 return self._remove_at_once(ids)
             return self._remove(ids, self._subscriptions.moment())
 
-    def replace(self, id: object, draft: Draft | None, labels: Beside = NO_LABELS) -> None:
+    def replace(self, id: object, draft: Draft | None, labels: LabelColumns = NO_LABELS) -> None:
         """See `Subscriptions.replace`."""
         if self._subscriptions.labels.names is not None:
             self._index_names()
@@ -190,7 +189,7 @@ class Updates:
             moment = self._make_room(2 * len(draft.filters))
             names = held.add(draft, ids, moment)
         if len(held.claimed) or held.claimed_names:
-            self._tidy(self._clear_bits)
+            self._tidy(self._clear_pieces)
         return names
 
     def _remove_at_once(self, ids: IntArray | list[Name]) -> BoolArray:
@@ -198,12 +197,12 @@ class Updates:
         with self._road.gate.writing():
             known = held.remove(ids, self._make_room())
         if len(held.claimed) or held.claimed_names:
-            self._tidy(self._clear_bits)
+            self._tidy(self._clear_pieces)
         elif held.adopting is not None and held.adopting.wasteful:
             self._tidy(self._build_anew)
         return known
 
-    def _replace_at_once(self, id: object, draft: Draft | None, labels: Beside) -> None:
+    def _replace_at_once(self, id: object, draft: Draft | None, labels: LabelColumns) -> None:
         with self._road.gate.writing():
             self._subscriptions.replace(id, draft, labels, self._make_room())
 
@@ -220,7 +219,7 @@ class Updates:
 
     def _add(self, draft: Draft, ids: IntArray | list[Name] | None, of: Factory | None) -> AnyArray:
         """Add many subscriptions; with `of`, build the index again with this matcher."""
-        count, labels, moment = len(draft.filters), draft.labels, self._subscriptions.moment()
+        count, moment = len(draft.filters), self._subscriptions.moment()
         # Found before the change, because it takes long; the result is cached.
         counted = self._subscriptions.matcher.takes.boxes and len(draft.filters.unbounded()) > 0
         if ids is None:
@@ -231,26 +230,27 @@ class Updates:
                 self._claim(draft, moment, self._subscriptions.claim_names, frozenset(ids), type(ids[0]))
                 self._require_new(ids)
                 handles = self._turn(self._subscriptions.claim_next, count)
-                labels = labels._replace(names=ids)
+                draft = draft._replace(labels=draft.labels._replace(names=ids))
             else:
                 handles = ids
                 self._claim(draft, moment, self._subscriptions.claim_new, np.sort(ids))
                 self._require_new(ids)
-        filters = draft.filters.named(handles)
+        draft = draft._replace(filters=draft.filters.named(handles))
         if counted:
             try:
-                self._turn(self._subscriptions.promise, filters, moment)
+                self._turn(self._subscriptions.promise, draft.filters, moment)
             except PredicateError:  # another change added some meanwhile
                 self._clear()
                 raise
         if of is not None or self._builds_anew(len(self._subscriptions) + count, count):
-            self._build_anew(filters, draft.predicates, labels, of=of)
+            self._build_anew(draft, of=of)
         else:
-            cuts, done = filters.cuts(BIT), 0
+            cuts, done = draft.filters.cuts(BIT), 0
             while done < len(cuts) - 1:
-                done = self._add_bits(filters, draft.predicates, labels, cuts, done)
-            self._turn(self._subscriptions.show, filters)
-        return handles if labels.names is None else np.array(labels.names, object)
+                done = self._add_pieces(draft, cuts, done)
+            self._turn(self._subscriptions.show, draft.filters)
+        names = draft.labels.names
+        return handles if names is None else np.array(names, object)
 
     def _claim(self, draft: Draft, moment: float, step: Callable[..., T], *arguments: Any) -> T:
         """Claim ids for new subscriptions, unless too many are unbounded: then nothing is claimed."""
@@ -273,7 +273,7 @@ class Updates:
         wanted, first = np.unique(handles, return_index=True)
         self._turn(held.claim, wanted)
         slices = (wanted[row : row + KNOWN] for row in range(0, len(wanted), KNOWN))
-        known = [self._look(held.gone if passed else held.known, handles, moment) for handles in slices]
+        known = [self._look(held.known, handles, moment, passed) for handles in slices]
         removed[first] = np.concatenate(known)
         gone = wanted[removed[first]]
         if len(gone) and self._builds_anew(len(held) - len(gone), len(gone)):
@@ -303,7 +303,7 @@ class Updates:
         gone: list[Any] = []
         for row in range(0, len(ids), KNOWN):
             part = ids[row : row + KNOWN]
-            found = self._look(held.gone, held.labels.handles(part), moment).tolist()
+            found = self._look(held.known, held.labels.handles(part), moment, True).tolist()
             gone += [id for id, passed in zip(part, found, strict=True) if passed]
         if gone:
             self._remove(gone if isinstance(ids, list) else np.array(gone, np.int64), moment, passed=True)
@@ -315,17 +315,12 @@ class Updates:
         return whole and left <= ASIDE * changed
 
     def _build_anew(
-        self,
-        added: Filters | None = None,
-        predicates: Sequence[Kept] | None = None,
-        labels: Beside = NO_LABELS,
-        removed: IntArray = NO_IDS,
-        of: Factory | None = None,
+        self, added: Draft | None = None, removed: IntArray = NO_IDS, of: Factory | None = None
     ) -> None:
         copy = Copy(self._road.gate, self._subscriptions, removed, of)
         if added is not None:
-            copy.content.put(added.ids, added, predicates, labels)
-        self.put_in_place(copy, added, removed)
+            copy.content.put(added.filters.ids, added)
+        self.put_in_place(copy, None if added is None else added.filters, removed)
 
     def put_in_place(self, copy: Copy, added: Filters | None = None, removed: IntArray = NO_IDS) -> None:
         """Replace all subscriptions by a copy, which has `added` more and lacks `removed`.
@@ -363,22 +358,12 @@ class Updates:
 
     # -- pieces ----------------------------------------------------------------------------------------------
 
-    def _add_bits(
-        self,
-        filters: Filters,
-        predicates: Sequence[Kept] | None,
-        labels: Beside,
-        cuts: Sequence[int],
-        done: int,
-    ) -> int:
+    def _add_pieces(self, draft: Draft, cuts: Sequence[int], done: int) -> int:
         """Add some pieces, of which `done` are added already; return how many are added then."""
         with self._road.gate.writing():
             begun = perf_counter()
             while True:
-                rows = slice(cuts[done], cuts[done + 1])
-                own = None if predicates is None else predicates[rows]
-                piece = filters.piece(rows.start, rows.stop)
-                self._subscriptions.add_hidden(piece, own, labels.piece(rows.start, rows.stop))
+                self._subscriptions.add_hidden(draft.piece(cuts[done], cuts[done + 1]))
                 done += 1
                 if done == len(cuts) - 1 or perf_counter() - begun > LONG:
                     return done
@@ -386,9 +371,9 @@ class Updates:
     def _clear(self) -> None:
         """Remove all hidden subscriptions, and release all claims."""
         while len(self._subscriptions.claimed) or self._subscriptions.claimed_names:
-            self._clear_bits()
+            self._clear_pieces()
 
-    def _clear_bits(self) -> None:
+    def _clear_pieces(self) -> None:
         with self._road.gate.writing():
             begun = perf_counter()
             while len(self._subscriptions.hidden):

@@ -31,11 +31,10 @@ from rtfilter.predicates.model.list_tests import Elements
 from rtfilter.predicates.operands.intervals import Now
 from rtfilter.predicates.predicate import Predicate
 from rtfilter.results import Hits
-from rtfilter.subscriptions.verdict import ASK, NO, YES
-from rtfilter.subscriptions.verified import SAMPLE
+from rtfilter.subscriptions.verification import ASK, NO, SAMPLE, YES
 
 if TYPE_CHECKING:
-    from rtfilter.subscriptions.held import Held
+    from rtfilter.subscriptions.stored import StoredSubscriptions
 
 COMPILED: Final = 7
 """Candidates of a batch from which compiled code is called: its call takes as long as a few checks."""
@@ -46,7 +45,7 @@ MANY: Final = 16
 def verify(
     hits: Hits,
     events: EventTable,
-    held: Held,
+    held: StoredSubscriptions,
     rows: IntArray | None = None,
     moment: float = -inf,
     now: float | None = None,
@@ -58,7 +57,7 @@ def verify(
     hits : Hits
         The hits of n events; if events have lists, of their choices, one event after the other.
     events : EventTable
-    held : Held
+    held : StoredSubscriptions
         The exact ends or the predicate of each subscription with a hit that is not exact.
     rows : int64 (n,), optional
         Rows of `events` that the hits are about; all by default.
@@ -84,7 +83,7 @@ def verify(
 def _verified(
     hits: Hits,
     events: EventTable,
-    held: Held,
+    held: StoredSubscriptions,
     rows: IntArray | None,
     moment: float,
     now: float | None,
@@ -141,7 +140,9 @@ def _verified(
     return hits.offsets, hits.ids
 
 
-def verify_one(ids: IntArray, exact: Flags, event: EventTable, held: Held, moment: float) -> IntArray:
+def verify_one(
+    ids: IntArray, exact: Flags, event: EventTable, held: StoredSubscriptions, moment: float
+) -> IntArray:
     """Verify the hits of one event without lists, of which all are visible; return its ids, int64 (k,)."""
     if held.ends:
         return verify(Hits.of_one(ids, exact), event, held, None, moment)[1]
@@ -179,7 +180,7 @@ def _decide_together(
     owner: IntArray,
     doubtful: IntArray,
     events: EventTable,
-    held: Held,
+    held: StoredSubscriptions,
     rows: IntArray | None,
     keep: BoolArray,
 ) -> IntArray:
@@ -303,7 +304,7 @@ def _united(
     offsets: IntArray,
     ids: IntArray,
     events: EventTable,
-    held: Held,
+    held: StoredSubscriptions,
     rows: IntArray | None,
     now: float | None,
 ) -> tuple[IntArray, IntArray]:
@@ -335,7 +336,7 @@ def _united(
 
 
 def _decide_choices(
-    ids: IntArray, rows: IntArray, events: EventTable, choices: Choices, held: Held
+    ids: IntArray, rows: IntArray, events: EventTable, choices: Choices, held: StoredSubscriptions
 ) -> list[bool]:
     """Return whether an event satisfies a subscription that one of its choices matches, for each pair."""
     asked: dict[int, Predicate | None] = {}

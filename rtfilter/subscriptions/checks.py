@@ -34,7 +34,7 @@ from rtfilter.predicates.model.disjunction import asks_for_every
 from rtfilter.predicates.operands.letters import encoded, encoded_one
 from rtfilter.predicates.operands.like import ANY, EACH, in_bytes
 from rtfilter.predicates.predicate import Predicate
-from rtfilter.subscriptions.verdict import ASK, NO, UNKNOWN, YES
+from rtfilter.subscriptions.verification import ASK, NO, UNKNOWN, YES
 
 AT_ONCE, SHARE = 4096, 8
 """New predicates that one call compiles, before Python checks the others: other threads wait meanwhile.

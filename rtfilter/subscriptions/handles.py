@@ -1,6 +1,6 @@
 """Handles: the integers that stand for subscriptions inside the package, their labels, and claims on them.
 
-Where ids are integers, handles are ids. Where they are text or UUIDs (`rtfilter.subscriptions.names`), a
+Where ids are integers, handles are ids. Where they are text or UUIDs (`rtfilter.subscriptions.labels`), a
 handle is used again once its subscription is removed. No batch sees a handle stand for two subscriptions:
 changes run alone, and a batch replaces handles by ids before a change may begin.
 """

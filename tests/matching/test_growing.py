@@ -21,9 +21,8 @@ import rtfilter.matchers.scan
 import rtfilter.matching.gate
 import rtfilter.matching.road
 import rtfilter.matching.subscriber
-import rtfilter.subscriptions.changing
 import rtfilter.subscriptions.content
-import rtfilter.subscriptions.held
+import rtfilter.subscriptions.stored
 from examples import SCHEMA, random_events, random_predicate
 from interrupts import Interrupt, Lines
 from kinds import KINDS, id_of, require_sound
@@ -253,7 +252,7 @@ def test_single_events_do_not_move_a_filter_in_which_compiled_code_is_not_faster
 def test_candidates_that_python_verifies_move_a_small_filter(kernels, monkeypatch, way):
     for module in (growing, rtfilter.matching.road):
         monkeypatch.setattr(module, "VERIFIED", 6)
-    monkeypatch.setattr(rtfilter.subscriptions.held, "ready", kernels)
+    monkeypatch.setattr(rtfilter.subscriptions.stored, "ready", kernels)
     filter = EventFilter(Schema({"s": str}))
     filter.subscribe_many(["s LIKE '%x%'", "s LIKE '%y%'"])
     for _ in range(2):
@@ -586,9 +585,9 @@ MODULES = [
     rtfilter.matching.road,
     rtfilter.matching.subscriber,
     rtfilter.matching.updates,
-    rtfilter.subscriptions.changing,
     rtfilter.subscriptions.content,
-    rtfilter.subscriptions.held,
+    rtfilter.subscriptions.content,
+    rtfilter.subscriptions.stored,
 ]
 
 

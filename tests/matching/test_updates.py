@@ -91,8 +91,8 @@ class Model:
 def each_turn(monkeypatch, call):
     """Call between all turns of large changes."""
     for owner, name in (
-        (Updates, "_add_bits"),
-        (Updates, "_clear_bits"),
+        (Updates, "_add_pieces"),
+        (Updates, "_clear_pieces"),
         (Updates, "_look"),
         (Copy, "_read"),
         (Copy, "catch_up"),
@@ -321,7 +321,7 @@ def test_a_turn_changes_few_boxes(monkeypatch):
 def test_a_change_of_the_same_id_waits(monkeypatch, call):
     monkeypatch.setattr(updates, "ASIDE", -1)
     model, order = Model(), []
-    real = Updates._add_bits
+    real = Updates._add_pieces
     threads = []
 
     def one():
@@ -338,7 +338,7 @@ def test_a_change_of_the_same_id_waits(monkeypatch, call):
             threads[0].join(0.05)
         return real(*arguments)
 
-    monkeypatch.setattr(Updates, "_add_bits", slow)
+    monkeypatch.setattr(Updates, "_add_pieces", slow)
     model.filter.subscribe_many(model.drawn(9), ids=range(30, 39))
     order.append("large")
     threads[0].join(120)
@@ -350,14 +350,14 @@ def test_a_change_of_the_same_id_waits(monkeypatch, call):
 def test_a_large_change_from_within_one_is_refused(monkeypatch):
     model = Model()
     monkeypatch.setattr(updates, "ASIDE", -1)
-    real = Updates._add_bits
+    real = Updates._add_pieces
 
     def again(*arguments):
         with pytest.raises(RuntimeError, match="changing"):
             model.filter.subscribe_many(["n > 1"] * 9)
         return real(*arguments)
 
-    monkeypatch.setattr(Updates, "_add_bits", again)
+    monkeypatch.setattr(Updates, "_add_pieces", again)
     model.add(9)
     model.check()
 
@@ -391,7 +391,7 @@ def test_an_order_that_makes_a_large_change_is_refused_while_another_waits_for_i
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_what_another_process_left_is_cleared_by_small_changes(monkeypatch):
     monkeypatch.setattr(updates, "ASIDE", -1)
-    model, exits, real = Model(), [], Updates._add_bits
+    model, exits, real = Model(), [], Updates._add_pieces
 
     def fork():
         child = os.fork()
@@ -414,7 +414,7 @@ def test_what_another_process_left_is_cleared_by_small_changes(monkeypatch):
             thread.join()
         return done
 
-    monkeypatch.setattr(Updates, "_add_bits", bits)
+    monkeypatch.setattr(Updates, "_add_pieces", bits)
     model.filter.subscribe_many(model.drawn(9), ids=range(30, 39))
     assert exits == [0]
 
@@ -444,7 +444,8 @@ def test_a_handler_that_comes_while_a_stream_is_computed_does_not_wait_for_its_e
 def test_what_matches_nothing_takes_turns_as_well(monkeypatch):
     monkeypatch.setattr(updates, "ASIDE", -1)
     filter, turns = EventFilter(SCHEMA, matcher="rtree"), []
-    monkeypatch.setattr(Updates, "_add_bits", around(Updates._add_bits, lambda: turns.append(len(filter))))
+    step = around(Updates._add_pieces, lambda: turns.append(len(filter)))
+    monkeypatch.setattr(Updates, "_add_pieces", step)
     filter.subscribe_many(["FALSE"] * 9)
     assert len(turns) == 2 * 5
     assert set(turns) == {0}

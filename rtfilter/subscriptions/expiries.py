@@ -25,7 +25,7 @@ SCAN: Final = 4096
 _ALL = 2**64 - 1
 
 
-class Deadlines:
+class Expiries:
     """Times at which subscriptions expire, in seconds of a clock, float64, by handle.
 
     Threads may look up at the same time; a change must run alone. An interrupted change can be repeated.
