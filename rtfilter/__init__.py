@@ -25,8 +25,8 @@ from rtfilter.lazy import at_first_use
 
 if TYPE_CHECKING:
     from rtfilter.asynchronous.async_filter import AsyncFilter
+    from rtfilter.events.reading import BadEvent
     from rtfilter.events.schema import Attribute, Schema
-    from rtfilter.events.unusable import BadEvent
     from rtfilter.filter import EventFilter
     from rtfilter.index.tree import RStarTree
     from rtfilter.matching.cover_search import Related
@@ -45,7 +45,7 @@ else:
     _PLACES = {
         "AsyncFilter": "asynchronous.async_filter",
         "Attribute": "events.schema",
-        "BadEvent": "events.unusable",
+        "BadEvent": "events.reading",
         "BadSubscription": "subscriptions.loading",
         "Completion": "matching.stream",
         "Cost": "predicates.boxes.cost",

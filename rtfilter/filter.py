@@ -32,7 +32,7 @@ from rtfilter.watch.off import OFF, Off
 
 if TYPE_CHECKING:
     from rtfilter.adaptive import Controller, MatcherChooser
-    from rtfilter.events.unusable import OnBadEvent
+    from rtfilter.events.reading import OnBadEvent
     from rtfilter.predicates.explanations.explanation import Explanation
     from rtfilter.predicates.explanations.misses import Misses
     from rtfilter.watch.metrics import Metrics

@@ -12,11 +12,11 @@ from pyspark.accumulators import AccumulatorParam
 from rtfilter import EventError, Schema
 from rtfilter.dtypes import BoolArray
 from rtfilter.events.cells import encode_cell
-from rtfilter.events.exact import instants
 from rtfilter.events.fields import Field
 from rtfilter.events.foreign import arrow_values
+from rtfilter.events.moments import instants
+from rtfilter.events.reading import read_usable
 from rtfilter.events.table import EventTable
-from rtfilter.events.unusable import read_usable
 from rtfilter.spark.work import partition
 from rtfilter.text import shown
 

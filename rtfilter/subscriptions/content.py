@@ -46,8 +46,8 @@ class Subscriptions(StoredSubscriptions):
     _listeners: tuple[ref[Changes], ...] = ()
     expired = 0
     """The number of expired subscriptions that were removed."""
-    # During a change: the function that undoes or completes it, or reports it once it is made. It can be
-    # repeated if an exception interrupts it.
+    # During a change: the function that undoes or completes it, or reports it once it is made. An interrupted
+    # call can be repeated.
     _undo: Callable[[], None] | None = None
     _former: object = None
 
@@ -127,14 +127,14 @@ class Subscriptions(StoredSubscriptions):
             return NO_IDS, draft.labels
         self.settle(type(ids[0]) if isinstance(ids, list) else int)
         self.refuse_claimed(ids)
-        self._renew(ids, moment)
+        self.renew(ids, moment)
         self.require_new(ids)
         if isinstance(ids, list):
             return self.next_handles(count), draft.labels._replace(names=ids)
         self.next_id = max(self.next_id, int(ids.max()) + 1)
         return ids, draft.labels
 
-    def _renew(self, ids: IntArray | list[Name], moment: float) -> None:
+    def renew(self, ids: IntArray | list[Name], moment: float) -> None:
         """Remove the expired subscriptions among some ids, so that their ids are free."""
         handles = self.labels.handles(ids)
         passed = self.labels.passed(handles, moment)
@@ -186,11 +186,13 @@ class Subscriptions(StoredSubscriptions):
 
     def _remove_known(self, handles: IntArray) -> None:
         if len(handles):
-            self._undo = partial(self._complete_removal, handles, self.change_of(self.nothing, handles))
+            change = self.change_of(self.nothing, handles)
+            self._undo = partial(self._complete, change, self.forget, handles)
             self.recover()
 
-    def _complete_removal(self, handles: IntArray, change: Change) -> None:
-        self.forget(handles)
+    def _complete(self, change: Change, step: Callable[..., None], *arguments: Any) -> None:
+        """Make the rest of a change, and report it; an interrupted call can be repeated."""
+        step(*arguments)
         self.tell(change)
 
     # -- replacing -----------------------------------------------------------------------------------------
@@ -206,7 +208,7 @@ class Subscriptions(StoredSubscriptions):
         handles = np.array([handle])
         if draft is None:
             change = self.change_of(self.nothing, NO_IDS)._replace(handles=handles)
-            self._undo = partial(self._complete_labels, handles, labels, change)
+            self._undo = partial(self._complete, change, self.labels.put, handles.tolist(), labels)
             self.recover()
             return
         self.admit(draft.filters, moment, handle)
@@ -235,12 +237,7 @@ class Subscriptions(StoredSubscriptions):
             self.refuse_claimed([id])
         return self.require(id, moment)
 
-    def _complete_labels(self, handles: IntArray, labels: LabelColumns, change: Change) -> None:
-        self.labels.put(handles.tolist(), labels)
-        self.tell(change)
-
     def _put_instead(self, handles: IntArray, draft: Draft) -> None:
-        """Replace the predicates and labels of handles, which stay the same."""
         self.strip(handles)
         self.put(handles, draft)
 
@@ -259,7 +256,7 @@ class Subscriptions(StoredSubscriptions):
         """Replace a subscription in the matcher, which may refuse, and then its other data."""
         change = self.change_of(draft.filters, handles)
         # A replacement that has begun is completed.
-        self._undo = partial(self._complete_replacement, handles, draft, change)
+        self._undo = partial(self._complete, change, self._put_instead, handles, draft)
         try:
             try:
                 matcher.replace(draft.filters)
@@ -272,10 +269,6 @@ class Subscriptions(StoredSubscriptions):
             self._undo = partial(self.tell, change)
         finally:
             self.recover()
-
-    def _complete_replacement(self, handles: IntArray, draft: Draft, change: Change) -> None:
-        self._put_instead(handles, draft)
-        self.tell(change)
 
     # -- large changes -------------------------------------------------------------------------------------
     # Steps: the change claims handles. Handles to add are hidden, added in pieces, and shown at once. Handles
@@ -320,10 +313,6 @@ class Subscriptions(StoredSubscriptions):
         """Show all hidden handles: this makes the addition."""
         self._undo = partial(self._end_large, _Large(self.change_of(filters, NO_IDS)))
         self.recover()
-
-    def count_expired(self, count: int) -> None:
-        """Count the expired subscriptions of a large removal."""
-        self.expired += count
 
     def hide(self, handles: IntArray) -> None:
         """Hide some known, claimed handles, ascending: this makes their removal."""

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from rtfilter.dtypes import IntArray
-from rtfilter.subscriptions.ids import LAST_ID, NO_IDS, Name, among, missing_ids, refuse_kinds
+from rtfilter.subscriptions.ids import LAST_ID, NO_IDS, WORDS, Name, among
 from rtfilter.subscriptions.labels import Labels
 
 LAST_MOMENT: Final = sys.float_info.max
@@ -82,7 +82,10 @@ class Handles:
         if self.kind is kind:
             return
         if self.kind is not None and (self._settled or self.version):
-            raise missing_ids(self.kind) if made_up else refuse_kinds(self.kind, kind)
+            own = f"the ids of this filter are {WORDS[self.kind]}"
+            if made_up:
+                raise ValueError(f"{own}: give each subscription an id")
+            raise TypeError(f"{own}, the given ids are {WORDS[kind]}: use one type, or another filter")
         self.labels = Labels(kind)
         self.kind = kind
 

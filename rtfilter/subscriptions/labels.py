@@ -17,6 +17,11 @@ from rtfilter.subscriptions.expiries import Expiries
 from rtfilter.subscriptions.ids import Name, is_integer
 from rtfilter.text import shown
 
+_NAME_ARRAYS: Final = ("name_handles", "name_offsets", "name_text")
+LIMIT: Final = 4096
+"""Most bytes of the text of one object."""
+_METADATA_ARRAYS: Final = ("metadata_handles", "metadata_offsets", "metadata_text")
+
 
 class Names:
     """Ids by handle, and handles by id.
@@ -93,16 +98,10 @@ class Names:
         """Return handles, ascending, and their ids: UTF-8 with offsets, or 16 bytes each."""
         handles = self.used()
         ids = self._column[handles].tolist()
-        if self.kind is UUID:
-            blocks = b"".join([id.bytes for id in ids])
-            return {"name_handles": handles, "name_bytes": np.frombuffer(blocks, np.uint8).reshape(-1, 16)}
-        texts = [id.encode() for id in ids]
-        offsets = np.cumsum([0, *map(len, texts)], dtype=np.int64)
-        return {
-            "name_handles": handles,
-            "name_offsets": offsets,
-            "name_text": np.frombuffer(b"".join(texts), np.uint8),
-        }
+        if self.kind is str:
+            return Texts.of(handles.tolist(), [id.encode() for id in ids]).to_arrays(_NAME_ARRAYS)
+        blocks = b"".join([id.bytes for id in ids])
+        return {"name_handles": handles, "name_bytes": np.frombuffer(blocks, np.uint8).reshape(-1, 16)}
 
     @classmethod
     def from_arrays(cls, kind: type, arrays: Mapping[str, AnyArray]) -> Names:
@@ -110,36 +109,22 @@ class Names:
 
         Raises `ValueError` for arrays that `to_arrays` cannot have made.
         """
-        handles = _integers(arrays["name_handles"])
-        if len(handles) and (handles[0] < 0 or (np.diff(handles) <= 0).any()):
-            raise ValueError("the handles of ids do not ascend")
         ids: list[Any]
-        if kind is UUID:
-            blocks = arrays["name_bytes"]
-            if blocks.dtype != np.uint8 or blocks.shape != (len(handles), 16):
+        if kind is str:
+            handles, offsets, block = Texts.from_arrays(arrays, _NAME_ARRAYS, "ids")
+            text = block.tobytes()
+            ids = [text[first:last].decode() for first, last in pairwise(offsets.tolist())]
+        else:
+            handles, blocks = arrays["name_handles"], arrays["name_bytes"]
+            if blocks.dtype != np.uint8 or handles.dtype.kind != "i" or blocks.shape != (len(handles), 16):
                 raise ValueError("the ids are no UUIDs")
             ids = [UUID(bytes=row.tobytes()) for row in blocks]
-        else:
-            offsets, text = _integers(arrays["name_offsets"]), arrays["name_text"].tobytes()
-            if len(offsets) != len(handles) + 1 or offsets[0] != 0 or offsets[-1] != len(text):
-                raise ValueError("the arrays of ids do not fit together")
-            ends = offsets.tolist()
-            ids = [text[first:last].decode() for first, last in pairwise(ends)]
+        if len(handles) and (handles[0] < 0 or (np.diff(handles) <= 0).any()):
+            raise ValueError("the handles of ids do not ascend")
         made = cls(kind)
         made._column = np.zeros(int(handles[-1]) + 1 if len(handles) else 0, object)
         made._column[handles] = ids
         return made
-
-
-def _integers(array: AnyArray) -> IntArray:
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise ValueError("the arrays of ids are no columns of integers")
-    return array.astype(np.int64, copy=False)
-
-
-LIMIT: Final = 4096
-"""Most bytes of the text of one object."""
-_ARRAYS: Final = ("metadata_handles", "metadata_offsets", "metadata_text")
 
 
 def encoded(metadata: object) -> bytes | None:
@@ -203,7 +188,7 @@ class MetadataStore:
         handles = sorted(self)
         if not handles:
             return {}
-        return Texts.of(handles, (self.get(handle) or b"" for handle in handles)).to_arrays(_ARRAYS)
+        return Texts.of(handles, (self.get(handle) or b"" for handle in handles)).to_arrays(_METADATA_ARRAYS)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> MetadataStore:
@@ -212,8 +197,8 @@ class MetadataStore:
         Raises `ValueError` for arrays that `to_arrays` cannot have made.
         """
         made = cls()
-        if _ARRAYS[0] in arrays:
-            made._loaded = Texts.from_arrays(arrays, _ARRAYS, "metadata")
+        if _METADATA_ARRAYS[0] in arrays:
+            made._loaded = Texts.from_arrays(arrays, _METADATA_ARRAYS, "metadata")
         return made
 
 

@@ -66,24 +66,10 @@ OnError = Literal["raise", "skip"] | Callable[[BadSubscription], object]
 
 
 class Load:
-    """Subscriptions of a load, with a check that finds the unusable ones.
+    """Subscriptions of a load, to add to others, with a check that finds the unusable ones.
 
-    Parameters
-    ----------
-    held : Subscriptions
-        The subscriptions to add to.
-    given : SubscriptionTable
-    on_error : OnError
-
-    Attributes
-    ----------
-    bad : dict of int to BadSubscription
-        Unusable subscriptions found so far, by row.
-
-    Raises
-    ------
-    TypeError, ValueError
-        A column has another number of rows than there are subscriptions.
+    `bad` has the unusable ones found so far, by row. Raises `TypeError` or `ValueError` for a column with
+    another number of rows than there are subscriptions.
     """
 
     def __init__(self, held: Subscriptions, given: SubscriptionTable, on_error: OnError) -> None:
@@ -114,7 +100,6 @@ class Load:
         return {name: end for name, end in ends.items() if end is not None}
 
     def _left(self) -> list[int]:
-        """Return the rows that are not known to be bad."""
         return [row for row in range(self._count) if row not in self.bad]
 
     # -- columns beside `where` ----------------------------------------------------------------------------
@@ -285,7 +270,6 @@ class Load:
 
 
 def _ends(bounds: tuple[Columns, Columns] | None) -> list[tuple[str, AnyArray]]:
-    """Return the columns of bounds, with their names."""
     assert bounds is not None
     sides = zip(SIDES, bounds, strict=True)
     return [(f"{side}.{name}", column) for side, columns in sides for name, column in columns.items()]

@@ -33,7 +33,7 @@ from rtfilter.predicates.stored.predicate_store import Kept, PredicateStore, as_
 from rtfilter.subscriptions.drafts import Draft
 from rtfilter.subscriptions.expiries import Expiries
 from rtfilter.subscriptions.handles import Handles
-from rtfilter.subscriptions.ids import NO_IDS, Name, among, is_integer
+from rtfilter.subscriptions.ids import among, is_integer
 from rtfilter.subscriptions.labels import NO_LABELS
 from rtfilter.subscriptions.verification import Verified
 
@@ -370,20 +370,11 @@ class StoredSubscriptions(Handles):
         hidden = int(among(passed, self.hidden).sum()) if len(self.hidden) else 0
         return len(self) - len(passed) + hidden
 
-    def known(self, handles: IntArray, moment: float = -inf, passed: bool = False) -> BoolArray:
-        """Return which of some handles exist at a moment, bool (n,); with `passed`, which are expired."""
+    def known(self, handles: IntArray, moment: float = -inf) -> BoolArray:
+        """Return which of some handles exist at a moment, bool (n,)."""
         there = np.array([handle in self for handle in handles.tolist()], np.bool_)
-        expired = self.labels.passed(handles, moment)
-        if expired is None:
-            return np.zeros(len(handles), np.bool_) if passed else there
-        return there & (expired if passed else ~expired)
-
-    def some_passed(self, moment: float, most: int) -> IntArray | list[Name]:
-        """Return the ids of at most `most` expired subscriptions."""
-        if self.labels.deadlines is None:
-            return NO_IDS
-        handles = self.labels.deadlines.all_passed(moment)[:most]
-        return handles if self.labels.names is None else self.labels.names.take(handles).tolist()
+        passed = self.labels.passed(handles, moment)
+        return there if passed is None else there & ~passed
 
     # -- one of them -----------------------------------------------------------------------------------------
 

@@ -72,12 +72,7 @@ class Verified:
     def add(self, parts: Iterable[Part], refused: int, some: Iterable[tuple[int, int]]) -> None:
         """Count the candidates of a batch, or of a group of a stream.
 
-        Parameters
-        ----------
-        parts : iterable of Part
-        refused : int
-        some : iterable of tuple
-            Handles of some of the slowest candidates, each with 1 if it matches, else 0.
+        `some` are handles of some of the slowest candidates, each with 1 if it matches, else 0.
         """
         with self._lock:
             for kind, candidates, seconds in parts:

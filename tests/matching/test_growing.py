@@ -32,7 +32,7 @@ from rtfilter import EventFilter, Schema
 from rtfilter.adaptive import FixedPlan
 from rtfilter.filter import part_of
 from rtfilter.matchers.rtree import tree_of
-from rtfilter.matching import aside, filter_parts, growing, updates
+from rtfilter.matching import copies, filter_parts, growing, updates
 from rtfilter.subscriptions import slices
 
 PATIENCE = 120
@@ -383,7 +383,7 @@ def test_all_is_as_brute_force_says_before_while_and_after_it_moves(before, mean
         patch.setattr(growing, "MOVED", 12)
         patch.setattr(updates, "AT_ONCE", 4)
         patch.setattr(slices, "SLICE", 4)
-        patch.setattr(aside, "FEW", 2)
+        patch.setattr(copies, "FEW", 2)
         model = Model(seed, kind)
         try:
             for phase in (before, meanwhile, after):
@@ -410,13 +410,13 @@ def test_all_is_as_brute_force_says_before_while_and_after_it_moves(before, mean
 def test_it_loses_nothing_that_changes_while_the_tree_is_built(kernels, monkeypatch, changes):
     monkeypatch.setattr(growing, "MOVED", 60)
     monkeypatch.setattr(slices, "SLICE", 8)
-    monkeypatch.setattr(aside, "FEW", 4)
+    monkeypatch.setattr(copies, "FEW", 4)
     model = Model(changes, int)
     model.add(59)
     model.add(1)
     while not kernels.asked.is_set():
         model.add(1)
-    read, left = aside.Copy._read, [changes]
+    read, left = copies.Copy._read, [changes]
 
     def read_and_change(*arguments):
         found = read(*arguments)
@@ -425,7 +425,7 @@ def test_it_loses_nothing_that_changes_while_the_tree_is_built(kernels, monkeypa
             model.step(["subscribe", "update", "unsubscribe"][left[0] % 3])
         return found
 
-    monkeypatch.setattr(aside.Copy, "_read", read_and_change)
+    monkeypatch.setattr(copies.Copy, "_read", read_and_change)
     moved(model.filter, kernels)
     assert left[0] < changes
     model.check()

@@ -20,8 +20,8 @@ import rtfilter.matchers.papers.sgim
 import rtfilter.matchers.rows
 import rtfilter.matchers.rtree
 import rtfilter.matchers.scan
-import rtfilter.matching.aside
 import rtfilter.matching.control
+import rtfilter.matching.copies
 import rtfilter.matching.filter_parts
 import rtfilter.matching.gate
 import rtfilter.matching.road
@@ -64,7 +64,7 @@ MODULES = [
     rtfilter.matchers.rtree,
     rtfilter.matchers.scan,
     rtfilter.matchers.papers.sgim,
-    rtfilter.matching.aside,
+    rtfilter.matching.copies,
     rtfilter.matching.control,
     rtfilter.matching.filter_parts,
     rtfilter.matching.gate,

@@ -13,7 +13,7 @@ from oracle import as_sets, subscribers
 from rtfilter import EventFilter, Schema, UnknownSubscriptionError
 from rtfilter.adaptive import FixedPlan
 from rtfilter.matching import road, updates
-from rtfilter.matching.aside import Copy
+from rtfilter.matching.copies import Copy
 from rtfilter.matching.updates import Updates
 from rtfilter.predicates.predicate import parse
 from rtfilter.subscriptions.content import Subscriptions
@@ -93,19 +93,19 @@ def each_turn(monkeypatch, call):
     for owner, name in (
         (Updates, "_add_pieces"),
         (Updates, "_clear_pieces"),
-        (Updates, "_look"),
+        (Updates, "_read"),
         (Copy, "_read"),
         (Copy, "catch_up"),
     ):
         monkeypatch.setattr(owner, name, around(getattr(owner, name), call))
-    turn = Updates._turn
+    turn = Updates._alone_with_index
 
     def then_call(*arguments):
         result = turn(*arguments)  # the first one claims ids: what comes before it, is no part of the change
         call()
         return result
 
-    monkeypatch.setattr(Updates, "_turn", then_call)
+    monkeypatch.setattr(Updates, "_alone_with_index", then_call)
 
 
 def around(real, call):
@@ -363,7 +363,7 @@ def test_a_large_change_from_within_one_is_refused(monkeypatch):
 
 
 def test_an_order_that_makes_a_large_change_is_refused_while_another_waits_for_it(monkeypatch):
-    model, waits, real = Model(), threading.Event(), Updates._turn
+    model, waits, real = Model(), threading.Event(), Updates._alone_with_index
 
     def turn(*arguments):
         waits.set()  # has the turn of large changes, and waits for the batch
@@ -378,7 +378,7 @@ def test_an_order_that_makes_a_large_change_is_refused_while_another_waits_for_i
             model.filter.unsubscribe_many(np.arange(9, 18))
         return np.argsort(workload)
 
-    monkeypatch.setattr(Updates, "_turn", turn)
+    monkeypatch.setattr(Updates, "_alone_with_index", turn)
     model.filter.controller = FixedPlan(0, 1)
     model.filter.policy = order
     model.filter.stream(EVENTS)
