@@ -263,7 +263,12 @@ class Subscriptions(StoredSubscriptions):
             except Exception:
                 self._undo = None
                 raise
-            self.strip_beside(handles)
+            self.ends.remove(handles)
+            if self._checks is not None:
+                self._checks.forget(handles)
+            self.unbounded.handles.discard(int(handles[0]))
+            if draft.predicates is None:
+                self.predicates.remove(int(handles[0]))
             self.put_beside(handles, draft)
             self.note(draft.filters)
             self._undo = partial(self.tell, change)

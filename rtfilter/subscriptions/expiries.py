@@ -139,10 +139,6 @@ class Expiries:
         """Return which handles are expired at a moment, bool (n,); None for none."""
         return None if moment < self.earliest else self.of(handles) <= moment
 
-    def has_passed(self, handle: int, moment: float) -> bool:
-        """Return whether a handle is expired at a moment."""
-        return self.earliest <= moment and self.get(handle) <= moment
-
     def all_passed(self, moment: float) -> IntArray:
         """Return all handles that are expired at a moment, int64 (n,)."""
         if moment < self.earliest:

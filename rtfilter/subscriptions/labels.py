@@ -313,7 +313,8 @@ class Labels:
 
     def has_passed(self, handle: int, moment: float) -> bool:
         """Return whether a handle is expired."""
-        return self.deadlines is not None and self.deadlines.has_passed(handle, moment)
+        own = self.deadlines
+        return own is not None and own.earliest <= moment and own.get(handle) <= moment
 
     def to_arrays(self) -> dict[str, AnyArray]:
         """Return the arrays that `from_arrays` needs, by name."""

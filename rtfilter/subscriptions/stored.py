@@ -305,10 +305,6 @@ class StoredSubscriptions(Handles):
     def strip(self, handles: IntArray) -> None:
         """Remove the predicates of some handles; an interrupted call can be repeated."""
         self.matcher.remove(handles)
-        self.strip_beside(handles)
-
-    def strip_beside(self, handles: IntArray) -> None:
-        """Remove the data of some handles beside the matcher, without their labels."""
         self.predicates.ends.remove(handles)
         if self._checks is not None:
             self._checks.forget(handles)
