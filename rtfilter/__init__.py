@@ -25,8 +25,8 @@ from rtfilter.lazy import at_first_use
 
 if TYPE_CHECKING:
     from rtfilter.asynchronous.async_filter import AsyncFilter
+    from rtfilter.events.reading import BadEvent
     from rtfilter.events.schema import Attribute, Schema
-    from rtfilter.events.unusable import BadEvent
     from rtfilter.filter import EventFilter
     from rtfilter.index.tree import RStarTree
     from rtfilter.matching.cover_search import Related
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from rtfilter.reading import infer_schema, read_events
     from rtfilter.results import Matches, RelatedIds
     from rtfilter.subscriptions.loading import BadSubscription
-    from rtfilter.subscriptions.subscription import Subscription
+    from rtfilter.subscriptions.stored import Subscription
     from rtfilter.tracking.tracker import Tracker
     from rtfilter.tracking.transitions import Transition, Transitions
 else:
     _PLACES = {
         "AsyncFilter": "asynchronous.async_filter",
         "Attribute": "events.schema",
-        "BadEvent": "events.unusable",
+        "BadEvent": "events.reading",
         "BadSubscription": "subscriptions.loading",
         "Completion": "matching.stream",
         "Cost": "predicates.boxes.cost",
@@ -59,7 +59,7 @@ else:
         "RelatedIds": "results",
         "Schema": "events.schema",
         "Stream": "matching.stream",
-        "Subscription": "subscriptions.subscription",
+        "Subscription": "subscriptions.stored",
         "Tracker": "tracking.tracker",
         "Transition": "tracking.transitions",
         "Transitions": "tracking.transitions",

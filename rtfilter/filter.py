@@ -24,14 +24,13 @@ from rtfilter.predicates.predicate import Source, parse
 from rtfilter.results import Matches
 from rtfilter.scheduler import Order
 from rtfilter.subscriptions.change_log import Changes
-from rtfilter.subscriptions.given import Lifetime
 from rtfilter.subscriptions.ids import Name
-from rtfilter.subscriptions.loading import OnError
-from rtfilter.subscriptions.subscription import Subscription
+from rtfilter.subscriptions.loading import Lifetime, OnError
+from rtfilter.subscriptions.stored import Subscription
 
 if TYPE_CHECKING:
     from rtfilter.adaptive import Controller, MatcherChooser
-    from rtfilter.events.unusable import OnBadEvent
+    from rtfilter.events.reading import OnBadEvent
     from rtfilter.predicates.explanations.explanation import Explanation
     from rtfilter.predicates.explanations.misses import Misses
     from rtfilter.watch.metrics import Metrics

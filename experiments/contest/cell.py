@@ -39,8 +39,8 @@ from rtfilter.replay.workloads import WORKLOADS, Bounds, Workload, workload
 from rtfilter.subscriptions import drafts
 from rtfilter.subscriptions.checks import Checks
 from rtfilter.subscriptions.drafts import Draft
-from rtfilter.subscriptions.held import Held
-from rtfilter.subscriptions.verified import Verified
+from rtfilter.subscriptions.stored import StoredSubscriptions
+from rtfilter.subscriptions.verification import Verified
 
 INDEX = ("matcher", "workload", "subscriptions")
 """The fields of `Case` that identify its cell."""
@@ -177,7 +177,7 @@ Answer = tuple[IntArray, IntArray]
 
 def ask_matcher(made: Matcher, known: Known, tables: Sequence[EventTable]) -> list[Answer]:
     """Return the answers to each batch."""
-    return [verify(made.match(table), table, cast(Held, known)) for table in tables]
+    return [verify(made.match(table), table, cast(StoredSubscriptions, known)) for table in tables]
 
 
 def read_draft(source: Workload, name: str, takes: Takes, start: int, count: int) -> Draft:

@@ -57,14 +57,9 @@ def assemble(parts: Sequence[FloatArray], count: int) -> FloatArray:
 
 
 def encode_objects(field: Field, values: Sequence[Any], kinds: Set[type] | None = None) -> FloatArray:
-    """Encode n Python objects; return float64 (n,), for strings (n, 3).
+    """Encode n Python objects; return float64 (n,), for strings (n, 3). Raises `EventError` as `encode_cell`.
 
     `kinds` are their types, if they are known.
-
-    Raises
-    ------
-    EventError
-        A value that `encode_cell` refuses.
     """
     if kinds is None:
         kinds = set(map(type, values))
@@ -102,19 +97,10 @@ def _encode_plain(field: Field, values: Sequence[Any], kinds: Set[type]) -> Floa
 
 
 def encode_cell(field: Field, value: Any, row: int) -> tuple[float, ...]:
-    """Encode one value of any type; return one coordinate, for a string three.
+    """Encode one value of any type, in a row of events; return one coordinate, for a string three.
 
-    Parameters
-    ----------
-    field : Field
-    value : object
-    row : int
-        Row of the event, for the error.
-
-    Raises
-    ------
-    EventError
-        The value is NaN, infinite, beyond float64, outside the domain, or of a type that no event has.
+    Raises `EventError` for a value that is NaN, infinite, beyond float64, outside the domain, or of a type
+    that no event has.
     """
     if is_missing(value):
         return (MISSING,) * field.width

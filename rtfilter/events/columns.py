@@ -19,12 +19,12 @@ from rtfilter.errors import EventError
 from rtfilter.events.cells import assemble, encode_objects, meaningless, refusal
 from rtfilter.events.elements import with_choices
 from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING
-from rtfilter.events.exact import instants, rests
 from rtfilter.events.fields import PHRASES, Field, Fields
 from rtfilter.events.foreign import PLAIN, arrow_values, families, pandas_values, streamed
+from rtfilter.events.mismatches import check_columns
+from rtfilter.events.moments import instants
 from rtfilter.events.nesting import inner_paths, is_list
-from rtfilter.events.oddities import look_at_columns
-from rtfilter.events.table import EventTable, rests_one_by_one
+from rtfilter.events.table import EventTable, rests, rests_one_by_one
 from rtfilter.text import composed, listed
 
 _FAMILIES = {"i": "number", "u": "number", "f": "number", "b": "bool", "M": "timestamp"}
@@ -49,15 +49,10 @@ class Column(NamedTuple):
 
 
 def read_columns(fields: Fields, events: Any, names: frozenset[str] | None = None) -> EventTable:
-    """Read n events from an array, a DataFrame, or an Arrow table or record batch.
+    """Read n events from an array, a DataFrame, or an Arrow table; with `names`, only these from lists.
 
-    With `names`, only these attributes from lists.
-
-    Raises
-    ------
-    EventError
-        The object is no table, has a wrong shape or none of the attributes, or has a value that
-        `rtfilter.events.schema.Schema.read` refuses.
+    Raises `EventError` for another object, a wrong shape, a table without any of the attributes, and a value
+    that `rtfilter.events.schema.Schema.read` refuses.
     """
     table = _read(fields, events, None if fields.strict else names)
     if table.read is not None:
@@ -77,7 +72,7 @@ def _read(fields: Fields, events: Any, names: frozenset[str] | None) -> EventTab
         lists = _pandas_lists(table, events)
         table = with_choices(table, lists, names)
         inside = [lists.get(row, {}) for row in range(len(table))] if lists else ()
-        return look_at_columns(table, map(str, events.columns), inside)
+        return check_columns(table, map(str, events.columns), inside)
     if ("pyarrow", "RecordBatch") in kinds:
         events = sys.modules["pyarrow"].Table.from_batches([events])
         kinds.add(("pyarrow", "Table"))
@@ -106,8 +101,6 @@ def _require_known(fields: Fields, names: Iterable[str]) -> None:
 
 
 class _Columns(NamedTuple):
-    """Columns by the names of their attributes."""
-
     by_name: dict[str, Column]
 
     def row(self, index: int) -> dict[str, object]:
@@ -141,8 +134,6 @@ class _Numbers(NamedTuple):
 
 
 class _NumberColumns(NamedTuple):
-    """An array of numbers (n,) for each attribute, none missing."""
-
     by_name: dict[str, AnyArray]
 
     def row(self, index: int) -> dict[str, object]:
@@ -213,12 +204,12 @@ def _read_array(fields: Fields, events: AnyArray, names: frozenset[str] | None) 
 
     table = _table(read, fields, len(values))
     if values.dtype.kind != "O":
-        return look_at_columns(table, ())
+        return check_columns(table, ())
     lists: dict[int, dict[str, Any]] = {}
     for name in own:
         if (table.points[:, fields.places[name]] == ALIEN).any():
             _gather(lists, name, table.values(name))
-    return look_at_columns(with_choices(table, lists, names), ())
+    return check_columns(with_choices(table, lists, names), ())
 
 
 def _require(fields: Fields, possible: Set[str | None], values: AnyArray) -> None:
@@ -250,10 +241,7 @@ def _within(fields: Fields, points: FloatArray, values: AnyArray) -> bool:
 def encode_array(field: Field, values: AnyArray, missing: BoolArray | None) -> Column:
     """Encode a NumPy column (n,) of any dtype; ignore values where `missing`, bool (n,), is true.
 
-    Raises
-    ------
-    EventError
-        A value that is not missing is NaN, infinite, outside the domain, or of a type that no event has.
+    Raises `EventError` as `encode_cell`.
     """
     kind = values.dtype.kind
     if kind == "m":
@@ -353,7 +341,7 @@ def _read_arrow(fields: Fields, table: Any, names: frozenset[str] | None) -> Eve
     if numbers is not None and not fields.strict:
         return numbers
     found = _read_any_arrow(fields, table, names) if numbers is None else numbers
-    return look_at_columns(found, _arrow_paths(table.schema, {*fields.known, *fields.spelling.inner}, ""))
+    return check_columns(found, _arrow_paths(table.schema, {*fields.known, *fields.spelling.inner}, ""))
 
 
 def _arrow_paths(columns: Iterable[Any], known: Container[str], prefix: str) -> Iterator[str]:
@@ -429,7 +417,6 @@ def _gather(lists: dict[int, dict[str, Any]], name: str, values: Iterable[Any]) 
 
 
 def _is_list(kind: Any) -> bool:
-    """Return whether an Arrow type is that of lists."""
     types = sys.modules["pyarrow"].types
     views = (getattr(types, name, None) for name in ("is_list_view", "is_large_list_view"))
     known = (types.is_list, types.is_large_list, types.is_fixed_size_list, *views)

@@ -85,24 +85,10 @@ def choices(
 ) -> list[Choice]:
     """Return all choices of elements, at least one.
 
-    Parameters
-    ----------
-    lists : mapping
-    names : frozenset of str
-        Attributes to read. A list without any of them has no element.
-    row : int
-        Row of the event, for errors.
-    distinct : bool
-        Keep only the first of choices with equal values.
-    placed : bool
-        True if to fill `Choice.places`.
-    nullable : frozenset of str
-        Attributes for which null is an element, read as `NULL`; for others it is none.
-
-    Raises
-    ------
-    EventError
-        There are more than `MAX_CHOICES`, lists are nested too deep, or a name has two values.
+    `names` are the attributes to read: a list without any of them has no element. Errors name the `row`.
+    `distinct` keeps only the first of choices with equal values, and `placed` fills `Choice.places`. Null is
+    an element, read as `NULL`, for the `nullable` attributes. Raises `EventError` for more than
+    `MAX_CHOICES`, lists that are nested too deep, and a name with two values.
     """
     return _Reader(names, row, distinct, placed, nullable).of_lists((), lists, 1)
 
@@ -246,8 +232,6 @@ def _distinct(found: list[Choice]) -> list[Choice]:
 
 
 class _Elements(NamedTuple):
-    """The values of the choices of events."""
-
     source: Rows
     owner: IntArray
     """int64 (m,): the row of the event of each choice."""
@@ -300,19 +284,9 @@ def with_choices(
 ) -> EventTable:
     """Return a table with the choices of its events, or the table of the choices if each event has only one.
 
-    Parameters
-    ----------
-    table : EventTable
-        n events, in which lists were read as values of another type.
-    lists : mapping
-        By row, the lists of events by path. A path is an attribute, or the beginning of one.
-    names : frozenset of str, optional
-        Attributes to read from lists, by default all.
-
-    Raises
-    ------
-    EventError
-        As of `choices`, or an element would be refused as a value.
+    In `table`, lists were read as values of another type. `lists` has them by row and path: an attribute, or
+    the beginning of one. `names` are the attributes to read from them, by default all. Raises `EventError` as
+    `choices`, and for an element that would be refused as a value.
     """
     if not lists:
         return table
@@ -389,18 +363,9 @@ def of_choices(
 ) -> EventTable:
     """Return a table of n events with their m choices, or that of the choices if each event has only one.
 
-    Parameters
-    ----------
-    table : EventTable
-        The events.
-    points : float64 (m, D)
-        The choices; -0.0 becomes 0.0 here.
-    owner, offsets, chosen
-        As in the rows of `Choices.table`: by choice, by event, and the values from lists.
-    lists : sequence
-        As in `Choices`.
-    firsts : list of int
-        The first coordinates of the attributes that some choices of an event may lack.
+    `points`, float64 (m, D), are those of the choices; -0.0 becomes 0.0 here. `owner`, `offsets` and `chosen`
+    are as in `_Elements`, `lists` as in `Choices`. `firsts` are the first coordinates of the attributes that
+    some choices of an event may lack.
     """
     points += 0.0  # -0.0 and 0.0 become the same coordinate
     rows = _Elements(table._rows, owner, offsets, chosen, {})

@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtfilter.dtypes import FloatArray
-from rtfilter.events.exact import microseconds_of
-from rtfilter.events.moments import read_moment
+from rtfilter.events.moments import microseconds_of, read_moment
 
 MISSING: Final = -math.inf
 """Coordinate of an attribute that the event does not have."""

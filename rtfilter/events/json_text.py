@@ -16,16 +16,14 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.errors import EventError
 from rtfilter.events.cells import encode_cell, encode_objects
 from rtfilter.events.encoding import MISSING, string_code
 from rtfilter.events.fields import Field, Fields
-from rtfilter.events.json_forms import form_of
-from rtfilter.events.json_lists import ReadValues, read_lists
+from rtfilter.events.json_forms import ReadValues, form_of, read_lists
 from rtfilter.events.nesting import flatten, inner_paths
 from rtfilter.events.objects import read_dict, read_flat, read_flat_dict, read_list
-from rtfilter.events.table import EventTable, Rows, rests_one_by_one
+from rtfilter.events.table import EventTable, Rows
 from rtfilter.text import shown
 
 LOOKED_AT: Final = 100
@@ -55,12 +53,7 @@ def read_json(
 
 
 class JsonReader:
-    """Reads JSON text for one filter; threads may share it.
-
-    Parameters
-    ----------
-    fields : Fields
-    """
+    """Reads JSON text for one filter; threads may share it."""
 
     def __init__(self, fields: Fields) -> None:
         self.fields = fields
@@ -117,14 +110,7 @@ class JsonReader:
 
 
 class _Narrow:
-    """A reader of some attributes.
-
-    Attributes
-    ----------
-    names : frozenset of str
-    decoder : msgspec.json.Decoder or None
-        Decoder of one event; None if these names need the whole event.
-    """
+    """A reader of some attributes; `decoder` is None if these need the whole event."""
 
     def __init__(self, fields: Fields, names: frozenset[str]) -> None:
         self.names, self._all = names, fields
@@ -138,6 +124,7 @@ class _Narrow:
             return
         own = [field for field in fields if field.name in names]
         self._mixed = any(field.of or field.name in fields.nullable for field in own)
+        several = {field.of for field in fields.further}  # a value may be of any type
         self._form = form_of(list(fields), sources)
         self.decoder = msgspec.json.Decoder(self._form.kind)
         self._decode = self.decoder.decode
@@ -147,7 +134,10 @@ class _Narrow:
             field.name: _getter(field, attrgetter(paths[field.source]), fields.nullable) for field in own
         }
         self._plan = [
-            (self._getters[one.name], one.family, fields.places[one.name], one.low, one.high, one)
+            (
+                *(self._getters[one.name], "" if one.source in several else one.family),
+                *(fields.places[one.name], one.low, one.high, one),
+            )
             for one in own
         ]
         self._own = [(one, self._getters[one.name]) for one in own]
@@ -163,8 +153,6 @@ class _Narrow:
             event = self._decode(data)
         except _UNREADABLE:
             return read_dict(self._all, _object(_alone(text)), self.names)
-        if self._mixed:
-            return self._one_of_types(event)
         try:
             table = self._free.pop()
         except IndexError:
@@ -183,27 +171,11 @@ class _Narrow:
                 elif type(value) is list:
                     return self._one_by_one([event])
                 else:
-                    point[place] = encode_cell(field, value, 0)[0]
+                    for at, coordinate in enumerate(encode_cell(field, value, 0), place):
+                        point[at] = coordinate + 0.0
         except (AttributeError, TypeError):  # the value is a list
             return self._with_lists([event])
         return table
-
-    def _one_of_types(self, event: Any) -> EventTable:
-        """Return the table of an event with attributes of several types that fits the decoder."""
-        points = self._blank.copy()
-        values: dict[str, Sequence[object]] = {}
-        for get, _, place, _, _, field in self._plan:
-            try:
-                value = get(event)
-            except AttributeError:  # a list contains the attribute
-                return self._one_by_one([event])
-            if type(value) is list:
-                return self._one_by_one([event])
-            if value is not None:
-                points[0, place : place + field.width] = encode_cell(field, value, 0)
-                values[field.name] = (value,)
-        points += 0.0
-        return EventTable(points, ReadValues(values), self._all)
 
     def read_many(self, text: Any) -> EventTable:
         """Read a batch."""
@@ -214,7 +186,6 @@ class _Narrow:
         return self._table(events)
 
     def _table(self, events: Sequence[Any]) -> EventTable:
-        """Return the table of events that fit the decoder."""
         points = np.repeat(self._blank, len(events), axis=0)
         values: dict[str, Sequence[object]] = {}
         for get, _, place, _, _, field in self._plan:
@@ -292,7 +263,7 @@ class _OneEvent(EventTable):
 
     @property
     def _rows(self) -> Rows:  # type: ignore[override]
-        return _Struct(self.event, self._reader._getters)
+        return ReadValues({name: (get(self.event),) for name, get in self._reader._getters.items()})
 
     def value(self, attribute: str) -> object:
         """See `EventTable`."""
@@ -303,26 +274,6 @@ class _OneEvent(EventTable):
         """See `EventTable`."""
         if self.read is None:  # no other table needs it to read the event again
             self._reader._free.append(self)
-
-
-class _Struct:
-    """The values of one event, by the attributes that were read."""
-
-    __slots__ = ("event", "getters")
-
-    def __init__(self, event: Any, getters: dict[str, Callable[[Any], Any]]) -> None:
-        self.event, self.getters = event, getters
-
-    def row(self, _: int) -> dict[str, object]:
-        found = ((name, get(self.event)) for name, get in self.getters.items())
-        return {name: value for name, value in found if value is not None}
-
-    def values(self, name: str, rows: Sequence[int]) -> Sequence[object]:
-        get = self.getters.get(name)
-        return [None if get is None else get(self.event)] * len(rows)
-
-    def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
-        return rests_one_by_one(lambda _: self.getters[field.name](self.event), field, rows, coordinates)
 
 
 def _getter(field: Field, get: Callable[[Any], Any], nullable: frozenset[str]) -> Callable[[Any], Any]:
@@ -352,7 +303,6 @@ def _bytes(text: Any, row: int | None = None) -> bytes:
 
 
 def _alone(text: Any) -> bytes:
-    """Return the text of the only event as bytes."""
     if isinstance(text, list | tuple):
         if len(text) != 1:
             raise EventError(f"match takes one event, not {len(text)}; match_batch takes several")

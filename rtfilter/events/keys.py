@@ -25,21 +25,9 @@ _LISTS = ("to_pylist", "tolist", "to_list")
 def attribute_keys(name: str, apart: Schema | None, events: Any, table: EventTable) -> list[Any]:
     """Return the values of an attribute, one for each of n events, None if missing.
 
-    Parameters
-    ----------
-    name : str
-        An attribute of the schema that read `table`, or another name in the events.
-    apart : Schema or None
-        A schema with only this name; None if the schema of `table` has it.
-    events : object
-        The events in their original form.
-    table : EventTable
-        The same events.
-
-    Raises
-    ------
-    EventError
-        The events are arrays or rows, which have only the attributes of the schema.
+    `name` is an attribute of the schema that read the events as `table`, or another name in them; `apart` is
+    then a schema with only this name. Raises `EventError` for arrays and rows, which have only the attributes
+    of the schema.
     """
     if apart is None:
         return list(table.values(name))
@@ -73,10 +61,7 @@ def given_keys(keys: Any, count: int) -> list[Any]:
 def last_rows(keys: list[Any], name: str | None) -> dict[Hashable, int]:
     """Return the distinct keys of a batch with the row of the last event of each, rows ascending.
 
-    Raises
-    ------
-    EventError
-        The key of an event is missing (None, NaN, NaT, NA), or has no hash.
+    Raises `EventError` for a key that is missing (None, NaN, NaT, NA), or has no hash.
     """
     try:
         rows = dict(zip(keys, range(len(keys)), strict=True))

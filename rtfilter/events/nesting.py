@@ -39,20 +39,9 @@ def flatten(
     Lists by path are those at one of `names`, which are values as well, and those above some names; None if
     there are no lists.
 
-    Parameters
-    ----------
-    event : mapping
-    names : frozenset of str
-    row : int
-        Row of the event, for errors.
-    prefix : str
-        Path of `event` with a dot at its end, if it is inside another one.
-
-    Raises
-    ------
-    EventError
-        One name has two values, as in ``{"a.b": 1, "a": {"b": 2}}``, or objects are nested deeper
-        than `MAX_NESTING`.
+    `prefix` is the path of `event` with a dot at its end, if it is inside another one. Raises `EventError`,
+    with the row, if one name has two values, as in ``{"a.b": 1, "a": {"b": 2}}``, or objects are nested
+    deeper than `MAX_NESTING`.
     """
     flat: dict[str, object] = {}
     lists: dict[str, Any] | None = None

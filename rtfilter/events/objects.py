@@ -16,8 +16,8 @@ from rtfilter.events.cells import assemble, encode_cell, encode_objects
 from rtfilter.events.elements import with_choices
 from rtfilter.events.encoding import ALIEN, MISSING, is_missing, string_code
 from rtfilter.events.fields import Field, Fields
+from rtfilter.events.mismatches import check_objects
 from rtfilter.events.nesting import ATOMS, LISTS, flatten, is_list, with_composed_names
-from rtfilter.events.oddities import look_at_objects
 from rtfilter.events.table import EventTable, rests_one_by_one
 
 _PLAIN = frozenset((int, float))
@@ -92,7 +92,7 @@ def read_flat_dict(
     table = EventTable(points, _Dicts(fields, (event,)), fields)
     if lists:
         table = with_choices(table, {0: lists}, None if fields.strict else names)
-    return table if plain and not fields.strict else look_at_objects(table, (given,))
+    return table if plain and not fields.strict else check_objects(table, (given,))
 
 
 def _plain_numbers(fields: Fields, event: dict[Any, Any]) -> FloatArray | None:
@@ -194,11 +194,10 @@ def read_flat(
     table = EventTable(points, _Dicts(fields, events), fields)
     if lists:
         table = with_choices(table, lists, None if fields.strict else names)
-    return table if plain and not fields.strict else look_at_objects(table, given)
+    return table if plain and not fields.strict else check_objects(table, given)
 
 
 def _named(fields: Fields, rows: Sequence[Sequence[object]]) -> list[dict[str, object]]:
-    """Return rows of values, in the order of the attributes, as dicts."""
     names, count = fields.labels, len(fields.labels)
     for place, row in enumerate(rows):
         if len(row) != count:

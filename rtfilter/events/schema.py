@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -17,11 +17,12 @@ from rtfilter.events.encoding import (
     HIGHEST,
     LOWEST,
     MICROSECOND,
-    READERS,
     Constant,
     Timestamp,
+    boolean,
     microseconds,
     number,
+    string,
 )
 from rtfilter.events.fields import PHRASES, Field, Fields
 from rtfilter.events.moments import EXAMPLE, why_no_moment
@@ -34,13 +35,13 @@ _NULL = type(None)
 KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool, "timestamp": datetime}
 """Name of each attribute type in JSON, and its Python type."""
 _KIND_OF = {python_type: kind for kind, python_type in KINDS.items()} | {_NULL: "null"}
-_READ_AS: dict[type, type] = {
-    int: float,
-    float: float,
-    str: str,
-    bool: bool,
-    datetime: Timestamp,
-    _NULL: bool,
+_READERS: dict[type, Callable[[object], Constant | None]] = {
+    int: number,
+    float: number,
+    str: string,
+    bool: boolean,
+    datetime: microseconds,
+    _NULL: boolean,
 }
 
 Type = type | str | None
@@ -232,13 +233,7 @@ def _coordinate(end: int | float | datetime) -> float:
 
 
 def require_name(name: object) -> None:
-    """Raise `ValueError` if `name` cannot be the name of an attribute.
-
-    Raises
-    ------
-    ValueError
-        No attribute can have it.
-    """
+    """Raise `ValueError` if `name` cannot be the name of an attribute."""
     if not isinstance(name, str) or not all(name.split(".")) or name == "$or":
         raise ValueError(f"{shown(name)} cannot name an attribute: join non-empty parts with dots")
 
@@ -326,7 +321,7 @@ class Schema:
             Field(
                 name,
                 attribute.family,
-                READERS[_READ_AS[attribute.type]],
+                _READERS[attribute.type],
                 *attribute.bounds,
                 all(abs(end) < EXACT or abs(end) == HIGHEST for end in attribute.bounds),
                 attribute.of or "",
@@ -424,7 +419,7 @@ class Schema:
     def typed(self, name: str, value: object) -> str:
         """Return the name of the attribute part with the type of a constant; `name`, if there is none."""
         for own in self.types.get(name, ()):
-            if READERS[_READ_AS[self.attributes[own].type]](value) is not None:
+            if _READERS[self.attributes[own].type](value) is not None:
                 return own
         return name
 
@@ -438,7 +433,7 @@ class Schema:
             or beyond float64.
         """
         attribute = self.attribute(self.typed(name, value) if name in self.types else name)
-        found = READERS[_READ_AS[attribute.type]](value)
+        found = _READERS[attribute.type](value)
         if found is None:
             if number(value) is None and isinstance(value, float):
                 raise PredicateError.about(name, "cannot be compared with NaN")

@@ -45,12 +45,7 @@ class Spelling:
     A name is misspelt if it differs from an attribute, or from an object that contains attributes, by
     capitals and signs between words, or by one letter: another one, one more, one less, or two exchanged.
     Names with different numbers, such as ``x1`` and ``x2``, are different. The time does not grow with the
-    number of attributes.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Names of all attributes of a schema.
+    number of attributes. `names` are those of all attributes of a schema.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -63,12 +58,10 @@ class Spelling:
 
     @cached_property
     def _whole(self) -> dict[str, str]:
-        """The known names by their letters, without case and signs."""
         return {_letters(name): name for name in (*sorted(self.inner), *self._names)}
 
     @cached_property
     def _shortened(self) -> dict[str, str]:
-        """The known names by their letters without one of them."""
         return {one: name for letters, name in self._whole.items() for one in _shorter(letters)}
 
     @cached_property

@@ -1,4 +1,4 @@
-"""A batch of events: its points, its values by row and by attribute, its lists and its oddities."""
+"""A batch of events: its points, its values by row and by attribute, its lists and its mismatches."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from rtfilter.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.events.encoding import MISSING
-from rtfilter.events.exact import rest_of
 from rtfilter.events.fields import NOW, Field, Fields, microseconds_at
 from rtfilter.text import shown
 
 _FIRST: Final = (0,)
+MOST_REST: Final = 2**63 - 1
+"""Largest rest; only integers of more than 115 bits have a larger one."""
 
 Lists = Mapping[str, Sequence[Any]]
 """Lists of an event by their paths."""
 
 
-class Oddity(NamedTuple):
-    """An oddity of one name in a batch."""
+class Mismatch(NamedTuple):
+    """A misspelt attribute, or values of another type, in a batch."""
 
     name: str
     """An attribute with a value of another type, or an unknown name."""
@@ -48,7 +49,35 @@ class Rows(Protocol):
         """Return the values of one attribute in some rows; None for missing ones."""
 
     def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
-        """Return the rests of an attribute's numbers in some rows (`rtfilter.events.exact`), int64 (k,)."""
+        """Return the rests of an attribute's numbers in some rows (see `rests`), int64 (k,)."""
+
+
+def rests(whole: AnyArray, coordinates: FloatArray) -> IntArray:
+    """Return the rests of numbers, int64 (n,): each number less its coordinate.
+
+    An integer of at least 2**53 may share its float64 with neighbours. Pairs of a coordinate and a rest have
+    the order of the integers.
+
+    Parameters
+    ----------
+    whole : (n,), of integers or float64
+        The numbers; a float64 has no rest.
+    coordinates : float64 (n,)
+        Their nearest finite float64.
+    """
+    if whole.dtype.kind == "f":
+        return np.zeros(len(whole), np.int64)
+    # Modulo 2**64: the float64 of a large integer of 64 bits may be 2**63 or 2**64, which overflow int64.
+    folded = np.where(coordinates >= 2.0**63, coordinates - 2.0**64, coordinates)
+    found: IntArray = whole.astype(np.int64) - folded.astype(np.int64)
+    return found
+
+
+def rest_of(number: float, coordinate: float) -> int:
+    """Return the rest of one number, limited to `MOST_REST` in size."""
+    if isinstance(number, float):
+        return 0
+    return min(max(int(number) - int(coordinate), -MOST_REST), MOST_REST)
 
 
 def rests_one_by_one(
@@ -75,7 +104,7 @@ class EventTable:
         type.
     now : int or None
         The moment of the batch, in microseconds since 1970; rows have it as `NOW`.
-    odd : tuple of Oddity
+    odd : tuple of Mismatch
         Misspelt attributes and values of another type; empty in a part of another table.
     read : frozenset of str or None
         Names of the attributes that were read, if some were not; None: all.
@@ -86,7 +115,7 @@ class EventTable:
     # Most tables have these, and one event alone is read in less than 2 us.
     choices: Choices | None = None
     now: int | None = None
-    odd: tuple[Oddity, ...] = ()
+    odd: tuple[Mismatch, ...] = ()
     read: frozenset[str] | None = None
     again: Callable[[frozenset[str]], EventTable]
 
@@ -173,13 +202,9 @@ class EventTable:
         return self._rows.values(attribute, _FIRST)[0]
 
     def rests(self, rows: IntArray, coordinates: IntArray) -> IntArray:
-        """Return the rests of numbers and timestamps, int64 (k,): see `rtfilter.events.exact`.
+        """Return the `rests` of numbers and timestamps, int64 (k,).
 
-        Parameters
-        ----------
-        rows : int64 (k,)
-        coordinates : int64 (k,)
-            Columns of `points` that have a value of the attribute's type in these rows.
+        `coordinates`, int64 (k,), are columns of `points` with a value of the attribute's type in these rows.
         """
         found = np.empty(len(rows), np.int64)
         for field in self.fields:
@@ -192,21 +217,24 @@ class EventTable:
 
 
 class SomeRows(NamedTuple):
-    """Some rows of another table."""
+    """Some rows of another table, among rows without a value."""
 
     source: Rows
     places: Sequence[int]
+    """The row in the other table; -1 for a row without a value."""
 
     def row(self, index: int) -> dict[str, object]:
-        """See `Rows`."""
-        return self.source.row(self.places[index])
+        place = self.places[index]
+        return {} if place < 0 else self.source.row(place)
 
     def values(self, name: str, rows: Sequence[int]) -> Sequence[object]:
-        """See `Rows`."""
-        return self.source.values(name, [self.places[row] for row in rows])
+        places = [self.places[row] for row in rows]
+        if min(places, default=0) >= 0:
+            return self.source.values(name, places)
+        found = iter(self.source.values(name, [place for place in places if place >= 0]))
+        return [next(found) if place >= 0 else None for place in places]
 
     def rests(self, field: Field, rows: IntArray, coordinates: FloatArray) -> IntArray:
-        """See `Rows`."""
         places = np.array([self.places[row] for row in rows.tolist()], np.int64)
         return self.source.rests(field, places, coordinates)
 
@@ -245,8 +273,6 @@ class Choices(NamedTuple):
 
 
 class _SomeLists:
-    """The lists of some events."""
-
     def __init__(self, lists: ByRow, rows: IntArray) -> None:
         self._lists, self._rows = lists, rows
 

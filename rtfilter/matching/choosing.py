@@ -4,6 +4,9 @@ This module does the work that a `MatcherChooser` asks for. Some batches are tim
 of the time, and their points are kept. If the chooser wants a trial, a thread does it while batches and
 changes go on: it builds a candidate from a sample, or from a copy of all subscriptions, and matches the kept
 points with both matchers. To move to the candidate, the filter adopts the copy.
+
+The cost of a batch that is matched as a whole is its time. The cost of a streamed batch is the mean response
+of its events, by the best of some plans.
 """
 
 from __future__ import annotations
@@ -13,14 +16,17 @@ import math
 import random
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from time import get_clock_info, perf_counter, thread_time
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rtfilter.adaptive import MatcherChooser
-from rtfilter.adaptive.matchers import Content, Move, Trial, Try
+from rtfilter.adaptive import WHOLE, MatcherChooser, Plan
+from rtfilter.adaptive.matchers import PASSES, Content, Move, Pair, Trial, Try
+from rtfilter.adaptive.plans import plans_of
 from rtfilter.adaptive.sizes import powers_of_two
 from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.events.fields import Field
@@ -28,17 +34,15 @@ from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.kernels import counts
 from rtfilter.matchers.filters import Filters
-from rtfilter.matchers.port import Matcher
+from rtfilter.matchers.port import Matcher, leveled
 from rtfilter.matchers.registry import Factory, make_matcher
-from rtfilter.matching.aside import Copy
-from rtfilter.matching.costs import Costs, clock, pairs
+from rtfilter.matching.copies import Copy
 from rtfilter.matching.gate import Gate
+from rtfilter.matching.road import Road
 from rtfilter.matching.updates import Updates
 from rtfilter.options import require
+from rtfilter.scheduler import Order, schedule
 from rtfilter.subscriptions.ids import NO_IDS
-
-if TYPE_CHECKING:
-    from rtfilter.matching.road import Road
 
 FIRST, PERIOD = 0.0005, 0.1
 """Seconds of matching, about, from one timed batch to the next: at first, and later.
@@ -51,6 +55,19 @@ BLOCK, AT_ONCE = 64, 2048
 """Subscriptions of a sample that lie together, and subscriptions that one step reads."""
 LOOKED_AT = 1024
 """Subscriptions whose kind is examined."""
+MOST_PASSES, SPENT = 25, 0.02
+"""Most passes over the batches, and the seconds after which no further pass begins."""
+SLOW = 8.0
+"""A candidate whose first pass takes this many times as long is matched only once."""
+PART = 0.05
+"""Seconds of batches that are timed together, about."""
+RUNS, WARM = 3, 0.05
+"""Runs for one time: the least run counts, without the first. From `WARM` seconds on, one run is enough."""
+GROUPS: Final = (16, 64, 256)
+"""Group sizes of the plans that are tried, in events."""
+
+# The time of the thread, if the clock is fine enough: other threads use the core meanwhile.
+clock = thread_time if get_clock_info("thread_time").resolution < 1e-5 else perf_counter
 
 AUTO: Final = "auto"
 """The name for a `MatcherChooser` with its defaults."""
@@ -80,12 +97,7 @@ def resolved(matcher: Factory | MatcherChooser) -> tuple[Factory, MatcherChooser
 
 
 class Choosing:
-    """Chooses the matcher of a filter.
-
-    Attributes
-    ----------
-    chooser : MatcherChooser
-    """
+    """Chooses the matcher of a filter, as `chooser` asks for it."""
 
     def __init__(self, road: Road, updates: Updates, chooser: MatcherChooser) -> None:
         subscriptions = road.subscriptions
@@ -248,7 +260,6 @@ class Choosing:
                 return begun, build, own, other
 
     def _batches(self) -> dict[tuple[int, bool], list[EventTable]]:
-        """Return the stored batches, by class of sizes and by whether they were streamed."""
         with self._turns.writing():
             return {label: list(batches) for label, batches in self._kept.items()}
 
@@ -289,6 +300,76 @@ class Choosing:
         return Filters.joined(self._held.schema, parts, NO_IDS)
 
 
+class Costs:
+    """The costs of batches with one matcher; `reading` returns a context that each batch is matched in."""
+
+    def __init__(
+        self,
+        matcher: Matcher,
+        order: Order,
+        reading: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        self._matcher, self._levels = matcher, leveled(matcher)
+        self._order, self._reading = order, reading
+
+    def of(self, events: EventTable, plan: Plan | None) -> float:
+        """Return the seconds of a batch, or with a plan the mean response of its events."""
+        with self._reading():
+            begun = clock()
+            if plan is None or plan.group is None:
+                self._matcher.match(events)
+                return clock() - begun
+            frontier = self._levels.frontier(events, plan.level)
+            order, cuts = schedule(self._order, frontier.workload, plan.group)
+            groups, waited = frontier.split(order, cuts), 0.0
+            for group in range(len(cuts) - 1):
+                self._levels.resume_part(groups, group)
+                waited += float(cuts[group + 1] - cuts[group]) * (clock() - begun)
+            return waited / len(events)
+
+    def plan(self, events: EventTable) -> Plan:
+        """Return the plan with the least mean response."""
+        plans = plans_of(len(events), self._levels.height, GROUPS)
+        return min(plans, key=lambda plan: self.of(events, plan))
+
+
+def pairs(
+    size_class: int, streamed: bool, batches: Sequence[EventTable], own: Costs, other: Costs
+) -> list[Pair]:
+    """Match batches of one class with both matchers, alternately."""
+    begun, loads = clock(), counts.loads
+    whole = WHOLE if streamed else None
+    first = Pair(
+        size_class, len(batches[0]), own.of(batches[0], whole), other.of(batches[0], whole), streamed
+    )
+    if loads == counts.loads and first.other > SLOW * first.own:
+        return [first]
+    plans = [one.plan(batches[0]) if streamed else None for one in (own, other)]
+    size = min(len(batches), max(1, int(PART / max(first.own, first.other))))
+    parts = [batches[begin : begin + size] for begin in range(0, len(batches) - size + 1, size)]
+    found: list[Pair] = []
+    while len(found) < PASSES or (len(found) < MOST_PASSES and clock() - begun < SPENT):
+        part = parts[len(found) % len(parts)]
+        if len(found) % 2:
+            after = _seconds(other, part, plans[1])
+            before = _seconds(own, part, plans[0])
+        else:
+            before, after = _seconds(own, part, plans[0]), _seconds(other, part, plans[1])
+        found.append(Pair(size_class, sum(map(len, part)), before, after, streamed))
+    return found
+
+
+def _seconds(one: Costs, part: Sequence[EventTable], plan: Plan | None) -> float:
+    """Return the least time of some runs over batches.
+
+    The first run counts only if it is long: the other matcher has used the caches.
+    """
+    first = math.fsum(one.of(batch, plan) for batch in part)
+    if first >= WARM:
+        return first
+    return min(math.fsum(one.of(batch, plan) for batch in part) for _ in range(RUNS - 1))
+
+
 def _copied(searched: EventTable) -> EventTable:
     """Return the first events, as far as matchers of boxes need them: their points, and their texts."""
     points = searched.points[:EVENTS].copy()  # the caller may change the array
@@ -298,8 +379,6 @@ def _copied(searched: EventTable) -> EventTable:
 
 
 class _Texts(NamedTuple):
-    """The texts of some events."""
-
     by_name: dict[str, Sequence[object]]
 
     def row(self, index: int) -> dict[str, object]:

@@ -15,17 +15,10 @@ METHODS = ("plan", "report", "drop", "on_update", "snapshot")
 
 
 class Control:
-    """A controller that one thread at a time calls.
+    """A controller that one thread at a time calls; it may be replaced between batches.
 
-    Attributes
-    ----------
-    controller : Controller
-        May be replaced between batches, also by a name. If there is none, the first streamed batch makes a
-        `CostController`.
-    named : str, mapping or None
-        The name or mapping that was passed, if any.
-    updates : int
-        Boxes that were added or removed before.
+    `updates` counts the boxes that were added or removed before; `named` is the name or mapping that was
+    passed, if any.
     """
 
     def __init__(self, controller: Controller | Named | None = None, updates: int = 0) -> None:
@@ -38,7 +31,7 @@ class Control:
 
     @property
     def controller(self) -> Controller:
-        """The controller; the first access makes it."""
+        """The controller; without one, the first access makes a `CostController`."""
         if self._controller is not None:
             return self._controller
         from rtfilter.adaptive import CostController
@@ -52,8 +45,15 @@ class Control:
     def controller(self, controller: Controller | Named) -> None:
         named: Named | None = None
         if isinstance(controller, str | Mapping):
-            named, controller = controller, _made(controller)
-        _require(controller)
+            from rtfilter.adaptive import make_controller
+
+            named, controller = controller, make_controller(controller)
+        for method in METHODS:
+            if not callable(getattr(controller, method, None)):
+                raise TypeError(
+                    "a controller is a name, or an object with the methods of those in `rtfilter.adaptive`; "
+                    f"{controller!r} has no {method}"
+                )
         with _MAKING:
             self._controller, self.named = controller, named
 
@@ -91,18 +91,3 @@ class Control:
         if count > 0:  # else another thread has reported these
             self._updates = updates
             self.controller.on_update(count)
-
-
-def _made(named: Named) -> Controller:
-    from rtfilter.adaptive import make_controller
-
-    return make_controller(named)
-
-
-def _require(controller: Controller) -> None:
-    for method in METHODS:
-        if not callable(getattr(controller, method, None)):
-            raise TypeError(
-                "a controller is a name, or an object with the methods of those in `rtfilter.adaptive`; "
-                f"{controller!r} has no {method}"
-            )

@@ -89,10 +89,7 @@ class Related:
 class _Search:
     """The search for subscriptions that are related to one predicate. The caller holds the index.
 
-    Attributes
-    ----------
-    visits : int
-        Operations of the index so far.
+    `visits` counts its operations so far.
     """
 
     def __init__(self, held: Subscriptions, predicate: Predicate, moment: float) -> None:
@@ -159,7 +156,6 @@ class _Search:
         return _Candidates(certain, np.setdiff1d(keys, certain))
 
     def _content(self, keys: IntArray) -> BoxColumns:
-        """Return the boxes of some subscriptions."""
         return self._held.matcher.content(keys.tolist()).boxes()
 
     def _lie_inside(self, content: BoxColumns, keys: IntArray) -> BoolArray:
@@ -219,7 +215,6 @@ class _Search:
         return Matches(*verify(hits, table, self._held, None, self._moment))
 
     def _by_boxes(self, boxes: Boxes, how: Selection) -> Hits:
-        """Return the hits of some boxes in the matcher."""
         assert self._index is not None
         hits = self._index.search_boxes(boxes.low, boxes.high, how)
         self.visits += int(hits.visits.sum())
@@ -235,12 +230,7 @@ class _Search:
 
 
 class _Doubtful:
-    """Subscriptions that are still to be decided, with their boxes.
-
-    Attributes
-    ----------
-    keys : int64 (k,), ascending
-    """
+    """Subscriptions that are still to be decided, with their boxes; `keys` ascend, int64 (k,)."""
 
     def __init__(self, keys: IntArray, held: Subscriptions, with_boxes: bool) -> None:
         self.keys, self._held = keys, held
@@ -290,7 +280,6 @@ class _Doubtful:
 
 
 def _in_all(ids: IntArray, count: int) -> IntArray:
-    """Return the ids that occur `count` times, ascending."""
     if count == 1:
         return np.sort(ids)
     found, times = np.unique(ids, return_counts=True)
@@ -299,7 +288,6 @@ def _in_all(ids: IntArray, count: int) -> IntArray:
 
 
 def _hull(boxes: Boxes) -> Boxes:
-    """Return the smallest box around some boxes."""
     return Boxes(boxes.low.min(axis=0)[np.newaxis], boxes.high.max(axis=0)[np.newaxis], boxes.exact[:1])
 
 

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from rtfilter.errors import EventError
+from rtfilter.events.mismatches import MismatchCounts
 from rtfilter.events.objects import read_dict
-from rtfilter.events.reading import is_text, read_events
+from rtfilter.events.reading import OnBadEvent, is_text, read_events, read_usable, report
+from rtfilter.events.table import EventTable
 from rtfilter.matchers.port import refuse_missing
-from rtfilter.matching.odd_values import OddValues
 from rtfilter.options import require_on_error
+from rtfilter.subscriptions.content import Subscriptions
 
 if TYPE_CHECKING:
     from rtfilter.events.json_text import JsonReader
-    from rtfilter.events.table import EventTable
-    from rtfilter.events.unusable import OnBadEvent
-    from rtfilter.subscriptions.content import Subscriptions
     from rtfilter.watch.metrics import Metrics
 
 QUICK: Final = frozenset((bytes, str))
@@ -27,29 +26,17 @@ QUICK: Final = frozenset((bytes, str))
 
 
 class EventReader:
-    """Reads events for the present subscriptions; threads may share it.
-
-    Attributes
-    ----------
-    metrics : Metrics or None
-        Counts refused events.
-    odd : OddValues
-        Counts of misspelt names and of values of another type.
-    """
+    """Reads events for the present subscriptions; threads may share it. Metrics count refused events."""
 
     _json: JsonReader | None = None
 
     def __init__(self, subscriptions: Subscriptions, metrics: Metrics | None) -> None:
-        self._subscriptions, self.metrics, self.odd = subscriptions, metrics, OddValues()
+        self._subscriptions, self.metrics, self.odd = subscriptions, metrics, MismatchCounts()
 
     def one(self, event: object) -> EventTable:
         """Read one event of a `QUICK` type while the caller holds the index: it never need be read again.
 
-        Raises
-        ------
-        EventError
-        ValueError
-            There is not one event.
+        Raises `EventError`, and `ValueError` if there is not one event.
         """
         held, json = self._subscriptions, self._json
         fields = held.schema.fields
@@ -58,7 +45,7 @@ class EventReader:
                 return require_one(self._read(event, lone=True))
             if json is None or json.fields is not fields:
                 json = self._text(fields)
-            return json.read_one(event, held.asked.names)
+            return json.read_one(event, held.used.names)
         except EventError:
             self._count_refused(event)
             raise
@@ -68,7 +55,7 @@ class EventReader:
         held = self._subscriptions
         if type(event) is dict and held.matcher.takes.missing:
             try:
-                table = read_dict(held.schema.fields, event, held.asked.names)
+                table = read_dict(held.schema.fields, event, held.used.names)
             except EventError:
                 self._count_refused(event)
                 raise
@@ -89,11 +76,11 @@ class EventReader:
     def texts(self, events: Sequence[object]) -> EventTable:
         """Read JSON texts, each of one event; the metrics do not count refused ones."""
         held = self._subscriptions
-        names = held.asked.names if held.matcher.takes.missing else None
+        names = held.used.names if held.matcher.takes.missing else None
         return self._text(held.schema.fields).read(events, names, lone=False)
 
     def note(self, table: EventTable) -> None:
-        """Count and log the oddities of a table; the caller does not hold the index: a log may use it."""
+        """Count and log the mismatches of a table; the caller does not hold the index: a log may use it."""
         if table.odd:
             self.odd.note(table.odd)
 
@@ -106,8 +93,6 @@ class EventReader:
 
     def _usable(self, events: object, on_error: OnBadEvent) -> EventTable:
         """Read a batch in which events that cannot be used match nothing; report these."""
-        from rtfilter.events.unusable import read_usable, report
-
         require_on_error(on_error)
         try:
             table, bad = read_usable(self._read, events)
@@ -122,7 +107,7 @@ class EventReader:
     def _read(self, events: object, whole: bool = False, lone: bool = False) -> EventTable:
         held = self._subscriptions
         takes, fields = held.matcher.takes, held.schema.fields
-        names = held.asked.names if takes.missing and not whole else None
+        names = held.used.names if takes.missing and not whole else None
         if is_text(events):
             table = self._text(fields).read(events, names, lone)
         else:
@@ -132,7 +117,6 @@ class EventReader:
         return table
 
     def _text(self, fields: Any) -> JsonReader:
-        """Return the reader of JSON text for the present attributes."""
         json = self._json  # another thread may replace it by an older or a newer one
         if json is None or json.fields is not fields:
             from rtfilter.events.json_text import JsonReader

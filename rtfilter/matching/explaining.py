@@ -41,7 +41,7 @@ def explain_many(
     found = misses.MissSearch(misses.MISSES if limit is None else limit)
     if ids is None:
         with road.gate.reading():
-            asked, names = np.sort(held.ids(held.moment())).tolist(), held.asked.names
+            asked, names = np.sort(held.ids(held.moment())).tolist(), held.used.names
     else:
         given = asked_ids(ids, held.kind)
         asked = given if isinstance(given, list) else given.tolist()

@@ -35,11 +35,11 @@ from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.handles import LAST_MOMENT
 from rtfilter.subscriptions.ids import Name, asked_ids, kind_of
 from rtfilter.subscriptions.saved import from_arrays, to_arrays
-from rtfilter.subscriptions.subscription import Subscription
+from rtfilter.subscriptions.stored import Subscription
 
 if TYPE_CHECKING:
     from rtfilter.adaptive import Controller, MatcherChooser
-    from rtfilter.events.unusable import OnBadEvent
+    from rtfilter.events.reading import OnBadEvent
     from rtfilter.predicates.explanations.explanation import Explanation
     from rtfilter.predicates.explanations.misses import Misses
     from rtfilter.watch.metrics import Metrics

@@ -41,13 +41,8 @@ LOOK = 0.005
 class Gate:
     """A fair lock for many readers or one writer, with readers that a writer can finish.
 
-    Parameters
-    ----------
-    recover : callable
-        Undoes or completes an interrupted change. The next thread calls it alone with the index, also after a
-        change that ended well; then it must be quick.
-    turn : float
-        Seconds; see `TURN`.
+    `recover` undoes or completes an interrupted change. The next thread calls it alone with the index, also
+    after a change that ended well; then it must be quick. `turn` is in seconds, see `TURN`.
     """
 
     def __init__(self, recover: Callable[[], None] = lambda: None, turn: float = TURN) -> None:

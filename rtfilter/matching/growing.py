@@ -11,14 +11,12 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from weakref import ref
 
 from rtfilter.index import ready
 from rtfilter.matchers.scan import ScanMatcher
-
-if TYPE_CHECKING:
-    from rtfilter.subscriptions.content import Subscriptions
+from rtfilter.subscriptions.content import Subscriptions
 
 SMALL: Final = "scan"
 """The first matcher of a filter."""
@@ -41,14 +39,7 @@ A scan of more takes too long for most users.
 
 
 class Growing:
-    """The move of a filter to the R*-tree, once.
-
-    Parameters
-    ----------
-    subscriptions : Subscriptions
-    grow : callable
-        Replaces the matcher by another one, whose name it takes.
-    """
+    """The move of a filter to the R*-tree, once; `grow` replaces the matcher by one of another name."""
 
     def __init__(self, subscriptions: Subscriptions, grow: Callable[[str], object]) -> None:
         self._held, self._grow = subscriptions, grow

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import operator
+import threading
 from typing import NamedTuple
 
 import numpy as np
 
-from rtfilter.adaptive import Report
+from rtfilter.adaptive import Report, Ticket
 from rtfilter.dtypes import AnyArray, FloatArray, IntArray
+from rtfilter.index.kernels import counts
 from rtfilter.results import Matches, StreamRecord
 
 
@@ -34,36 +36,47 @@ class Group(NamedTuple):
 
 
 class Outcome:
-    """The results of a batch of n events, as far as its groups are finished.
+    """The results of a batch of n events, as far as its groups are finished, and the data of its report.
+
+    It is separate from the batch: the frames of an interrupted batch keep its stream alive.
 
     Attributes
     ----------
+    ticket : Ticket or None
+        The ticket of the controller; None for a batch without a controller.
     groups : list of Group
         The finished groups, in their order. All other methods but `report` need a batch whose groups are all
         finished.
+    loads : int
+        Number of kernels loaded before the batch.
+    reported : Lock
+        Acquired by the first report, and never released.
+    worked, estimation, estimation_visits : float, float, int
+        Seconds so far; seconds of frontier and order; operations of the frontier.
     """
 
-    __slots__ = ("_kind", "groups", "size")
+    estimation, estimation_visits, worked = 0.0, 0, 0.0
 
-    def __init__(self, size: int, kind: type = int) -> None:
-        self.size, self._kind = size, kind  # of events, and the type of ids
+    def __init__(self, size: int, ticket: Ticket | None = None, kind: type = int) -> None:
+        self.size, self.ticket, self._kind = size, ticket, kind  # of events; the type of ids
         self.groups: list[Group] = []
+        self.loads, self.reported = counts.loads, threading.Lock()
 
     def matches(self) -> Matches:
         """Return all matches, in the order of the rows."""
+        offsets: IntArray
+        ids: AnyArray
         if len(self.groups) == 1 and self.groups[0].rows is None:
-            return self._of(self.groups[0].offsets, self.groups[0].ids)
-        counts = np.zeros(self.size, np.int64)
-        for group in self.groups:
-            counts[group.places] = np.diff(group.offsets)
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        ids: AnyArray = np.empty(starts[-1], np.int64 if self._kind is int else object)
-        for group in self.groups:
-            first = starts[:-1][group.places] - group.offsets[:-1]
-            ids[np.repeat(first, np.diff(group.offsets)) + np.arange(len(group.ids))] = group.ids
-        return self._of(starts, ids)
-
-    def _of(self, offsets: IntArray, ids: AnyArray) -> Matches:
+            _, offsets, ids, *_ = self.groups[0]
+        else:
+            sizes = np.zeros(self.size, np.int64)
+            for group in self.groups:
+                sizes[group.places] = np.diff(group.offsets)
+            offsets = np.concatenate([[0], np.cumsum(sizes)])
+            ids = np.empty(offsets[-1], np.int64 if self._kind is int else object)
+            for group in self.groups:
+                first = offsets[:-1][group.places] - group.offsets[:-1]
+                ids[np.repeat(first, np.diff(group.offsets)) + np.arange(len(group.ids))] = group.ids
         return Matches(offsets, ids) if self._kind is int else Matches.named(offsets, ids, self._kind)
 
     @property
@@ -87,25 +100,26 @@ class Outcome:
             response[group.places] = group.ended
         return response
 
-    def report(self, worked: float, estimation: float, estimation_visits: int) -> Report:
-        """Return the report for a controller.
+    def report(self) -> Report:
+        """Return the report for the controller.
 
-        Its times exclude the consumer's own time, which no plan can change.
-
-        Unfinished events count with `worked`, the seconds that the batch has taken so far.
+        Its times exclude the consumer's own time, which no plan can change. Unfinished events count with the
+        time that the batch has taken so far.
         """
         sizes = [len(group.offsets) - 1 for group in self.groups]
         unfinished = self.size - sum(sizes)
-        total = sum(map(operator.mul, (group.busy for group in self.groups), sizes)) + unfinished * worked
+        total = sum(map(operator.mul, (group.busy for group in self.groups), sizes))
         visits = np.concatenate([group.visits for group in self.groups]).sum() if sizes else 0
         return Report(
-            total / self.size, self.size, unfinished, worked, estimation, len(sizes), int(visits),
-            estimation_visits,
+            (total + unfinished * self.worked) / self.size, self.size, unfinished, self.worked,
+            self.estimation, len(sizes), int(visits), self.estimation_visits,
         )  # fmt: skip
 
-    def record(self, size_class: int, estimation: float, workload: IntArray | None) -> StreamRecord:
+    def record(self, size_class: int, workload: IntArray | None) -> StreamRecord:
         """Return the record of a stream for observers, such as metrics."""
         ended = np.array([group.ended for group in self.groups])
         sizes = np.array([len(group.offsets) - 1 for group in self.groups], np.int64)
         estimate = np.ones(self.size, np.int64) if workload is None else workload
-        return StreamRecord(size_class, ended, sizes, self.match_count, estimation, estimate, self.visits)
+        return StreamRecord(
+            size_class, ended, sizes, self.match_count, self.estimation, estimate, self.visits
+        )

@@ -19,29 +19,39 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import repeat
-from math import inf
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import ref
 
-from rtfilter.adaptive import WHOLE, Plan, Report, Shape, Ticket
+from rtfilter.adaptive import WHOLE, Plan, Shape, Ticket
 from rtfilter.dtypes import AnyArray, IntArray
 from rtfilter.events.table import EventTable, ranges
 from rtfilter.index.kernels import counts
 from rtfilter.matching.control import Control
 from rtfilter.matching.event_reader import QUICK, EventReader
 from rtfilter.matching.gate import Gate, Hold
-from rtfilter.matching.growing import BATCHES, VERIFIED
+from rtfilter.matching.growing import BATCHES, VERIFIED, Growing
 from rtfilter.matching.outcome import Group, Outcome
 from rtfilter.matching.verify import verify, verify_one
-from rtfilter.results import Hits, Matches
+from rtfilter.results import Matches
 from rtfilter.scheduler import Order, schedule
 from rtfilter.subscriptions.content import Subscriptions
 
 if TYPE_CHECKING:
-    from rtfilter.matching.choosing import Choosing
-    from rtfilter.matching.growing import Growing
+    from rtfilter.adaptive import MatcherChooser
     from rtfilter.watch.metrics import Metrics
+
+
+class Trials(Protocol):
+    """The choice of the matcher; see `rtfilter.matching.choosing`, which builds on this module."""
+
+    chooser: MatcherChooser
+
+    def observe(self, searched: EventTable, seconds: float, streamed: bool = False) -> None:
+        """Take a timed batch of at least one event with its seconds."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state of the chooser, JSON-able."""
 
 
 class Road:
@@ -60,7 +70,7 @@ class Road:
         Entered during a search, if threads may not share the matcher.
     sweep : callable
         Called with its moment after a batch, to remove expired subscriptions.
-    choosing : Choosing or None
+    choosing : Trials or None
         Chooses the matcher, if it is not fixed.
     growing : Growing or None
         Moves the filter to the R*-tree, if it began with a scan.
@@ -78,7 +88,7 @@ class Road:
         self._threads = subscriptions.matcher.takes.threads
         self.turn = contextlib.nullcontext() if self._threads else threading.RLock()
         self.sweep: Callable[[float], None] = _nothing
-        self.choosing: Choosing | None = None
+        self.choosing: Trials | None = None
         self.growing: Growing | None = None
         self.untimed: Iterator[None] = repeat(None)
         self._ends: set[_End] = set()
@@ -136,7 +146,6 @@ class Road:
         event = None if quick else self.reader.lone(given)  # may run code of the caller
         if next(self.untimed, True):
             return self.match(event or self.reader.lone(given), arrival, moment).ids
-        checked = True
         with self.gate.reading():
             held = self.subscriptions
             event = self.reader.one(given) if event is None else held.whole(event)
@@ -144,13 +153,7 @@ class Road:
             if held.single is None or event.choices is not None:
                 _, ids = self._found(event, moment)
             else:
-                ids, exact = held.single.match_one(event)
-                if len(held.hidden) or (moment > -inf and held.hides(moment)):
-                    _, ids = verify(Hits.of_one(ids, exact), event, held, None, moment)
-                elif exact is not None and len(ids):
-                    ids = verify_one(ids, exact, event, held, moment)
-                else:
-                    checked = False
+                ids = verify_one(*held.single.match_one(event), event, held, moment)
             names = held.labels.names
             if names is not None:  # before the next change, which may reuse handles
                 ids = names.take(ids)
@@ -158,7 +161,7 @@ class Road:
             if event.odd:
                 self.reader.note(event)
             event.free()
-        if checked and self._verified_much:
+        if self.growing is not None and self._verified_much:
             self.look()
         if self.metrics is not None:
             self.metrics.record_whole(1, perf_counter() - arrival, len(ids))
@@ -189,9 +192,9 @@ class Road:
             end = None
             with contextlib.suppress(IndexError):  # another thread may take the last one
                 end = self._forgotten.popleft()
-            if end is not None and end.account is not None:
+            if end is not None and end.outcome is not None:
                 self._ends.discard(end)
-                self._tell(end.account)
+                self._tell(end.outcome)
         moment = self.subscriptions.moment()
         held = self.subscriptions
         shape = Shape(held.levels.height, len(held.matcher), held.packed)
@@ -207,14 +210,14 @@ class Road:
 
         The collection itself must run no Python code of this package.
         """
-        if batch.account.ticket is not None:
+        if batch.outcome.ticket is not None:
             end = _End(stream, self._forgotten.append)
             self._ends.add(end)
-            end.account, batch.end = batch.account, end
+            end.outcome, batch.end = batch.outcome, end
 
     def report(self, batch: Batch) -> None:
         """Report a finished or abandoned batch to the controller and the metrics, once."""
-        if not len(batch) or not self._tell(batch.account):
+        if not len(batch) or not self._tell(batch.outcome):
             return
         if batch.end is not None:
             self._ends.discard(batch.end)
@@ -226,58 +229,26 @@ class Road:
             self.look()
         if self.metrics is None or not batch.done:
             return
-        outcome, ticket = batch.outcome, batch.account.ticket
+        outcome, ticket = batch.outcome, batch.outcome.ticket
         if ticket is None:
             self.metrics.record_whole(len(batch), outcome.groups[-1].ended, outcome.match_count)
         else:
-            self.metrics.record_stream(
-                outcome.record(ticket.size_class, batch.account.estimation, batch.workload)
-            )
+            self.metrics.record_stream(outcome.record(ticket.size_class, batch.workload))
 
-    def _tell(self, account: Account) -> bool:
+    def _tell(self, outcome: Outcome) -> bool:
         """Report a batch to the controller; return False if it was reported before."""
-        if not account.reported.acquire(blocking=False):
+        if not outcome.reported.acquire(blocking=False):
             return False
         # Loading a kernel takes longer than hundreds of batches, and is not the fault of the plan.
-        if account.ticket is not None and account.loads == counts.loads:
-            self.control.report(account.ticket, account.report())
-        elif account.ticket is not None:
-            self.control.drop(account.ticket)
+        if outcome.ticket is not None and outcome.loads == counts.loads:
+            self.control.report(outcome.ticket, outcome.report())
+        elif outcome.ticket is not None:
+            self.control.drop(outcome.ticket)
         return True
 
 
 def _nothing(moment: float) -> None:
     """Remove no expired subscriptions: the sweep of a filter that has had no change."""
-
-
-class Account:
-    """The data of a batch that its controller receives.
-
-    It is separate from the batch: the frames of an interrupted batch keep its stream alive.
-
-    Attributes
-    ----------
-    ticket : Ticket or None
-        The ticket of the controller; None for a batch without a controller.
-    outcome : Outcome
-        The results of the finished groups.
-    loads : int
-        Number of kernels loaded before the batch.
-    reported : Lock
-        Acquired by the first report, and never released.
-    worked, estimation, estimation_visits : float, float, int
-        Seconds so far; seconds of frontier and order; operations of the frontier.
-    """
-
-    estimation, estimation_visits = 0.0, 0
-
-    def __init__(self, ticket: Ticket | None, outcome: Outcome) -> None:
-        self.ticket, self.outcome = ticket, outcome
-        self.loads, self.reported, self.worked = counts.loads, threading.Lock(), 0.0
-
-    def report(self) -> Report:
-        """Return the report for the controller."""
-        return self.outcome.report(self.worked, self.estimation, self.estimation_visits)
 
 
 class Batch:
@@ -288,8 +259,6 @@ class Batch:
     plan : Plan
     moment : float
         The arrival in seconds of the filter's clock: expired subscriptions are left out.
-    account : Account
-        The data for the controller.
     steps : Gate
         The lock of the computation: one thread at a time.
     workload, order, cuts : int64 (n,), int64 (n,), int64 (g + 1,), or None
@@ -326,19 +295,18 @@ class Batch:
         self._searched = road.subscriptions.searched(events, self._now)
         self.plan, self.steps = plan, Gate()
         self._names = road.subscriptions.labels.names
-        self.outcome = Outcome(len(events), int if self._names is None else self._names.kind)
-        self.account = Account(ticket, self.outcome)
+        self.outcome = Outcome(len(events), ticket, int if self._names is None else self._names.kind)
         if plan.group is not None:
             self._estimate()
         elif not len(events):
             self.group_count = 0
-        self.account.worked = perf_counter() - begun
+        self.outcome.worked = perf_counter() - begun
 
     def _estimate(self) -> None:
         begun = perf_counter()
         with self._road.turn:
             frontier = self._road.subscriptions.levels.frontier(self._searched, self.plan.level)
-        self.workload, self.account.estimation_visits = frontier.workload, frontier.visits
+        self.workload, self.outcome.estimation_visits = frontier.workload, frontier.visits
         choices = self._events.choices
         if choices is not None:
             self.workload = choices.sums(frontier.workload)
@@ -349,7 +317,7 @@ class Batch:
             cuts = ends[cuts]
         self._groups = frontier.split(order, cuts)
         self.group_count = len(self.cuts) - 1
-        self.account.estimation = perf_counter() - begun
+        self.outcome.estimation = perf_counter() - begun
 
     def step(self, group: int) -> Group:
         """Return the result of a group; compute it, and the groups before it, if that has not been done."""
@@ -393,7 +361,7 @@ class Batch:
         if self._names is not None:  # while the index is held: the next change may reuse handles
             ids = self._names.take(ids)
         now = perf_counter()
-        worked = self.account.worked = self.account.worked + now - begun
+        worked = self.outcome.worked = self.outcome.worked + now - begun
         self.outcome.groups.append(Group(rows, offsets, ids, visits, now - self._arrival, worked))
 
     def finish(self) -> None:
@@ -420,10 +388,10 @@ class Batch:
     def __len__(self) -> int:
         return len(self._events)
 
-    def tell(self, choosing: Choosing) -> None:
+    def tell(self, choosing: Trials) -> None:
         """Report the time of the batch to the chooser, unless kernels were loaded meanwhile."""
-        if self.account.loads == counts.loads:
-            choosing.observe(self._searched, self.account.worked, streamed=True)
+        if self.outcome.loads == counts.loads:
+            choosing.observe(self._searched, self.outcome.worked, streamed=True)
 
     @property
     def done(self) -> bool:
@@ -434,7 +402,7 @@ class Batch:
 class _End(ref[Any]):
     """A weak reference whose callback notes that a stream was garbage-collected."""
 
-    account: Account | None = None
+    outcome: Outcome | None = None
     """None if the call that began the stream was interrupted."""
 
     # A `ref` has the hash of its target, which may not exist any more.

@@ -16,40 +16,23 @@ from rtfilter.results import Matches
 
 
 class Completion(NamedTuple):
-    """A completed event.
-
-    Attributes
-    ----------
-    event : int
-        Its row in the batch.
-    ids : int64 (k,), or object (k,)
-        Subscriptions that match it; an object array if ids are text or UUIDs.
-    response : float
-        Seconds from the arrival of the batch until its group was done.
-    """
+    """A completed event."""
 
     event: int
+    """Its row in the batch."""
     ids: AnyArray
+    """(k,): subscriptions that match it, int64, or object if ids are text or UUIDs."""
     response: float
+    """Seconds from the arrival of the batch until its group was done."""
 
 
 class CompletedGroup(NamedTuple):
-    """Events that are completed together.
-
-    Attributes
-    ----------
-    events : sequence of int
-        Their rows in the batch, k of them.
-    offsets : int64 (k + 1,)
-        ``ids[offsets[i]:offsets[i + 1]]`` match ``events[i]``.
-    ids : int64 (m,), or object (m,)
-        As in `Completion`.
-    response : float
-        As of `Completion`.
-    """
+    """k events that are completed together; ids and response are as in `Completion`."""
 
     events: Sequence[int]
+    """Their rows in the batch."""
     offsets: IntArray
+    """int64 (k + 1,): ``ids[offsets[i]:offsets[i + 1]]`` match ``events[i]``."""
     ids: AnyArray
     response: float
 
@@ -75,8 +58,8 @@ class Stream:
 
     def __init__(self, road: Road, batch: Batch, hold: Hold) -> None:
         self._road, self._batch, self._hold = road, batch, hold
-        self.plan, self.estimation = batch.plan, batch.account.estimation
-        self.estimation_visits = batch.account.estimation_visits
+        self.plan, self.estimation = batch.plan, batch.outcome.estimation
+        self.estimation_visits = batch.outcome.estimation_visits
         self._group = self._at = 0  # the next group, and the next event of the present one
         self._rows: Sequence[int] = ()
         self._offsets: IntArray = np.empty(0, np.int64)

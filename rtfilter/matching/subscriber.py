@@ -16,10 +16,9 @@ from rtfilter.matching.updates import Updates
 from rtfilter.options import require_on_error
 from rtfilter.predicates.predicate import Predicate, Source
 from rtfilter.subscriptions.drafts import Draft, tell_impossible
-from rtfilter.subscriptions.given import Lifetime, labels_of
 from rtfilter.subscriptions.ids import Name, asked_ids, new_ids, one_id
-from rtfilter.subscriptions.labels import NO_LABELS, Beside
-from rtfilter.subscriptions.loading import Load, OnError
+from rtfilter.subscriptions.labels import NO_LABELS, LabelColumns
+from rtfilter.subscriptions.loading import Lifetime, Load, OnError, labels_of
 from rtfilter.subscriptions.subscription_tables import (
     SubscriptionTable,
     no_list,
@@ -136,7 +135,7 @@ class Subscriber:
         finally:
             self._count_refused(len(load.bad))
 
-    def _add(self, draft: Draft, ids: IntArray | list[Name] | None, labels: Beside) -> AnyArray:
+    def _add(self, draft: Draft, ids: IntArray | list[Name] | None, labels: LabelColumns) -> AnyArray:
         names = self._updates.add(draft if labels is NO_LABELS else draft._replace(labels=labels), ids)
         self._tell_impossible(draft)
         if self._road.metrics is not None:

@@ -28,16 +28,15 @@ from rtfilter.dtypes import AnyArray, BoolArray, IntArray
 from rtfilter.errors import PredicateError
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.registry import Factory
-from rtfilter.matching.aside import Copy, MovedError, copied
+from rtfilter.matching.copies import Copy, MovedError, copied
 from rtfilter.matching.gate import Gate, Writing
 from rtfilter.matching.growing import LARGE
 from rtfilter.matching.road import Road
-from rtfilter.predicates.stored.predicate_store import Kept
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.drafts import Draft
 from rtfilter.subscriptions.handles import ClaimedError
 from rtfilter.subscriptions.ids import NO_IDS, Name
-from rtfilter.subscriptions.labels import NO_LABELS, Beside
+from rtfilter.subscriptions.labels import NO_LABELS, LabelColumns
 
 T = TypeVar("T")
 
@@ -88,7 +87,10 @@ class Updates:
             self._clear()
             if draft.filters.weight <= AT_ONCE:
                 return self._add_at_once(draft, ids)
-            self._remove_passed(2 * len(draft.filters))
+            for _ in range(0, 2 * len(draft.filters), AT_ONCE):
+                if not self._some_expired():
+                    break
+                self._alone_with_index(self._make_room, AT_ONCE)
             grows = self._road.growing is not None and self._subscriptions.factory != larger
             return self._add(draft, ids, larger if grows else None)
 
@@ -107,7 +109,7 @@ class Updates:
                 return self._remove_at_once(ids)
             return self._remove(ids, self._subscriptions.moment())
 
-    def replace(self, id: object, draft: Draft | None, labels: Beside = NO_LABELS) -> None:
+    def replace(self, id: object, draft: Draft | None, labels: LabelColumns = NO_LABELS) -> None:
         """See `Subscriptions.replace`."""
         if self._subscriptions.labels.names is not None:
             self._index_names()
@@ -171,7 +173,7 @@ class Updates:
         """
         names = self._subscriptions.labels.names
         if names is not None and not names.indexed:
-            self._look(names.by_id)
+            self._read(names.by_id)
 
     def alone(self) -> Writing:
         """Return a context manager that lets this thread alone make a large change.
@@ -190,7 +192,7 @@ class Updates:
             moment = self._make_room(2 * len(draft.filters))
             names = held.add(draft, ids, moment)
         if len(held.claimed) or held.claimed_names:
-            self._tidy(self._clear_bits)
+            self._tidy(self._clear_pieces)
         return names
 
     def _remove_at_once(self, ids: IntArray | list[Name]) -> BoolArray:
@@ -198,12 +200,12 @@ class Updates:
         with self._road.gate.writing():
             known = held.remove(ids, self._make_room())
         if len(held.claimed) or held.claimed_names:
-            self._tidy(self._clear_bits)
+            self._tidy(self._clear_pieces)
         elif held.adopting is not None and held.adopting.wasteful:
             self._tidy(self._build_anew)
         return known
 
-    def _replace_at_once(self, id: object, draft: Draft | None, labels: Beside) -> None:
+    def _replace_at_once(self, id: object, draft: Draft | None, labels: LabelColumns) -> None:
         with self._road.gate.writing():
             self._subscriptions.replace(id, draft, labels, self._make_room())
 
@@ -220,7 +222,7 @@ class Updates:
 
     def _add(self, draft: Draft, ids: IntArray | list[Name] | None, of: Factory | None) -> AnyArray:
         """Add many subscriptions; with `of`, build the index again with this matcher."""
-        count, labels, moment = len(draft.filters), draft.labels, self._subscriptions.moment()
+        count, moment = len(draft.filters), self._subscriptions.moment()
         # Found before the change, because it takes long; the result is cached.
         counted = self._subscriptions.matcher.takes.boxes and len(draft.filters.unbounded()) > 0
         if ids is None:
@@ -230,27 +232,28 @@ class Updates:
             if isinstance(ids, list):
                 self._claim(draft, moment, self._subscriptions.claim_names, frozenset(ids), type(ids[0]))
                 self._require_new(ids)
-                handles = self._turn(self._subscriptions.claim_next, count)
-                labels = labels._replace(names=ids)
+                handles = self._alone_with_index(self._subscriptions.claim_next, count)
+                draft = draft._replace(labels=draft.labels._replace(names=ids))
             else:
                 handles = ids
                 self._claim(draft, moment, self._subscriptions.claim_new, np.sort(ids))
                 self._require_new(ids)
-        filters = draft.filters.named(handles)
+        draft = draft._replace(filters=draft.filters.named(handles))
         if counted:
             try:
-                self._turn(self._subscriptions.promise, filters, moment)
+                self._alone_with_index(self._subscriptions.promise, draft.filters, moment)
             except PredicateError:  # another change added some meanwhile
                 self._clear()
                 raise
         if of is not None or self._builds_anew(len(self._subscriptions) + count, count):
-            self._build_anew(filters, draft.predicates, labels, of=of)
+            self._build_anew(draft, of=of)
         else:
-            cuts, done = filters.cuts(BIT), 0
+            cuts, done = draft.filters.cuts(BIT), 0
             while done < len(cuts) - 1:
-                done = self._add_bits(filters, draft.predicates, labels, cuts, done)
-            self._turn(self._subscriptions.show, filters)
-        return handles if labels.names is None else np.array(labels.names, object)
+                done = self._add_pieces(draft, cuts, done)
+            self._alone_with_index(self._subscriptions.show, draft.filters)
+        names = draft.labels.names
+        return handles if names is None else np.array(names, object)
 
     def _claim(self, draft: Draft, moment: float, step: Callable[..., T], *arguments: Any) -> T:
         """Claim ids for new subscriptions, unless too many are unbounded: then nothing is claimed."""
@@ -259,54 +262,45 @@ class Updates:
             self._subscriptions.admit(draft.filters, moment)
             return step(*arguments)
 
-        return self._turn(claim)
+        return self._alone_with_index(claim)
 
-    def _remove(self, ids: IntArray | list[Name], moment: float = -inf, passed: bool = False) -> BoolArray:
-        """Remove the subscriptions that exist at a moment; with `passed`, the expired ones."""
+    def _remove(self, ids: IntArray | list[Name], moment: float) -> BoolArray:
+        """Remove the subscriptions that exist at a moment."""
         held = self._subscriptions
         if isinstance(ids, list):
-            self._turn(held.claim_names, frozenset(ids))
+            self._alone_with_index(held.claim_names, frozenset(ids))
         step = KNOWN if isinstance(ids, list) else len(ids)
-        found = [self._look(held.labels.handles, ids[row : row + step]) for row in range(0, len(ids), step)]
+        found = [self._read(held.labels.handles, ids[row : row + step]) for row in range(0, len(ids), step)]
         handles = np.concatenate(found)
         removed = np.zeros(len(handles), np.bool_)
         wanted, first = np.unique(handles, return_index=True)
-        self._turn(held.claim, wanted)
+        self._alone_with_index(held.claim, wanted)
         slices = (wanted[row : row + KNOWN] for row in range(0, len(wanted), KNOWN))
-        known = [self._look(held.gone if passed else held.known, handles, moment) for handles in slices]
-        removed[first] = np.concatenate(known)
+        removed[first] = np.concatenate([self._read(held.known, handles, moment) for handles in slices])
         gone = wanted[removed[first]]
         if len(gone) and self._builds_anew(len(held) - len(gone), len(gone)):
             self._build_anew(removed=gone)
         else:
             if len(gone):
-                self._turn(held.hide, gone)
+                self._alone_with_index(held.hide, gone)
             self._clear()
-        if passed:
-            self._turn(held.count_expired, len(gone))
         return removed
 
-    def _remove_passed(self, most: int) -> None:
-        """Remove some expired subscriptions before a large change."""
-        held, moment = self._subscriptions, self._subscriptions.moment()
-        if held.labels.deadlines is None or moment < held.labels.deadlines.earliest:
-            return
-        ids = self._look(held.some_passed, moment, most)
-        if len(ids):
-            self._remove(ids, moment, passed=True)
+    def _some_expired(self) -> bool:
+        deadlines = self._subscriptions.labels.deadlines
+        return deadlines is not None and self._subscriptions.moment() >= deadlines.earliest
 
     def _renew(self, ids: IntArray | list[Name]) -> None:
-        """Remove the expired subscriptions among some new ids."""
-        held, moment = self._subscriptions, self._subscriptions.moment()
-        if held.labels.deadlines is None or moment < held.labels.deadlines.earliest:
+        """Remove the expired subscriptions among some new ids, so that their ids are free."""
+        if not self._some_expired():
             return
-        gone: list[Any] = []
+        held, moment = self._subscriptions, self._subscriptions.moment()
         for row in range(0, len(ids), KNOWN):
             part = ids[row : row + KNOWN]
-            found = self._look(held.gone, held.labels.handles(part), moment).tolist()
-            gone += [id for id, passed in zip(part, found, strict=True) if passed]
-        if gone:
-            self._remove(gone if isinstance(ids, list) else np.array(gone, np.int64), moment, passed=True)
+            passed = self._read(held.labels.passed, held.labels.handles(part), moment)
+            if passed is not None and passed.any():
+                for at in range(0, len(part), AT_ONCE):
+                    self._alone_with_index(held.renew, part[at : at + AT_ONCE], moment)
 
     def _builds_anew(self, left: int, changed: int) -> bool:
         road = self._road
@@ -315,17 +309,12 @@ class Updates:
         return whole and left <= ASIDE * changed
 
     def _build_anew(
-        self,
-        added: Filters | None = None,
-        predicates: Sequence[Kept] | None = None,
-        labels: Beside = NO_LABELS,
-        removed: IntArray = NO_IDS,
-        of: Factory | None = None,
+        self, added: Draft | None = None, removed: IntArray = NO_IDS, of: Factory | None = None
     ) -> None:
         copy = Copy(self._road.gate, self._subscriptions, removed, of)
         if added is not None:
-            copy.content.put(added.ids, added, predicates, labels)
-        self.put_in_place(copy, added, removed)
+            copy.content.put(added.filters.ids, added)
+        self.put_in_place(copy, None if added is None else added.filters, removed)
 
     def put_in_place(self, copy: Copy, added: Filters | None = None, removed: IntArray = NO_IDS) -> None:
         """Replace all subscriptions by a copy, which has `added` more and lacks `removed`.
@@ -346,49 +335,38 @@ class Updates:
     def _require_new(self, ids: IntArray | list[Name]) -> None:
         try:
             for row in range(0, len(ids), KNOWN):
-                self._look(self._subscriptions.require_new, ids[row : row + KNOWN])
+                self._read(self._subscriptions.require_new, ids[row : row + KNOWN])
         except ValueError:
             self._clear()
             raise
 
-    def _turn(self, step: Callable[..., T], *arguments: Any) -> T:
+    def _alone_with_index(self, step: Callable[..., T], *arguments: Any) -> T:
         """Run a step of a large change alone with the index."""
         with self._road.gate.writing():
             return step(*arguments)
 
-    def _look(self, step: Callable[..., T], *arguments: Any) -> T:
+    def _read(self, step: Callable[..., T], *arguments: Any) -> T:
         """Run a look-up of ids while batches go on."""
         with self._road.gate.reading():
             return step(*arguments)
 
     # -- pieces ----------------------------------------------------------------------------------------------
 
-    def _add_bits(
-        self,
-        filters: Filters,
-        predicates: Sequence[Kept] | None,
-        labels: Beside,
-        cuts: Sequence[int],
-        done: int,
-    ) -> int:
+    def _add_pieces(self, draft: Draft, cuts: Sequence[int], done: int) -> int:
         """Add some pieces, of which `done` are added already; return how many are added then."""
         with self._road.gate.writing():
             begun = perf_counter()
             while True:
-                rows = slice(cuts[done], cuts[done + 1])
-                own = None if predicates is None else predicates[rows]
-                piece = filters.piece(rows.start, rows.stop)
-                self._subscriptions.add_hidden(piece, own, labels.piece(rows.start, rows.stop))
+                self._subscriptions.add_hidden(draft.piece(cuts[done], cuts[done + 1]))
                 done += 1
                 if done == len(cuts) - 1 or perf_counter() - begun > LONG:
                     return done
 
     def _clear(self) -> None:
-        """Remove all hidden subscriptions, and release all claims."""
         while len(self._subscriptions.claimed) or self._subscriptions.claimed_names:
-            self._clear_bits()
+            self._clear_pieces()
 
-    def _clear_bits(self) -> None:
+    def _clear_pieces(self) -> None:
         with self._road.gate.writing():
             begun = perf_counter()
             while len(self._subscriptions.hidden):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from math import inf
 from random import random
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -31,11 +31,8 @@ from rtfilter.predicates.model.list_tests import Elements
 from rtfilter.predicates.operands.intervals import Now
 from rtfilter.predicates.predicate import Predicate
 from rtfilter.results import Hits
-from rtfilter.subscriptions.verdict import ASK, NO, YES
-from rtfilter.subscriptions.verified import SAMPLE
-
-if TYPE_CHECKING:
-    from rtfilter.subscriptions.held import Held
+from rtfilter.subscriptions.stored import StoredSubscriptions
+from rtfilter.subscriptions.verification import ASK, NO, SAMPLE, YES
 
 COMPILED: Final = 7
 """Candidates of a batch from which compiled code is called: its call takes as long as a few checks."""
@@ -46,7 +43,7 @@ MANY: Final = 16
 def verify(
     hits: Hits,
     events: EventTable,
-    held: Held,
+    held: StoredSubscriptions,
     rows: IntArray | None = None,
     moment: float = -inf,
     now: float | None = None,
@@ -57,21 +54,17 @@ def verify(
     ----------
     hits : Hits
         The hits of n events; if events have lists, of their choices, one event after the other.
-    events : EventTable
-    held : Held
-        The exact ends or the predicate of each subscription with a hit that is not exact.
     rows : int64 (n,), optional
         Rows of `events` that the hits are about; all by default.
     moment : float
         Subscriptions that are expired then are left out.
     now : float, optional
-        The moment of the batch, in seconds since 1970; by default `held` is asked for it if needed.
+        The moment of the batch, in seconds since 1970; by default by the clock, if it is needed.
 
     Returns
     -------
-    offsets : int64 (n + 1,)
-    ids : int64 (matches,)
-        Ascending for each event, if events have lists.
+    offsets, ids : int64 (n + 1,), int64 (matches,)
+        Ids ascend for each event, if events have lists.
     """
     choices = events.choices
     if choices is None:
@@ -84,7 +77,7 @@ def verify(
 def _verified(
     hits: Hits,
     events: EventTable,
-    held: Held,
+    held: StoredSubscriptions,
     rows: IntArray | None,
     moment: float,
     now: float | None,
@@ -141,10 +134,15 @@ def _verified(
     return hits.offsets, hits.ids
 
 
-def verify_one(ids: IntArray, exact: Flags, event: EventTable, held: Held, moment: float) -> IntArray:
-    """Verify the hits of one event without lists, of which all are visible; return its ids, int64 (k,)."""
-    if held.ends:
+def verify_one(
+    ids: IntArray, exact: Flags | None, event: EventTable, held: StoredSubscriptions, moment: float
+) -> IntArray:
+    """Return `verify` for the hits of one event without lists: its ids, int64 (k,)."""
+    hidden = len(held.hidden) > 0 or (moment > -inf and held.hides(moment))
+    if hidden or (exact is not None and held.ends):
         return verify(Hits.of_one(ids, exact), event, held, None, moment)[1]
+    if exact is None:
+        return ids
     flags = exact.tobytes()
     candidates = flags.count(NO)
     if not candidates:
@@ -179,7 +177,7 @@ def _decide_together(
     owner: IntArray,
     doubtful: IntArray,
     events: EventTable,
-    held: Held,
+    held: StoredSubscriptions,
     rows: IntArray | None,
     keep: BoolArray,
 ) -> IntArray:
@@ -201,10 +199,10 @@ def _decide_together(
         for test in dict.fromkeys(test for conjunction in filters for test in conjunction.constraints):
             tests.setdefault(test, []).append(group)
     answers: list[dict[Test, BoolArray]] = [{} for _ in groups]
-    asked = _Asked(events)
+    values = _EventValues(events)
     for test, own in tests.items():
         parts = [event[groups[group][0]] for group in own]
-        found = asked.holds(test, parts[0] if len(parts) == 1 else np.concatenate(parts))
+        found = values.holds(test, parts[0] if len(parts) == 1 else np.concatenate(parts))
         cuts = np.cumsum([len(part) for part in parts])[:-1]
         for group, holds in zip(own, np.split(found, cuts), strict=True):
             answers[group][test] = holds
@@ -221,7 +219,7 @@ def _decide_together(
     return doubtful[left[doubtful]]
 
 
-class _Asked:
+class _EventValues:
     """The values that have been read from the events of a batch."""
 
     def __init__(self, events: EventTable) -> None:
@@ -303,7 +301,7 @@ def _united(
     offsets: IntArray,
     ids: IntArray,
     events: EventTable,
-    held: Held,
+    held: StoredSubscriptions,
     rows: IntArray | None,
     now: float | None,
 ) -> tuple[IntArray, IntArray]:
@@ -335,7 +333,7 @@ def _united(
 
 
 def _decide_choices(
-    ids: IntArray, rows: IntArray, events: EventTable, choices: Choices, held: Held
+    ids: IntArray, rows: IntArray, events: EventTable, choices: Choices, held: StoredSubscriptions
 ) -> list[bool]:
     """Return whether an event satisfies a subscription that one of its choices matches, for each pair."""
     asked: dict[int, Predicate | None] = {}

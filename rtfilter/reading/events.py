@@ -53,7 +53,7 @@ class EventBatch:
         """Return the events as objects. Raises `FileError` with the place of a value that no event has."""
         if isinstance(self.events, list):
             return self.events
-        from rtfilter.events.arrow_rows import arrow_rows
+        from rtfilter.events.foreign import arrow_rows
 
         with self.naming_places():
             rows = arrow_rows(self.events)
@@ -255,7 +255,7 @@ class _Parquet:
 
 def _require_meaning(columns: list[Any], path: str) -> None:
     from rtfilter.errors import EventError
-    from rtfilter.events.arrow_rows import require_meaning
+    from rtfilter.events.foreign import require_meaning
 
     try:
         require_meaning(columns)
@@ -288,10 +288,10 @@ def _check_names(schema: Schema, header: Iterable[str], path: str, tell: Tell) -
         A column is unknown, and the schema is strict.
     """
     from rtfilter.errors import EventError
-    from rtfilter.events.oddities import look_at_header
+    from rtfilter.events.mismatches import check_header
 
     try:
-        for hint in look_at_header(schema.fields, [composed(name) for name in header]):
+        for hint in check_header(schema.fields, [composed(name) for name in header]):
             tell(f"{files.place(path)}: {hint}")
     except EventError as error:
         raise FileError(f"{files.place(path)}: {error.message}") from None

@@ -134,7 +134,7 @@ def infer_from_arrow(schema: Any, path: str) -> Schema:
 def _see_field(found: dict[str, str], name: str, kind: Any) -> None:
     from pyarrow import types
 
-    from rtfilter.events.arrow_rows import is_uuid
+    from rtfilter.events.foreign import is_uuid
 
     if types.is_struct(kind):
         for field in kind:

@@ -12,9 +12,9 @@ import numpy as np
 
 from rtfilter.dtypes import BoolArray
 from rtfilter.errors import PredicateError
+from rtfilter.events.reading import BadEvent
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
-from rtfilter.events.unusable import BadEvent
 from rtfilter.filter import EventFilter
 from rtfilter.predicates.explanations.explanation import Explanation
 from rtfilter.results import Matches

@@ -12,7 +12,7 @@ import numpy as np
 
 from rtfilter.errors import EventError
 from rtfilter.events.schema import Schema
-from rtfilter.events.table import EventTable, Oddity
+from rtfilter.events.table import EventTable, Mismatch
 from rtfilter.predicates.explanations.explanation import Explanation
 from rtfilter.service.service_errors import NotJSONError
 
@@ -137,12 +137,12 @@ class Listed:
     read : callable
         Makes a table of some events.
     events : sequence of dict
-    odd : sequence of Oddity
+    odd : sequence of Mismatch
         Of all of them.
     """
 
     def __init__(
-        self, read: Callable[[object], EventTable], events: Sequence[dict[str, Any]], odd: Sequence[Oddity]
+        self, read: Callable[[object], EventTable], events: Sequence[dict[str, Any]], odd: Sequence[Mismatch]
     ) -> None:
         self._read, self._events, self.odd = read, events, odd
 
@@ -231,7 +231,7 @@ class Parse:
         return Parsed(table, bodies)
 
     def _listed(self, events: Sequence[dict[str, Any]]) -> Listed:
-        odd: dict[str, Oddity] = {}
+        odd: dict[str, Mismatch] = {}
         for first, after in _cut_up(len(events)):
             try:
                 found = self._schema.read(events[first:after]).odd

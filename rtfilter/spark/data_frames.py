@@ -16,7 +16,7 @@ import numpy as np
 
 from rtfilter import EventError, EventFilter, RTFilterError, Schema
 from rtfilter.dtypes import AnyArray, FloatArray, IntArray
-from rtfilter.events.oddities import look_at_header
+from rtfilter.events.mismatches import check_header
 from rtfilter.events.table import EventTable
 from rtfilter.scheduler import balanced_parts
 from rtfilter.spark import refusals
@@ -255,7 +255,7 @@ def attribute_columns(events: DataFrame, schema: Schema, beside: Sequence[str]) 
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_type
 
-    for hint in look_at_header(schema.fields, [name for name in events.columns if name not in beside]):
+    for hint in check_header(schema.fields, [name for name in events.columns if name not in beside]):
         if hint not in _hinted:
             _hinted.add(hint)
             logging.getLogger("rtfilter.events").warning("%s", hint)

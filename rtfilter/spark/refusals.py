@@ -15,11 +15,11 @@ from pyspark.errors import PySparkException
 from rtfilter import EventError, PredicateError, RTFilterError, Schema, SnapshotError
 from rtfilter.dtypes import BoolArray
 from rtfilter.events.cells import encode_cell
-from rtfilter.events.exact import instants
 from rtfilter.events.fields import Field
 from rtfilter.events.foreign import arrow_values
+from rtfilter.events.moments import instants
+from rtfilter.events.reading import read_usable
 from rtfilter.events.table import EventTable
-from rtfilter.events.unusable import read_usable
 from rtfilter.spark.routes import PartitionReports, partition
 from rtfilter.text import shown
 

@@ -33,7 +33,7 @@ from rtfilter.predicates.model.disjunction import asks_for_every
 from rtfilter.predicates.operands.like import ANY, EACH, in_bytes
 from rtfilter.predicates.operands.text_comparison import encoded, encoded_one
 from rtfilter.predicates.predicate import Predicate
-from rtfilter.subscriptions.verdict import ASK, NO, UNKNOWN, YES
+from rtfilter.subscriptions.verification import ASK, NO, UNKNOWN, YES
 
 AT_ONCE, SHARE = 4096, 8
 """New predicates that one call compiles, before Python checks the others: other threads wait meanwhile.
@@ -79,7 +79,6 @@ _KEY, _FIRST, _COUNT = 0, 1, 2
 
 
 def _nothing() -> CompiledConditions:
-    """Return conditions of no predicate."""
     table = np.full((2, 3), _EMPTY, np.int64)
     return CompiledConditions(table, np.empty(0, CONDITION), np.empty(0, np.uint8))
 
@@ -128,18 +127,10 @@ class Checks:
         rows: IntArray | None,
         get: Callable[[int], Predicate | None],
     ) -> NDArray[np.int8]:
-        """Return a verdict for each candidate, int8 (k,): `NO`, `YES`, or `ASK`.
+        """Return a verdict for each of k candidates, int8 (k,): `NO`, `YES`, or `ASK`.
 
-        Parameters
-        ----------
-        handles : int64 (k,)
-        owners : int64 (k,)
-            The event of each candidate: a place in `rows`, or in `events` if `rows` is None.
-        events : EventTable
-        rows : int64 (n,) or None
-            Rows of `events`.
-        get : callable
-            Returns the predicate of a handle, None if it is unknown.
+        The event of each is its owner: a place in `rows` of events, or in all events if `rows` is None. `get`
+        returns the predicate of a handle, None if it is unknown.
         """
         with self._lock:
             if self._busy:  # a signal handler matches events during a call

@@ -14,20 +14,25 @@ from rtfilter.predicates.boxes.compiling import compile_predicate
 from rtfilter.predicates.predicate import Predicate, Source, parse
 from rtfilter.predicates.stored.predicate_store import Kept, kept
 from rtfilter.predicates.templates.many import Refused, compile_many
-from rtfilter.subscriptions.labels import NO_LABELS, Beside
+from rtfilter.subscriptions.labels import NO_LABELS, LabelColumns
 from rtfilter.text import cut, numbered
 
 _FALSE: Final = kept(Predicate(()))
 
 
 class Draft(NamedTuple):
-    """Subscriptions that were read and checked, and have no ids yet."""
+    """Subscriptions that were read and checked; a change gives them handles."""
 
     filters: Filters
-    predicates: list[Kept] | None
+    predicates: Sequence[Kept] | None
     """Predicates to store beside the matcher; None if the boxes hold all of them."""
-    labels: Beside = NO_LABELS
-    """Expiry and metadata."""
+    labels: LabelColumns = NO_LABELS
+    """Expiry and metadata, and ids that are no integers."""
+
+    def piece(self, first: int, last: int) -> Draft:
+        """Return consecutive rows."""
+        own = None if self.predicates is None else self.predicates[first:last]
+        return Draft(self.filters.piece(first, last), own, self.labels.piece(slice(first, last)))
 
 
 def tell_impossible(draft: Draft) -> bool:

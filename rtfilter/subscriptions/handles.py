@@ -1,6 +1,6 @@
 """Handles: the integers that stand for subscriptions inside the package, their labels, and claims on them.
 
-Where ids are integers, handles are ids. Where they are text or UUIDs (`rtfilter.subscriptions.names`), a
+Where ids are integers, handles are ids. Where they are text or UUIDs (`rtfilter.subscriptions.labels`), a
 handle is used again once its subscription is removed. No batch sees a handle stand for two subscriptions:
 changes run alone, and a batch replaces handles by ids before a change may begin.
 """
@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from rtfilter.dtypes import IntArray
-from rtfilter.subscriptions.ids import LAST_ID, NO_IDS, Name, among, missing_ids, refuse_kinds
+from rtfilter.subscriptions.ids import LAST_ID, NO_IDS, WORDS, Name, among
 from rtfilter.subscriptions.labels import Labels
 
 LAST_MOMENT: Final = sys.float_info.max
@@ -82,7 +82,10 @@ class Handles:
         if self.kind is kind:
             return
         if self.kind is not None and (self._settled or self.version):
-            raise missing_ids(self.kind) if made_up else refuse_kinds(self.kind, kind)
+            own = f"the ids of this filter are {WORDS[self.kind]}"
+            if made_up:
+                raise ValueError(f"{own}: give each subscription an id")
+            raise TypeError(f"{own}, the given ids are {WORDS[kind]}: use one type, or another filter")
         self.labels = Labels(kind)
         self.kind = kind
 

@@ -23,7 +23,8 @@ Name = str | UUID
 KINDS: Final[dict[str, type]] = {"int": int, "str": str, "uuid": UUID}
 """Types of ids, by their names in snapshots."""
 _BOOLEANS: Final = frozenset((bool, np.bool_))
-_WORDS: Final[dict[type, str]] = {int: "integers", str: "text", UUID: "UUIDs"}
+WORDS: Final[dict[type, str]] = {int: "integers", str: "text", UUID: "UUIDs"}
+"""Types of ids in messages."""
 
 
 def kind_of(given: object) -> type | None:
@@ -31,7 +32,7 @@ def kind_of(given: object) -> type | None:
 
     Raises `TypeError` for another type.
     """
-    if given is None or (isinstance(given, type) and given in _WORDS):
+    if given is None or (isinstance(given, type) and given in WORDS):
         return given
     raise TypeError(f"ids is int, str or uuid.UUID, the type of all ids of a filter; got {shown(given)}")
 
@@ -39,20 +40,7 @@ def kind_of(given: object) -> type | None:
 def refuse_kind(kind: type, id: object) -> TypeError:
     """Return the error for an id of another type than the filter's."""
     hint = {int: "", str: "; str(id) makes one", UUID: "; uuid.UUID(text) makes one"}[kind]
-    return TypeError(f"the ids of this filter are {_WORDS[kind]}, not {shown(id)}{hint}")
-
-
-def refuse_kinds(kind: type, other: type) -> TypeError:
-    """Return the error for new ids of another type than the filter's."""
-    return TypeError(
-        f"the ids of this filter are {_WORDS[kind]}, the given ids are {_WORDS[other]}: "
-        "use one type, or another filter"
-    )
-
-
-def missing_ids(kind: type) -> ValueError:
-    """Return the error for subscriptions without ids in a filter that assigns no ids."""
-    return ValueError(f"the ids of this filter are {_WORDS[kind]}: give each subscription an id")
+    return TypeError(f"the ids of this filter are {WORDS[kind]}, not {shown(id)}{hint}")
 
 
 def new_ids(ids: ArrayLike | Sequence[Name], count: int) -> IntArray | list[Name]:

@@ -1,10 +1,11 @@
-"""Loads: many subscriptions at once. Unusable ones are reported, and the others are added."""
+"""Subscriptions as callers pass them: labels, and loads, which report unusable rows and add the others."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from math import inf
+from collections.abc import Callable, Mapping, Sequence, Set
+from datetime import timedelta
+from math import inf, isfinite
 from numbers import Integral, Real
 from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
@@ -17,12 +18,13 @@ from rtfilter.events.encoding import microseconds
 from rtfilter.predicates.bounds.bound_columns import SIDES, Columns
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.drafts import Draft
-from rtfilter.subscriptions.given import seconds
 from rtfilter.subscriptions.ids import LAST_ID, NO_IDS, new_ids, refuse_kind
-from rtfilter.subscriptions.labels import NO_LABELS, Beside
-from rtfilter.subscriptions.metadata import encoded
+from rtfilter.subscriptions.labels import NO_LABELS, LabelColumns, encoded
 from rtfilter.subscriptions.subscription_tables import SubscriptionTable, cell
 from rtfilter.text import numbered, shown
+
+Lifetime = float | timedelta
+"""Seconds, or a timedelta."""
 
 
 class BadSubscription(NamedTuple):
@@ -64,24 +66,10 @@ OnError = Literal["raise", "skip"] | Callable[[BadSubscription], object]
 
 
 class Load:
-    """Subscriptions of a load, with a check that finds the unusable ones.
+    """Subscriptions of a load, to add to others, with a check that finds the unusable ones.
 
-    Parameters
-    ----------
-    held : Subscriptions
-        The subscriptions to add to.
-    given : SubscriptionTable
-    on_error : OnError
-
-    Attributes
-    ----------
-    bad : dict of int to BadSubscription
-        Unusable subscriptions found so far, by row.
-
-    Raises
-    ------
-    TypeError, ValueError
-        A column has another number of rows than there are subscriptions.
+    `bad` has the unusable ones found so far, by row. Raises `TypeError` or `ValueError` for a column with
+    another number of rows than there are subscriptions.
     """
 
     def __init__(self, held: Subscriptions, given: SubscriptionTable, on_error: OnError) -> None:
@@ -112,7 +100,6 @@ class Load:
         return {name: end for name, end in ends.items() if end is not None}
 
     def _left(self) -> list[int]:
-        """Return the rows that are not known to be bad."""
         return [row for row in range(self._count) if row not in self.bad]
 
     # -- columns beside `where` ----------------------------------------------------------------------------
@@ -120,14 +107,7 @@ class Load:
     def _read(self, name: str, column: Any, read: Callable[[Any], Any]) -> list[Any] | None:
         if column is None:
             return None
-        cells, values = _column(name, column, self._count), []
-        for row in range(len(cells)):
-            try:
-                values.append(read(cell(cells[row])))
-            except (TypeError, ValueError) as error:
-                values.append(None)
-                self._note(row, error)
-        return values
+        return _cells(name, column, self._count, lambda value: read(cell(value)), self._note)
 
     def _read_deadlines(self, given: SubscriptionTable) -> list[float] | None:
         now = self._held.clock()
@@ -236,11 +216,11 @@ class Load:
         found = {row: first.setdefault(self._ids[row], row) for row in rows}
         return {row: other for row, other in found.items() if row != other}
 
-    def _labels(self, rows: list[int]) -> Beside:
+    def _labels(self, rows: list[int]) -> LabelColumns:
         if self._deadlines is None and self._metadata is None:
             return NO_LABELS
         deadlines, metadata = self._deadlines, self._metadata
-        return Beside(
+        return LabelColumns(
             None,
             None if deadlines is None else np.array([deadlines[row] for row in rows], np.float64),
             None if metadata is None else [metadata[row] for row in rows],
@@ -290,15 +270,85 @@ class Load:
 
 
 def _ends(bounds: tuple[Columns, Columns] | None) -> list[tuple[str, AnyArray]]:
-    """Return the columns of bounds, with their names."""
     assert bounds is not None
     sides = zip(SIDES, bounds, strict=True)
     return [(f"{side}.{name}", column) for side, columns in sides for name, column in columns.items()]
 
 
+def labels_of(
+    count: int,
+    ttl: Lifetime | Sequence[Lifetime | None] | None,
+    metadata: Sequence[Mapping[str, Any] | None] | None,
+    clock: Callable[[], float],
+) -> LabelColumns:
+    """Return the labels of `count` subscriptions; `ttl` may be one value for all of them.
+
+    Raises `TypeError` and `ValueError`, with the row if there are several subscriptions.
+    """
+    if ttl is None and metadata is None:
+        return NO_LABELS
+
+    def refuse(row: int, error: Exception) -> None:
+        raise (error if count == 1 else type(error)(f"row {row}, {error}")) from None
+
+    texts = None if metadata is None else _cells("metadata", metadata, count, encoded, refuse)
+    if ttl is None:
+        return LabelColumns(None, None, texts)
+    now = clock()
+    if not isfinite(now):
+        raise ValueError(f"the clock returned {shown(now)}, but a time to live needs finite seconds")
+    if isinstance(ttl, Real | timedelta | np.timedelta64 | str):
+        return LabelColumns(None, np.full(count, now + seconds(ttl)), texts)
+    return LabelColumns(None, now + np.array(_cells("ttl", ttl, count, seconds, refuse), np.float64), texts)
+
+
+def seconds(ttl: object) -> float:
+    """Return a time to live in seconds, inf for None.
+
+    Raises `TypeError`; `ValueError` if it is not above 0.
+    """
+    if ttl is None:
+        return inf
+    if isinstance(ttl, timedelta):
+        value = ttl.total_seconds()
+    elif isinstance(ttl, np.timedelta64) and np.datetime_data(ttl.dtype)[0] not in ("Y", "M"):
+        value = float(ttl / np.timedelta64(1, "s"))
+    elif isinstance(ttl, Real) and not isinstance(ttl, bool | np.timedelta64):
+        try:
+            value = float(ttl)
+        except OverflowError:
+            value = inf
+    else:
+        raise TypeError(f"a time to live is a number of seconds or a timedelta, not {shown(ttl)}")
+    if not (value > 0 and isfinite(value)):
+        raise ValueError(
+            f"a time to live is finite and above 0, not {shown(ttl)}; "
+            "leave it out if the subscription never expires"
+        )
+    return value
+
+
+def _cells(
+    name: str,
+    column: Any,
+    count: int,
+    read: Callable[[Any], Any],
+    refuse: Callable[[int, Exception], None],
+) -> list[Any]:
+    """Read the cells of a column; `refuse` gets the row and the error of each unusable one."""
+    found: list[Any] = []
+    for row, value in enumerate(_column(name, column, count)):
+        try:
+            found.append(read(value))
+        except (TypeError, ValueError) as error:
+            refuse(row, error)
+            found.append(None)
+    return found
+
+
 def _column(name: str, given: Any, count: int | None = None) -> list[Any]:
     """Return a column as a list with a cell for each subscription."""
-    if isinstance(given, str | bytes) or not hasattr(given, "__len__"):
+    if isinstance(given, str | bytes | Mapping | Set) or not hasattr(given, "__len__"):
         raise TypeError(f"{name} must be a list with a value for each subscription, not {shown(given)}")
     if isinstance(given, np.ndarray) and given.dtype.kind in "mM":
         given = list(given)  # `tolist` makes integers of nanoseconds

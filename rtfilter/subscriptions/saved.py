@@ -56,7 +56,7 @@ def to_arrays(held: Subscriptions) -> tuple[dict[str, Any], dict[str, AnyArray]]
         "content": content,
         "ids": next((name for name, kind in KINDS.items() if kind is held.kind), None),
         "max_unbounded": held.unbounded.most,
-        "asked": sorted(held.asked.names),
+        "asked": sorted(held.used.names),
     }
     return meta, arrays
 
@@ -101,7 +101,7 @@ def from_arrays(
         raise ValueError(f"{shown(saved_kind)} is no type of ids")
     kind = None if saved_kind is None else KINDS[saved_kind]
     held = Subscriptions(known, own, made, predicates, unmatchable, next_id, kind, clock)
-    held.asked.ask(meta.get("asked", known.names))  # former versions do not save it
+    held.used.add(meta.get("asked", known.names))  # former versions do not save it
     held.version = meta.get("version", 0)
     held.unbounded.most = most = meta.get("max_unbounded", MAX_UNBOUNDED)
     unbounded = arrays.get("unbounded_ids", np.empty(0, np.int64))
@@ -116,7 +116,7 @@ def from_arrays(
             held.fill(filters.ids, filters)
         else:  # boxes of an own class, opened with a matcher of constraints
             draft = held.draft(list(filters.predicates()))
-            held.put(filters.ids, draft.filters.named(filters.ids), draft.predicates)
+            held.put(filters.ids, draft._replace(filters=draft.filters.named(filters.ids)))
     if len(held) != meta.get("subscriptions", len(held)):
         raise ValueError(f"there are {len(held)} subscriptions, not {meta['subscriptions']}")
     if kind not in (None, int) or not {"deadlines", "metadata_handles"}.isdisjoint(arrays):

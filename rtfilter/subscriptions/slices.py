@@ -10,9 +10,9 @@ import numpy as np
 from rtfilter.dtypes import FloatArray, IntArray
 from rtfilter.matchers.filters import Filters
 from rtfilter.predicates.stored.predicate_store import Kept, kept
-from rtfilter.subscriptions.held import Held
 from rtfilter.subscriptions.ids import NO_IDS
-from rtfilter.subscriptions.labels import NO_LABELS, Beside
+from rtfilter.subscriptions.labels import NO_LABELS, LabelColumns
+from rtfilter.subscriptions.stored import StoredSubscriptions
 
 SLICE = 2048
 """Subscriptions that one step reads, so that changes do not wait long."""
@@ -29,7 +29,7 @@ class Part(NamedTuple):
     """Handles that no event can match."""
     handles: IntArray
     """Handles that have labels, int64 (n,)."""
-    labels: Beside
+    labels: LabelColumns
 
     def renumbered(self, handles: IntArray) -> Part:
         """Return this part with other handles: the places of its handles among `handles`, which ascend."""
@@ -39,7 +39,7 @@ class Part(NamedTuple):
         return Part(filters, kept, unmatchable, np.searchsorted(handles, self.handles), self.labels)
 
 
-def slices_of(held: Held) -> list[range | IntArray]:
+def slices_of(held: StoredSubscriptions) -> list[range | IntArray]:
     """Cut all subscriptions into slices that `read` takes; an unchanged subscription stays in its slice."""
     cut: list[range | IntArray] = []
     if held.scannable is not None:
@@ -54,12 +54,12 @@ def _cut_up(handles: IntArray) -> list[range | IntArray]:
     return [handles[first : first + SLICE] for first in range(0, len(handles), SLICE)]
 
 
-def places_of(held: Held) -> object:
+def places_of(held: StoredSubscriptions) -> object:
     """Return an object that stays the same while the ranges of `slices_of` are valid."""
     return None if held.scannable is None else held.scannable.places
 
 
-def read(held: Held, part: range | IntArray) -> Part:
+def read(held: StoredSubscriptions, part: range | IntArray) -> Part:
     """Return a slice of the subscriptions; unknown handles are left out."""
     if isinstance(part, range):
         assert held.scannable is not None
@@ -78,12 +78,12 @@ def read(held: Held, part: range | IntArray) -> Part:
     return Part(held.content(matchable), _kept(held, known), unmatchable, handles, held.labels.of(handles))
 
 
-def _kept(held: Held, handles: list[int]) -> list[tuple[int, Kept]]:
+def _kept(held: StoredSubscriptions, handles: list[int]) -> list[tuple[int, Kept]]:
     found = ((handle, held.predicates.kept(handle)) for handle in handles if handle in held.predicates)
     return [(handle, one) for handle, one in found if one is not None]
 
 
-def take(held: Held, parts: Sequence[Part], without: IntArray = NO_IDS) -> None:
+def take(held: StoredSubscriptions, parts: Sequence[Part], without: IntArray = NO_IDS) -> None:
     """Add parts of other subscriptions, without some handles, and report nothing. It must run alone.
 
     The parts may be boxes although the matcher takes predicates, or the reverse.
@@ -93,7 +93,7 @@ def take(held: Held, parts: Sequence[Part], without: IntArray = NO_IDS) -> None:
     # none.
     filters = Filters.joined(held.schema, [part.filters for part in parts], without)
     for part in parts:
-        held.asked.note_kept([one for _, one in part.kept])  # a closed generator swallows an interrupt
+        held.used.note_kept([one for _, one in part.kept])  # a closed generator swallows an interrupt
         for handle, predicate in part.kept:
             if handle not in left_out:
                 held.predicates.put(handle, predicate)
@@ -105,7 +105,7 @@ def take(held: Held, parts: Sequence[Part], without: IntArray = NO_IDS) -> None:
     held.fill(filters.ids, filters)
 
 
-def _as_predicates(held: Held, filters: Filters) -> Filters:
+def _as_predicates(held: StoredSubscriptions, filters: Filters) -> Filters:
     """Return filters as predicates: stored ones, and those of bounds, which are then stored too."""
     known = np.array([id for id in filters.ids.tolist() if id in held.predicates], np.int64)
     bounds = Filters.joined(held.schema, [filters], known)
@@ -115,7 +115,7 @@ def _as_predicates(held: Held, filters: Filters) -> Filters:
     return Filters.of_predicates(held.schema, found, filters.ids)
 
 
-def _take_labels(held: Held, parts: Sequence[Part], without: IntArray) -> None:
+def _take_labels(held: StoredSubscriptions, parts: Sequence[Part], without: IntArray) -> None:
     """Take the labels of parts. Boxes of one subscription may lie in several parts, each with its labels."""
     moments: list[tuple[IntArray, FloatArray]] = []
     for part in parts:
@@ -128,10 +128,10 @@ def _take_labels(held: Held, parts: Sequence[Part], without: IntArray) -> None:
         columns: Any = map(np.concatenate, zip(*moments, strict=True))
         handles, deadlines = columns
         handles, first = np.unique(handles, return_index=True)
-        held.labels.put(handles.tolist(), Beside(deadlines=deadlines[first]))
+        held.labels.put(handles.tolist(), LabelColumns(deadlines=deadlines[first]))
 
 
-def renew(held: Held, handles: IntArray, part: Part) -> None:
+def renew(held: StoredSubscriptions, handles: IntArray, part: Part) -> None:
     """Replace all data of some handles by a part of other subscriptions; see `take`."""
     held.forget(handles)
     take(held, [part])

@@ -53,11 +53,8 @@ class SubscriptionTable(NamedTuple):
 def read_table(given: object, schema: Schema) -> SubscriptionTable | None:
     """Return the subscriptions of a table or a cursor; None for other values, such as lists.
 
-    Raises
-    ------
-    PredicateError
-        There is neither a column ``where`` nor bounds of attributes, or both; two columns have the same name,
-        or there are both ``ttl`` and ``expires``.
+    Raises `PredicateError` if there is neither a column ``where`` nor bounds of attributes, or both, if two
+    columns have the same name, or if there are both ``ttl`` and ``expires``.
     """
     if isinstance(given, SubscriptionTable):
         return given

@@ -28,7 +28,6 @@ from cases import cases
 from predicate_cases import STRINGS, events, schemas
 from rtfilter.errors import EventError, PredicateError
 from rtfilter.events import encoding
-from rtfilter.events.arrow_rows import arrow_rows
 from rtfilter.events.encoding import (
     ALIEN,
     HIGHEST,
@@ -42,7 +41,8 @@ from rtfilter.events.encoding import (
     string_code,
     string_codes,
 )
-from rtfilter.events.exact import instants, microseconds_of
+from rtfilter.events.foreign import arrow_rows
+from rtfilter.events.moments import instants, microseconds_of
 from rtfilter.events.schema import KINDS, Attribute, Schema
 from rtfilter.extras import install
 from rtfilter.filter import EventFilter

@@ -9,7 +9,7 @@ from examples import SCHEMA, random_events, random_predicate
 from kinds import EACH
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter, Schema
-from rtfilter.matching import aside
+from rtfilter.matching import copies
 from rtfilter.subscriptions import slices
 
 SMALL = Schema({"x": float, "n": int})
@@ -132,7 +132,7 @@ def test_what_cannot_be_added_changes_nothing():
 
 def test_others_match_and_change_meanwhile(monkeypatch):
     monkeypatch.setattr(slices, "SLICE", 16)
-    monkeypatch.setattr(aside, "FEW", 4)
+    monkeypatch.setattr(copies, "FEW", 4)
     filter = EventFilter(SMALL, matcher="rtree")
     filter.subscribe_boxes({"x": np.zeros(200)}, {"x": np.full(200, 9.0)})
     wrong, done = [], threading.Event()

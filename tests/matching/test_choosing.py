@@ -23,8 +23,8 @@ from rtfilter.adaptive import CostController, FixedPlan, LevelController, Matche
 from rtfilter.adaptive import matchers as adaptive
 from rtfilter.adaptive.matchers import Move, Try
 from rtfilter.filter import inside, part_of
-from rtfilter.matching import aside, choosing
-from rtfilter.subscriptions import content, held, slices
+from rtfilter.matching import choosing, copies
+from rtfilter.subscriptions import content, slices, stored
 from rtfilter.watch.metrics import Metrics
 
 CANDIDATES = MatcherChooser().candidates
@@ -33,7 +33,7 @@ CANDIDATES = MatcherChooser().candidates
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch):
     monkeypatch.setattr(slices, "SLICE", 16)
-    monkeypatch.setattr(aside, "FEW", 4)
+    monkeypatch.setattr(copies, "FEW", 4)
 
 
 class Told(MatcherChooser):
@@ -131,7 +131,7 @@ def test_a_move_loses_nothing_that_changes_meanwhile(monkeypatch, before, away, 
     rng = np.random.default_rng(changes)
     filter = made(rng)
     moved(filter, before)
-    read, left = aside.Copy._read, [changes]
+    read, left = copies.Copy._read, [changes]
 
     def read_and_change(*arguments):
         found = read(*arguments)
@@ -143,7 +143,7 @@ def test_a_move_loses_nothing_that_changes_meanwhile(monkeypatch, before, away, 
                 filter.subscribe(source)
         return found
 
-    monkeypatch.setattr(aside.Copy, "_read", read_and_change)
+    monkeypatch.setattr(copies.Copy, "_read", read_and_change)
     log = filter.changes()
     moved(filter, to)
     assert left[0] < changes
@@ -220,7 +220,7 @@ def test_threads_match_and_change_while_it_moves():
     assert filter.stats()["in_flight_batches"] == 0
 
 
-MODULES = [rtfilter.matching.choosing, aside, content, held, slices, rtfilter.matching.updates]
+MODULES = [rtfilter.matching.choosing, copies, content, slices, stored, rtfilter.matching.updates]
 
 
 @pytest.mark.slow

@@ -6,8 +6,8 @@ import pytest
 from rtfilter import Schema
 from rtfilter.adaptive import Plan
 from rtfilter.events.table import EventTable
-from rtfilter.matching import costs
-from rtfilter.matching.costs import Costs, pairs
+from rtfilter.matching import choosing
+from rtfilter.matching.choosing import Costs, pairs
 from rtfilter.scheduler import fifo, shortest_first
 
 SCHEMA = Schema({"x": float})
@@ -37,7 +37,7 @@ class Timed:
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr(costs, "clock", made)
+    monkeypatch.setattr(choosing, "clock", made)
     return made
 
 

@@ -21,9 +21,8 @@ import rtfilter.matchers.scan
 import rtfilter.matching.gate
 import rtfilter.matching.road
 import rtfilter.matching.subscriber
-import rtfilter.subscriptions.changing
 import rtfilter.subscriptions.content
-import rtfilter.subscriptions.held
+import rtfilter.subscriptions.stored
 from examples import SCHEMA, random_events, random_predicate
 from interrupts import Interrupt, Lines
 from kinds import KINDS, id_of, require_sound
@@ -33,7 +32,7 @@ from rtfilter import EventFilter, Schema
 from rtfilter.adaptive import FixedPlan
 from rtfilter.filter import inside, part_of
 from rtfilter.matchers.rtree import tree_of
-from rtfilter.matching import aside, filter_parts, growing, updates
+from rtfilter.matching import copies, filter_parts, growing, updates
 from rtfilter.subscriptions import slices
 from rtfilter.watch.metrics import Metrics
 
@@ -254,7 +253,7 @@ def test_single_events_do_not_move_a_filter_in_which_compiled_code_is_not_faster
 def test_candidates_that_python_verifies_move_a_small_filter(kernels, monkeypatch, way):
     for module in (growing, rtfilter.matching.road):
         monkeypatch.setattr(module, "VERIFIED", 6)
-    monkeypatch.setattr(rtfilter.subscriptions.held, "ready", kernels)
+    monkeypatch.setattr(rtfilter.subscriptions.stored, "ready", kernels)
     filter = EventFilter(Schema({"s": str}))
     filter.subscribe_many(["s LIKE '%x%'", "s LIKE '%y%'"])
     for _ in range(2):
@@ -385,7 +384,7 @@ def test_all_is_as_brute_force_says_before_while_and_after_it_moves(before, mean
         patch.setattr(growing, "MOVED", 12)
         patch.setattr(updates, "AT_ONCE", 4)
         patch.setattr(slices, "SLICE", 4)
-        patch.setattr(aside, "FEW", 2)
+        patch.setattr(copies, "FEW", 2)
         model = Model(seed, kind)
         try:
             for phase in (before, meanwhile, after):
@@ -412,13 +411,13 @@ def test_all_is_as_brute_force_says_before_while_and_after_it_moves(before, mean
 def test_it_loses_nothing_that_changes_while_the_tree_is_built(kernels, monkeypatch, changes):
     monkeypatch.setattr(growing, "MOVED", 60)
     monkeypatch.setattr(slices, "SLICE", 8)
-    monkeypatch.setattr(aside, "FEW", 4)
+    monkeypatch.setattr(copies, "FEW", 4)
     model = Model(changes, int)
     model.add(59)
     model.add(1)
     while not kernels.asked.is_set():
         model.add(1)
-    read, left = aside.Copy._read, [changes]
+    read, left = copies.Copy._read, [changes]
 
     def read_and_change(*arguments):
         found = read(*arguments)
@@ -427,7 +426,7 @@ def test_it_loses_nothing_that_changes_while_the_tree_is_built(kernels, monkeypa
             model.step(["subscribe", "update", "unsubscribe"][left[0] % 3])
         return found
 
-    monkeypatch.setattr(aside.Copy, "_read", read_and_change)
+    monkeypatch.setattr(copies.Copy, "_read", read_and_change)
     moved(model.filter, kernels)
     assert left[0] < changes
     model.check()
@@ -587,9 +586,9 @@ MODULES = [
     rtfilter.matching.road,
     rtfilter.matching.subscriber,
     rtfilter.matching.updates,
-    rtfilter.subscriptions.changing,
     rtfilter.subscriptions.content,
-    rtfilter.subscriptions.held,
+    rtfilter.subscriptions.content,
+    rtfilter.subscriptions.stored,
 ]
 
 

@@ -18,8 +18,8 @@ import rtfilter.matchers.papers.sgim
 import rtfilter.matchers.rows
 import rtfilter.matchers.rtree
 import rtfilter.matchers.scan
-import rtfilter.matching.aside
 import rtfilter.matching.control
+import rtfilter.matching.copies
 import rtfilter.matching.filter_parts
 import rtfilter.matching.gate
 import rtfilter.matching.road
@@ -28,17 +28,13 @@ import rtfilter.matching.subscriber
 import rtfilter.matching.updates
 import rtfilter.predicates.stored.predicate_store
 import rtfilter.subscriptions.change_log
-import rtfilter.subscriptions.changing
 import rtfilter.subscriptions.content
-import rtfilter.subscriptions.deadlines
+import rtfilter.subscriptions.expiries
 import rtfilter.subscriptions.handles
-import rtfilter.subscriptions.held
 import rtfilter.subscriptions.ids
 import rtfilter.subscriptions.labels
-import rtfilter.subscriptions.metadata
-import rtfilter.subscriptions.names
 import rtfilter.subscriptions.slices
-import rtfilter.subscriptions.unbounded
+import rtfilter.subscriptions.stored
 from interrupts import Interrupt, Lines
 from kinds import EACH, require_sound
 from lengths import long_but
@@ -47,7 +43,7 @@ from rtfilter.adaptive import FixedPlan
 from rtfilter.filter import part_of
 from rtfilter.predicates.predicate import parse
 from rtfilter.subscriptions.content import Subscriptions
-from rtfilter.subscriptions.labels import Beside
+from rtfilter.subscriptions.labels import LabelColumns
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +62,7 @@ MODULES = [
     rtfilter.matchers.rtree,
     rtfilter.matchers.scan,
     rtfilter.matchers.papers.sgim,
-    rtfilter.matching.aside,
+    rtfilter.matching.copies,
     rtfilter.matching.control,
     rtfilter.matching.filter_parts,
     rtfilter.matching.gate,
@@ -75,17 +71,13 @@ MODULES = [
     rtfilter.matching.subscriber,
     rtfilter.matching.updates,
     rtfilter.predicates.stored.predicate_store,
-    rtfilter.subscriptions.changing,
     rtfilter.subscriptions.content,
-    rtfilter.subscriptions.deadlines,
-    rtfilter.subscriptions.held,
+    rtfilter.subscriptions.expiries,
+    rtfilter.subscriptions.stored,
     rtfilter.subscriptions.ids,
     rtfilter.subscriptions.handles,
     rtfilter.subscriptions.labels,
-    rtfilter.subscriptions.metadata,
-    rtfilter.subscriptions.names,
     rtfilter.subscriptions.slices,
-    rtfilter.subscriptions.unbounded,
 ]
 ABOVE = [
     rtfilter.filter,
@@ -95,7 +87,6 @@ ABOVE = [
     rtfilter.subscriptions.handles,
     rtfilter.subscriptions.ids,
     rtfilter.subscriptions.labels,
-    rtfilter.subscriptions.names,
 ]
 """What calls no matcher for a change, and runs the same lines whatever matches: cut short with the tree."""
 SCHEMA = Schema({"x": float, "s": str})
@@ -222,7 +213,7 @@ def labeled(matcher, gone=False):
     if gone:
         filter.subscribe("x = 3", id="old", metadata={"old": 1})
         filter._subscriptions.labels.put(
-            [filter._subscriptions.labels.handle("old")], Beside(deadlines=np.array([50.0]))
+            [filter._subscriptions.labels.handle("old")], LabelColumns(deadlines=np.array([50.0]))
         )
     return filter
 

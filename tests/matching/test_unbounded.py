@@ -14,7 +14,6 @@ from rtfilter.cli.subscription_files import build_filter
 from rtfilter.definition import Definition
 from rtfilter.filter import inside, part_of
 from rtfilter.matching.filter_parts import KIND
-from rtfilter.matching.updates import Updates
 from rtfilter.snapshots import arrays as snapshot
 from rtfilter.subscriptions.content import Subscriptions
 
@@ -159,7 +158,6 @@ def test_they_are_counted_by_key_whatever_their_ids_are(kind, tmp_path):
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_who_is_beyond_its_deadline_does_not_count_although_it_is_still_there(kind, monkeypatch):
     monkeypatch.setattr(Subscriptions, "remove_passed", lambda *_: None)
-    monkeypatch.setattr(Updates, "_remove_passed", lambda *_: None)
     now = [0.0]
     filter = EventFilter(SCHEMA, max_unbounded=50, ids=kind, clock=lambda: now[0])
     filter.subscribe_many(["bid >= ask"] * 50, ids=ids_from(kind, 0, 50), ttl=10)

@@ -14,7 +14,7 @@ from rtfilter import EventFilter, Schema, UnknownSubscriptionError
 from rtfilter.adaptive import FixedPlan
 from rtfilter.filter import inside
 from rtfilter.matching import road, updates
-from rtfilter.matching.aside import Copy
+from rtfilter.matching.copies import Copy
 from rtfilter.matching.updates import Updates
 from rtfilter.predicates.predicate import parse
 from rtfilter.subscriptions.content import Subscriptions
@@ -92,21 +92,21 @@ class Model:
 def each_turn(monkeypatch, call):
     """Call between all turns of large changes."""
     for owner, name in (
-        (Updates, "_add_bits"),
-        (Updates, "_clear_bits"),
-        (Updates, "_look"),
+        (Updates, "_add_pieces"),
+        (Updates, "_clear_pieces"),
+        (Updates, "_read"),
         (Copy, "_read"),
         (Copy, "catch_up"),
     ):
         monkeypatch.setattr(owner, name, around(getattr(owner, name), call))
-    turn = Updates._turn
+    turn = Updates._alone_with_index
 
     def then_call(*arguments):
         result = turn(*arguments)  # the first one claims ids: what comes before it, is no part of the change
         call()
         return result
 
-    monkeypatch.setattr(Updates, "_turn", then_call)
+    monkeypatch.setattr(Updates, "_alone_with_index", then_call)
 
 
 def around(real, call):
@@ -322,7 +322,7 @@ def test_a_turn_changes_few_boxes(monkeypatch):
 def test_a_change_of_the_same_id_waits(monkeypatch, call):
     monkeypatch.setattr(updates, "ASIDE", -1)
     model, order = Model(), []
-    real = Updates._add_bits
+    real = Updates._add_pieces
     threads = []
 
     def one():
@@ -339,7 +339,7 @@ def test_a_change_of_the_same_id_waits(monkeypatch, call):
             threads[0].join(0.05)
         return real(*arguments)
 
-    monkeypatch.setattr(Updates, "_add_bits", slow)
+    monkeypatch.setattr(Updates, "_add_pieces", slow)
     model.filter.subscribe_many(model.drawn(9), ids=range(30, 39))
     order.append("large")
     threads[0].join(120)
@@ -351,20 +351,20 @@ def test_a_change_of_the_same_id_waits(monkeypatch, call):
 def test_a_large_change_from_within_one_is_refused(monkeypatch):
     model = Model()
     monkeypatch.setattr(updates, "ASIDE", -1)
-    real = Updates._add_bits
+    real = Updates._add_pieces
 
     def again(*arguments):
         with pytest.raises(RuntimeError, match="changing"):
             model.filter.subscribe_many(["n > 1"] * 9)
         return real(*arguments)
 
-    monkeypatch.setattr(Updates, "_add_bits", again)
+    monkeypatch.setattr(Updates, "_add_pieces", again)
     model.add(9)
     model.check()
 
 
 def test_an_order_that_makes_a_large_change_is_refused_while_another_waits_for_it(monkeypatch):
-    model, waits, real = Model(), threading.Event(), Updates._turn
+    model, waits, real = Model(), threading.Event(), Updates._alone_with_index
 
     def turn(*arguments):
         waits.set()  # has the turn of large changes, and waits for the batch
@@ -379,7 +379,7 @@ def test_an_order_that_makes_a_large_change_is_refused_while_another_waits_for_i
             model.filter.unsubscribe_many(np.arange(9, 18))
         return np.argsort(workload)
 
-    monkeypatch.setattr(Updates, "_turn", turn)
+    monkeypatch.setattr(Updates, "_alone_with_index", turn)
     model.filter.configure(controller=FixedPlan(0, 1))
     model.filter.configure(order=order)
     model.filter.stream(EVENTS)
@@ -392,7 +392,7 @@ def test_an_order_that_makes_a_large_change_is_refused_while_another_waits_for_i
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_what_another_process_left_is_cleared_by_small_changes(monkeypatch):
     monkeypatch.setattr(updates, "ASIDE", -1)
-    model, exits, real = Model(), [], Updates._add_bits
+    model, exits, real = Model(), [], Updates._add_pieces
 
     def fork():
         child = os.fork()
@@ -415,7 +415,7 @@ def test_what_another_process_left_is_cleared_by_small_changes(monkeypatch):
             thread.join()
         return done
 
-    monkeypatch.setattr(Updates, "_add_bits", bits)
+    monkeypatch.setattr(Updates, "_add_pieces", bits)
     model.filter.subscribe_many(model.drawn(9), ids=range(30, 39))
     assert exits == [0]
 
@@ -445,7 +445,8 @@ def test_a_handler_that_comes_while_a_stream_is_computed_does_not_wait_for_its_e
 def test_what_matches_nothing_takes_turns_as_well(monkeypatch):
     monkeypatch.setattr(updates, "ASIDE", -1)
     filter, turns = EventFilter(SCHEMA, matcher="rtree"), []
-    monkeypatch.setattr(Updates, "_add_bits", around(Updates._add_bits, lambda: turns.append(len(filter))))
+    step = around(Updates._add_pieces, lambda: turns.append(len(filter)))
+    monkeypatch.setattr(Updates, "_add_pieces", step)
     filter.subscribe_many(["FALSE"] * 9)
     assert len(turns) == 2 * 5
     assert set(turns) == {0}

@@ -19,8 +19,8 @@ from rtfilter.matching import verify
 from rtfilter.predicates.model.comparison import Comparison
 from rtfilter.predicates.model.constraints import COMPARE, Constraint
 from rtfilter.predicates.predicate import parse
-from rtfilter.subscriptions import verified
-from rtfilter.subscriptions.verified import Verified
+from rtfilter.subscriptions import verification
+from rtfilter.subscriptions.verification import Verified
 
 TYPES = {"a": float, "b": int, "s": str, "z": str, "t": datetime, "ok": bool}
 
@@ -274,6 +274,6 @@ def test_a_signal_handler_may_match_while_counts_are_compared(monkeypatch):
 
         return nlargest(most, known, key_of)
 
-    monkeypatch.setattr(verified, "nlargest", interrupted)
+    monkeypatch.setattr(verification, "nlargest", interrupted)
     counted.add((), 0, [(handle, 1) for handle in range(100)])
-    assert len(counted.dearest()) == verified.DEAREST
+    assert len(counted.dearest()) == verification.DEAREST

@@ -8,7 +8,7 @@ from cases import cases
 from kinds import EACH, KINDS, id_of
 from rtfilter import EventFilter, Schema, UnknownSubscriptionError
 from rtfilter.filter import part_of
-from rtfilter.subscriptions.metadata import LIMIT
+from rtfilter.subscriptions.labels import LIMIT
 
 SCHEMA = Schema({"x": float})
 NOTE = {"team": "ops", "Grüße": ["é", 1, 2.5, None, True, {"a": {}}]}

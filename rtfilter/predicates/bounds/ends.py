@@ -2,7 +2,7 @@
 
 The box of such a bound ends at the nearest float64. Events are rounded in the same way, so it contains every
 event that matches. Only an event whose coordinate equals the end can be outside: there the rests decide
-(`rtfilter.events.exact`).
+(`rtfilter.events.table.rests`).
 """
 
 from __future__ import annotations

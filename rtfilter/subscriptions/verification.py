@@ -1,4 +1,4 @@
-"""Counts of verified candidates."""
+"""Verification of candidates: verdicts, and counts. This module imports no compiler."""
 
 from __future__ import annotations
 
@@ -6,6 +6,15 @@ import threading
 from collections.abc import Iterable
 from heapq import nlargest
 from typing import Any, Final, NamedTuple
+
+NO: Final = 0
+"""The event does not satisfy the predicate."""
+YES: Final = 1
+"""The event satisfies the predicate."""
+ASK: Final = 2
+"""The predicate itself has to decide."""
+UNKNOWN: Final = 3
+"""The predicate is not compiled yet."""
 
 KINDS: Final = ("ends", "compiled", "python", "lists")
 """The ways to verify candidates.
@@ -63,12 +72,7 @@ class Verified:
     def add(self, parts: Iterable[Part], refused: int, some: Iterable[tuple[int, int]]) -> None:
         """Count the candidates of a batch, or of a group of a stream.
 
-        Parameters
-        ----------
-        parts : iterable of Part
-        refused : int
-        some : iterable of tuple
-            Handles of some of the slowest candidates, each with 1 if it matches, else 0.
+        `some` are handles of some of the slowest candidates, each with 1 if it matches, else 0.
         """
         with self._lock:
             for kind, candidates, seconds in parts:

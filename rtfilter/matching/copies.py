@@ -32,12 +32,7 @@ class MovedError(Exception):
 class Copy:
     """A copy of all subscriptions but some, newly built, with another matcher or a larger schema if given.
 
-    Raises `MovedError`.
-
-    Attributes
-    ----------
-    content : Subscriptions
-        The copied subscriptions. Only the maker of the copy uses them.
+    Only the maker of the copy uses its `content`. Raises `MovedError`.
     """
 
     def __init__(

@@ -1,13 +1,14 @@
-"""Oddities of events, which no subscription can match: misspelt attributes, and values of another type.
+"""Mismatches of events and schema: misspelt attributes, and values of another type.
 
-They are errors only in a strict schema. But a subscriber may wait for such an event, so they are
-reported.
+No subscription can match these. They are errors only in a strict schema. But a subscriber may wait for such
+an event, so they are reported.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,28 +19,29 @@ from rtfilter.events.fields import PHRASES, Field, Fields
 from rtfilter.events.moments import why_no_moment
 from rtfilter.events.nesting import ATOMS, is_list
 from rtfilter.events.spelling import unknown
-from rtfilter.events.table import EventTable, Oddity
+from rtfilter.events.table import EventTable, Mismatch
 from rtfilter.text import shown
 
+LOGGER: Final = "rtfilter.events"
+"""The logger of the hints."""
+_MOST: Final = 100
+"""Most hints of one filter: a publisher may send ever new names."""
 _Found = Mapping[str, Sequence[int]]
 """Rows of events, ascending, by a name in the events that the schema does not have."""
 
 
-def look_at_objects(table: EventTable, events: Sequence[Mapping[Any, object]]) -> EventTable:
-    """Add to a table the oddities of its events; `events` are the original events with all their names.
+def check_objects(table: EventTable, events: Sequence[Mapping[Any, object]]) -> EventTable:
+    """Add to a table the mismatches of its events; `events` are the original events with all their names.
 
-    Raises
-    ------
-    EventError
-        Something is odd, and the schema is strict.
+    Raises `EventError` for the first one if the schema is strict.
     """
-    return _look(table, lambda: _unsettled(table, events))
+    return _check(table, lambda: _unsettled(table, events))
 
 
-def look_at_columns(
+def check_columns(
     table: EventTable, names: Iterable[str], inside: Sequence[Mapping[str, object]] = ()
 ) -> EventTable:
-    """Add to a table the oddities of columns, as `look_at_objects` does.
+    """Add to a table the mismatches of columns, as `check_objects` does.
 
     `names` are those of columns and of fields in struct columns; `inside` are objects in cells, by row.
     """
@@ -49,16 +51,13 @@ def look_at_columns(
         found = dict(_unsettled(table, inside)) if inside else {}
         return found | {name: rows for name in names if name not in settled and rows}
 
-    return _look(table, unsettled)
+    return _check(table, unsettled)
 
 
-def look_at_header(fields: Fields, names: Sequence[str]) -> Iterator[str]:
+def check_header(fields: Fields, names: Sequence[str]) -> Iterator[str]:
     """Yield a hint for each misspelt name in the header, before any event is read.
 
-    Raises
-    ------
-    EventError
-        A name is unknown, and the schema is strict.
+    Raises `EventError` for an unknown name if the schema is strict.
     """
     for name in names:
         if name in fields.spelling.settled:
@@ -70,9 +69,9 @@ def look_at_header(fields: Fields, names: Sequence[str]) -> Iterator[str]:
             yield f"unknown attribute {shown(name)}; did you mean {meant!r}?"
 
 
-def _look(table: EventTable, unsettled: Callable[[], _Found]) -> EventTable:
+def _check(table: EventTable, unsettled: Callable[[], _Found]) -> EventTable:
     searched, fields = table.searched, table.fields
-    odd: list[Oddity] = []
+    odd: list[Mismatch] = []
     lacking, alien = _has(searched, MISSING), _has(searched, ALIEN)
     names = unsettled() if lacking or fields.strict else {}
     if not names and not alien:
@@ -82,7 +81,7 @@ def _look(table: EventTable, unsettled: Callable[[], _Found]) -> EventTable:
     if fields.strict:
         if names:  # the first name is enough for the error
             name, rows = min(names.items(), key=lambda one: one[1][0])
-            odd.append(Oddity(name, True, unknown(name, fields.labels), rows[0], len(rows)))
+            odd.append(Mismatch(name, True, unknown(name, fields.labels), rows[0], len(rows)))
     else:
         odd += _misspelt(table, names, _of_events(coordinates != MISSING, firsts))
     if alien:
@@ -114,7 +113,6 @@ def _has(table: EventTable, coordinate: float) -> bool:
 
 
 def _of_events(choices: BoolArray, firsts: IntArray | None) -> BoolArray:
-    """Return whether a flag is set for some choice of each event."""
     return choices if firsts is None else np.logical_or.reduceat(choices, firsts, axis=0)
 
 
@@ -153,7 +151,7 @@ def _below(path: str, value: Any, fields: Fields) -> list[str]:
     return [path] if fields.strict and holds and path not in fields.known and not is_missing(value) else []
 
 
-def _misspelt(table: EventTable, found: _Found, present: BoolArray) -> Iterator[Oddity]:
+def _misspelt(table: EventTable, found: _Found, present: BoolArray) -> Iterator[Mismatch]:
     """Yield the names that are a misspelt attribute, if the event lacks that attribute."""
     for name, rows in found.items():
         meant = table.fields.spelling.meant(name) if isinstance(name, str) else None
@@ -165,11 +163,48 @@ def _misspelt(table: EventTable, found: _Found, present: BoolArray) -> Iterator[
             lacking = np.asarray(rows)[~present[np.ix_(rows, columns)].any(axis=1)]
             if len(lacking):
                 reason = f"unknown attribute {shown(name)}; did you mean {meant!r}?"
-                yield Oddity(name, True, reason, int(lacking[0]), len(lacking))
+                yield Mismatch(name, True, reason, int(lacking[0]), len(lacking))
 
 
-def _ill_typed(fields: Fields, field: Field, value: object, events: BoolArray) -> Oddity:
+def _ill_typed(fields: Fields, field: Field, value: object, events: BoolArray) -> Mismatch:
     why = f": {why_no_moment(value)}" if field.family == "timestamp" and isinstance(value, str) else ""
     phrases = [PHRASES[one.family] for one in fields if one.source == field.name and not one.null]
     reason = f"is {' or '.join(phrases)}, and {shown(value)} is none{why}"
-    return Oddity(field.name, False, reason, int(np.argmax(events)), int(events.sum()))
+    return Mismatch(field.name, False, reason, int(np.argmax(events)), int(events.sum()))
+
+
+class MismatchCounts:
+    """Counts mismatches in the events of a filter, and logs the first one of each name.
+
+    Attributes
+    ----------
+    misspelt : int
+        Names in events that look like an attribute which the event lacks.
+    ill_typed : int
+        Values of another type than their attribute, at most one for each attribute of an event.
+    """
+
+    def __init__(self) -> None:
+        self.misspelt = self.ill_typed = 0
+        self._logged: set[tuple[str, bool]] = set()
+        self._lock = threading.RLock()  # reentrant, because a signal handler may match
+
+    def note(self, found: Sequence[Mismatch]) -> None:
+        """Count the mismatches of a batch, and log new ones."""
+        misspelt = sum(one.events for one in found if one.misspelt)
+        ill_typed = sum(one.events for one in found if not one.misspelt)
+        with self._lock:
+            self.misspelt += misspelt
+            self.ill_typed += ill_typed
+            new = [one for one in found if not one.told and (one.name, one.misspelt) not in self._logged]
+            new = new[: _MOST - len(self._logged)]
+            self._logged.update((one.name, one.misspelt) for one in new)
+        if new:
+            import logging  # slow to import
+
+            for one in new:
+                logging.getLogger(LOGGER).warning(
+                    "event %d: %s (logged once; stats() counts them)",
+                    one.row,
+                    one,
+                )

@@ -7,10 +7,10 @@ import pytest
 
 from rtfilter import EventFilter
 from rtfilter.errors import EventError
+from rtfilter.events.mismatches import MismatchCounts
 from rtfilter.events.schema import Schema
-from rtfilter.events.table import Oddity
+from rtfilter.events.table import Mismatch
 from rtfilter.filter import inside
-from rtfilter.matching.odd_values import OddValues
 from rtfilter.watch.metrics import Metrics
 
 SCHEMA = {"price": float, "symbol": str}
@@ -63,7 +63,7 @@ def test_a_strict_filter_stays_strict(tmp_path):
 
 def test_a_signal_handler_may_match_while_odd_values_are_counted():
     """An interrupt of the loop over the oddities stands for the signal."""
-    values, one, left = OddValues(), Oddity("price", False, "is odd", 0, 1), [True] * 3
+    values, one, left = MismatchCounts(), Mismatch("price", False, "is odd", 0, 1), [True] * 3
 
     class Interrupted(tuple):
         __slots__ = ()

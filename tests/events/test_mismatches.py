@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from rtfilter.errors import EventError
-from rtfilter.events import oddities
+from rtfilter.events import mismatches
 from rtfilter.events.schema import Schema
 from rtfilter.events.spelling import Spelling
 
@@ -156,8 +156,8 @@ def test_a_strict_schema_looks_into_objects(event, name):
 def test_a_strict_schema_looks_for_one_unknown_name_only(monkeypatch):
     """Each takes a comparison with all attributes, and one event may have thousands."""
     asked = []
-    unknown = oddities.unknown
-    monkeypatch.setattr(oddities, "unknown", lambda name, names: asked.append(name) or unknown(name, names))
+    unknown = mismatches.unknown
+    monkeypatch.setattr(mismatches, "unknown", lambda name, names: asked.append(name) or unknown(name, names))
     with pytest.raises(EventError, match="unknown attribute 'y0'"):
         STRICT.read([WHOLE, {f"y{number}": 1 for number in range(1000)}])
     assert asked == ["y0"]

@@ -11,7 +11,7 @@ SCHEMA = Schema({"a": float, "b": str, "c.d": float, "e": "timestamp", "f": {"ty
 
 
 def asked(filter):
-    return set(filter._subscriptions.asked.names)
+    return set(filter._subscriptions.used.names)
 
 
 @pytest.mark.parametrize("matcher", ["scan", "rtree", "counting"])

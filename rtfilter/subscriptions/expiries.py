@@ -25,7 +25,7 @@ SCAN: Final = 4096
 _ALL = 2**64 - 1
 
 
-class Deadlines:
+class Expiries:
     """Times at which subscriptions expire, in seconds of a clock, float64, by handle.
 
     Threads may look up at the same time; a change must run alone. An interrupted change can be repeated.
@@ -138,10 +138,6 @@ class Deadlines:
     def passed(self, handles: IntArray, moment: float) -> BoolArray | None:
         """Return which handles are expired at a moment, bool (n,); None for none."""
         return None if moment < self.earliest else self.of(handles) <= moment
-
-    def has_passed(self, handle: int, moment: float) -> bool:
-        """Return whether a handle is expired at a moment."""
-        return self.earliest <= moment and self.get(handle) <= moment
 
     def all_passed(self, moment: float) -> IntArray:
         """Return all handles that are expired at a moment, int64 (n,)."""

@@ -1,4 +1,4 @@
-"""Copies made aside, and the log of changes that they and others follow."""
+"""Copies, and the log of changes that they and others follow."""
 
 import pickle
 import threading
@@ -12,7 +12,7 @@ from lengths import long_but
 from oracle import as_sets, subscribers
 from rtfilter import EventFilter, Schema
 from rtfilter.filter import inside, part_of
-from rtfilter.matching import aside
+from rtfilter.matching import copies
 from rtfilter.snapshots import arrays as snapshot
 from rtfilter.subscriptions import slices
 from rtfilter.subscriptions.content import Subscriptions
@@ -21,7 +21,7 @@ from rtfilter.subscriptions.content import Subscriptions
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch):
     monkeypatch.setattr(slices, "SLICE", 16)
-    monkeypatch.setattr(aside, "FEW", 4)
+    monkeypatch.setattr(copies, "FEW", 4)
 
 
 class Meanwhile:
@@ -29,7 +29,7 @@ class Meanwhile:
 
     def __init__(self, monkeypatch, filter, seed, changes):
         self.filter, self.rng = filter, np.random.default_rng(seed)
-        self.left, self.packed, read = changes, False, aside.Copy._read
+        self.left, self.packed, read = changes, False, copies.Copy._read
 
         def read_and_change(*arguments):
             found = read(*arguments)
@@ -48,7 +48,7 @@ class Meanwhile:
         empty = Subscriptions.empty
         if changes:
             monkeypatch.setattr(Subscriptions, "empty", empty_and_change)
-        monkeypatch.setattr(aside.Copy, "_read", read_and_change)
+        monkeypatch.setattr(copies.Copy, "_read", read_and_change)
 
     def change(self):
         ids = self.filter.ids()
@@ -145,7 +145,7 @@ def given_one_of_many_boxes(filter, rng):
 @pytest.mark.slow
 @pytest.mark.parametrize("change", [repacked, enlarged, given_one_of_many_boxes])
 def test_a_copy_loses_nothing_where_all_moves_meanwhile(monkeypatch, tmp_path, change):
-    filter, read, changed = random_filter("rtree", seed=1), aside.Copy._read, []
+    filter, read, changed = random_filter("rtree", seed=1), copies.Copy._read, []
 
     def read_and_change(*arguments):
         found = read(*arguments)
@@ -154,7 +154,7 @@ def test_a_copy_loses_nothing_where_all_moves_meanwhile(monkeypatch, tmp_path, c
             change(filter, np.random.default_rng(5))
         return found
 
-    monkeypatch.setattr(aside.Copy, "_read", read_and_change)
+    monkeypatch.setattr(copies.Copy, "_read", read_and_change)
     filter.save(tmp_path / "index")
     assert changed
     assert content(EventFilter.load(tmp_path / "index")) == content(filter)
