@@ -30,7 +30,7 @@ class ScanMatcher:
         self.updates += int(gone.sum())
         return known & first
 
-    def match(self, events, *, first_only=False):
+    def match(self, events):
         found, exact, counts = [], [], []
         for point in events.points:
             inside = ((self.boxes.low <= point) & (point <= self.boxes.high)).all(axis=1)

@@ -132,11 +132,11 @@ class ReplicatedMatcher:
             known = copy.remove(ids)
         return known
 
-    def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
+    def match(self, events: EventTable) -> Hits:
         """See `Matcher`; the copies are used in rotation."""
         turn = next(self._turn) % len(self._copies)
         with self._locks[turn]:
-            return self._copies[turn].match(events, first_only=first_only)
+            return self._copies[turn].match(events)
 
     def workload(self, events: EventTable) -> IntArray:
         """See `Matcher`."""

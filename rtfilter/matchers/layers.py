@@ -115,7 +115,7 @@ class LayeredMatcher(BoxMatcher):
         fresh._updates = self._updates
         self.__dict__.update(fresh.__dict__)
 
-    def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
+    def match(self, events: EventTable) -> Hits:
         """See `Matcher`."""
         points = events.points
         size = self._affordable(len(points))

@@ -75,12 +75,12 @@ class Matcher(Protocol):
         If an id occurs twice, only the first occurrence was known.
         """
 
-    def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
+    def match(self, events: EventTable) -> Hits:
         """Find the subscriptions that match each event.
 
         Each id occurs once per event, in any order. If `Hits.exact` is 0, the candidate is verified
         afterwards; None means that all are exact. `Hits.visits` counts operations per event, in the unit of
-        `stats`. With `first_only`, one exact hit of an event suffices.
+        `stats`.
         """
 
     def workload(self, events: EventTable) -> IntArray:

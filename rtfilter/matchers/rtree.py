@@ -195,9 +195,9 @@ class RTreeMatcher:
             self._lookup.remove(ids)
         return known
 
-    def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
+    def match(self, events: EventTable) -> Hits:
         """See `Matcher`; visits are nodes, and boxes that the table compares."""
-        hits = self.tree.hits(events.points, first_only=first_only)
+        hits = self.tree.hits(events.points)
         return self._both(hits, self._lookup.search(events)) if len(self._lookup) else hits
 
     def match_one(self, event: EventTable) -> tuple[IntArray, Flags | None]:

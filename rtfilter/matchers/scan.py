@@ -131,7 +131,7 @@ class ScanMatcher(IdMatcher[tuple[int, ...]]):
         packed._updates, packed.work = self._updates, self.work
         self.__dict__.update(packed.__dict__)
 
-    def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
+    def match(self, events: EventTable) -> Hits:
         """See `Matcher`; visits are boxes: each is compared."""
         points, rows = events.points, self._rows
         if len(points) == 1:

@@ -55,13 +55,13 @@ class SplitMatcher:
             known[rest] = self._tree.remove(ids[rest])
         return known
 
-    def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
+    def match(self, events: EventTable) -> Hits:
         """See `Matcher`; visits are nodes of the tree, and boxes that are tried besides."""
         if not len(self._lookup):
-            return self._tree.match(events, first_only=first_only)
+            return self._tree.match(events)
         found = self._lookup.search(events)
         if len(self._tree):
-            return found.added_to(self._tree.match(events, first_only=first_only))
+            return found.added_to(self._tree.match(events))
         exact = None if found.exact.all() else found.exact.astype(np.uint8)
         return Hits(found.offsets, found.ids, exact, found.tried)
 

@@ -75,7 +75,7 @@ class Few(NaiveMatcher):
 
 
 class Losing(MasksMatcher):
-    def match(self, events, *, first_only=False):
+    def match(self, events):
         hits = super().match(events)
         return Hits(np.zeros_like(hits.offsets), hits.ids[:0], None, hits.visits)
 

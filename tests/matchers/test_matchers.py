@@ -100,7 +100,7 @@ class Wrong(MasksMatcher):
 
     broken = ""
 
-    def match(self, events, *, first_only=False):
+    def match(self, events):
         hits = super().match(events)
         if self.broken == "loses a hit" and len(hits.ids) > 20:
             rows = np.repeat(np.arange(len(events)), np.diff(hits.offsets))[1:]
@@ -274,7 +274,7 @@ class Inside(MasksMatcher):
             Filters.of_boxes(self._schema, BoxColumns(ids[inside], low[inside], high[inside], exact[inside]))
         )
 
-    def match(self, events, *, first_only=False):
+    def match(self, events):
         hits = super().match(events)
         return hits._replace(exact=np.zeros(len(hits.ids), np.uint8))
 

@@ -163,7 +163,7 @@ class BETreeMatcher(BoxMatcher):
         return np.flatnonzero(self._tree.node >= 0)
 
     @unwrapped
-    def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
+    def match(self, events: EventTable) -> Hits:
         """See `Matcher`; visits are nodes, and boxes that are compared."""
         return self._hits(*search(self._tree, self._rows.low, self._rows.high, events.points, True))
 

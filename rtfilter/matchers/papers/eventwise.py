@@ -53,7 +53,7 @@ class PredicateMatcher(IdMatcher[Predicate]):
         """
 
     @abstractmethod
-    def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
+    def match(self, events: EventTable) -> Hits:
         """See `Matcher`."""
 
     def workload(self, events: EventTable) -> IntArray:
@@ -105,7 +105,7 @@ class EventwiseMatcher(PredicateMatcher):
     def _find(self, event: FlatEvent) -> tuple[set[int], int]:
         """Return the subscriptions that an event matches, and the number of operations."""
 
-    def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
+    def match(self, events: EventTable) -> Hits:
         """See `Matcher`."""
         offsets, operations = np.zeros(len(events) + 1, np.int64), np.zeros(len(events), np.int64)
         ids: list[int] = []

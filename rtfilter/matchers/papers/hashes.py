@@ -54,7 +54,7 @@ class HashesMatcher(PredicateMatcher):
             if not under:
                 self._waiting.pop(attribute, None)
 
-    def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
+    def match(self, events: EventTable) -> Hits:
         """See `Matcher`; visits are filters tried."""
         tried = np.zeros(len(events), np.int64)
         offsets = np.zeros(len(events) + 1, np.int64)

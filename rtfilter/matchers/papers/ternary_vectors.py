@@ -97,7 +97,7 @@ class TernaryVectorsMatcher(PredicateMatcher):
             self.__dict__.update(fresh.__dict__)
         return known
 
-    def match(self, events: EventTable, *, first_only: bool = False) -> Hits:
+    def match(self, events: EventTable) -> Hits:
         """See `Matcher`; visits are words compared."""
         offsets, compared = np.zeros(len(events) + 1, np.int64), np.zeros(len(events), np.int64)
         parts: list[IntArray] = [np.empty(0, np.int64)]
