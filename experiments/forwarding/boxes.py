@@ -1,8 +1,8 @@
 """Near boxes sent to neighbours as one: fewer messages and entries, but events that no client wants.
 
 Bittner (2004) suppresses covered profiles. In addition, a broker can send a neighbour one box around many
-near ones, of which at most a share is empty, see `rtfilter.overlay.merging`. Here real routers say what it
-saves and what it costs, for several such shares. All is counted, so each run finds the same.
+near ones, of which at most a share is empty, see `rtfilter.overlay.suppressing`. Here real routers say what
+it saves and what it costs, for several such shares. All is counted, so each run finds the same.
 """
 
 from __future__ import annotations

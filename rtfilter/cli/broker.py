@@ -243,7 +243,8 @@ def _run(arguments: argparse.Namespace) -> int:
     types = event_types(told.schema) if isinstance(told, BrokerSettings) else {}
     who = told.name if isinstance(told, BrokerSettings) else "the rendezvous point"
     try:
-        return run_process(told, types, lambda address: _show_now(f"{who} listens at {address}"))
+        listens = run_process(told, types, lambda address: _show_now(f"{who} listens at {address}"))
+        return asyncio.run(listens)
     except SQLAlchemyError as error:
         raise CommandError(f"the database cannot be used: {getattr(error, 'orig', None) or error}") from None
 

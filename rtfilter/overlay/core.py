@@ -26,29 +26,7 @@ LOST: Final = Connection(ConnectionKind.LINK, "")
 
 
 class Core:
-    """The state that the parts of one router share.
-
-    Parameters
-    ----------
-    name, incarnation, types, strategy, grace, longest, assigned, matchers
-        See `Router`.
-
-    Attributes
-    ----------
-    strategies : dict of int to Strategy
-        Strategies by epoch: one, or two during a change of strategy.
-    epoch : int
-        The epoch whose strategy routes new events of clients of this broker.
-    load : NetworkLoad
-        The load of this broker since it was last read.
-    at : BrokerPlace
-    now : float
-        Time of the present call.
-    out : list of Send
-        The messages to send.
-    counts : Counter
-        Messages by kind, since the router was made.
-    """
+    """The state that the parts of one router share; for the parameters see `Router`."""
 
     def __init__(
         self,
@@ -65,14 +43,15 @@ class Core:
         self.grace, self.longest = grace, longest
         self._subscriptions = 0
         made = strategy_of(strategy, assigned)
-        self.strategies, self.epoch = {0: made}, 0
+        self.strategies = {0: made}  # by epoch: one, or two during a change of strategy
+        self.epoch = 0  # that of new events of clients of this broker
         self.assigned = made.assigned if isinstance(made, Rendezvous) else dict(assigned or {})
-        self.load = NetworkLoad()
+        self.load = NetworkLoad()  # of this broker since it was last read
         self.table = Table(types, matchers)
         self.at = BrokerPlace("", name, "", frozenset())
-        self.now = 0.0
+        self.now = 0.0  # the time of the present call
         self.out: list[Send] = []
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()  # sent messages by kind
 
     def send(self, to: Connection, message: BrokerMessage) -> None:
         """Append a message to the outgoing ones, and count it."""

@@ -75,20 +75,16 @@ class Router:
         Seconds to wait for lost subscriptions before they are removed. By default they are removed at once,
         and nothing is confirmed or acknowledged.
     choose_every : float, optional
-        Seconds between measurements, after each of which the root chooses the cheapest strategy. By default
-        only `switch` changes the strategy.
+        Seconds between measurements, after each of which the root chooses the cheapest strategy.
     slack : float, optional
         Largest empty share of a box that is sent instead of many near ones; see `MergingForwarding`.
-        It extends `covering`.
     longest : int
         Most bytes of a message; a longer one is sent in parts.
     assigned : mapping of str to str, optional
-        The rendezvous cluster of event types, for the strategy `Rendezvous`, the same at all brokers. A
-        `strategy` that is an object of that class has its own.
+        The rendezvous clusters of `Rendezvous`, unless `strategy` is such an object.
     matchers : mapping of str to Factory, optional
-        The matcher that finds the subscriptions of an event, by event type; see `EventFilter`. Each must take
-        all subscriptions; brokers may have different ones. Covering uses an index of its own, which they do
-        not change.
+        The matcher of each event type, which must take all subscriptions; see `EventFilter`. Brokers may have
+        different ones. Covering uses an index of its own.
     """
 
     def __init__(

@@ -26,13 +26,6 @@ class Table:
     One subscription may have several entries while the network changes, each for another connection. An index
     knows entries by small numbers, and an array has the connection of each number. An index per connection
     could stop at its first match, but all of them must be searched: `python -m experiments tables`.
-
-    Parameters
-    ----------
-    types : mapping of str to Schema
-        Event types by name.
-    matchers : mapping of str to Factory, optional
-        Matchers of the indexes, by event type; see `EventFilter`.
     """
 
     def __init__(self, types: Mapping[str, Schema], matchers: Mapping[str, Factory] | None = None) -> None:

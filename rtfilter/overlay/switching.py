@@ -104,13 +104,7 @@ class Switched(NamedTuple):
 
 
 class Switching:
-    """Passes waves on; at the root it begins them.
-
-    Parameters
-    ----------
-    every : float, optional
-        Seconds between measurements, after each of which the cheapest strategy is chosen. By default none.
-    """
+    """Passes waves on; at the root it begins them, with `every` also one each so many seconds to measure."""
 
     def __init__(self, core: Core, spreading: Spreading, every: float | None) -> None:
         self._core, self._spreading, self._every = core, spreading, every

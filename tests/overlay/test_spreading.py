@@ -10,9 +10,9 @@ import pytest
 
 from lengths import long_but
 from overlay.networks import TYPES, Network, Tree
-from rtfilter.overlay.broker_names import Send
+from rtfilter.overlay.broker_names import Send, SubscriptionId, member
 from rtfilter.overlay.router import Router
-from rtfilter.overlay.routing_messages import Replica, RouterSubscriptions
+from rtfilter.overlay.routing_messages import Replica, RouterEntry, RouterSubscription, RouterSubscriptions
 
 LONGEST, MANY = 20_000, 12
 
@@ -56,3 +56,17 @@ def test_many_or_long_conditions_go_in_messages_that_a_neighbour_takes(length: i
         assert length == 0 or len(told) > 1
         assert (told[0].first, told[-1].last) == (True, True)
         assert all(later.first == former.last for former, later in pairwise(told))
+
+
+def test_a_replica_has_what_its_last_parts_have_and_nothing_of_before() -> None:
+    router = Router("a2", 1, TYPES)
+    router.place(Tree({"a": ""}, {"a": ("a1", "a2")}).place("a2"), 0.0)
+    one, two, three = (
+        RouterEntry(RouterSubscription(SubscriptionId("a1", 1, number), "trade", "x > 0"), member("a1"))
+        for number in (1, 2, 3)
+    )
+    for part in (Replica((one,)), Replica((two,), last=False), Replica((three,), first=False)):
+        router.receive(part, member("a1"), 0.0)
+    assert list(router.replica.values()) == [two, three]
+    router.receive(Replica((one,)), member("a3"), 0.0)  # not the designated broker
+    assert list(router.replica.values()) == [two, three]

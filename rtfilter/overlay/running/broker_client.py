@@ -113,7 +113,7 @@ class BrokerClient:
         self._stored: set[EventId] = set()
         self._questions: dict[Ask | AskSchema, asyncio.Future[Waits | HasSchema]] = {}
         self._ended, self._error = False, ""
-        self._most = MOST_BYTES  # most bytes of a message, at the last connected broker
+        self._most = MOST_BYTES  # of a message, at the last connected broker
         self._link: BrokerLink | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -156,7 +156,7 @@ class BrokerClient:
 
         Empty also without a broker, or if it does not answer soon.
         """
-        answer = await self._ask(Ask(id))
+        answer: Waits | None = await self._ask(Ask(id))
         return () if answer is None else answer.holds
 
     async def schema(self, type: str) -> Schema:
@@ -164,7 +164,7 @@ class BrokerClient:
 
         Raises `BrokerRefusedError` if there is no such type, or no broker answers soon.
         """
-        found = await self._ask(AskSchema(type))
+        found: HasSchema | None = await self._ask(AskSchema(type))
         if found is None:
             raise BrokerRefusedError(f"no broker sends the schema of {type!r:.60} within {WITHIN:g} s")
         if not found.schema:

@@ -110,13 +110,7 @@ def encoded(message: BrokerMessage) -> bytes:
 
 
 class Codec:
-    """A decoder of all message classes in the modules loaded so far; make it after the machines.
-
-    Parameters
-    ----------
-    *kinds : type
-        The classes to decode, by default all.
-    """
+    """A decoder of some message classes; by default of all in the modules loaded so far."""
 
     def __init__(self, *kinds: type[BrokerMessage]) -> None:
         self.kinds = kinds or tuple(_below(BrokerMessage))

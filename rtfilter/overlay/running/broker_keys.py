@@ -32,14 +32,7 @@ class KeyRole(StrEnum):
 
 
 class Key(NamedTuple):
-    """A key.
-
-    Attributes
-    ----------
-    role : KeyRole
-        Role that the key gives its owner.
-    secret : bytes
-    """
+    """A key, and the role that it gives its owner."""
 
     role: KeyRole
     secret: bytes

@@ -8,6 +8,7 @@ import json
 import logging
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -32,7 +33,7 @@ from rtfilter.overlay.running.clients import Clients
 from rtfilter.overlay.running.datagrams import Datagrams, MulticastGroup
 from rtfilter.overlay.running.links import OWN_ERROR, BrokerLink
 from rtfilter.overlay.running.process import Job, Process, now
-from rtfilter.overlay.running.publications import ClientWork, StoreRequest
+from rtfilter.overlay.running.publications import ClientWork
 from rtfilter.overlay.switching import Switched
 from rtfilter.store.broker_store import BrokerMemory, BrokerStore
 from rtfilter.watch.metrics import SECONDS, Histogram, serve
@@ -98,6 +99,7 @@ class BrokerProcess(Process):
         self.broker = Broker(router, self.membership)
         self.clients = Clients(self.broker, int(1000 * time.time()), settings.client_limits)
         self._links: dict[str, BrokerLink] = {}  # links to clients, by name
+        self.counts: Counter[str] = Counter()  # sent messages by kind
         self._elections, self._designated = 0, ""
         self._moves, self._parent = 0, ""
         self._logged = "", ""  # the root and the cluster above
@@ -237,10 +239,8 @@ class BrokerProcess(Process):
         if work.changes:
             self.keeper.keep(Job(work.changes))
         for asked in work.asked:
-            then, refused = self.clients.kept, self.clients.refused
-            self.keeper.keep(
-                Job([asked.change], partial(self._then, then, asked), partial(self._then, refused, asked))
-            )
+            kept, refused = partial(self._then, asked.kept), partial(self._then, asked.refused)
+            self.keeper.keep(Job([asked.change], kept, refused))
         for one in work.out:
             self._send(one)
 
@@ -270,8 +270,8 @@ class BrokerProcess(Process):
     def _term_kept(self, term: int) -> None:
         self.membership.election.stored_term = term
 
-    def _then(self, what: Callable[[StoreRequest, float], ClientWork], asked: StoreRequest) -> None:
-        self._do(what(asked, now()))
+    def _then(self, what: Callable[[float], ClientWork]) -> None:
+        self._do(what(now()))
 
     def _send(self, one: Out) -> None:
         self.counts[type(one.message).__name__] += 1

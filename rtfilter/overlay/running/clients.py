@@ -12,6 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Any, Final
 
@@ -182,13 +183,9 @@ class Clients:
         found += self.publications.holds(name, id, now)
         return tuple(found[:HOLDS])
 
-    def kept(self, asked: StoreRequest, now: float) -> ClientWork:
+    def _stored(self, name: str, message: Want | Drop, now: float) -> ClientWork:
         """Carry out a request of a client that is stored now."""
-        work, (name, message, change) = ClientWork([], []), asked
-        if isinstance(message, ClientPublish):
-            assert isinstance(change, Publication)
-            return self.publications.kept(message, change, now)
-        found = self._client(name)
+        work, found = ClientWork([], []), self._client(name)
         found.asked -= 1
         if isinstance(message, Drop):
             self._drop(name, message.key, work, now)
@@ -197,13 +194,9 @@ class Clients:
             work.changes.append(Gone(name, message.key) if former is None else _kept(name, former.want))
         return work
 
-    def refused(self, asked: StoreRequest, now: float) -> ClientWork:
+    def _not_stored(self, name: str, message: Want | Drop, now: float) -> ClientWork:
         """Refuse a request that cannot be stored. A removed subscription gets no deliveries, anyway."""
-        work, (name, message, change) = ClientWork([], []), asked
-        if isinstance(message, ClientPublish):
-            assert isinstance(change, Publication)
-            return self.publications.refused(message, change)
-        found = self._client(name)
+        work, found = ClientWork([], []), self._client(name)
         found.asked -= 1
         if isinstance(message, Drop):
             self._end(name, message.key, work, now)
@@ -330,7 +323,8 @@ class Clients:
         else:
             change = Gone(name, key)
         found.asked += 1
-        return ClientWork([], [], [StoreRequest(name, message, change)])
+        done, refused = partial(self._stored, name, message), partial(self._not_stored, name, message)
+        return ClientWork([], [], [StoreRequest(change, done, refused)])
 
     def _require_room(self, found: _Client, want: Want) -> None:
         former = found.wishes.get(want.key)

@@ -184,8 +184,8 @@ def draw(found: Survey, file: Path, title: str = "") -> None:
             lines += _box_lines(found, known)
         color = "#fdf1d6" if root else "#eaf0f8" if one is not None else "#f3dede"
         box = {"boxstyle": "round,pad=0.45", "facecolor": color, "edgecolor": "#46566e"}
-        look = {"ha": "center", "va": "center", "fontsize": 8, "linespacing": 1.35, "zorder": 2}
-        axes.text(x, -y, "\n".join(lines), bbox=box, **look)
+        style: dict[str, Any] = {"fontsize": 8, "linespacing": 1.35, "zorder": 2, "bbox": box}
+        axes.text(x, -y, "\n".join(lines), ha="center", va="center", **style)
     axes.set_xlim(-0.6, width - 0.4)
     axes.set_ylim(-depth + 0.4, 0.6)
     axes.axis("off")

@@ -10,13 +10,13 @@ from typing import Final
 import msgspec
 
 from rtfilter.overlay.broker_names import BrokerMessage
-from rtfilter.overlay.membership import RendezvousPoint
+from rtfilter.overlay.membership import Contact, RendezvousPoint
 from rtfilter.overlay.membership.contacts import Dispatch
 from rtfilter.overlay.membership.rendezvous_point import AskRoot, ClaimRoot, RenewRoot, Root
 from rtfilter.overlay.running.broker_frames import Hello
 from rtfilter.overlay.running.broker_keys import Key, KeyRole
 from rtfilter.overlay.running.broker_settings import POINT, PointSettings
-from rtfilter.overlay.running.client_messages import Contact, Description
+from rtfilter.overlay.running.client_messages import Description
 from rtfilter.overlay.running.links import BrokerLink
 from rtfilter.overlay.running.process import Job, Process, now
 from rtfilter.store.broker_store import BrokerMemory, BrokerStore
@@ -38,8 +38,12 @@ class PointProcess(Process):
         self._waiting: deque[tuple[AskRoot | ClaimRoot | RenewRoot, str]] = deque()
         self._busy = False
 
+    def linked(self, link: BrokerLink) -> None:
+        """Do nothing: brokers ask again by themselves."""
+
+    lost = linked
+
     def hear(self, link: BrokerLink, message: BrokerMessage) -> None:
-        """See `Hears`."""
         if link.peer.role is not KeyRole.BROKER:
             raise ValueError("the rendezvous point serves no clients; connect to a broker")
         if not link.peer.address:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import socket
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -108,15 +107,7 @@ class Process(Hears):
     message, which the log has with its traceback: both ends then connect again and send each other all their
     subscriptions. Any other error of the program ends the process, with its traceback and exit status 1,
     before it sends anything further. Other brokers take its place, and after a restart it continues with its
-    stored state.
-
-    Parameters
-    ----------
-    settings : Common
-    hello : Hello
-        Its greeting, without the incarnation.
-    key : Key
-    store : BrokerStore
+    stored state. `hello` is its greeting, without the incarnation.
     """
 
     def __init__(self, settings: Common, hello: Hello, key: Key, store: BrokerStore) -> None:
@@ -125,7 +116,6 @@ class Process(Hears):
         self.codec = Codec()
         self.board = Switchboard(own, key, self, self.codec, settings.limits)
         self.keeper = Keeper(store)
-        self.counts: Counter[str] = Counter()  # sent messages, by the name of their class
         self._ended = asyncio.Event()
         self._error: BaseException | None = None
 

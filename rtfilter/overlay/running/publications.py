@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -20,12 +21,10 @@ from rtfilter.overlay.routing_messages import Event
 from rtfilter.overlay.running.broker_frames import MOST_BYTES, SPARE
 from rtfilter.overlay.running.client_messages import (
     ClientPublish,
-    Drop,
     EventArrived,
     Hint,
     Refused,
     Stored,
-    Want,
 )
 from rtfilter.store.broker_store import Change, Publication, Settled
 
@@ -79,11 +78,11 @@ def require_short(what: str, size: int, most: int) -> None:
 
 
 class StoreRequest(NamedTuple):
-    """A client's request to store first; then `Clients.kept` or `Clients.refused` continues with it."""
+    """A change that a client asks for: it is stored first, and then carried out, or else refused."""
 
-    client: str
-    message: Want | Drop | ClientPublish
     change: Change
+    kept: Callable[[float], ClientWork]
+    refused: Callable[[float], ClientWork]
 
 
 class ClientWork(NamedTuple):
@@ -196,12 +195,12 @@ class Publications:
         self._count(kept, 1)
         schema = self._broker.router.table.schema(publish.type)
         hints = self._hints.of(name, publish.type, schema, publish.values, table)
-        return ClientWork(
-            [], [Send(client(name), Hint(hint)) for hint in hints], [StoreRequest(name, publish, kept)]
+        request = StoreRequest(
+            kept, partial(self._stored, publish, kept), partial(self._not_stored, publish, kept)
         )
+        return ClientWork([], [Send(client(name), Hint(hint)) for hint in hints], [request])
 
-    def kept(self, publish: ClientPublish, kept: Publication, now: float) -> ClientWork:
-        """Send a publication that is stored now."""
+    def _stored(self, publish: ClientPublish, kept: Publication, now: float) -> ClientWork:
         work, id, again = ClientWork([], []), publish.id, self.limits.again
         self._storing.discard(id)
         pending = self._pending[id] = _Pending(kept, publish, now, now + again, SLOWER * again)
@@ -209,8 +208,7 @@ class Publications:
         work.out.append(Send(client(kept.client), Stored(id)))
         return work
 
-    def refused(self, publish: ClientPublish, kept: Publication) -> ClientWork:
-        """Refuse a publication that cannot be stored."""
+    def _not_stored(self, publish: ClientPublish, kept: Publication, now: float) -> ClientWork:
         self._storing.discard(publish.id)
         self._count(kept, -1)
         return ClientWork([], [Send(client(kept.client), Refused("", UNKEPT, publish.id, later=True))])

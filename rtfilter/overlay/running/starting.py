@@ -25,22 +25,14 @@ from rtfilter.store.folder import locked, make
 _log = logging.getLogger(__name__)
 
 
-def run(
-    settings: BrokerSettings | PointSettings,
-    types: Mapping[str, Definition],
-    started: Callable[[str], None],
+async def run(
+    settings: BrokerSettings | PointSettings, types: Mapping[str, Definition], started: Callable[[str], None]
 ) -> int:
     """Run a process until a signal; return the exit code.
 
     `types` are the event types of a broker; `started` is called with the address when others can connect.
     Raises `RTFilterError`, `OSError` and `SQLAlchemyError`.
     """
-    return asyncio.run(_run(settings, types, started))
-
-
-async def _run(
-    settings: BrokerSettings | PointSettings, types: Mapping[str, Definition], started: Callable[[str], None]
-) -> int:
     key = Key.read(settings.key)
     if key.of(KeyRole.BROKER) is None:
         raise BrokerSettingsError(f"{settings.key} has the key of {key.role}s; give the key of the network")

@@ -76,10 +76,10 @@ class Alone:
         told = [(one.to.name, one.message) for one in work.out]
         for asked in work.asked:
             if self.full:
-                told += self.do(self.clients.refused(asked, self.now))
+                told += self.do(asked.refused(self.now))
             else:
                 self.kept.append(asked.change)
-                told += self.do(self.clients.kept(asked, self.now))
+                told += self.do(asked.kept(self.now))
         return told
 
     def says(self, name, message):
@@ -277,7 +277,7 @@ def test_who_ends_while_its_subscription_is_being_kept_has_none_then(site):
     site.says("ann", Leave())
     site.leaves("ann")
     (asked,) = work.asked
-    site.do(site.clients.kept(asked, site.now))
+    site.do(asked.kept(site.now))
     site.pass_(1)
     assert Gone("ann", "late") in site.kept
     one = event(3.0)
