@@ -40,7 +40,7 @@ that compare a plan with its neighbours. `matchers` chooses matchers, with `drif
 from typing import TYPE_CHECKING
 
 from rtfilter.adaptive.plans import WHOLE, Controller, Entry, Plan, Report, Shape, Sink, Ticket, plans_of
-from rtfilter.lazy import at_first_use
+from rtfilter.basics.lazy import at_first_use
 
 if TYPE_CHECKING:
     from rtfilter.adaptive.controllers import CONTROLLERS, FixedPlan, ReplayError, make_controller, replay

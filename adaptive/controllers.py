@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from rtfilter.adaptive.plans import Controller, Entry, Plan, Report, Shape, Sink, Ticket
 from rtfilter.adaptive.sizes import powers_of_two
-from rtfilter.options import Named, require, split
+from rtfilter.basics.options import Named, require, split
 
 CONTROLLERS: Final[Mapping[str, str]] = {
     "cost": "rtfilter.adaptive.cost_controller:CostController",

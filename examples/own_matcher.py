@@ -6,8 +6,8 @@ It is tested against brute force, then stands behind a filter like those that co
 import numpy as np
 
 from rtfilter import EventFilter, Schema
+from rtfilter.basics.results import Hits
 from rtfilter.matchers import BoxColumns, Filters, Takes, check_matcher
-from rtfilter.results import Hits
 
 
 class ScanMatcher:

@@ -102,7 +102,7 @@ def main(arguments: list[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         if package in ("", "experiments", "rtfilter"):
             raise
-        from rtfilter.extras import install
+        from rtfilter.basics.extras import install
 
         extras = "peers,spark" if given.name == "spark" else "peers"
         print(f"{given.name} needs {package}: {install(extras)}", file=sys.stderr)

@@ -21,6 +21,7 @@ from experiments.arguments import new_folder
 from experiments.timing import one_core
 from rtfilter import EventFilter, RStarTree, Schema
 from rtfilter.adaptive import CostController, FixedPlan, LevelController
+from rtfilter.basics.text import plain
 from rtfilter.index.kernels import runs
 from rtfilter.predicates.predicate import parse
 from rtfilter.replay import PEER, Contender, ReplayReport, ReplaySettings, draw, replay
@@ -29,7 +30,6 @@ from rtfilter.replay.output import Row, table
 from rtfilter.replay.report import size_class
 from rtfilter.replay.workloads import workload
 from rtfilter.replay.workloads.base import Bounds, Workload
-from rtfilter.text import plain
 
 ROUNDS = 4
 """Samples of each level: the demo is short."""

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments import ResultError
+from rtfilter.basics.text import plain
 from rtfilter.replay.machine import describe, one_line
 from rtfilter.replay.output import Row
-from rtfilter.text import plain
 
 REPORT = Path(__file__).resolve().parent / "report"
 """The results that are kept in the repository."""

@@ -25,7 +25,7 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
 from panels import ROWS, VARIABLES, Panel
-from rtfilter.text import plain
+from rtfilter.basics.text import plain
 
 Series = dict[str, Any]
 Answer = tuple[str, Series]

@@ -13,7 +13,7 @@ plain boxes and points. `docs/predicates.md` defines the meaning of predicates.
 
 from typing import TYPE_CHECKING
 
-from rtfilter.errors import (
+from rtfilter.basics.errors import (
     EventError,
     FileError,
     PredicateError,
@@ -21,10 +21,11 @@ from rtfilter.errors import (
     SnapshotError,
     UnknownSubscriptionError,
 )
-from rtfilter.lazy import at_first_use
+from rtfilter.basics.lazy import at_first_use
 
 if TYPE_CHECKING:
     from rtfilter.asynchronous.async_filter import AsyncFilter
+    from rtfilter.basics.results import Matches, RelatedIds
     from rtfilter.events.reading import BadEvent
     from rtfilter.events.schema import Attribute, Schema
     from rtfilter.filter import EventFilter
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from rtfilter.predicates.explanations.misses import Misses
     from rtfilter.predicates.predicate import Predicate
     from rtfilter.reading import infer_schema, read_events
-    from rtfilter.results import Matches, RelatedIds
     from rtfilter.subscriptions.loading import BadSubscription
     from rtfilter.subscriptions.stored import Subscription
     from rtfilter.tracking.tracker import Tracker
@@ -51,12 +51,12 @@ else:
         "Cost": "predicates.boxes.cost",
         "EventFilter": "filter",
         "Explanation": "predicates.explanations.explanation",
-        "Matches": "results",
+        "Matches": "basics.results",
         "Misses": "predicates.explanations.misses",
         "Predicate": "predicates.predicate",
         "RStarTree": "index.tree",
         "Related": "matching.cover_search",
-        "RelatedIds": "results",
+        "RelatedIds": "basics.results",
         "Schema": "events.schema",
         "Stream": "matching.stream",
         "Subscription": "subscriptions.stored",

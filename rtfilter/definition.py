@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from rtfilter.basics.options import Named
+from rtfilter.basics.text import shown
 from rtfilter.events.schema import Attribute, Schema
 from rtfilter.filter import EventFilter, inside
 from rtfilter.matchers.port import Takes
 from rtfilter.matchers.registry import MATCHERS, make_matcher
-from rtfilter.options import Named
 from rtfilter.predicates.boxes.compiling import MAX_UNBOUNDED
 from rtfilter.scheduler import ORDERS
-from rtfilter.text import shown
 from rtfilter.watch.metrics import Metrics
 
 DEFAULT_CONTROLLER: Final = "cost"

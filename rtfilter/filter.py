@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, overload
 
 from numpy.typing import ArrayLike
 
-from rtfilter.dtypes import AnyArray, BoolArray
+from rtfilter.basics.dtypes import AnyArray, BoolArray
+from rtfilter.basics.options import Named
+from rtfilter.basics.results import Matches
 from rtfilter.events.schema import Given, Schema
 from rtfilter.matchers.registry import Factory
 from rtfilter.matching.cover_search import Related
 from rtfilter.matching.filter_parts import FilterParts
 from rtfilter.matching.stream import Stream
-from rtfilter.options import Named
 from rtfilter.predicates.boxes.compiling import MAX_UNBOUNDED
 from rtfilter.predicates.predicate import Source, parse
-from rtfilter.results import Matches
 from rtfilter.scheduler import Order
 from rtfilter.subscriptions.change_log import Changes
 from rtfilter.subscriptions.ids import Name

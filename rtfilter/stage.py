@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from rtfilter.errors import UnknownSubscriptionError
+from rtfilter.basics.errors import UnknownSubscriptionError
 from rtfilter.filter import EventFilter
 from rtfilter.predicates.predicate import Source
 

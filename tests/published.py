@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from predicate_cases import inside
 from rtfilter import EventFilter
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.boxes.compiling import compile_predicate
 from rtfilter.predicates.predicate import parse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-from rtfilter.session_states import TABLE, State
+from rtfilter.basics.session_states import TABLE, State
 
 FONT = "font-family='Helvetica, Arial, sans-serif'"
 INK, GREY, BLUE, GREEN, ORANGE, WHITE = "#1c2b39", "#eef1f4", "#dbe9f6", "#dff0e0", "#fdebd3", "#ffffff"
@@ -235,7 +235,7 @@ def response() -> str:
 
 
 def session() -> str:
-    """The life cycle of a session: `rtfilter.session_states.TABLE`, each entry beside its arrow."""
+    """The life cycle of a session: `rtfilter.basics.session_states.TABLE`, each entry beside its arrow."""
     places = {
         State.PRE_CONNECTED: (20, 100),
         State.CONNECTED: (330, 100),

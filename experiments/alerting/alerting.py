@@ -24,11 +24,11 @@ from experiments.paper.runner import Experiment, Run, main
 from experiments.paper.settings import PAPER_CAPACITY, Setting
 from experiments.paper.verdicts import Claim, Finding, Three
 from experiments.timing import rounds
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
+from rtfilter.basics.text import plain
 from rtfilter.matchers import Filters, make_matcher
 from rtfilter.matchers.port import Matcher
 from rtfilter.replay.output import Row, table
-from rtfilter.text import plain
 
 NODES, POINTERS, BITS, TREE = "filter nodes", "pointers alone", "bit lists alone", "Gough-Smith tree"
 NAIVE, COUNTING, MATCHING, RTREE = "naive", "counting", "matching tree", "R*-tree"

@@ -23,8 +23,8 @@ import numpy as np
 
 from experiments.peers.cost import available_memory, memory, seconds
 from experiments.timing import WARM, in_process, one_core, rounds, timed
-from rtfilter.dtypes import BoolArray, IntArray
-from rtfilter.errors import EventError, PredicateError
+from rtfilter.basics.dtypes import BoolArray, IntArray
+from rtfilter.basics.errors import EventError, PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.kernels import counts

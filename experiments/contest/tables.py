@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from experiments import output
+from rtfilter.basics.text import plain
 from rtfilter.replay.output import Row, save_picture, table
-from rtfilter.text import plain
 
 TIE: Final = 1.1
 """The factor of the least time up to which a matcher counts as equally fast: the machine's noise."""

@@ -38,7 +38,7 @@ from rtfilter.adaptive import (
     WangController,
 )
 from rtfilter.adaptive.cost_model import CostModel
-from rtfilter.dtypes import BoolArray, FloatArray
+from rtfilter.basics.dtypes import BoolArray, FloatArray
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table
 

@@ -24,7 +24,7 @@ from experiments.paper.work import by_plan
 from experiments.response.estimates import Listener, stream
 from experiments.timing import one_core
 from rtfilter.adaptive import GROUPS, WHOLE, FixedPlan, Plan, Report, Shape, plans_of
-from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.filter import EventFilter, inside
 from rtfilter.matchers.rtree import tree_of
 from rtfilter.replay import machine

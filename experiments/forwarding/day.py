@@ -25,12 +25,12 @@ from experiments.paper.times import interval
 from experiments.paper.verdicts import Claim, Finding
 from experiments.simulation.network import Network
 from experiments.simulation.topology import random_tree
+from rtfilter.basics.text import plain
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_names import Send, SubscriptionId
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.switching import MATCH
 from rtfilter.replay.output import Row, table
-from rtfilter.text import plain
 
 TYPES = {"news": Schema({"topic": int})}
 FIXED = ("profile_forwarding", "event_forwarding", "rendezvous", "hybrid")

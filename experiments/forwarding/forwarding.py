@@ -27,8 +27,8 @@ from experiments.paper import verdicts
 from experiments.paper.runner import Experiment, Run, main, percent
 from experiments.paper.settings import Setting
 from experiments.paper.verdicts import Claim, Finding
+from rtfilter.basics.text import plain
 from rtfilter.replay.output import Row, table
-from rtfilter.text import plain
 
 WORD = 64
 """Profiles of a set that one step intersects."""

@@ -29,8 +29,8 @@ from experiments.paper.runner import Experiment, Run, main, percent
 from experiments.paper.settings import Setting
 from experiments.paper.verdicts import Claim, Finding
 from experiments.simulation.topology import Topology, embedded, transit_stub, uniform
+from rtfilter.basics.text import plain
 from rtfilter.replay.output import Row, table
-from rtfilter.text import plain
 
 HIERARCHICAL, HYBRID = STRATEGIES = ("hierarchical", "hybrid")
 

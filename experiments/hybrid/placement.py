@@ -25,12 +25,12 @@ from experiments.simulation.topology import (
     transit_stub,
     uniform,
 )
+from rtfilter.basics.text import plain
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_names import EventId, Send
 from rtfilter.overlay.router import Router
 from rtfilter.overlay.routing_messages import Notify
 from rtfilter.replay.output import Row, table
-from rtfilter.text import plain
 
 TYPE = "quote"
 TYPES = {TYPE: Schema({"kind": int})}

@@ -17,7 +17,7 @@ from experiments.arguments import add_workloads, command, positive
 from experiments.output import keep
 from experiments.timing import cores
 from rtfilter import AsyncFilter, EventFilter
-from rtfilter.dtypes import IntArray
+from rtfilter.basics.dtypes import IntArray
 from rtfilter.replay.machine import one_line
 from rtfilter.replay.output import Row, table
 from rtfilter.replay.workloads import workload

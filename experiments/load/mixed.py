@@ -38,13 +38,13 @@ from experiments.output import keep, outcome
 from experiments.peers.scans import brute_force, require_equal
 from experiments.timing import cores, rounds
 from rtfilter import EventFilter
-from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.basics.results import Matches
 from rtfilter.predicates.bounds.bound_arrays import bounds_predicate
 from rtfilter.predicates.predicate import Predicate
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table
 from rtfilter.replay.workloads import BOXES, Bounds, BoxWorkload
-from rtfilter.results import Matches
 
 CHANGES = 0.1
 """Share of the changes in all operations. An operation is an event, or a change of one subscription."""

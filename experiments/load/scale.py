@@ -32,7 +32,7 @@ from experiments.peers.cost import peak_memory, seconds
 from experiments.peers.scans import brute_force, require_equal
 from experiments.timing import medians
 from rtfilter import EventFilter
-from rtfilter.dtypes import FloatArray
+from rtfilter.basics.dtypes import FloatArray
 from rtfilter.filter import inside
 from rtfilter.index.tree import RStarTree
 from rtfilter.matchers.rtree import tree_of

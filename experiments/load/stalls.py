@@ -23,7 +23,7 @@ from experiments.output import keep, outcome
 from experiments.peers.cost import memory
 from experiments.peers.scans import brute_force, require_equal
 from experiments.timing import medians, one_core
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.basics.dtypes import FloatArray, IntArray
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, table

@@ -22,10 +22,10 @@ from experiments.paper.runner import Experiment, Run, main, percent
 from experiments.paper.settings import Setting
 from experiments.paper.verdicts import Claim, Finding
 from experiments.timing import WARM, rounds
+from rtfilter.basics.text import plain
 from rtfilter.matchers import make_matcher
 from rtfilter.replay.output import Row, table
 from rtfilter.replay.workloads import WORKLOADS, workload
-from rtfilter.text import plain
 
 REIN, TAMA, BE, HEM, COUNTING, RTREE = "rein", "tama", "be-tree", "hem", "counting", "rtree"
 NEWER = (REIN, TAMA, BE, HEM)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from rtfilter.dtypes import FloatArray
+from rtfilter.basics.dtypes import FloatArray
 
 LEVEL = 0.95
 """Share of the intervals that contain the true value."""

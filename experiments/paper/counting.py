@@ -21,10 +21,10 @@ from experiments.peers.own import BitMasks, Counting, PaperNodes
 from experiments.peers.scans import NumPy
 from experiments.peers.trees import RtreeInsertedSmall
 from experiments.speed import trial
+from rtfilter.basics.text import plain
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay.output import Row, table
 from rtfilter.replay.workloads import BOXES
-from rtfilter.text import plain
 
 PEERS = (peers.OURS, PaperNodes.name, Counting.name, NumPy.name, BitMasks.name, RtreeInsertedSmall.name)
 BATCHES = (1, 1000)

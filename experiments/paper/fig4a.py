@@ -32,7 +32,7 @@ from experiments.paper.timing import response, share
 from experiments.paper.verdicts import NOT_TIMED, Claim, Finding
 from experiments.paper.work import Work, work
 from experiments.response.bursts import label
-from rtfilter.dtypes import FloatArray
+from rtfilter.basics.dtypes import FloatArray
 from rtfilter.replay.output import Row, table
 
 

@@ -27,7 +27,7 @@ from experiments.paper.timing import ORDERS, batches, best_plans, calls, in_turn
 from experiments.paper.verdicts import NOT_TIMED, Claim, Finding
 from experiments.paper.work import work
 from experiments.response.bursts import label
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.basics.dtypes import FloatArray, IntArray
 from rtfilter.replay.output import Row, table
 
 TOGETHER = 8

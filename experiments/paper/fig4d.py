@@ -44,7 +44,7 @@ from rtfilter.adaptive import (
     WangController,
     exact,
 )
-from rtfilter.dtypes import FloatArray
+from rtfilter.basics.dtypes import FloatArray
 from rtfilter.replay.output import Row, table
 
 POOL = 8

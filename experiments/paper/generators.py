@@ -38,7 +38,7 @@ from experiments.paper.verdicts import (
     nearly_half,
 )
 from experiments.paper.work import by_level
-from rtfilter.dtypes import IntArray
+from rtfilter.basics.dtypes import IntArray
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay.output import Row, table
 from rtfilter.replay.workloads import BoxWorkload

@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.paper.settings import Setting
 from rtfilter import EventFilter
-from rtfilter.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter.basics.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.events.table import EventTable
 from rtfilter.filter import inside
 from rtfilter.index.tree import RStarTree

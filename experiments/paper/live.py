@@ -26,7 +26,7 @@ from experiments.paper.settings import Setting
 from experiments.paper.timing import Call, batches, calls, names, no_collection, run_batch
 from experiments.response.bursts import label
 from rtfilter.adaptive import Controller, Report, Shape, Ticket
-from rtfilter.dtypes import FloatArray
+from rtfilter.basics.dtypes import FloatArray
 from rtfilter.events.table import EventTable
 
 FIRST = 6

@@ -24,7 +24,7 @@ from experiments.paper.plans import ARRIVAL, judged, level_of
 from experiments.paper.runner import Run
 from experiments.response.bursts import label
 from rtfilter.adaptive import WHOLE, FixedPlan, Plan
-from rtfilter.dtypes import FloatArray
+from rtfilter.basics.dtypes import FloatArray
 from rtfilter.events.table import EventTable
 from rtfilter.replay.output import Row
 

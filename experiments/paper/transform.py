@@ -7,7 +7,7 @@ point (v, v). Nodes are pruned by the same comparisons, min l <= v <= max u.
 
 import numpy as np
 
-from rtfilter.dtypes import FloatArray
+from rtfilter.basics.dtypes import FloatArray
 from rtfilter.replay.workloads import Bounds
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from experiments.paper.index import Levels
 from experiments.paper.settings import Setting
 from rtfilter.adaptive import Plan
-from rtfilter.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter.basics.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.scheduler import schedule, shortest_first
 
 

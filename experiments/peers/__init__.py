@@ -18,7 +18,7 @@ from experiments.peers.peer import Peer, Way
 from experiments.peers.percolators import Mokaccino, Perq
 from experiments.peers.scans import DuckDB, NumPy, Polars
 from experiments.peers.trees import Boost, RtreeInserted, RtreeInsertedSmall, RtreePacked, STRtree
-from rtfilter.extras import install
+from rtfilter.basics.extras import install
 from rtfilter.replay.workloads import Bounds
 
 __all__ = ["OURS", "PEERS", "RTREES", "VARIANTS", "Peer", "Way", "unable"]

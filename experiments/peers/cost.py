@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter
 
 from experiments.peers.peer import Peer, Way
-from rtfilter.dtypes import FloatArray
+from rtfilter.basics.dtypes import FloatArray
 from rtfilter.replay.workloads import Bounds
 
 SAMPLE, LEAST = 1 / 50, 1000

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from experiments.peers.peer import Peer, Way
-from rtfilter.dtypes import FloatArray
+from rtfilter.basics.dtypes import FloatArray
+from rtfilter.basics.results import Matches
 from rtfilter.index.tree import RStarTree
 from rtfilter.matchers.counting import CountingIndex
 from rtfilter.matchers.masks import MaskIndex
 from rtfilter.replay.workloads import Bounds
-from rtfilter.results import Matches
 
 
 class RTFilter(Peer):

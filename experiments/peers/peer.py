@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.basics.dtypes import FloatArray, IntArray
+from rtfilter.basics.results import Matches
 from rtfilter.replay.workloads import Bounds
-from rtfilter.results import Matches
 
 Way = Callable[[FloatArray], Iterable[ArrayLike]]
 """Function of points, float64 (n, d), that returns the rows of the boxes that contain each, in any order."""

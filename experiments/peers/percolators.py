@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from experiments.peers.peer import Peer, Way
-from rtfilter.dtypes import FloatArray
+from rtfilter.basics.dtypes import FloatArray
 from rtfilter.replay.workloads import Bounds
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from experiments.peers.peer import Peer, Way, grouped
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.basics.dtypes import FloatArray, IntArray
+from rtfilter.basics.results import Matches
 from rtfilter.replay.workloads import Bounds
-from rtfilter.results import Matches
 
 
 def brute_force(boxes: Bounds, points: FloatArray) -> list[IntArray]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.peers.peer import Finite, Peer, Way, grouped
-from rtfilter.dtypes import FloatArray
+from rtfilter.basics.dtypes import FloatArray
+from rtfilter.basics.results import Matches
 from rtfilter.replay.rtree_peer import properties
 from rtfilter.replay.workloads import Bounds
-from rtfilter.results import Matches
 
 if TYPE_CHECKING:
     from rtree.index import Index

@@ -26,13 +26,13 @@ from experiments.response.estimates import Listener, stream
 from experiments.timing import WARM, steps
 from rtfilter import EventFilter
 from rtfilter.adaptive import FixedPlan, Plan
+from rtfilter.basics.text import plain
 from rtfilter.events.table import EventTable
 from rtfilter.filter import inside
 from rtfilter.matchers.rtree import tree_of
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table
 from rtfilter.replay.workloads import BOXES, BoxWorkload
-from rtfilter.text import plain
 
 DIMENSIONS = 12
 GROUPS = (1, 4, 16, 32, 64, 128, 256, 512)

@@ -17,7 +17,7 @@ from scipy.stats import spearmanr
 
 from rtfilter import EventFilter, scheduler
 from rtfilter.adaptive import Controller, Report, Shape, Ticket
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.basics.dtypes import FloatArray, IntArray
 from rtfilter.events.table import EventTable
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay.output import Row

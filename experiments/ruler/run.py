@@ -28,9 +28,9 @@ from experiments.ruler import worlds
 from experiments.ruler.own import WAYS
 from experiments.ruler.peers import Program, build_quamina, build_ruler
 from experiments.timing import one_core
+from rtfilter.basics.text import plain
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table
-from rtfilter.text import plain
 
 NAME: Final = "ruler"
 OURS: Final = tuple(f"rtfilter, {way}" for way in WAYS)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.basics.dtypes import FloatArray, IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
 from rtfilter.replay.workloads import BOXES, Bounds

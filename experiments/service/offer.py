@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from experiments.service.wires import Http, Kind, Wire, pong
-from rtfilter.dtypes import FloatArray
+from rtfilter.basics.dtypes import FloatArray
 
 ACKNOWLEDGE: Final = 100
 """Deliveries after which a listener acknowledges them."""

@@ -28,7 +28,7 @@ from experiments.service.wires import (
     said_tcp,
     said_websocket,
 )
-from rtfilter.dtypes import IntArray
+from rtfilter.basics.dtypes import IntArray
 from rtfilter.replay.output import Row
 
 JSON: Final = "application/json"

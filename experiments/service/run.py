@@ -25,7 +25,7 @@ from experiments.service.cases import Case, grouped, uniform
 from experiments.service.plan import FRAME, FULL, QUICK, USERS, Size
 from experiments.service.servers import Cores, Server, cores, on_core, rtfilter_serve
 from experiments.service.steps import Series, run
-from rtfilter.extras import install
+from rtfilter.basics.extras import install
 from rtfilter.replay.machine import one_line
 from rtfilter.replay.output import Row
 

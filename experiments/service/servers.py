@@ -20,7 +20,7 @@ from experiments.service.cases import Case
 from experiments.service.offer import Line
 from experiments.service.wires import Http, post
 from experiments.timing import on_cores
-from rtfilter.dtypes import IntArray
+from rtfilter.basics.dtypes import IntArray
 
 PATH: Final = "/filters/default"
 LOADED: Final = 1000

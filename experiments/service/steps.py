@@ -15,7 +15,7 @@ from experiments.load.others import Others, wait_for_quiet
 from experiments.service.offer import DEPTH, Line, Offered, offer
 from experiments.service.plan import Size, target_of
 from experiments.service.wires import delivered, positions
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.basics.dtypes import FloatArray, IntArray
 from rtfilter.replay.output import Row
 
 MOST: Final = 200_000

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import IntArray
+from rtfilter.basics.dtypes import IntArray
 
 
 class Kind(IntEnum):

@@ -22,13 +22,13 @@ from experiments.peers.cost import affordable, too_much
 from experiments.peers.scans import brute_force, require_equal
 from experiments.peers.trees import Rtree
 from experiments.timing import WARM, rounds, steps
-from rtfilter.dtypes import FloatArray
+from rtfilter.basics.dtypes import FloatArray
+from rtfilter.basics.results import Matches
+from rtfilter.basics.text import plain
 from rtfilter.index.tree import RStarTree
 from rtfilter.replay import machine
 from rtfilter.replay.output import Row, save_picture, table
 from rtfilter.replay.workloads import BOXES, Bounds, BoxWorkload
-from rtfilter.results import Matches
-from rtfilter.text import plain
 
 BATCHES = (1000, 100, 1)
 """Numbers of events that are searched together."""

@@ -22,7 +22,7 @@ from experiments.other_boxes import sided
 from experiments.peers.cost import affordable, memory, peak_memory, too_much
 from experiments.peers.scans import brute_force, require_equal
 from experiments.timing import WARM, in_process, one_core, rounds, timed
-from rtfilter.dtypes import FloatArray
+from rtfilter.basics.dtypes import FloatArray
 from rtfilter.replay.output import Row
 from rtfilter.replay.workloads import BOXES, Bounds, BoxWorkload
 

@@ -27,12 +27,12 @@ from experiments.paper.settings import Setting
 from experiments.paper.verdicts import Claim, Finding
 from experiments.timing import medians
 from experiments.timing import rounds as in_turns
+from rtfilter.basics.text import plain
 from rtfilter.events.schema import Schema
 from rtfilter.matchers import Filters, make_matcher
 from rtfilter.predicates.model.constraints import Constraint, Filter
 from rtfilter.predicates.predicate import Predicate
 from rtfilter.replay.output import Row, table
-from rtfilter.text import plain
 
 WIDTH = 50
 DENSITIES = (0.02, 0.06, 0.1, 0.5, 0.9, 0.94, 0.98)

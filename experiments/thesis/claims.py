@@ -24,8 +24,8 @@ from experiments.thesis import printed
 from experiments.thesis.contestants import COMPILED, FOUR, SMALL
 from experiments.thesis.results import Cell, cells, growth, of, ratios, rises_as, wins
 from experiments.thesis.workload import SIZES
+from rtfilter.basics.text import plain
 from rtfilter.replay.output import Row
-from rtfilter.text import plain
 
 TENFOLD = (9.0, 11.0)
 """Ten times as many events take about ten times as long between these; the thesis's own are 9.56 to 10.65."""

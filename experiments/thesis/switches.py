@@ -14,7 +14,8 @@ from typing import Any
 from experiments.thesis.contestants import made, memory, repeated
 from experiments.thesis.workload import METHODS, SCHEMA, predicates
 from experiments.timing import all_cores, medians
-from rtfilter.dtypes import BoolArray, IntArray
+from rtfilter.basics.dtypes import BoolArray, IntArray
+from rtfilter.basics.results import Hits
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.filters import Filters
@@ -22,7 +23,6 @@ from rtfilter.matchers.port import Matcher
 from rtfilter.matchers.registry import Factory, make_matcher, name_of
 from rtfilter.predicates.predicate import Predicate
 from rtfilter.replay.output import Row
-from rtfilter.results import Hits
 
 METHOD = next(method for method in METHODS if method.name == "Match2_50_random")
 """The event satisfies half of the predicates, and nearly all constraints."""

@@ -27,13 +27,13 @@ from typing import Self
 import numpy as np
 
 from rtfilter.asynchronous.waiting import PendingMatches, Waiting, retrieve
-from rtfilter.dtypes import AnyArray
-from rtfilter.errors import EventError
+from rtfilter.basics.dtypes import AnyArray
+from rtfilter.basics.errors import EventError
+from rtfilter.basics.results import Matches
 from rtfilter.events.reading import TEXT
 from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
 from rtfilter.matching.stream import Completion
-from rtfilter.results import Matches
 
 EACH = 20e-6
 """Expected seconds per event before the first measurement."""

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from rtfilter.dtypes import AnyArray
+from rtfilter.basics.dtypes import AnyArray
 
 
 class PendingMatches(asyncio.Future[AnyArray]):

@@ -16,8 +16,8 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from rtfilter import __version__
+from rtfilter.basics.errors import FileError
 from rtfilter.cli.terminal import CommandError, say
-from rtfilter.errors import FileError
 
 COMMANDS = {
     "match": "which subscriptions match each event of a file",
@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in ("", "rtfilter"):
             raise
-        from rtfilter.extras import install
+        from rtfilter.basics.extras import install
 
         told = "pip install" in str(error)
         say(f"error: {error}" if told else f"error: the package {error.name} is missing: {install()}")

@@ -8,7 +8,7 @@ from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
-from rtfilter.text import cut
+from rtfilter.basics.text import cut
 
 MOST = 1_000_000_000
 """Largest count."""

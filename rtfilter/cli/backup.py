@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rtfilter.basics.text import numbered
 from rtfilter.cli.arguments import DATABASE, add_data
 from rtfilter.cli.terminal import CommandError, say
-from rtfilter.text import numbered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

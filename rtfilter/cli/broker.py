@@ -180,7 +180,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; returns 0, or 1 if a broker ended with an error."""
-    from rtfilter.errors import RTFilterError
+    from rtfilter.basics.errors import RTFilterError
 
     try:
         found = _ACTIONS[arguments.action](arguments)
@@ -282,12 +282,12 @@ def _line(delivery: ClientDeliver) -> str:
 
 
 async def _publish(arguments: argparse.Namespace) -> int:
+    from rtfilter.basics.errors import FileError
+    from rtfilter.basics.text import numbered
     from rtfilter.cli.connecting import open_frames
     from rtfilter.cli.schemas import read_schema
-    from rtfilter.errors import FileError
     from rtfilter.overlay.running.broker_client import BrokerClient, BrokerRefusedError
     from rtfilter.reading import files
-    from rtfilter.text import numbered
 
     count = had = 0
     loop = asyncio.get_running_loop()

@@ -13,8 +13,8 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from rtfilter.basics.errors import FileError
 from rtfilter.cli.terminal import CommandError, say
-from rtfilter.errors import FileError
 from rtfilter.reading.events import EventBatch, Tables, open_events
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from rtfilter.basics.text import numbered
 from rtfilter.cli import inputs
 from rtfilter.cli.arguments import positive, row
 from rtfilter.cli.subscription_files import asked_id
 from rtfilter.cli.terminal import CommandError, progress_bar, say, show
 from rtfilter.reading import files
-from rtfilter.text import numbered
 
 if TYPE_CHECKING:
     from rtfilter.events.table import EventTable
@@ -57,7 +57,7 @@ which events nearly match it; which subscriptions the event nearly matches
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; returns 0, whether anything matches or not."""
-    from rtfilter.errors import UnknownSubscriptionError
+    from rtfilter.basics.errors import UnknownSubscriptionError
 
     target, batches, tables = inputs.open_inputs(
         arguments.subscriptions,

@@ -9,13 +9,13 @@ from dataclasses import replace
 from math import log10
 from typing import TYPE_CHECKING, Any
 
+from rtfilter.basics.text import numbered
 from rtfilter.cli import inputs
 from rtfilter.cli.arguments import positive
 from rtfilter.cli.schemas import add_strict, read_definition, to_line, with_strict
 from rtfilter.cli.subscription_files import build_filter, is_index, open_index
 from rtfilter.cli.terminal import CommandError, say, show
 from rtfilter.filter import inside
-from rtfilter.text import numbered
 
 if TYPE_CHECKING:
     from rtfilter.filter import EventFilter
@@ -167,7 +167,7 @@ def _facts(path: str, target: EventFilter, stats: dict[str, Any]) -> dict[str, A
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from rtfilter.errors import SnapshotError
+    from rtfilter.basics.errors import SnapshotError
     from rtfilter.filter import EventFilter
 
     os.stat(arguments.index)  # a missing path is an error, not damage

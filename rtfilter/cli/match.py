@@ -15,12 +15,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, TextIO
 
+from rtfilter.basics.dtypes import AnyArray
+from rtfilter.basics.text import numbered
 from rtfilter.cli import inputs
 from rtfilter.cli.arguments import positive
 from rtfilter.cli.terminal import CommandError, progress_bar, say
-from rtfilter.dtypes import AnyArray
 from rtfilter.reading import files
-from rtfilter.text import numbered
 
 if TYPE_CHECKING:
     from rtfilter.events.table import EventTable

@@ -7,13 +7,13 @@ from time import perf_counter, sleep
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from rtfilter.basics.text import numbered
 from rtfilter.cli.connecting import WHO, add_filter, add_server, connected, served_schema
 from rtfilter.cli.inputs import add_progress
 from rtfilter.cli.schemas import add_strict, read_schema, strict
 from rtfilter.cli.terminal import CommandError, progress_bar, say
 from rtfilter.reading import files
 from rtfilter.reading.files import STDIN
-from rtfilter.text import numbered
 
 if TYPE_CHECKING:
     from rtfilter.cli.connecting import FileEvents

@@ -16,8 +16,8 @@ from rtfilter.cli.terminal import CommandError, say, show
 
 if TYPE_CHECKING:
     from rtfilter.adaptive import Controller
+    from rtfilter.basics.options import Named
     from rtfilter.definition import Definition
-    from rtfilter.options import Named
     from rtfilter.replay import Contender, ReplayReport
     from rtfilter.replay.workloads import Workload
 
@@ -96,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; after an interrupt, write the results of the complete bursts."""
     from rtfilter import EventFilter, replay
-    from rtfilter.extras import needed
+    from rtfilter.basics.extras import needed
     from rtfilter.predicates.boxes.compiling import MAX_UNBOUNDED
     from rtfilter.replay.workloads import WORKLOADS, workload
     from rtfilter.watch.metrics import Metrics
@@ -215,7 +215,7 @@ def _contender(arguments: argparse.Namespace, controller: Controller) -> Contend
 def _controller(arguments: argparse.Namespace, log: Any) -> Controller:
     """Return the controller for the given level and group."""
     from rtfilter.adaptive import make_controller
-    from rtfilter.options import whole
+    from rtfilter.basics.options import whole
 
     level = None if arguments.level == "adaptive" else _number("--level", arguments.level, natural)
     words = ("adaptive", "all")

@@ -14,14 +14,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rtfilter.basics.text import shown
 from rtfilter.cli.terminal import CommandError
 from rtfilter.reading.files import parse_json, place
-from rtfilter.text import shown
 
 if TYPE_CHECKING:
+    from rtfilter.basics.options import Named
     from rtfilter.definition import Definition
     from rtfilter.events.schema import Schema
-    from rtfilter.options import Named
 
 
 MATCHING = """\

@@ -10,11 +10,11 @@ import sys
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from rtfilter.basics.text import composed, listed, numbered
 from rtfilter.cli import inputs
 from rtfilter.cli.arguments import positive
 from rtfilter.cli.subscription_files import is_index
 from rtfilter.cli.terminal import CommandError, say
-from rtfilter.text import composed, listed, numbered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

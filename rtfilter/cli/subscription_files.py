@@ -15,14 +15,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
+from rtfilter.basics.dtypes import AnyArray
+from rtfilter.basics.errors import FileError
+from rtfilter.basics.text import numbered, shown
 from rtfilter.cli.arguments import subscription_id
 from rtfilter.cli.terminal import CommandError, counted, say
-from rtfilter.dtypes import AnyArray
-from rtfilter.errors import FileError
 from rtfilter.reading import files
 from rtfilter.reading.csv_cells import BOUNDS as BOUND_READERS
 from rtfilter.reading.csv_cells import LARGE
-from rtfilter.text import numbered, shown
 
 if TYPE_CHECKING:
     from rtfilter.definition import Definition
@@ -83,7 +83,7 @@ def open_index(path: str) -> EventFilter:
     OSError, CommandError
         The index is missing or damaged.
     """
-    from rtfilter.errors import SnapshotError
+    from rtfilter.basics.errors import SnapshotError
     from rtfilter.filter import EventFilter
 
     os.stat(path)  # raises for a missing path, which is not a damaged index
@@ -119,7 +119,7 @@ def build_filter(
     OSError, CommandError
         The file cannot be read, or a subscription in it is unusable; the message has the place.
     """
-    from rtfilter.errors import PredicateError
+    from rtfilter.basics.errors import PredicateError
     from rtfilter.subscriptions.subscription_tables import read_table
 
     target, refusals = definition.filter(), _Refusals(path, skip)

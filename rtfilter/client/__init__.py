@@ -11,7 +11,7 @@
 futures. All of them reconnect when the connection is lost.
 """
 
-from rtfilter.extras import needed
+from rtfilter.basics.extras import needed
 
 with needed("client", "the client"):
     import websockets as websockets

@@ -9,12 +9,12 @@ from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, Self, TypeVar
 from uuid import uuid4
 
+from rtfilter.basics.session_states import Directive
 from rtfilter.client.client_errors import ClientError, ProtocolError
 from rtfilter.client.ledger import Item
 from rtfilter.client.link import Address
 from rtfilter.client.protocol import Ended, EventDelivery, Reasons, ServerSubscription
 from rtfilter.client.session import Session
-from rtfilter.session_states import Directive
 
 URL: Final = "ws://127.0.0.1:8080"
 """The default address of `rtfilter serve`."""

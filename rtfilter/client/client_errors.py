@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtfilter.errors import RTFilterError
+from rtfilter.basics.errors import RTFilterError
 
 
 class ClientError(RTFilterError):

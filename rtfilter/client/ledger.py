@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Collection
 from typing import Final
 
+from rtfilter.basics.text import shown
 from rtfilter.client.client_errors import ProtocolError
 from rtfilter.client.protocol import Arrival, Digest, Ended
-from rtfilter.text import shown
 
 MOST_KEPT: Final = 10_000
 """Most acknowledgements of earlier connections to remember without the server's confirmation. If the server

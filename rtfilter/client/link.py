@@ -21,10 +21,10 @@ from websockets.exceptions import (
 )
 from websockets.frames import CloseCode
 
+from rtfilter.basics.session_states import Directive
+from rtfilter.basics.text import shown
 from rtfilter.client.client_errors import ClientError, ProtocolError, RefusedError, UnreachableError
 from rtfilter.client.protocol import Connected, Error, Message, Protocol
-from rtfilter.session_states import Directive
-from rtfilter.text import shown
 
 _SCHEMES = {"ws": "ws", "wss": "wss", "http": "ws", "https": "wss"}
 OPENING: Final = 10.0

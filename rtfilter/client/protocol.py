@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from rtfilter.basics.session_states import TABLE, Directive, State
+from rtfilter.basics.text import shown
 from rtfilter.client.client_errors import ClientError, ProtocolError, UnwritableError
-from rtfilter.session_states import TABLE, Directive, State
-from rtfilter.text import shown
 
 
 class ServerSubscription(msgspec.Struct, frozen=True):

@@ -13,11 +13,11 @@ from contextlib import nullcontext, suppress
 from time import monotonic
 from typing import Any, Final
 
+from rtfilter.basics.session_states import Directive, State
 from rtfilter.client.client_errors import ClientError, ClosedError, RefusedError, UnreachableError
 from rtfilter.client.ledger import Item, Ledger
 from rtfilter.client.link import Address, Link, join
 from rtfilter.client.protocol import Confirmation, Connected, Error, Message, encoded
-from rtfilter.session_states import Directive, State
 
 FIRST: Final = 0.1
 """Longest delay before the second attempt to connect, in seconds."""

@@ -11,8 +11,9 @@ from uuid import UUID
 
 import numpy as np
 
-from rtfilter.dtypes import FloatArray
-from rtfilter.errors import EventError
+from rtfilter.basics.dtypes import FloatArray
+from rtfilter.basics.errors import EventError
+from rtfilter.basics.text import cut
 from rtfilter.events.encoding import (
     ALIEN,
     HIGHEST,
@@ -26,7 +27,6 @@ from rtfilter.events.encoding import (
 )
 from rtfilter.events.fields import Field
 from rtfilter.events.nesting import LISTS
-from rtfilter.text import cut
 
 _NUMBERS = frozenset((int, float))
 _STRINGS = frozenset((str,))

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
-from rtfilter.errors import EventError
+from rtfilter.basics.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.basics.errors import EventError
+from rtfilter.basics.text import composed, listed
 from rtfilter.events.cells import assemble, encode_objects, meaningless, refusal
 from rtfilter.events.elements import with_choices
 from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING
@@ -25,7 +26,6 @@ from rtfilter.events.mismatches import check_columns
 from rtfilter.events.moments import instants
 from rtfilter.events.nesting import inner_paths, is_list
 from rtfilter.events.table import EventTable, rests, rests_one_by_one
-from rtfilter.text import composed, listed
 
 _FAMILIES = {"i": "number", "u": "number", "f": "number", "b": "bool", "M": "timestamp"}
 """The family of attributes for each kind of NumPy's dtypes."""

@@ -14,14 +14,14 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import BoolArray, FloatArray, IntArray
-from rtfilter.errors import EventError
+from rtfilter.basics.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter.basics.errors import EventError
+from rtfilter.basics.text import listed
 from rtfilter.events.cells import encode_objects
 from rtfilter.events.encoding import MISSING, is_missing
 from rtfilter.events.fields import NULL, Field, Fields
 from rtfilter.events.nesting import ATOMS, MAX_NESTING, flatten, inner_paths, is_list, too_deep, twice
 from rtfilter.events.table import ByRow, Choices, EventTable, Lists, Rows, SomeRows, rests_one_by_one
-from rtfilter.text import listed
 
 MAX_CHOICES: Final = 1000
 """Most choices of one event."""

@@ -22,7 +22,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.dtypes import FloatArray
+from rtfilter.basics.dtypes import FloatArray
 from rtfilter.events.moments import microseconds_of, read_moment
 
 MISSING: Final = -math.inf

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.events.encoding import HIGHEST, LOWEST, is_missing
 from rtfilter.events.spelling import Spelling
 

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, BoolArray
-from rtfilter.errors import EventError, PredicateError
+from rtfilter.basics.dtypes import AnyArray, BoolArray
+from rtfilter.basics.errors import EventError, PredicateError
+from rtfilter.basics.extras import install
 from rtfilter.events.cells import meaningless
 from rtfilter.events.encoding import string
-from rtfilter.extras import install
 
 PLAIN = "iufbmM"
 """Kinds of NumPy's dtypes whose values need not be read singly."""

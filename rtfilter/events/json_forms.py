@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import msgspec
 import numpy as np
 
-from rtfilter.dtypes import BoolArray, FloatArray, IntArray
-from rtfilter.errors import EventError
+from rtfilter.basics.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter.basics.errors import EventError
 from rtfilter.events.cells import encode_objects
 from rtfilter.events.elements import MAX_CHOICES, of_choices
 from rtfilter.events.fields import Field, Fields

@@ -16,7 +16,8 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from rtfilter.errors import EventError
+from rtfilter.basics.errors import EventError
+from rtfilter.basics.text import shown
 from rtfilter.events.cells import encode_cell, encode_objects
 from rtfilter.events.encoding import MISSING, string_code
 from rtfilter.events.fields import Field, Fields
@@ -24,7 +25,6 @@ from rtfilter.events.json_forms import ReadValues, form_of, read_lists
 from rtfilter.events.nesting import flatten, inner_paths
 from rtfilter.events.objects import read_dict, read_flat, read_flat_dict, read_list
 from rtfilter.events.table import EventTable, Rows
-from rtfilter.text import shown
 
 LOOKED_AT: Final = 100
 """Number of first events that a reader reads completely, to report misspelt names."""

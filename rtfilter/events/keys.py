@@ -10,11 +10,11 @@ from uuid import UUID
 
 import numpy as np
 
-from rtfilter.errors import EventError
+from rtfilter.basics.errors import EventError
+from rtfilter.basics.text import listed, shown
 from rtfilter.events.encoding import is_missing
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
-from rtfilter.text import listed, shown
 
 _SOUND = frozenset((str, int, bytes, bool, tuple, UUID))
 """Types without a value that stands for a missing one."""

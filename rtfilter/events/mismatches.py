@@ -12,15 +12,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from rtfilter.dtypes import BoolArray, IntArray
-from rtfilter.errors import EventError
+from rtfilter.basics.dtypes import BoolArray, IntArray
+from rtfilter.basics.errors import EventError
+from rtfilter.basics.text import shown
 from rtfilter.events.encoding import ALIEN, MISSING, is_missing
 from rtfilter.events.fields import PHRASES, Field, Fields
 from rtfilter.events.moments import why_no_moment
 from rtfilter.events.nesting import ATOMS, is_list
 from rtfilter.events.spelling import unknown
 from rtfilter.events.table import EventTable, Mismatch
-from rtfilter.text import shown
 
 LOGGER: Final = "rtfilter.events"
 """The logger of the hints."""

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, BoolArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, BoolArray, IntArray
 
 EXAMPLE: Final = "2024-05-31T12:00:00Z"
 _DATE: Final = r"[0-9]{4}(?:-?[0-9]{2}-?[0-9]{2}|-?W[0-9]{2}(?:-?[0-9])?)"

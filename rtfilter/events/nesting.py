@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from rtfilter.errors import EventError
-from rtfilter.text import composed
+from rtfilter.basics.errors import EventError
+from rtfilter.basics.text import composed
 
 MAX_NESTING: Final = 64
 """Deepest nesting of objects in one event, and of lists."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from rtfilter.dtypes import FloatArray, IntArray
-from rtfilter.errors import EventError
+from rtfilter.basics.dtypes import FloatArray, IntArray
+from rtfilter.basics.errors import EventError
 from rtfilter.events.cells import assemble, encode_cell, encode_objects
 from rtfilter.events.elements import with_choices
 from rtfilter.events.encoding import ALIEN, MISSING, is_missing, string_code

@@ -10,15 +10,15 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import IntArray
-from rtfilter.errors import EventError
+from rtfilter.basics.dtypes import IntArray
+from rtfilter.basics.errors import EventError
+from rtfilter.basics.text import listed, numbered
 from rtfilter.events.columns import read_columns
 from rtfilter.events.encoding import MISSING
 from rtfilter.events.fields import Fields
 from rtfilter.events.foreign import readable_twice
 from rtfilter.events.objects import read_dict, read_list
 from rtfilter.events.table import Choices, EventTable, SomeRows
-from rtfilter.text import listed, numbered
 
 TEXT: Final = (bytes, str, bytearray, memoryview)
 """Types of JSON text."""

@@ -9,8 +9,9 @@ from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from rtfilter.dtypes import FloatArray
-from rtfilter.errors import PredicateError
+from rtfilter.basics.dtypes import FloatArray
+from rtfilter.basics.errors import PredicateError
+from rtfilter.basics.text import composed, shown
 from rtfilter.events.encoding import (
     EPOCH,
     EXACT,
@@ -29,7 +30,6 @@ from rtfilter.events.moments import EXAMPLE, why_no_moment
 from rtfilter.events.reading import read_events
 from rtfilter.events.spelling import correction
 from rtfilter.events.table import EventTable
-from rtfilter.text import composed, shown
 
 _NULL = type(None)
 KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool, "timestamp": datetime}

@@ -7,8 +7,8 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, Final
 
+from rtfilter.basics.text import listed, shown
 from rtfilter.events.nesting import inner_paths
-from rtfilter.text import listed, shown
 
 _LONG: Final = 100
 """Length in characters from which a name gets no suggestion."""

@@ -7,10 +7,10 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.basics.text import shown
 from rtfilter.events.encoding import MISSING
 from rtfilter.events.fields import NOW, Field, Fields, microseconds_at
-from rtfilter.text import shown
 
 _FIRST: Final = (0,)
 MOST_REST: Final = 2**63 - 1

@@ -11,7 +11,7 @@ from weakref import ref
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, IntArray
 from rtfilter.index.kernels.runs import RUNS_BY_ADDRESS, Runs, room_for
 
 #: Most hits for which a thread keeps room; 9 bytes each.

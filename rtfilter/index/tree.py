@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rtfilter.dtypes import AnyArray, BoolArray, Flags, FloatArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, BoolArray, Flags, FloatArray, IntArray
+from rtfilter.basics.results import Hits, Matches
 from rtfilter.index import bulk, room, tree_arguments
 from rtfilter.index.kernels import changes, descend, grid, layout, nodes, pools, runs, select_box
 from rtfilter.index.kernels import hash_tables as tables
@@ -24,7 +25,6 @@ from rtfilter.index.kernels.frontiers import Frontier, Parts, Version
 from rtfilter.index.kernels.jit import unwrapped
 from rtfilter.index.selection import How, QueryBoxes
 from rtfilter.index.tree_arguments import FIELDS, NOT_KEPT, require_form
-from rtfilter.results import Hits, Matches
 from rtfilter.snapshots import arrays as snapshot
 
 #: Entries of an inner node and of a leaf, chosen by `experiments`' capacity benchmark.

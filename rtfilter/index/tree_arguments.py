@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.index.kernels import layout, select_box
 from rtfilter.index.kernels.descend import first_nan
 from rtfilter.index.selection import QueryBoxes

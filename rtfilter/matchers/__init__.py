@@ -7,7 +7,7 @@ with `points` and `values(attribute)`. Matchers of papers, for comparison, are i
 
 from typing import TYPE_CHECKING
 
-from rtfilter.lazy import at_first_use
+from rtfilter.basics.lazy import at_first_use
 from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.port import Matcher, Resumable, Savable, Takes
 from rtfilter.matchers.registry import MATCHERS, Factory, make_matcher

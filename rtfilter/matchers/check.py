@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from rtfilter.dtypes import IntArray
-from rtfilter.errors import PredicateError
+from rtfilter.basics.dtypes import IntArray
+from rtfilter.basics.errors import PredicateError
+from rtfilter.basics.results import Hits
 from rtfilter.events.schema import Attribute, Schema
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.filters import Filters
@@ -33,7 +34,6 @@ from rtfilter.predicates.model.constraints import (
 from rtfilter.predicates.operands.expressions import ARITHMETIC, Operation
 from rtfilter.predicates.operands.text_operators import TEXT_OPERATORS
 from rtfilter.predicates.predicate import Predicate
-from rtfilter.results import Hits
 
 #: Attributes of the random events and subscriptions that matchers are checked with.
 ATTRIBUTES: dict[str, type | Attribute] = {

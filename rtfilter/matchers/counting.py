@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.dtypes import AnyArray, FloatArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, FloatArray, IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.index.kernels.jit import kernel, unwrapped
 from rtfilter.matchers.layers import LayeredMatcher

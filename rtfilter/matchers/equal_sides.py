@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter.basics.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.index.kernels.hash_tables import MULTIPLIER, mix
 from rtfilter.index.kernels.jit import kernel, unwrapped
 from rtfilter.index.kernels.pools import grown

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import BoolArray, FloatArray, IntArray
-from rtfilter.errors import PredicateError
+from rtfilter.basics.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter.basics.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.bounds.bound_arrays import EncodedBounds, bounds_predicate
 from rtfilter.predicates.bounds.ends import NO_ENDS, Ends

@@ -13,14 +13,14 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter.basics.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter.basics.results import Hits
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.room import GrowingArray
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Takes
 from rtfilter.matchers.rows import BoxMatcher, FoundRows, grouped
-from rtfilter.results import Hits
 
 PIECE: Final = 1 << 18
 """Hits, about, of the events that are matched at once: they stay in the cache until they are ids."""

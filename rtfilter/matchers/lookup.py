@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.dtypes import BoolArray, Flags, FloatArray, IntArray
+from rtfilter.basics.dtypes import BoolArray, Flags, FloatArray, IntArray
+from rtfilter.basics.results import Hits
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable, ranges
 from rtfilter.index.kernels.jit import kernel, unwrapped
@@ -27,7 +28,6 @@ from rtfilter.predicates.boxes.affixes import END, LOWEST_END
 from rtfilter.predicates.boxes.compiling import compile_predicate
 from rtfilter.predicates.operands.text_comparison import encoded
 from rtfilter.predicates.predicate import Predicate
-from rtfilter.results import Hits
 
 PIECE: Final = 4096
 """Boxes that are added at once."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.basics.dtypes import FloatArray, IntArray
 from rtfilter.index.kernels.jit import kernel, unwrapped
 from rtfilter.index.kernels.vector import ones, trailing_zeros
 from rtfilter.matchers.layers import LayeredMatcher

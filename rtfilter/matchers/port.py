@@ -7,8 +7,9 @@ from typing import Any, Final, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, BoolArray, Flags, FloatArray, IntArray
-from rtfilter.errors import EventError, PredicateError
+from rtfilter.basics.dtypes import AnyArray, BoolArray, Flags, FloatArray, IntArray
+from rtfilter.basics.errors import EventError, PredicateError
+from rtfilter.basics.results import Hits
 from rtfilter.events.encoding import MISSING
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
@@ -17,7 +18,6 @@ from rtfilter.matchers.filters import Filters
 from rtfilter.predicates.model.comparison import Comparison
 from rtfilter.predicates.model.constraints import NEGATED, Quantified
 from rtfilter.predicates.predicate import Predicate
-from rtfilter.results import Hits
 
 OPERATORS: Final = frozenset(NEGATED)
 """All operators of constraints."""

@@ -7,9 +7,9 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
+from rtfilter.basics.options import Named, require, split
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.port import Matcher
-from rtfilter.options import Named, require, split
 
 MATCHERS: Final[Mapping[str, str]] = {
     "scan": "rtfilter.matchers.scan:ScanMatcher",

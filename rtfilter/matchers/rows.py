@@ -9,12 +9,12 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from rtfilter.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter.basics.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter.basics.results import Hits
 from rtfilter.events.schema import Schema
 from rtfilter.index.kernels.pools import grown
 from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.port import Takes
-from rtfilter.results import Hits
 
 MOST: Final = 1 << 30
 """Most rows of a pool, for which it reserves address space."""

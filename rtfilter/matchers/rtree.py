@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.dtypes import AnyArray, BoolArray, Flags, FloatArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, BoolArray, Flags, FloatArray, IntArray
+from rtfilter.basics.results import Hits
 from rtfilter.events.encoding import ORDER_MAX
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
@@ -25,7 +26,6 @@ from rtfilter.matchers.lookup import FoundBoxes, Lookup, identities_of
 from rtfilter.matchers.port import Matcher, Takes
 from rtfilter.matchers.rows import distinct, grouped
 from rtfilter.predicates.boxes.affixes import LOWEST_OF_BEGINNINGS
-from rtfilter.results import Hits
 
 #: Rows in use, and how many times the subscriptions, above which memory is released.
 LEAST_ROWS, WASTED = 1 << 16, 8

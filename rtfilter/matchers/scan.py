@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from rtfilter.dtypes import BoolArray, Flags, FloatArray, IntArray
+from rtfilter.basics.dtypes import BoolArray, Flags, FloatArray, IntArray
+from rtfilter.basics.results import Hits
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.selection import How
 from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.port import Takes
 from rtfilter.matchers.rows import IdMatcher, distinct
-from rtfilter.results import Hits
 
 PAIRS: Final = 1 << 17
 """Pairs of an event and a box that are compared together: one byte each, so that they stay in the cache."""

@@ -15,14 +15,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from rtfilter.dtypes import BoolArray, IntArray
+from rtfilter.basics.dtypes import BoolArray, IntArray
+from rtfilter.basics.results import Hits
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.lookup import Lookup
 from rtfilter.matchers.port import Matcher, Takes
 from rtfilter.matchers.rtree import LEAST_ROWS, WASTED, RTreeMatcher
-from rtfilter.results import Hits
 
 _NO_IDS: Final = np.empty(0, np.int64)
 

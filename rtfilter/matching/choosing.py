@@ -28,7 +28,8 @@ from rtfilter.adaptive import WHOLE, MatcherChooser, Plan
 from rtfilter.adaptive.matchers import PASSES, Content, Move, Pair, Trial, Try
 from rtfilter.adaptive.plans import plans_of
 from rtfilter.adaptive.sizes import powers_of_two
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.basics.dtypes import FloatArray, IntArray
+from rtfilter.basics.options import require
 from rtfilter.events.fields import Field
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
@@ -40,7 +41,6 @@ from rtfilter.matching.copies import Copy
 from rtfilter.matching.gate import Gate
 from rtfilter.matching.road import Road
 from rtfilter.matching.updates import Updates
-from rtfilter.options import require
 from rtfilter.scheduler import Order, schedule
 from rtfilter.subscriptions.ids import NO_IDS
 

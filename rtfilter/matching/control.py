@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rtfilter.adaptive import Controller, Report, Shape, Ticket
+from rtfilter.basics.options import Named
 from rtfilter.matching.gate import Gate
-from rtfilter.options import Named
 
 _MAKING = threading.RLock()
 METHODS = ("plan", "report", "drop", "on_update", "snapshot")

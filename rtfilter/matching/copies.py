@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rtfilter.dtypes import IntArray
+from rtfilter.basics.dtypes import IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.registry import Factory
 from rtfilter.matching.gate import Gate

@@ -15,7 +15,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.basics.results import Hits, Matches, RelatedIds
 from rtfilter.events.encoding import order_gaps
 from rtfilter.events.schema import Schema
 from rtfilter.index.selection import How as Selection
@@ -28,7 +29,6 @@ from rtfilter.predicates.covers.covering import Question
 from rtfilter.predicates.covers.sets import MOMENT
 from rtfilter.predicates.model.disjunction import asks_for_every
 from rtfilter.predicates.predicate import Predicate
-from rtfilter.results import Hits, Matches, RelatedIds
 from rtfilter.subscriptions.content import Subscriptions
 
 How = Literal["covers", "covered", "equal"]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from rtfilter.errors import EventError
+from rtfilter.basics.errors import EventError
+from rtfilter.basics.options import require_on_error
 from rtfilter.events.mismatches import MismatchCounts
 from rtfilter.events.objects import read_dict
 from rtfilter.events.reading import OnBadEvent, is_text, read_events, read_usable, report
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.port import refuse_missing
-from rtfilter.options import require_on_error
 from rtfilter.subscriptions.content import Subscriptions
 
 if TYPE_CHECKING:

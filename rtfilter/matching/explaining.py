@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rtfilter.errors import EventError, UnknownSubscriptionError
+from rtfilter.basics.errors import EventError, UnknownSubscriptionError
 from rtfilter.events.reading import read_events
 from rtfilter.events.table import EventTable
 from rtfilter.matching.event_reader import as_batch

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray
-from rtfilter.errors import SnapshotError
+from rtfilter.basics.dtypes import AnyArray
+from rtfilter.basics.errors import SnapshotError
+from rtfilter.basics.options import Named
+from rtfilter.basics.results import Matches
 from rtfilter.events.schema import Schema
 from rtfilter.index import ready
 from rtfilter.matchers.port import Matcher
@@ -25,9 +27,7 @@ from rtfilter.matching.road import Road
 from rtfilter.matching.stream import Stream
 from rtfilter.matching.subscriber import Subscriber
 from rtfilter.matching.updates import Updates
-from rtfilter.options import Named
 from rtfilter.predicates.predicate import Predicate
-from rtfilter.results import Matches
 from rtfilter.scheduler import Order, resolve
 from rtfilter.snapshots import arrays as snapshot
 from rtfilter.subscriptions.change_log import Changes

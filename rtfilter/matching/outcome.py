@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from rtfilter.adaptive import Report, Ticket
-from rtfilter.dtypes import AnyArray, FloatArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, FloatArray, IntArray
+from rtfilter.basics.results import Matches, StreamRecord
 from rtfilter.index.kernels import counts
-from rtfilter.results import Matches, StreamRecord
 
 
 class Group(NamedTuple):

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import ref
 
 from rtfilter.adaptive import WHOLE, Plan, Shape, Ticket
-from rtfilter.dtypes import AnyArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, IntArray
+from rtfilter.basics.results import Matches
 from rtfilter.events.table import EventTable, ranges
 from rtfilter.index.kernels import counts
 from rtfilter.matching.control import Control
@@ -33,7 +34,6 @@ from rtfilter.matching.gate import Gate, Hold
 from rtfilter.matching.growing import BATCHES, VERIFIED, Growing
 from rtfilter.matching.outcome import Group, Outcome
 from rtfilter.matching.verify import verify, verify_one
-from rtfilter.results import Matches
 from rtfilter.scheduler import Order, schedule
 from rtfilter.subscriptions.content import Subscriptions
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, FloatArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, FloatArray, IntArray
+from rtfilter.basics.results import Matches
 from rtfilter.matching.gate import Hold
 from rtfilter.matching.road import Batch, Road
-from rtfilter.results import Matches
 
 
 class Completion(NamedTuple):

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, BoolArray, IntArray
-from rtfilter.errors import PredicateError
+from rtfilter.basics.dtypes import AnyArray, BoolArray, IntArray
+from rtfilter.basics.errors import PredicateError
+from rtfilter.basics.options import require_on_error
 from rtfilter.matching.event_reader import count_of
 from rtfilter.matching.road import Road
 from rtfilter.matching.updates import Updates
-from rtfilter.options import require_on_error
 from rtfilter.predicates.predicate import Predicate, Source
 from rtfilter.subscriptions.drafts import Draft, tell_impossible
 from rtfilter.subscriptions.ids import Name, asked_ids, new_ids, one_id

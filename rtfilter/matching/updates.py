@@ -24,8 +24,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, BoolArray, IntArray
-from rtfilter.errors import PredicateError
+from rtfilter.basics.dtypes import AnyArray, BoolArray, IntArray
+from rtfilter.basics.errors import PredicateError
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.registry import Factory
 from rtfilter.matching.copies import Copy, MovedError, copied

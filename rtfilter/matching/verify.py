@@ -17,7 +17,8 @@ from typing import Final
 
 import numpy as np
 
-from rtfilter.dtypes import BoolArray, Flags, IntArray
+from rtfilter.basics.dtypes import BoolArray, Flags, IntArray
+from rtfilter.basics.results import Hits
 from rtfilter.events.elements import is_of_choices
 from rtfilter.events.encoding import Timestamp
 from rtfilter.events.fields import NOW, microseconds_at
@@ -30,7 +31,6 @@ from rtfilter.predicates.model.disjunction import asks_for_none
 from rtfilter.predicates.model.list_tests import Elements
 from rtfilter.predicates.operands.intervals import Now
 from rtfilter.predicates.predicate import Predicate
-from rtfilter.results import Hits
 from rtfilter.subscriptions.stored import StoredSubscriptions
 from rtfilter.subscriptions.verification import ASK, NO, SAMPLE, YES
 

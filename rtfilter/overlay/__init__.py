@@ -7,7 +7,7 @@ machines share; `router` routes subscriptions and events, and `membership` makes
 
 from importlib.util import find_spec
 
-from rtfilter.extras import needed
+from rtfilter.basics.extras import needed
 
 with needed("overlay", "brokers in a network"):
     if find_spec("sqlalchemy") is None:  # a slow import, which simulations do not need

@@ -121,7 +121,7 @@ class Wave(RoutingMessage, frozen=True):
     """Epoch of the strategy that is in use, or will be."""
     strategy: str
     stage: Whole = 0
-    """One of `rtfilter.overlay.switching.Stage`."""
+    """A `rtfilter.overlay.switching.Stage`."""
 
 
 class NetworkLoad(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray
+from rtfilter.basics.dtypes import AnyArray
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter
 from rtfilter.matchers.registry import Factory

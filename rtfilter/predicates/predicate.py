@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
+from rtfilter.basics.text import shown
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.boxes.cost import Cost, cost_of
 from rtfilter.predicates.covers.covering import intersects, judge
@@ -17,7 +18,6 @@ from rtfilter.predicates.language.pattern import as_pattern, parse_pattern
 from rtfilter.predicates.language.sql import MAX_LENGTH, parse_sql
 from rtfilter.predicates.model.combine import all_of, any_of, checked
 from rtfilter.predicates.model.disjunction import Disjunction
-from rtfilter.text import shown
 
 
 @dataclass(frozen=True, slots=True)

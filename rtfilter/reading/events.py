@@ -13,7 +13,8 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rtfilter.errors import FileError
+from rtfilter.basics.errors import FileError
+from rtfilter.basics.text import composed, listed, shown
 from rtfilter.reading import files
 from rtfilter.reading.csv_cells import VALUES
 from rtfilter.reading.inference import (
@@ -24,7 +25,6 @@ from rtfilter.reading.inference import (
     infer_from_objects,
     kinds_of_cells,
 )
-from rtfilter.text import composed, listed, shown
 
 if TYPE_CHECKING:
     from rtfilter.events.schema import Schema
@@ -67,7 +67,7 @@ class EventBatch:
     @contextmanager
     def naming_places(self) -> Iterator[None]:
         """Raise an `EventError` about this batch as a `FileError` that names file and line."""
-        from rtfilter.errors import EventError
+        from rtfilter.basics.errors import EventError
 
         try:
             yield
@@ -254,7 +254,7 @@ class _Parquet:
 
 
 def _require_meaning(columns: list[Any], path: str) -> None:
-    from rtfilter.errors import EventError
+    from rtfilter.basics.errors import EventError
     from rtfilter.events.foreign import require_meaning
 
     try:
@@ -287,7 +287,7 @@ def _check_names(schema: Schema, header: Iterable[str], path: str, tell: Tell) -
     FileError
         A column is unknown, and the schema is strict.
     """
-    from rtfilter.errors import EventError
+    from rtfilter.basics.errors import EventError
     from rtfilter.events.mismatches import check_header
 
     try:

@@ -20,9 +20,9 @@ from typing import IO, Any, cast
 
 import msgspec
 
-from rtfilter.errors import FileError
-from rtfilter.extras import needed
-from rtfilter.text import composed
+from rtfilter.basics.errors import FileError
+from rtfilter.basics.extras import needed
+from rtfilter.basics.text import composed
 
 STDIN = "-"
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rtfilter.errors import FileError
+from rtfilter.basics.errors import FileError
+from rtfilter.basics.text import shown
 from rtfilter.reading.files import place
-from rtfilter.text import shown
 
 if TYPE_CHECKING:
     from rtfilter.events.schema import Schema

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rtfilter.text import plain
+from rtfilter.basics.text import plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from rtfilter.extras import needed
+from rtfilter.basics.extras import needed
+from rtfilter.basics.text import plain
 from rtfilter.replay.output import save_picture
 from rtfilter.replay.report import ReplayReport, size_class
-from rtfilter.text import plain
 
 
 def draw(reports: Sequence[ReplayReport], path: Path) -> None:

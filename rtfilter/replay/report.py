@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from rtfilter.adaptive import Controller, powers_of_two
+from rtfilter.basics.text import numbered
 from rtfilter.replay.machine import describe
 from rtfilter.replay.output import Row, table
-from rtfilter.text import numbered
 
 
 @dataclass

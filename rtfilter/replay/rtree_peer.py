@@ -9,7 +9,7 @@ import numpy as np
 from rtree.index import Index, Property
 
 from rtfilter import EventFilter
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.basics.dtypes import FloatArray, IntArray
 from rtfilter.filter import inside
 from rtfilter.matchers.rtree import shown, tree_of
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from rtfilter.adaptive.controllers import FixedPlan
-from rtfilter.dtypes import IntArray
+from rtfilter.basics.dtypes import IntArray
+from rtfilter.basics.extras import needed
 from rtfilter.events.table import EventTable
-from rtfilter.extras import needed
 from rtfilter.filter import EventFilter, inside
 from rtfilter.matchers.rtree import tree_of
 from rtfilter.predicates.predicate import Predicate, parse

@@ -1,6 +1,6 @@
 """The server behind ``rtfilter serve``; see `rtfilter.service.pipeline` for the way of an event."""
 
-from rtfilter.extras import needed
+from rtfilter.basics.extras import needed
 
 with needed("service", "the server"):
     import sqlalchemy as sqlalchemy

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from rtfilter.dtypes import BoolArray
-from rtfilter.errors import PredicateError
+from rtfilter.basics.dtypes import BoolArray
+from rtfilter.basics.errors import PredicateError
+from rtfilter.basics.results import Matches
 from rtfilter.events.reading import BadEvent
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
 from rtfilter.predicates.explanations.explanation import Explanation
-from rtfilter.results import Matches
 from rtfilter.service.concurrency import OneEach
 from rtfilter.service.hosted import Hosted
 from rtfilter.service.log_matcher import Index

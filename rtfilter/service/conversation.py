@@ -20,7 +20,9 @@ from uuid import uuid4
 import msgspec
 from msgspec import UNSET, Raw
 
-from rtfilter.errors import EventError, PredicateError, RTFilterError
+from rtfilter.basics.errors import EventError, PredicateError, RTFilterError
+from rtfilter.basics.session_states import TABLE, Directive, State
+from rtfilter.basics.sockets import network
 from rtfilter.service import messages
 from rtfilter.service.access.user_checks import no_longer
 from rtfilter.service.backlog import Backlog
@@ -32,8 +34,6 @@ from rtfilter.service.publishing import stopping
 from rtfilter.service.records import BESIDE, BYTES_OF_ID, Sending, UserDelivery, fitting, shown
 from rtfilter.service.roles import Identity, Role
 from rtfilter.service.service_errors import DirectiveError, NotJSONError, ServiceError, TooLargeError
-from rtfilter.session_states import TABLE, Directive, State
-from rtfilter.sockets import network
 
 MOST_UNSENT: Final = 100
 """Most messages that wait to be sent; above it, deliveries stay in the backlog until some are sent."""

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rtfilter.dtypes import IntArray
+from rtfilter.basics.dtypes import IntArray
 from rtfilter.service.backlog import Backlog, BacklogLimits, Policy
 from rtfilter.service.records import UserDelivery
 from rtfilter.store.log_tables import Acknowledged, Entry, Logged, Progress, Row

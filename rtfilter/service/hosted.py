@@ -11,12 +11,13 @@ from typing import Final
 
 import msgspec
 
+from rtfilter.basics.errors import RTFilterError
+from rtfilter.basics.options import Named, whole
+from rtfilter.basics.text import composed, shown
 from rtfilter.definition import DEFAULT_CONTROLLER, Definition
-from rtfilter.errors import RTFilterError
 from rtfilter.events.schema import Attribute
 from rtfilter.filter import inside
 from rtfilter.matching.choosing import AUTO
-from rtfilter.options import Named, whole
 from rtfilter.service import snapshots
 from rtfilter.service.log_matcher import Index, hash_of, key_of
 from rtfilter.service.parse import Parse
@@ -33,7 +34,6 @@ from rtfilter.service.service_errors import (
 from rtfilter.service.stages import Ending, StagePart, Stages
 from rtfilter.store.log import FilterRow
 from rtfilter.store.log_tables import Entry
-from rtfilter.text import composed, shown
 from rtfilter.watch.metrics import Metrics
 
 MOST_FILTERS: Final = 1000

@@ -21,13 +21,13 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from rtfilter.dtypes import IntArray
-from rtfilter.errors import EventError
+from rtfilter.basics.dtypes import IntArray
+from rtfilter.basics.errors import EventError
+from rtfilter.basics.results import Matches
 from rtfilter.events.nesting import flatten, with_composed_names
 from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
 from rtfilter.matching.stream import CompletedGroup, Stream
-from rtfilter.results import Matches
 from rtfilter.service.concurrency import LIMIT, Rounds, Turn
 from rtfilter.service.deliver import STEP, MatchedEvent
 from rtfilter.service.measures import Measures

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from rtfilter.basics.session_states import Directive
 from rtfilter.service.records import MOST_OF_A_PAGE, Wish
 from rtfilter.service.service_errors import DirectiveError
-from rtfilter.session_states import Directive
 
 DEFAULT: Final = "default"
 """The filter, where a message names none."""

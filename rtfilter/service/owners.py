@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from rtfilter.errors import PredicateError, RTFilterError
+from rtfilter.basics.errors import PredicateError, RTFilterError
 from rtfilter.events.schema import Schema
 from rtfilter.filter import inside
 from rtfilter.predicates.boxes.compiling import unbounded

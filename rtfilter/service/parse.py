@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from rtfilter.errors import EventError
+from rtfilter.basics.errors import EventError
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable, Mismatch
 from rtfilter.predicates.explanations.explanation import Explanation

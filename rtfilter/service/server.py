@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
-from rtfilter import sockets
+from rtfilter.basics import sockets
 from rtfilter.definition import Definition
 from rtfilter.service.access import Access, UserLimits
 from rtfilter.service.conversation import Conversation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from rtfilter.errors import PredicateError, RTFilterError
+from rtfilter.basics.errors import PredicateError, RTFilterError
 
 KINDS: Final = {
     "request": (422, "The request is not understood"),

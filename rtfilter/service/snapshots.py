@@ -15,10 +15,10 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from rtfilter.basics.errors import SnapshotError
+from rtfilter.basics.options import whole
 from rtfilter.definition import DEFAULT_CONTROLLER, Definition
-from rtfilter.errors import SnapshotError
 from rtfilter.filter import EventFilter
-from rtfilter.options import whole
 from rtfilter.service.log_matcher import Index
 from rtfilter.service.records import FilterInfo
 from rtfilter.store.log import Log

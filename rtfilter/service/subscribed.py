@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from rtfilter.errors import RTFilterError
+from rtfilter.basics.errors import RTFilterError
 from rtfilter.predicates.predicate import Source
 from rtfilter.service.concurrency import OneEach
 from rtfilter.service.hosted import Hosted

@@ -11,7 +11,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from rtfilter.errors import RTFilterError
+from rtfilter.basics.errors import RTFilterError
 from rtfilter.service import snapshots
 from rtfilter.service.memory import Memory
 from rtfilter.service.roles import Identity

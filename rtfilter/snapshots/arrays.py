@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rtfilter import __version__
-from rtfilter.dtypes import AnyArray
-from rtfilter.errors import RTFilterError, SnapshotError
+from rtfilter.basics.dtypes import AnyArray
+from rtfilter.basics.errors import RTFilterError, SnapshotError
 from rtfilter.snapshots import manifest as manifests
 from rtfilter.snapshots.manifest import MANIFEST, SAVED_BY, VERSION, checksum
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rtfilter import __version__
-from rtfilter.errors import SnapshotError
+from rtfilter.basics.errors import SnapshotError
 
 VERSION = 2
 MANIFEST = "manifest.json"

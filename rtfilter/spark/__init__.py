@@ -6,7 +6,7 @@
 
 from importlib.util import find_spec
 
-from rtfilter.extras import install, needed
+from rtfilter.basics.extras import install, needed
 
 if find_spec("fcntl") is None:
     raise ImportError(

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import FloatArray
-from rtfilter.errors import EventError
+from rtfilter.basics.dtypes import FloatArray
+from rtfilter.basics.errors import EventError
 from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout
 from rtfilter.spark.refusals import TaskEventReader

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtfilter.dtypes import IntArray
+from rtfilter.basics.dtypes import IntArray
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from rtfilter.basics.text import composed
 from rtfilter.events.nesting import inner_paths
-from rtfilter.text import composed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

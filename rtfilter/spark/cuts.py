@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.basics.dtypes import FloatArray, IntArray
 
 #: Boxes that one cut is chosen on.
 SAMPLE = 512

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from rtfilter import EventError, EventFilter, RTFilterError, Schema
-from rtfilter.dtypes import AnyArray, FloatArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, FloatArray, IntArray
+from rtfilter.basics.text import listed
 from rtfilter.events.mismatches import check_header
 from rtfilter.events.table import EventTable
 from rtfilter.scheduler import balanced_parts
@@ -27,7 +28,6 @@ from rtfilter.spark.leases import context_of, lend
 from rtfilter.spark.refusals import LeftOut, OnError, TaskEventReader, own_errors
 from rtfilter.spark.routes import Reports, Route, seen
 from rtfilter.spark.shards import ShardedIndex
-from rtfilter.text import listed
 
 if TYPE_CHECKING:
     import pyarrow as pa

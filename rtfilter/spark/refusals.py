@@ -13,7 +13,8 @@ import numpy as np
 from pyspark.errors import PySparkException
 
 from rtfilter import EventError, PredicateError, RTFilterError, Schema, SnapshotError
-from rtfilter.dtypes import BoolArray
+from rtfilter.basics.dtypes import BoolArray
+from rtfilter.basics.text import shown
 from rtfilter.events.cells import encode_cell
 from rtfilter.events.fields import Field
 from rtfilter.events.foreign import arrow_values
@@ -21,7 +22,6 @@ from rtfilter.events.moments import instants
 from rtfilter.events.reading import read_usable
 from rtfilter.events.table import EventTable
 from rtfilter.spark.routes import PartitionReports, partition
-from rtfilter.text import shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -212,7 +212,7 @@ _CLASSES: dict[str, type[RTFilterError]] = {
     "SnapshotError": SnapshotError,
 }
 _OWN = re.compile(
-    r"^rtfilter\.errors\.(\w+): (.*?)(?=\n+(?:\tat |\s*SQLSTATE|\s*$|\S))", re.MULTILINE | re.DOTALL
+    r"^rtfilter\.basics\.errors\.(\w+): (.*?)(?=\n+(?:\tat |\s*SQLSTATE|\s*$|\S))", re.MULTILINE | re.DOTALL
 )
 """The last line of a trace of Python. Indented lines follow that show a place in a condition."""
 

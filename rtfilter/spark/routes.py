@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pyspark.accumulators import AccumulatorParam
 
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.basics.dtypes import FloatArray, IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.filter import inside

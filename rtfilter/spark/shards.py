@@ -23,11 +23,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rtfilter import EventFilter, Schema, SnapshotError
-from rtfilter.dtypes import IntArray
+from rtfilter.basics.dtypes import IntArray
+from rtfilter.basics.options import require_on_error
+from rtfilter.basics.text import numbered
 from rtfilter.filter import inside
 from rtfilter.matchers.registry import make_matcher
 from rtfilter.matchers.rtree import tree_of
-from rtfilter.options import require_on_error
 from rtfilter.snapshots import manifest as snapshot
 from rtfilter.spark import places
 from rtfilter.spark.cuts import Cuts
@@ -49,7 +50,6 @@ from rtfilter.spark.subscribing import (
 )
 from rtfilter.subscriptions.ids import as_ids
 from rtfilter.subscriptions.loading import BadSubscription, OnError
-from rtfilter.text import numbered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rtfilter import EventFilter, SnapshotError
-from rtfilter.dtypes import FloatArray
-from rtfilter.options import require_on_error
+from rtfilter.basics.dtypes import FloatArray
+from rtfilter.basics.options import require_on_error
 from rtfilter.predicates.bounds.bound_columns import SIDES
 from rtfilter.spark import places, refusals
 from rtfilter.spark.balance import (

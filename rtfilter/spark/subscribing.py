@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rtfilter import EventFilter, PredicateError, Schema
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.basics.dtypes import FloatArray, IntArray
+from rtfilter.basics.text import listed
 from rtfilter.filter import inside, part_of
 from rtfilter.matchers.rtree import shown, tree_of
 from rtfilter.predicates.bounds.bound_arrays import compile_bounds
@@ -31,7 +32,6 @@ from rtfilter.spark.refusals import NAMED, LeftOut
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.loading import BadSubscription, Load, OnError
 from rtfilter.subscriptions.subscription_tables import COLUMNS, SubscriptionTable, read_table
-from rtfilter.text import listed
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtfilter import EventFilter, Matches, SnapshotError
+from rtfilter.basics.text import listed
 from rtfilter.events.table import EventTable
 from rtfilter.spark import places
 from rtfilter.spark.blocks import Layout, quoted
@@ -21,7 +22,6 @@ from rtfilter.spark.leases import context_of, lease_of
 from rtfilter.spark.refusals import LeftOut, OnError, TaskEventReader, checked
 from rtfilter.spark.routes import Route
 from rtfilter.spark.shards import ShardedIndex
-from rtfilter.text import listed
 from rtfilter.tracking.transitions import INSIDE, packed, transitions, unpacked
 
 if TYPE_CHECKING:

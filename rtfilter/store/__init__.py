@@ -1,6 +1,6 @@
 """The state that survives the process, in SQLite or PostgreSQL."""
 
-from rtfilter.extras import needed
+from rtfilter.basics.extras import needed
 
 with needed("service", "the server"):
     import sqlalchemy as sqlalchemy

@@ -21,7 +21,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
-from rtfilter.errors import RTFilterError
+from rtfilter.basics.errors import RTFilterError
 from rtfilter.store.folder import private
 
 DATABASE: Final = "log.sqlite"

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sql
 
-from rtfilter.errors import RTFilterError
+from rtfilter.basics.errors import RTFilterError
 from rtfilter.store.database import WHOLE, Step, migrate, writing
 from rtfilter.store.log import TakenError
 

@@ -14,8 +14,8 @@ from typing import Any, Final, Literal
 import sqlalchemy as sql
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from rtfilter.errors import RTFilterError
-from rtfilter.extras import needed
+from rtfilter.basics.errors import RTFilterError
+from rtfilter.basics.extras import needed
 from rtfilter.store.folder import private
 
 BUSY: Final = 10_000

@@ -10,7 +10,7 @@ from errno import ENOTDIR
 from pathlib import Path
 from typing import Final
 
-from rtfilter.errors import RTFilterError
+from rtfilter.basics.errors import RTFilterError
 
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 """The permissions of the group and of all others."""

@@ -15,7 +15,7 @@ import msgspec
 import sqlalchemy as sql
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from rtfilter.errors import RTFilterError
+from rtfilter.basics.errors import RTFilterError
 from rtfilter.store.database import checkpoint, migrate, put_state, release, reserve, writing
 from rtfilter.store.log_tables import (
     BACKLOG,

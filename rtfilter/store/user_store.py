@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import sqlalchemy as sql
 
-from rtfilter.errors import RTFilterError
+from rtfilter.basics.errors import RTFilterError
+from rtfilter.basics.text import shown
 from rtfilter.store.database import WHOLE, writing
-from rtfilter.text import shown
 
 ADMIN: Final = "admin"
 """The role of the first user."""

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rtfilter.dtypes import AnyArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, IntArray
 from rtfilter.matchers.filters import Filters
 
 

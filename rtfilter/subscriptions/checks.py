@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.dtypes import BoolArray, Flags, FloatArray, IntArray
+from rtfilter.basics.dtypes import BoolArray, Flags, FloatArray, IntArray
 from rtfilter.events.elements import is_of_choices
 from rtfilter.events.encoding import HIGHEST, LOWEST, MISSING, utf8
 from rtfilter.events.schema import Schema

@@ -10,7 +10,8 @@ from weakref import ref
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, BoolArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, BoolArray, IntArray
+from rtfilter.basics.text import shown
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Replacing
@@ -23,7 +24,6 @@ from rtfilter.subscriptions.drafts import Draft
 from rtfilter.subscriptions.ids import NO_IDS, Name, among, as_ids, is_integer
 from rtfilter.subscriptions.labels import NO_LABELS, LabelColumns, Names
 from rtfilter.subscriptions.stored import StoredSubscriptions
-from rtfilter.text import shown
 
 
 class _Large(NamedTuple):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
+from rtfilter.basics.text import cut, numbered
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Takes, refuse_untaken
@@ -15,7 +16,6 @@ from rtfilter.predicates.predicate import Predicate, Source, parse
 from rtfilter.predicates.stored.predicate_store import Kept, kept
 from rtfilter.predicates.templates.many import Refused, compile_many
 from rtfilter.subscriptions.labels import NO_LABELS, LabelColumns
-from rtfilter.text import cut, numbered
 
 _FALSE: Final = kept(Predicate(()))
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from rtfilter.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter.basics.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.subscriptions.ids import NO_IDS
 
 EMPTY: Final = -1

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from rtfilter.dtypes import IntArray
+from rtfilter.basics.dtypes import IntArray
 from rtfilter.subscriptions.ids import LAST_ID, NO_IDS, WORDS, Name, among
 from rtfilter.subscriptions.labels import Labels
 

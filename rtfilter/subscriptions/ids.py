@@ -12,8 +12,8 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rtfilter.dtypes import BoolArray, IntArray
-from rtfilter.text import shown
+from rtfilter.basics.dtypes import BoolArray, IntArray
+from rtfilter.basics.text import shown
 
 NO_IDS: Final = np.empty(0, np.int64)
 LAST_ID: Final = 2**63 - 2

@@ -11,11 +11,11 @@ from uuid import UUID
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.basics.text import shown
 from rtfilter.predicates.stored.predicate_store import NO_TEXTS, Texts
 from rtfilter.subscriptions.expiries import Expiries
 from rtfilter.subscriptions.ids import Name, is_integer
-from rtfilter.text import shown
 
 _NAME_ARRAYS: Final = ("name_handles", "name_offsets", "name_text")
 LIMIT: Final = 4096

@@ -12,8 +12,9 @@ from uuid import UUID
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray
-from rtfilter.errors import PredicateError
+from rtfilter.basics.dtypes import AnyArray
+from rtfilter.basics.errors import PredicateError
+from rtfilter.basics.text import numbered, shown
 from rtfilter.events.encoding import microseconds
 from rtfilter.predicates.bounds.bound_columns import SIDES, Columns
 from rtfilter.subscriptions.content import Subscriptions
@@ -21,7 +22,6 @@ from rtfilter.subscriptions.drafts import Draft
 from rtfilter.subscriptions.ids import LAST_ID, NO_IDS, new_ids, refuse_kind
 from rtfilter.subscriptions.labels import NO_LABELS, LabelColumns, encoded
 from rtfilter.subscriptions.subscription_tables import SubscriptionTable, cell
-from rtfilter.text import numbered, shown
 
 Lifetime = float | timedelta
 """Seconds, or a timedelta."""

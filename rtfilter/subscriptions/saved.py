@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray
-from rtfilter.errors import SnapshotError
+from rtfilter.basics.dtypes import AnyArray
+from rtfilter.basics.errors import SnapshotError
+from rtfilter.basics.text import shown
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.filters import BoxColumns, Filters
 from rtfilter.matchers.port import Matcher, Savable
@@ -20,7 +21,6 @@ from rtfilter.predicates.stored.predicate_store import PredicateStore
 from rtfilter.subscriptions.content import Subscriptions
 from rtfilter.subscriptions.ids import KINDS
 from rtfilter.subscriptions.labels import Labels
-from rtfilter.text import shown
 
 TEXT_COORDINATES: Final = 3
 """Coordinates of a text; a snapshot without this number has two."""

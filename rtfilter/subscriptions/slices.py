@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.basics.dtypes import FloatArray, IntArray
 from rtfilter.matchers.filters import Filters
 from rtfilter.predicates.stored.predicate_store import Kept, kept
 from rtfilter.subscriptions.ids import NO_IDS

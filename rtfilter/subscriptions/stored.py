@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, BoolArray, IntArray
-from rtfilter.errors import PredicateError, UnknownSubscriptionError
+from rtfilter.basics.dtypes import AnyArray, BoolArray, IntArray
+from rtfilter.basics.errors import PredicateError, UnknownSubscriptionError
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index import ready

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
+from rtfilter.basics.text import listed, shown
 from rtfilter.events.encoding import is_missing
 from rtfilter.events.foreign import families, streamed
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.bounds.bound_columns import SIDES, Columns, bounded_columns, read_bounds
-from rtfilter.text import listed, shown
 
 FETCHED: Final = 10_000
 """Rows that one call fetches from a cursor."""

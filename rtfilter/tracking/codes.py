@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, IntArray
 
 SPARE = 1000
 """Unused names that may be stored, in addition to as many as were needed."""

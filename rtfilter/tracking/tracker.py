@@ -9,17 +9,17 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, IntArray
+from rtfilter.basics.results import Matches
+from rtfilter.basics.text import shown
 from rtfilter.events.foreign import readable_twice
 from rtfilter.events.keys import attribute_keys, from_text, given_keys, last_rows, to_text
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.filter import EventFilter
 from rtfilter.matching.gate import Gate
-from rtfilter.results import Matches
 from rtfilter.snapshots import arrays as snapshot
 from rtfilter.subscriptions.ids import NO_IDS, asked_ids
-from rtfilter.text import shown
 from rtfilter.tracking.codes import Codes
 from rtfilter.tracking.transitions import (
     Transition,

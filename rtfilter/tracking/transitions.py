@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.dtypes import AnyArray, BoolArray, IntArray
-from rtfilter.extras import needed
-from rtfilter.results import Matches
+from rtfilter.basics.dtypes import AnyArray, BoolArray, IntArray
+from rtfilter.basics.extras import needed
+from rtfilter.basics.results import Matches
 
 ENTERED, INSIDE, LEFT = 1, 0, -1
 """The codes of `Transitions`."""

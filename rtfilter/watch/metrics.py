@@ -20,8 +20,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector, start_http_se
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from rtfilter.dtypes import AnyArray, FloatArray, IntArray
-from rtfilter.results import StreamRecord
+from rtfilter.basics.dtypes import AnyArray, FloatArray, IntArray
+from rtfilter.basics.results import StreamRecord
 
 SECONDS = (*(float(f"{m}e{e}") for e in range(-6, 1) for m in (1, 2.5, 5)), 10.0)
 NODES = tuple(2.0**e for e in range(15))

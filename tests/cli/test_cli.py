@@ -19,9 +19,9 @@ import pytest
 
 import forks
 from rtfilter import EventFilter, Schema
+from rtfilter.basics.extras import install
 from rtfilter.cli import main, match, spark_match
 from rtfilter.cli.schemas import read_schema
-from rtfilter.extras import install
 from rtfilter.matching.filter_parts import KIND
 from rtfilter.predicates.predicate import parse
 from rtfilter.snapshots import arrays as snapshot

@@ -54,7 +54,7 @@ OWNERS = {"bonn": "broker bonn", POINT: "the rendezvous point"}
 
 @pytest.mark.parametrize("owner", OWNERS)
 def test_nobody_starts_in_the_folder_of_another_one(owner, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("rtfilter.sockets.make_room", lambda connections: 0)
+    monkeypatch.setattr("rtfilter.basics.sockets.make_room", lambda connections: 0)
     monkeypatch.delenv("RTFILTER_DATABASE", raising=False)
     database = engine(f"sqlite:///{tmp_path}/broker.sqlite")
     BrokerStore(database, owner)

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
+from rtfilter.basics.session_states import Directive, State
 from rtfilter.client.plain import Background
 from rtfilter.service.conversation import after
-from rtfilter.session_states import Directive, State
 
 LOSSES = ("before", "unanswered", "answered")
 """Of a directive: before it is done, after it is done and before its answer, after the answer."""

@@ -9,6 +9,7 @@ import pytest
 from fake_server import LOSSES, FakeServer, RefusalError
 
 from lengths import long_but
+from rtfilter.basics.session_states import Directive
 from rtfilter.client import (
     ClientError,
     ClosedError,
@@ -20,7 +21,6 @@ from rtfilter.client import (
 from rtfilter.client import (
     session as module,
 )
-from rtfilter.session_states import Directive
 
 
 @pytest.fixture(autouse=True)

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from rtfilter.basics.session_states import TABLE, Directive, State
 from rtfilter.client.client_errors import ClientError, ProtocolError, UnwritableError
 from rtfilter.client.protocol import Confirmation, Connected, Error, EventDelivery, Protocol, encoded
-from rtfilter.session_states import TABLE, Directive, State
 
 
 def connected():

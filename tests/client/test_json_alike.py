@@ -9,9 +9,9 @@ from real_server import RealServer
 from websockets.exceptions import ConnectionClosed
 
 from rtfilter import EventFilter, Schema
+from rtfilter.basics.errors import RTFilterError
 from rtfilter.cli import main
 from rtfilter.client import connect_plain
-from rtfilter.errors import RTFilterError
 from rtfilter.service.doors.frames import ClientDirective, write
 
 pytestmark = pytest.mark.slow

@@ -12,8 +12,8 @@ from doors import Http, Socket, Tcp
 from real_server import RealServer
 
 from rtfilter import EventFilter, Schema
+from rtfilter.basics.errors import EventError
 from rtfilter.cli import main
-from rtfilter.errors import EventError
 
 pytestmark = pytest.mark.slow
 SIZE = normalize("NFC", "größe")

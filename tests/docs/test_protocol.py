@@ -12,6 +12,7 @@ import pytest
 from test_pages import run
 
 from rtfilter import Schema
+from rtfilter.basics.session_states import TABLE
 from rtfilter.definition import Definition
 from rtfilter.service import service_errors
 from rtfilter.service.access import Access
@@ -24,7 +25,6 @@ from rtfilter.service.roles import Identity
 from rtfilter.service.service_errors import ServiceError
 from rtfilter.service.settings import Settings
 from rtfilter.service.upkeep import Keeping
-from rtfilter.session_states import TABLE
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
 from rtfilter.store.user_store import Users

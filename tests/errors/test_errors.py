@@ -11,7 +11,7 @@ import pytest
 from pyspark import cloudpickle
 
 from cases import cases
-from rtfilter.errors import EventError, PredicateError, SnapshotError, UnknownSubscriptionError
+from rtfilter.basics.errors import EventError, PredicateError, SnapshotError, UnknownSubscriptionError
 from rtfilter.events.schema import Attribute, Schema
 from rtfilter.predicates.bounds.bound_arrays import compile_bounds
 from rtfilter.predicates.predicate import parse

@@ -3,12 +3,12 @@
 import pytest
 
 from cases import cases
-from rtfilter.errors import EventError, PredicateError
+from rtfilter.basics.errors import EventError, PredicateError
+from rtfilter.basics.text import listed, numbered, plain, shown
 from rtfilter.events.schema import Attribute, Schema
 from rtfilter.predicates.explanations.explanation import explain
 from rtfilter.predicates.predicate import parse
 from rtfilter.replay.output import table
-from rtfilter.text import listed, numbered, plain, shown
 
 HUGE = 10**5000  # Python refuses to write it out
 DEEP: list = []

@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from rtfilter.errors import EventError
+from rtfilter.basics.errors import EventError
 from rtfilter.events import mismatches
 from rtfilter.events.schema import Schema
 from rtfilter.events.spelling import Spelling

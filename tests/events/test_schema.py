@@ -26,7 +26,8 @@ from hypothesis import strategies as st
 import rtfilter
 from cases import cases
 from predicate_cases import STRINGS, events, schemas
-from rtfilter.errors import EventError, PredicateError
+from rtfilter.basics.errors import EventError, PredicateError
+from rtfilter.basics.extras import install
 from rtfilter.events import encoding
 from rtfilter.events.encoding import (
     ALIEN,
@@ -44,7 +45,6 @@ from rtfilter.events.encoding import (
 from rtfilter.events.foreign import arrow_rows
 from rtfilter.events.moments import instants, microseconds_of
 from rtfilter.events.schema import KINDS, Attribute, Schema
-from rtfilter.extras import install
 from rtfilter.filter import EventFilter
 from rtfilter.index.kernels import text_codes
 from rtfilter.predicates.predicate import Predicate

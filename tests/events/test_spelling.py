@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from rtfilter import EventFilter, Schema
-from rtfilter.errors import EventError, PredicateError
+from rtfilter.basics.errors import EventError, PredicateError
 from rtfilter.predicates.model.constraints import Constraint, Filter
 from rtfilter.predicates.predicate import Predicate
 

@@ -9,11 +9,11 @@ from experiments import ResultError
 from experiments.contest import cell, run, tables
 from experiments.contest.cell import ENTRANTS, FULL, QUICK, Case
 from lengths import each_once
+from rtfilter.basics.results import Hits
 from rtfilter.matchers import MATCHERS
 from rtfilter.matchers.masks import MasksMatcher
 from rtfilter.matchers.papers.eventwise import NaiveMatcher
 from rtfilter.replay.workloads import WORKLOADS
-from rtfilter.results import Hits
 
 NUMBERS = {
     "build_us": 1.5, "bytes": 80.0, "own_bytes": 70.0, "asked": {"1": 9, "1000": 1000}, "matches": 2.0,

@@ -7,9 +7,9 @@ import pytest
 
 from experiments.load import mixed
 from rtfilter import EventFilter
+from rtfilter.basics.results import Matches
 from rtfilter.filter import inside
 from rtfilter.replay.workloads import workload
-from rtfilter.results import Matches
 
 
 def log(*rows):

@@ -7,7 +7,7 @@ from experiments import peers
 from experiments.peers.peer import Finite, grouped
 from experiments.peers.scans import brute_force, require_equal
 from oracle import matches
-from rtfilter.extras import install
+from rtfilter.basics.extras import install
 from rtfilter.replay.workloads import BOXES, Bounds, workload
 
 WORKLOADS = {"boostree": {"geo"}, "shapely STRtree": {"geo"}, "mokaccino": set(BOXES) - {"geo"}}

@@ -10,7 +10,7 @@ import pytest
 from experiments import ResultError, arguments, demo
 from experiments.__main__ import EXPERIMENTS, main
 from experiments.paper import fig4a
-from rtfilter.extras import install
+from rtfilter.basics.extras import install
 
 
 @pytest.mark.parametrize(

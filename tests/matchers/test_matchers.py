@@ -11,6 +11,7 @@ from cases import slow_but
 from kinds import EACH, EACH_TAKEN_OVER, TAKING_ALL
 from lengths import long_but
 from rtfilter import Attribute, EventError, EventFilter, PredicateError, Schema, SnapshotError
+from rtfilter.basics.results import Hits
 from rtfilter.cli import main
 from rtfilter.filter import inside
 from rtfilter.matchers import MATCHERS, BoxColumns, Filters, Takes, check_matcher, make_matcher
@@ -18,7 +19,6 @@ from rtfilter.matchers.masks import MasksMatcher
 from rtfilter.matchers.papers.hashes import HashesMatcher
 from rtfilter.matchers.port import Flat, leveled
 from rtfilter.matchers.rtree import RTreeMatcher
-from rtfilter.results import Hits
 from rtfilter.watch.metrics import Metrics
 
 PRICES = Schema({"price": float, "symbol": str})

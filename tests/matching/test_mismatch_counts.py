@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from rtfilter import EventFilter
-from rtfilter.errors import EventError
+from rtfilter.basics.errors import EventError
 from rtfilter.events.mismatches import MismatchCounts
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import Mismatch

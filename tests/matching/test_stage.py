@@ -3,7 +3,7 @@
 import pytest
 
 from rtfilter import EventFilter, Schema, UnknownSubscriptionError
-from rtfilter.errors import EventError, PredicateError
+from rtfilter.basics.errors import EventError, PredicateError
 from rtfilter.stage import RecipientStage
 
 

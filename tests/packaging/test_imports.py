@@ -67,7 +67,7 @@ def test_importing_is_light(tmp_path):
 
 @pytest.mark.slow
 def test_who_needs_no_compiler_loads_none(tmp_path):
-    modules = ["rtfilter", "rtfilter.client", "rtfilter.errors"]
+    modules = ["rtfilter", "rtfilter.client", "rtfilter.basics.errors"]
     for line in in_a_fresh_process("-c", IMPORTS, *modules, cwd=tmp_path).splitlines():
         module, imported = json.loads(line)
         assert module == modules.pop(0) in imported
@@ -77,6 +77,7 @@ def test_who_needs_no_compiler_loads_none(tmp_path):
 
 SMALL = """
 from rtfilter import EventFilter, Schema, Tracker
+from rtfilter.watch.metrics import Metrics
 clock = [0.0]
 alerts = EventFilter(Schema({"price": float, "symbol": str}), metrics=Metrics(), clock=lambda: clock[0])
 alerts.subscribe("symbol = 'ACME' AND price < 10")
@@ -146,7 +147,7 @@ def test_each_public_name_is_found_where_types_say():
     places = {alias.name: node.module for node in typed.body for alias in node.names}
     assert {name: f"rtfilter.{place}" for name, place in rtfilter._PLACES.items()} == places
     for name in rtfilter.__all__:
-        assert getattr(rtfilter, name).__module__ == places.get(name, "rtfilter.errors")
+        assert getattr(rtfilter, name).__module__ == places.get(name, "rtfilter.basics.errors")
     assert {*rtfilter.__all__} <= {*dir(rtfilter)}
     with pytest.raises(AttributeError, match="'rtfilter' has no attribute 'nothing'"):
         rtfilter.nothing  # noqa: B018

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rtfilter import EventFilter, Schema, extras
+from rtfilter import EventFilter, Schema
+from rtfilter.basics import extras
+from rtfilter.basics.extras import install, needed
 from rtfilter.cli import main, terminal
-from rtfilter.extras import install, needed
 
 EXTRAS = {
     "arrow": ["pyarrow"],
@@ -129,10 +130,10 @@ def named(what, package, extra):
     ],
 )
 def test_an_extra_comes_from_where_the_package_came_from(monkeypatch, told, command):
-    root = Path(extras.__file__).parents[1]
+    root = Path(extras.__file__).parents[2]
     assert install("arrow") == f"pip install -e '{root}[arrow]'"
     assert install() == f"pip install -e {root}"
-    monkeypatch.setattr(extras, "__file__", "/lib/site-packages/rtfilter/extras.py")
+    monkeypatch.setattr(extras, "__file__", "/lib/site-packages/rtfilter/basics/extras.py")
     noted = types.SimpleNamespace(read_text=lambda name: told)
     monkeypatch.setattr("importlib.metadata.distribution", lambda name: noted)
     assert install("arrow") == command

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cases import cases
 from predicate_cases import inside
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
 from rtfilter.events.encoding import ALIEN, HIGHEST, LOWEST, MISSING
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.bounds.bound_arrays import bounds_predicate, compile_bounds

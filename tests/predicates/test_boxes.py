@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cases import cases
 from predicate_cases import CONSTANTS, conditions, events, inside, schemas, sql, truth, values
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
 from rtfilter.events.encoding import (
     ALIEN,
     HIGHEST,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.model.combine import MAX_FILTERS, all_of, any_of
 from rtfilter.predicates.model.constraints import MAX_TERMS, Constraint, Filter

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cases import cases
 from predicate_cases import comparisons, computed, events, expressions, inside, schemas, sql, truth
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.boxes.compiling import compile_predicate, unbounded
 from rtfilter.predicates.explanations.explanation import explain

@@ -14,7 +14,7 @@ from cases import cases
 from limits import sources_within
 from predicate_cases import BIG, CONSTANTS, POOLS, STRINGS, events, schemas, truth
 from rtfilter import EventFilter
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
 from rtfilter.events.encoding import READERS
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.explanations.explanation import explain

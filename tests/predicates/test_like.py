@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cases import cases
 from predicate_cases import like, regular
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
 from rtfilter.predicates.operands.like import (
     MAX_PARTS,
     canonical_like,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import cases
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
 from rtfilter.predicates.operands.networks import address, canonical_network, is_in_network, network_starts
 
 V4 = st.ip_addresses(v=4, network="10.0.0.0/14") | st.ip_addresses(v=4)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cases import cases
 from predicate_cases import events, patterns, schemas, sql, truth
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.model.combine import MAX_DEPTH
 from rtfilter.predicates.predicate import parse

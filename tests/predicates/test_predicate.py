@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cases import cases
 from predicate_cases import NETWORKS, conditions, defined, events, like, schemas, sql, truth
-from rtfilter.errors import EventError, PredicateError
+from rtfilter.basics.errors import EventError, PredicateError
 from rtfilter.events.encoding import Timestamp
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.model.constraints import COMPARE, NEGATED, OPERATORS_OF, Constraint, Filter

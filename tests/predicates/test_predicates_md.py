@@ -8,7 +8,7 @@ import pytest
 
 from cases import cases
 from predicate_cases import inside
-from rtfilter.errors import EventError, PredicateError
+from rtfilter.basics.errors import EventError, PredicateError
 from rtfilter.events import elements, nesting
 from rtfilter.events.schema import Schema
 from rtfilter.filter import EventFilter

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cases import cases
 from lengths import long_but
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.language.sql import MAX_LENGTH, _SqlReader, parse_sql
 from rtfilter.predicates.model.combine import MAX_DEPTH

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from rtfilter import Schema
-from rtfilter.errors import RTFilterError
+from rtfilter.basics.errors import RTFilterError
 from rtfilter.service.doors import arrow
 from rtfilter.service.parse import Parse
 

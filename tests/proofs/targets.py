@@ -16,8 +16,9 @@ import msgspec
 
 from proofs import arrow_bodies, frames
 from rtfilter import EventFilter, Schema
+from rtfilter.basics.errors import EventError, PredicateError
+from rtfilter.basics.session_states import TABLE, Directive
 from rtfilter.definition import Definition
-from rtfilter.errors import EventError, PredicateError
 from rtfilter.service.access import Access
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.frames import ClientDirective, Frame, write
@@ -28,7 +29,6 @@ from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.records import FilterInfo, Wish
 from rtfilter.service.roles import Identity
 from rtfilter.service.service_errors import DirectiveError, NotJSONError
-from rtfilter.session_states import TABLE, Directive
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
 from rtfilter.store.user_store import Users

@@ -10,7 +10,8 @@ import sqlalchemy
 from msgspec.structs import replace
 from served import ANN, BOB, CARL, events, publish, served, subscribe
 
-from rtfilter.results import Matches
+from rtfilter.basics.results import Matches
+from rtfilter.basics.session_states import TABLE, Directive, State
 from rtfilter.service.access import Access, UserLimits
 from rtfilter.service.backlog import BacklogLimits
 from rtfilter.service.concurrency import Threads
@@ -18,7 +19,6 @@ from rtfilter.service.conversation import MOST_UNSENT, UNSENT_BYTES, Conversatio
 from rtfilter.service.messages import MOST_TAG
 from rtfilter.service.records import Wish
 from rtfilter.service.upkeep import Keeping
-from rtfilter.session_states import TABLE, Directive, State
 from rtfilter.store.database import engine
 from rtfilter.store.log import Log
 from rtfilter.store.user_store import Users

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rtfilter.basics.session_states import Directive
 from rtfilter.service.doors.frames import (
     LENGTH,
     ClientDirective,
@@ -18,7 +19,6 @@ from rtfilter.service.doors.frames import (
     write,
 )
 from rtfilter.service.service_errors import DirectiveError
-from rtfilter.session_states import Directive
 
 MOST = 20
 FRAMES = st.builds(Frame, st.sampled_from(ClientDirective), st.binary(max_size=MOST - 1))

@@ -14,8 +14,8 @@ import sqlalchemy
 from served import ADMIN, ANN, BOB, CARL, SCHEMA
 
 from lengths import long_but
+from rtfilter.basics.errors import RTFilterError
 from rtfilter.definition import Definition
-from rtfilter.errors import RTFilterError
 from rtfilter.service.access import Access
 from rtfilter.service.backlog import BacklogLimits
 from rtfilter.service.conversation import Conversation, Outbox

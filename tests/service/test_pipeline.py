@@ -16,8 +16,8 @@ from served import ADMIN, ANN, BOB, CARL, SCHEMA, events, pairs, publish, served
 
 from rtfilter import Attribute, EventFilter, Predicate, Schema
 from rtfilter.adaptive import FixedPlan
+from rtfilter.basics.errors import EventError, PredicateError
 from rtfilter.definition import Definition
-from rtfilter.errors import EventError, PredicateError
 from rtfilter.service import asking, log_matcher, snapshots, stages, subscribed, upkeep, writing
 from rtfilter.service.access import Access
 from rtfilter.service.backlog import BacklogLimits, Policy

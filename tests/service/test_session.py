@@ -2,9 +2,9 @@
 
 import pytest
 
+from rtfilter.basics.session_states import TABLE, Directive, State
 from rtfilter.service.conversation import after
 from rtfilter.service.service_errors import DirectiveError
-from rtfilter.session_states import TABLE, Directive, State
 
 ALLOWED = {
     ("PRE_CONNECTED", "CONNECT"): "CONNECTED",

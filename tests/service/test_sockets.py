@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rtfilter import sockets
+from rtfilter.basics import sockets
 from rtfilter.service.doors import timeouts
 
 
@@ -95,7 +95,7 @@ def test_an_address_has_two_parts_and_brackets_only_beside_a_port():
 def test_as_many_files_may_be_open_as_connections_need_or_it_is_told(soft, hard, asked, told):
     """In a process of its own: a limit that was lowered cannot be raised again."""
     program = (
-        "import resource; from rtfilter import sockets; one = resource.RLIMIT_NOFILE; "
+        "import resource; from rtfilter.basics import sockets; one = resource.RLIMIT_NOFILE; "
         f"resource.setrlimit(one, ({soft}, {hard})); "
         f"print(sockets.make_room({asked}), resource.getrlimit(one)[0])"
     )

@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from served import ANN, events, publish, served, subscribe
 
+from rtfilter.basics.session_states import TABLE, Directive, State
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors import tcp
 from rtfilter.service.doors.admission import Strangers
 from rtfilter.service.doors.frames import ClientDirective, Reader, ServerDirective, write
 from rtfilter.service.doors.tcp import Timeouts, _Peer, listen
 from rtfilter.service.doors.timeouts import STRANGE
-from rtfilter.session_states import TABLE, Directive, State
 from service.running import running
 
 QUICK = Timeouts(connect=60.0, write=60.0, end=1.0)

@@ -11,7 +11,7 @@ import pytest
 import forks
 from boxes import random_boxes, random_points
 from oracle import as_sets, matches
-from rtfilter.errors import SnapshotError
+from rtfilter.basics.errors import SnapshotError
 from rtfilter.index.tree import KIND, RStarTree
 from rtfilter.snapshots import arrays as snapshot
 

@@ -131,12 +131,12 @@ def test_subscriptions_that_cannot_be_used_are_found():
 def test_the_error_of_a_task_is_found_in_that_of_spark():
     trace = "An exception was thrown from the Python worker:\nTraceback ...\n  File x\n"
     end = "\n SQLSTATE: 38000\n\tat org.apache.spark.Some(Some.scala:1)\n"
-    found = own_error(f"{trace}rtfilter.errors.EventError: event 7: bad{end}")
+    found = own_error(f"{trace}rtfilter.basics.errors.EventError: event 7: bad{end}")
     assert (type(found), str(found)) == (EventError, "event 7: bad")
     place = "subscription 9: unknown\n    x > 1 AND z = 2\n              ^"
-    found = own_error(f"{trace}rtfilter.errors.PredicateError: {place}{end}")
+    found = own_error(f"{trace}rtfilter.basics.errors.PredicateError: {place}{end}")
     assert (type(found), str(found), found.source) == (PredicateError, place, "x > 1 AND z = 2")
-    assert type(own_error(f"{trace}rtfilter.errors.SnapshotError: gone")) is SnapshotError
+    assert type(own_error(f"{trace}rtfilter.basics.errors.SnapshotError: gone")) is SnapshotError
     assert own_error(f"{trace}ValueError: other{end}") is None
 
 

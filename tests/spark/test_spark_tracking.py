@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from rtfilter import EventError, EventFilter, Schema, SnapshotError, Tracker
-from rtfilter.results import Matches
+from rtfilter.basics.results import Matches
 from rtfilter.spark import Once, build_sharded, track_stream
 from rtfilter.spark.tracking import follower
 from rtfilter.tracking.transitions import packed

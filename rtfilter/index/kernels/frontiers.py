@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.basics.dtypes import FloatArray, IntArray
 from rtfilter.index.kernels.array_types import Float2, Int1, Int32_1
 from rtfilter.index.kernels.borrow import ByAddress
 from rtfilter.index.kernels.jit import kernel, unwrapped

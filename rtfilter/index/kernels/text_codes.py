@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from rtfilter.dtypes import FloatArray
+from rtfilter.basics.dtypes import FloatArray
 from rtfilter.events import encoding
 from rtfilter.events.encoding import SHORT_MASK, SPREADS, STRING_BYTES
 from rtfilter.index.kernels.array_types import Byte1, Float2, Int1, Int2, Word1

@@ -28,13 +28,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter.basics.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter.basics.results import Hits
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.index.kernels.jit import kernel, unwrapped
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.rows import BoxMatcher
-from rtfilter.results import Hits
 
 #: Boxes of a list above which it is cut.
 FULL: Final = 64

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import BoolArray, IntArray
+from rtfilter.basics.dtypes import BoolArray, IntArray
+from rtfilter.basics.results import Hits
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.filters import Filters
 from rtfilter.matchers.port import Takes
 from rtfilter.matchers.rows import IdMatcher
 from rtfilter.predicates.model.constraints import COMPARE, Constraint, Filter, Test
 from rtfilter.predicates.predicate import Predicate
-from rtfilter.results import Hits
 
 
 class FlatEvent(NamedTuple):

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from itertools import chain
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.papers.eventwise import FlatEvent
 from rtfilter.matchers.papers.profiles import (

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import IntArray
+from rtfilter.basics.dtypes import IntArray
+from rtfilter.basics.results import Hits
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.papers.eventwise import PredicateMatcher
 from rtfilter.predicates.model.constraints import Constraint, Filter, Test
-from rtfilter.results import Hits
 
 
 class _Waiting(NamedTuple):

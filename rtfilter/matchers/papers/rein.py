@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.basics.dtypes import FloatArray, IntArray
 from rtfilter.index.kernels.jit import kernel, part, unwrapped
 from rtfilter.index.kernels.vector import ones, trailing_zeros
 from rtfilter.matchers.layers import LayeredMatcher

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.dtypes import FloatArray, IntArray
+from rtfilter.basics.dtypes import FloatArray, IntArray
 from rtfilter.index.kernels.jit import kernel, unwrapped
 from rtfilter.matchers.layers import LayeredMatcher
 from rtfilter.matchers.rows import FoundRows

@@ -14,14 +14,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rtfilter.dtypes import BoolArray, IntArray
+from rtfilter.basics.dtypes import BoolArray, IntArray
+from rtfilter.basics.results import Hits
 from rtfilter.events.encoding import ALIEN, MISSING
 from rtfilter.events.schema import Schema
 from rtfilter.events.table import EventTable
 from rtfilter.matchers.papers.eventwise import PredicateMatcher
 from rtfilter.matchers.papers.ternary import STATES, TAKES, Vectors
 from rtfilter.predicates.model.constraints import Filter
-from rtfilter.results import Hits
 
 WordArray = NDArray[np.uint64]
 FREE: Final = -1

@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from rtfilter.errors import RTFilterError
+from rtfilter.basics.errors import RTFilterError
 from rtfilter.events.schema import Schema
 from rtfilter.overlay.broker_names import BrokerMessage, EventId
 from rtfilter.overlay.forwarding import WaitReason

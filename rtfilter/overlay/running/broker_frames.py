@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from rtfilter.errors import RTFilterError
+from rtfilter.basics.errors import RTFilterError
 from rtfilter.overlay.broker_names import BrokerMessage, Whole
 from rtfilter.overlay.membership.multicast import Numbered
 from rtfilter.overlay.running.broker_keys import Key, KeyRole, mac

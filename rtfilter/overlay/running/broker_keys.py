@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rtfilter.errors import RTFilterError
+from rtfilter.basics.errors import RTFilterError
 
 BYTES: Final = 32
 """Bytes of a key. It is random, because an attacker can test guesses with a proof of possession."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from rtfilter.errors import RTFilterError
+from rtfilter.basics.errors import RTFilterError
 from rtfilter.events.schema import Schema
 from rtfilter.matchers.registry import Factory
 from rtfilter.overlay.broker_machine import Broker, Out

@@ -15,9 +15,9 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from rtfilter import sockets
+from rtfilter.basics import sockets
+from rtfilter.basics.errors import RTFilterError
 from rtfilter.definition import Definition
-from rtfilter.errors import RTFilterError
 from rtfilter.overlay.membership import Contact, MembershipSettings
 from rtfilter.overlay.running.broker_frames import SPARE
 from rtfilter.overlay.running.links import LinkLimits

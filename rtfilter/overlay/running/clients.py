@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rtfilter.errors import RTFilterError
+from rtfilter.basics.errors import RTFilterError
 from rtfilter.overlay.broker_machine import Broker, Out
 from rtfilter.overlay.broker_names import BrokerMessage, EventId, Send, SubscriptionId, client
 from rtfilter.overlay.forwarding import WaitReason

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rtfilter.errors import RTFilterError
+from rtfilter.basics.errors import RTFilterError
 from rtfilter.overlay.broker_names import BrokerMessage, Whole
 from rtfilter.overlay.membership.contacts import most_incarnation, require_possible
 from rtfilter.overlay.running.broker_frames import Codec, LinkError, encoded

@@ -17,7 +17,8 @@ from contextlib import suppress
 from math import inf
 from typing import Any, Final, NamedTuple, Protocol
 
-from rtfilter.errors import RTFilterError
+from rtfilter.basics.errors import RTFilterError
+from rtfilter.basics.sockets import host_and_port, keep_alive
 from rtfilter.overlay.broker_names import BrokerMessage
 from rtfilter.overlay.running.broker_frames import (
     CODE,
@@ -34,7 +35,6 @@ from rtfilter.overlay.running.broker_frames import (
 )
 from rtfilter.overlay.running.broker_keys import Key
 from rtfilter.overlay.running.client_messages import Goodbye
-from rtfilter.sockets import host_and_port, keep_alive
 
 AGAIN: Final = 0.5
 """Seconds after a failed call, or a lost connection, until the next call to the same broker."""

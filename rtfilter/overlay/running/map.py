@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from rtfilter.extras import needed
+from rtfilter.basics.extras import needed
 from rtfilter.overlay.membership import Contact
 from rtfilter.overlay.running.broker_client import asked
 from rtfilter.overlay.running.broker_frames import LinkError

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from rtfilter.errors import RTFilterError
+from rtfilter.basics.errors import RTFilterError
 from rtfilter.events.schema import Schema
 from rtfilter.events.spelling import unknown
 from rtfilter.events.table import EventTable

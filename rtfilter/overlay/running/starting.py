@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, closing
 
 from sqlalchemy import Engine
 
-from rtfilter import sockets
+from rtfilter.basics import sockets
 from rtfilter.definition import Definition
 from rtfilter.overlay.running.broker_keys import Key, KeyRole
 from rtfilter.overlay.running.broker_process import BrokerProcess

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import BoolArray, FloatArray
-from rtfilter.errors import PredicateError
+from rtfilter.basics.dtypes import BoolArray, FloatArray
+from rtfilter.basics.errors import PredicateError
 from rtfilter.events.encoding import ALIEN, EXACT, HIGHEST, LOWEST, MISSING, Timestamp
 from rtfilter.events.schema import Attribute, Schema
 from rtfilter.predicates.bounds.ends import NO_ENDS, Ends

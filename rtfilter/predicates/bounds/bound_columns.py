@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray
-from rtfilter.errors import PredicateError
+from rtfilter.basics.dtypes import AnyArray
+from rtfilter.basics.errors import PredicateError
+from rtfilter.basics.text import composed, listed
 from rtfilter.events.foreign import families
 from rtfilter.events.schema import Attribute, Schema
 from rtfilter.predicates.bounds.sides import NO_PART, bound_values
-from rtfilter.text import composed, listed
 
 SIDES = ("low", "high")
 """Prefixes of the columns."""

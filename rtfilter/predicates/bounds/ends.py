@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 
 DENSE: Final = 4
 """Numbers between the first and the last id, for each end, up to which a table is worth its memory."""

@@ -8,14 +8,14 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
-from rtfilter.errors import PredicateError
+from rtfilter.basics.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.basics.errors import PredicateError
+from rtfilter.basics.text import composed, listed, shown
 from rtfilter.events.encoding import EXACT, is_missing, microseconds, number
 from rtfilter.events.foreign import ColumnValues, arrow_values, families, pandas_values, streamed
 from rtfilter.events.moments import instants
 from rtfilter.events.schema import Attribute, Schema
 from rtfilter.events.table import MOST_REST, rest_of, rests
-from rtfilter.text import composed, listed, shown
 
 Name = Literal["low", "high"]
 OPEN: Final = {"low": -math.inf, "high": math.inf}

@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import BoolArray, FloatArray
-from rtfilter.errors import PredicateError
+from rtfilter.basics.dtypes import BoolArray, FloatArray
+from rtfilter.basics.errors import PredicateError
 from rtfilter.events.encoding import (
     ALIEN,
     EXACT,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from rtfilter.basics.text import numbered
 from rtfilter.events.encoding import EXACT
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.boxes.compiling import compile_predicate, unbounded
 from rtfilter.predicates.model.constraints import SETS, Constraint, Filter, Test
 from rtfilter.predicates.model.disjunction import Disjunction
-from rtfilter.text import numbered
 
 MOST: Final = 64
 """Most conditions to which `rtfilter.subscriptions.checks` compiles one predicate; Python verifies others."""

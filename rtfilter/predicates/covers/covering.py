@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.boxes.narrowing import lowered
 from rtfilter.predicates.covers.sets import Cell, MixedError, Space, asks_for_aspects

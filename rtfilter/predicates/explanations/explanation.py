@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rtfilter.basics.text import numbered, shown
 from rtfilter.events.elements import every_value
 from rtfilter.events.encoding import Timestamp, is_missing
 from rtfilter.events.fields import NOW, PHRASES
@@ -18,7 +19,6 @@ from rtfilter.predicates.operands.expressions import Distance, Operand, Operatio
 from rtfilter.predicates.operands.intervals import Now
 from rtfilter.predicates.operands.text_comparison import Reason
 from rtfilter.predicates.predicate import Predicate
-from rtfilter.text import numbered, shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from rtfilter.basics.extras import needed
+from rtfilter.basics.results import arrow_ids
+from rtfilter.basics.text import numbered, printable, shown
 from rtfilter.events.encoding import Timestamp
-from rtfilter.extras import needed
 from rtfilter.predicates.explanations.explanation import (
     ConstraintExplanation,
     distance_order,
@@ -25,8 +27,6 @@ from rtfilter.predicates.model.constraints import Constraint, Quantified
 from rtfilter.predicates.model.list_tests import Event
 from rtfilter.predicates.operands.expressions import text
 from rtfilter.predicates.predicate import Predicate
-from rtfilter.results import arrow_ids
-from rtfilter.text import numbered, printable, shown
 
 MAX_PAIRS: Final = 1_000_000
 """Most pairs of an event and a subscription that are examined for one table.

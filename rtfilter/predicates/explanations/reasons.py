@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from math import inf, nextafter
 from typing import Any, Final
 
+from rtfilter.basics.text import plain, shown
 from rtfilter.events.encoding import EXACT, HIGHEST, READERS, Timestamp
 from rtfilter.events.fields import PHRASES
 from rtfilter.events.moments import why_no_moment
@@ -26,7 +27,6 @@ from rtfilter.predicates.operands.expressions import (
 )
 from rtfilter.predicates.operands.text_comparison import Reason, difference, why_unequal
 from rtfilter.predicates.operands.text_operators import TEXT_OPERATORS
-from rtfilter.text import plain, shown
 
 MICROSECONDS: Final = 1_000_000
 WORDS: Final = {

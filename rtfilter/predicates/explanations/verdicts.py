@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import BoolArray, FloatArray, IntArray
+from rtfilter.basics.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.events.encoding import EXACT, IDENTITY_MAX, MISSING, STRING_BYTES, string_code, utf8
 from rtfilter.events.fields import Fields
 from rtfilter.predicates.model.comparison import RELATIONS, Comparison

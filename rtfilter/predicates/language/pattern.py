@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
+from rtfilter.basics.text import composed, shown
 from rtfilter.events.encoding import Constant, Timestamp, number
 from rtfilter.events.schema import Attribute, Schema
 from rtfilter.predicates.model.combine import (
@@ -42,7 +43,6 @@ from rtfilter.predicates.operands.expressions import Distance
 from rtfilter.predicates.operands.intervals import Now, duration
 from rtfilter.predicates.operands.like import escaped, start, with_stars
 from rtfilter.predicates.operands.text_operators import MATCHERS, TEXT_OPERATORS
-from rtfilter.text import composed, shown
 
 ORDERS: Final = frozenset(("<", "<=", "=", ">=", ">"))
 """The operators of ``numeric`` and ``km``."""

@@ -34,7 +34,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, NoReturn, cast
 
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
+from rtfilter.basics.text import shown
 from rtfilter.events.encoding import READERS, Timestamp, microseconds
 from rtfilter.events.fields import PHRASES
 from rtfilter.events.moments import EXAMPLE, why_no_moment
@@ -68,7 +69,6 @@ from rtfilter.predicates.operands.intervals import Now, interval
 from rtfilter.predicates.operands.like import canonical_like
 from rtfilter.predicates.operands.text_comparison import fold
 from rtfilter.predicates.operands.text_operators import FUNCTIONS, TEXT_OPERATORS
-from rtfilter.text import shown
 
 MAX_LENGTH: Final = 65_536
 """Most characters of a condition."""

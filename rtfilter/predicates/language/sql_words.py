@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final, Literal, NamedTuple, NoReturn
 
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
+from rtfilter.basics.text import composed
 from rtfilter.predicates.operands.expressions import RESERVED, WORD
 from rtfilter.predicates.operands.text_operators import FUNCTIONS
-from rtfilter.text import composed
 
 SUPPORTED: Final = (
     "supported are =, <>, <, <=, >, >=, + - * /, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT, TRUE, FALSE, "

@@ -7,7 +7,7 @@ from itertools import product
 from math import prod
 from typing import Any, Final
 
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
 from rtfilter.events.encoding import Timestamp
 from rtfilter.events.fields import PHRASES
 from rtfilter.events.schema import Schema

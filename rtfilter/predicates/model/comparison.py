@@ -9,7 +9,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
+from rtfilter.basics.text import shown
 from rtfilter.events.encoding import boolean, microseconds, number, string
 from rtfilter.predicates.operands.expressions import (
     Operand,
@@ -22,7 +23,6 @@ from rtfilter.predicates.operands.expressions import (
     to_json,
 )
 from rtfilter.predicates.operands.intervals import Now
-from rtfilter.text import shown
 
 RELATIONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "=": operator.eq,

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from sys import intern
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
+from rtfilter.basics.text import composed, shown
 from rtfilter.events.elements import every_value
 from rtfilter.events.encoding import READERS, Constant, Timestamp, canonical, is_missing
 from rtfilter.predicates.model.comparison import RELATIONS, Comparison
 from rtfilter.predicates.operands.expressions import written
 from rtfilter.predicates.operands.like import escaped
 from rtfilter.predicates.operands.text_operators import TEXT_OPERATORS
-from rtfilter.text import composed, shown
 
 MAX_TERMS: Final = 10_000
 """Most constants in all filters of one predicate."""

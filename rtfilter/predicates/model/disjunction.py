@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
 from rtfilter.events.cells import require_usable
 from rtfilter.events.encoding import is_missing
 from rtfilter.events.fields import NOW, microseconds_at

@@ -20,11 +20,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from rtfilter.dtypes import BoolArray, FloatArray
-from rtfilter.errors import PredicateError
+from rtfilter.basics.dtypes import BoolArray, FloatArray
+from rtfilter.basics.errors import PredicateError
+from rtfilter.basics.text import shown
 from rtfilter.events.encoding import EXACT, HIGHEST, number
 from rtfilter.predicates.operands.intervals import Now
-from rtfilter.text import shown
 
 WORD: Final = r"[^\W\d][\w\u0300-\u036f]*"
 """Regular expression of a name, or a part of one, that needs no double quotes. Accents may be separate."""

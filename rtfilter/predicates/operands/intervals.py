@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
+from rtfilter.basics.text import shown
 from rtfilter.events.fields import NOW, microseconds_at
-from rtfilter.text import shown
 
 LONGEST: Final = 10**18
 """Most microseconds, some 31,000 years: the sum of a time and an interval then fits int64."""

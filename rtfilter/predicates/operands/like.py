@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
+from rtfilter.basics.text import numbered, shown
 from rtfilter.events.encoding import utf8
 from rtfilter.predicates.operands.text_comparison import Difference, Reason, difference
-from rtfilter.text import numbered, shown
 
 ANY: Final = 0xFF
 """The byte of % in a pattern `in_bytes`; UTF-8 has no such byte."""

@@ -6,10 +6,10 @@ from functools import lru_cache
 from ipaddress import IPv4Network, ip_address, ip_network
 from typing import Final
 
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
+from rtfilter.basics.text import numbered, shown
 from rtfilter.predicates.operands.text_comparison import Reason
 from rtfilter.predicates.operands.text_comparison import starts as caseless_starts
-from rtfilter.text import numbered, shown
 
 _LONGEST: Final = 45
 """Characters of the longest address: IPv6 that ends in dotted IPv4."""

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from string import ascii_letters
 from typing import Final, NamedTuple
 
+from rtfilter.basics.text import shown
 from rtfilter.events.encoding import string, utf8
-from rtfilter.text import shown
 
 MOST_STARTS: Final = 8
 """Most beginnings that `starts` returns."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from rtfilter.basics.text import shown
 from rtfilter.predicates.operands.like import canonical_like, is_like, sample, simplest, start, why_unlike
 from rtfilter.predicates.operands.networks import (
     canonical_network,
@@ -17,7 +18,6 @@ from rtfilter.predicates.operands.networks import (
 )
 from rtfilter.predicates.operands.text_comparison import Reason, fold, why_unequal
 from rtfilter.predicates.operands.text_comparison import starts as caseless_starts
-from rtfilter.text import shown
 
 
 class Function(NamedTuple):

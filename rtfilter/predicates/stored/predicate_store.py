@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, overload
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, IntArray
 from rtfilter.predicates.bounds.ends import EndStore
 from rtfilter.predicates.model.constraints import Constraint, Test, constraint_to_json
 from rtfilter.predicates.predicate import Predicate

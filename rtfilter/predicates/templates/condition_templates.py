@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
 from rtfilter.events.encoding import Timestamp
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.model.combine import Filters

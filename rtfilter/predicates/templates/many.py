@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import IntArray
-from rtfilter.errors import PredicateError
+from rtfilter.basics.dtypes import IntArray
+from rtfilter.basics.errors import PredicateError
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.boxes.compiling import Boxes, Distincts, boxes_of, distinct_boxes
 from rtfilter.predicates.predicate import Predicate, Source, parse

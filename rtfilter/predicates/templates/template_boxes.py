@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, BoolArray, FloatArray, IntArray
+from rtfilter.basics.dtypes import AnyArray, BoolArray, FloatArray, IntArray
 from rtfilter.events.encoding import (
     EXACT,
     HIGHEST,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any, Final, NamedTuple
 
-from rtfilter.errors import PredicateError
+from rtfilter.basics.errors import PredicateError
 from rtfilter.events.encoding import HIGHEST, LOWEST, Timestamp, microseconds
 from rtfilter.events.schema import Schema
 from rtfilter.predicates.language.pattern import IGNORING, ORDERS, parse_pattern, text_test

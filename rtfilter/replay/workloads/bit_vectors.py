@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtfilter.dtypes import BoolArray
+from rtfilter.basics.dtypes import BoolArray
 from rtfilter.events.schema import Schema
 from rtfilter.replay.workloads.base import EVENTS, SUBSCRIPTIONS, Workload, blocks
 

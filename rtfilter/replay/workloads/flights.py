@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from rtfilter.basics.extras import install
 from rtfilter.events.schema import Schema
-from rtfilter.extras import install
 from rtfilter.replay.workloads.base import Workload, blocks, refuse_negative
 from rtfilter.replay.workloads.flight_alerts import draw_alerts
 

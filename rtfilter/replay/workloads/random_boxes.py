@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rtfilter.dtypes import FloatArray
+from rtfilter.basics.dtypes import FloatArray
 from rtfilter.events.schema import Attribute, Schema
 from rtfilter.replay.workloads.base import (
     CENTRES,

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
-from rtfilter.dtypes import IntArray
+from rtfilter.basics.dtypes import IntArray
 from rtfilter.events.schema import Schema
 from rtfilter.replay.workloads.base import Bounds, Workload, blocks, joined, refuse_negative
 from rtfilter.replay.workloads.flights import folder

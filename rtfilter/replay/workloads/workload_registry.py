@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 
-from rtfilter.extras import needed
+from rtfilter.basics.extras import needed
 from rtfilter.replay.workloads.base import Workload
 from rtfilter.replay.workloads.random_boxes import BOXES
 

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from rtfilter.basics.sockets import network
 from rtfilter.service.service_errors import BusyError, TooManyError
-from rtfilter.sockets import network
 from rtfilter.store.user_store import MOST_NAME
 
 MOST_WRONG: Final = 10

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable
 from typing import Final
 
-from rtfilter.extras import needed
+from rtfilter.basics.extras import needed
 
 with needed("service", "the server"):
     from argon2 import PasswordHasher

@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
+from rtfilter.basics.sockets import bare, network
 from rtfilter.service.access import Access
 from rtfilter.service.doors.problems import HostError, OriginError
 from rtfilter.service.roles import Identity
 from rtfilter.service.service_errors import NotAuthenticatedError
-from rtfilter.sockets import bare, network
 
 HOW: Final = "say who you are: curl --user NAME:PASSWORD, or the header Authorization: Bearer TOKEN"
 

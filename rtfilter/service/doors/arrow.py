@@ -6,9 +6,9 @@ import struct
 from importlib.util import find_spec
 from typing import Any, Final
 
-from rtfilter.errors import EventError
+from rtfilter.basics.errors import EventError
+from rtfilter.basics.extras import install
 from rtfilter.events.foreign import arrow_rows, is_uuid
-from rtfilter.extras import install
 from rtfilter.service.doors.problems import MediaTypeError
 from rtfilter.service.service_errors import TooLargeError
 

@@ -15,6 +15,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import Receive, Scope
 
+from rtfilter.basics.sockets import network
 from rtfilter.service.concurrency import LARGE, Threads
 from rtfilter.service.doors import arrow
 from rtfilter.service.doors.problems import MediaTypeError, SilentError
@@ -24,7 +25,6 @@ from rtfilter.service.pipeline import Pipeline
 from rtfilter.service.roles import Identity
 from rtfilter.service.service_errors import BusyError, NotJSONError, RequestError, TooLargeError
 from rtfilter.service.webhooks import Webhooks
-from rtfilter.sockets import network
 
 JSON: Final = "application/json"
 LINES: Final = ("application/x-ndjson", "application/jsonl", "application/ndjson")

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
+from rtfilter.basics.errors import RTFilterError
 from rtfilter.definition import Definition
-from rtfilter.errors import RTFilterError
 from rtfilter.events.schema import Schema
 from rtfilter.service.doors import bodies, models, problems
 from rtfilter.service.doors.bodies import JSON, LINES, Call, RequestLimits
@@ -52,7 +52,8 @@ async def add_filter(call: Call, filter: Name, wanted: models.FilterWanted) -> A
 
 
 def _shown(info: FilterInfo) -> dict[str, Any]:
-    return {"name": info.name, "key": info.key, **info.definition.to_json()}
+    definition = info.definition.to_json()
+    return {"name": info.name, "schema": definition.pop("schema"), "key": info.key, **definition}
 
 
 def _definition(wanted: models.FilterWanted) -> Definition:

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from structlog.contextvars import get_contextvars
 
-from rtfilter.errors import EventError, PredicateError, RTFilterError, UnknownSubscriptionError
+from rtfilter.basics.errors import EventError, PredicateError, RTFilterError, UnknownSubscriptionError
 from rtfilter.service.measures import Measures
 from rtfilter.service.service_errors import KINDS, ServiceError
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from rtfilter.results import Matches
+from rtfilter.basics.results import Matches
 from rtfilter.service.doors.bodies import JSON
 from rtfilter.service.records import Sending, UserDelivery, pulled
 

@@ -15,13 +15,13 @@ from typing import Final, NamedTuple
 
 from structlog.contextvars import bind_contextvars
 
+from rtfilter.basics.session_states import State
+from rtfilter.basics.sockets import keep_alive
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.admission import Handshakes, Strangers
 from rtfilter.service.doors.frames import MOST_BYTES, FrameError, Reader, frame_of, message_of
 from rtfilter.service.doors.timeouts import MUCH, STRANGE, STRANGE_FRAMES
 from rtfilter.service.service_errors import DirectiveError, NotAuthenticatedError, ServiceError, TooLargeError
-from rtfilter.session_states import State
-from rtfilter.sockets import keep_alive
 
 LITTLE: Final = 2**15
 """Bytes that may wait for a peer before its writer pauses: half of asyncio's own limit."""

@@ -16,13 +16,13 @@ from websockets.frames import Frame
 from websockets.http11 import Request
 from websockets.protocol import State
 
+from rtfilter.basics.sockets import network
 from rtfilter.service.concurrency import Rounds, Turn
 from rtfilter.service.doors import problems
 from rtfilter.service.doors.admission import Strangers, nobody
 from rtfilter.service.doors.problems import HeadersError, MalformedError
 from rtfilter.service.measures import Door, Measures
 from rtfilter.service.service_errors import ServiceError
-from rtfilter.sockets import network
 
 SILENT: Final = 30.0
 """Seconds without a byte, in either direction; seconds for all headers, and for a body after its answer."""

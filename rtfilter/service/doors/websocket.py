@@ -9,9 +9,9 @@ from typing import Final
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from structlog.contextvars import bind_contextvars
 
+from rtfilter.basics.session_states import State
 from rtfilter.service.conversation import Conversation
 from rtfilter.service.doors.timeouts import KNOWN, STRAIGHT
-from rtfilter.session_states import State
 
 CONNECT_WITHIN: Final = 10.0
 """Seconds until a peer must have authenticated, without the time that the server takes for the check."""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rtfilter.errors import EventError
+from rtfilter.basics.errors import EventError
 from rtfilter.service.doors import arrow
 from rtfilter.service.doors.problems import MediaTypeError
 from rtfilter.service.service_errors import TooLargeError

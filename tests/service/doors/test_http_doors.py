@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from starlette.responses import Response
 
-from rtfilter.results import Matches
+from rtfilter.basics.results import Matches
 from rtfilter.service.doors import bodies, management, streamed, timeouts
 from rtfilter.service.doors.bodies import RequestLimits
 from rtfilter.service.doors.door import Door

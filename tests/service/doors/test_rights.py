@@ -7,9 +7,9 @@ from contextlib import contextmanager, nullcontext
 import pytest
 from websockets.sync.client import connect
 
+from rtfilter.basics.session_states import Directive
 from rtfilter.service.access import tokens
 from rtfilter.service.doors import frames
-from rtfilter.session_states import Directive
 from rtfilter.store.database import engine
 from rtfilter.store.user_store import Users
 from service.running import running

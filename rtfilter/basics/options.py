@@ -12,7 +12,7 @@ from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
-from rtfilter.text import shown
+from rtfilter.basics.text import shown
 
 Named = str | Mapping[str, Any]
 """A name, or an object with ``name`` and options."""

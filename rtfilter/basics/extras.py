@@ -18,7 +18,7 @@ def install(extra: str = "") -> str:
     from shlex import quote
 
     extras = f"[{extra}]" if extra else ""
-    checkout = Path(__file__).parents[1]
+    checkout = Path(__file__).parents[2]
     if _is_ours(checkout / "pyproject.toml"):
         return f"pip install -e {quote(f'{checkout}{extras}')}"
     source = _source()

@@ -10,8 +10,8 @@ from uuid import UUID
 
 import numpy as np
 
-from rtfilter.dtypes import AnyArray, BoolArray, Flags, FloatArray, IntArray
-from rtfilter.extras import needed
+from rtfilter.basics.dtypes import AnyArray, BoolArray, Flags, FloatArray, IntArray
+from rtfilter.basics.extras import needed
 
 
 class Hits(NamedTuple):

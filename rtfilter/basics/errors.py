@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Self
 
-from rtfilter.text import caret, printable, shown
+from rtfilter.basics.text import caret, printable, shown
 
 
 class RTFilterError(Exception):

@@ -1,0 +1,1 @@
+"""Errors, results, types of arrays, and small helpers of every room."""
