@@ -94,7 +94,7 @@ def test_while_it_stops_events_are_refused_and_nobody_is_sent_here(tmp_path):
     with running(tmp_path) as server, closing(OverWebSocket(server.opened)) as peer:
         peer.say(directive="CONNECT", user="ann")
         assert peer.hear()["directive"] == "CONNECTED"
-        server.pipeline.publishing.stop()
+        server.pipeline.publishing.stopping = True
         ready = server.ask("GET", "/readyz")
         assert (ready.status, ready.body) == (503, {"status": "stopping"})
         assert server.ask("GET", "/healthz").status == 200

@@ -141,7 +141,7 @@ def test_an_event_only_visits_shards_with_a_leaf_in_its_way(spark, built):
     _, table = points(spark)
     rows, shards, work = index.route().find(index.schema.read(table))
     for number, lease in enumerate(index.route().leases):
-        visits = lease.open().matcher.workload(index.schema.read(table))
+        visits = inside(lease.open()).matcher.workload(index.schema.read(table))
         own = shards == number
         assert sorted(rows[own]) == np.flatnonzero(visits).tolist()
         assert work[own].tolist() == visits[rows[own]].tolist()
