@@ -28,7 +28,7 @@ def runs(pipeline):
     """The matcher, its options, the controller, and the order of the filter that matches."""
     filter = index(pipeline).filter
     held = filter._subscriptions
-    return held.name, dict(held.matcher.options), type(inside(filter).controller), filter.policy
+    return held.name, dict(held.matcher.options), type(inside(filter).controller), inside(filter).road.order
 
 
 async def publish(pipeline, price):

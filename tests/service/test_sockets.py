@@ -46,7 +46,7 @@ def test_an_ipv6_address_takes_no_ipv4_connections():
 )
 def test_one_peer_may_have_all_addresses_of_an_ipv6_network(host, other, same):
     assert (sockets.network(host) == sockets.network(other)) == same
-    assert timeouts._address(SimpleNamespace(client=(host, 1))) == sockets.network(host)
+    assert timeouts._Admitted._address.fget(SimpleNamespace(client=(host, 1))) == sockets.network(host)
 
 
 def test_what_cannot_be_had_is_named():

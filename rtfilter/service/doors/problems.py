@@ -15,7 +15,7 @@ from structlog.contextvars import get_contextvars
 
 from rtfilter.basics.errors import EventError, PredicateError, RTFilterError, UnknownSubscriptionError
 from rtfilter.service.measures import Measures
-from rtfilter.service.service_errors import KINDS, ServiceError
+from rtfilter.service.service_errors import KINDS, ServiceError, TooLargeError
 
 MEDIA: Final = "application/problem+json"
 CHALLENGE: Final = 'Basic realm="rtfilter", charset="UTF-8", Bearer realm="rtfilter"'
@@ -38,10 +38,8 @@ class MalformedError(ServiceError):
     kind = "malformed"
 
 
-class HeadersError(ServiceError):
+class HeadersError(TooLargeError):
     """Headers that are longer than the server takes."""
-
-    kind = "too-large"
 
     @property
     def status(self) -> int:
