@@ -79,17 +79,17 @@ def layers() -> str:
         [
             ("asynchronous", ["AsyncFilter, for coroutines"], GREEN),
             ("tracking", ["Tracker: enter, leave"], GREEN),
-            ("stage.py", ["the match step of other pipelines"], GREEN),
+            ("stage.py", ["the match step of others"], GREEN),
+            ("definition.py", ["a filter as JSON"], GREEN),
         ],
         [("filter.py", ["EventFilter: what a program talks to"], GREEN)],
-        [
-            ("matching", ["the road of a batch, streams, the gate"], GREEN),
-            ("subscriptions", ["ids, predicates, roll-back"], GREEN),
-        ],
+        [("matching", ["the way of a batch, streams, the lock of the index"], GREEN)],
+        [("subscriptions", ["ids, predicates, boxes, expiry, metadata"], GREEN)],
         [("matchers", ["the port, and behind it the R*-tree, masks, counting, hashes"], GREEN)],
         [
             ("index", ["the R*-tree and its compiled kernels"], GREY),
-            ("predicates", ["SQL, patterns, what they mean, boxes, explain"], GREY),
+            ("predicates", ["the meaning of conditions"], GREY),
+            ("reading", ["files of events"], GREY),
         ],
         [
             ("snapshots", ["arrays on disk"], GREY),
@@ -99,8 +99,8 @@ def layers() -> str:
         [
             ("scheduler", ["orders, groups; pure"], WHITE),
             ("adaptive", ["controllers; pure"], WHITE),
-            ("results.py, errors.py", ["matches, exceptions"], WHITE),
         ],
+        [("basics", ["errors, results, types of arrays, small helpers"], WHITE)],
     ]
     left, right, gap = 70, 850, 10
     parts, y = [], 16
