@@ -20,8 +20,8 @@ overlay-demo: .venv/installed ## seven brokers: flights arrive while a link is c
 check: ready ## what to run at every change: style, types, layers, unit tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" --ignore tests/experiments
 
-test: ready ## everything, with Spark, Prometheus, PostgreSQL, Chromium and killed processes
-	@SYSTEM="$(SYSTEM)" scripts/system.sh java prometheus postgresql chromium
+test: ready ## everything, with Spark, Prometheus, PostgreSQL, NATS, Chromium and killed processes
+	@SYSTEM="$(SYSTEM)" scripts/system.sh java prometheus postgresql nats chromium
 	$(BIN)/python -m pytest -n 4 --dist loadgroup
 
 ready: .venv/installed ## style, types and layers; meanwhile kernels are compiled, if they are not yet

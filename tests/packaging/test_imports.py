@@ -169,7 +169,14 @@ def test_no_module_imports_the_top_level_names(tmp_path):
     assert {"rtfilter.adaptive.sizes", "rtfilter.scheduler.orders", "rtfilter.filter"} <= set(found["done"])
     assert all(
         name.startswith(
-            ("rtfilter.spark", "rtfilter.replay", "rtfilter.service", "rtfilter.client", "rtfilter.store")
+            (
+                "rtfilter.spark",
+                "rtfilter.replay",
+                "rtfilter.service",
+                "rtfilter.client",
+                "rtfilter.store",
+                "rtfilter.nats",
+            )
         )
         for name in found["missing"]
     )

