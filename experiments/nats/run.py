@@ -72,12 +72,11 @@ class Size(NamedTuple):
     seconds: float
     """Of each rate."""
     heavy: int
-    """Subscriptions where matching is the work, with so many matches an event:"""
-    many: float
+    """Subscriptions that no box bounds, where matching is the work."""
 
 
-FULL = Size(20_000, 0.1, 30_000, 1000, 10.0, 20_000, 100.0)
-QUICK = Size(1000, 0.1, 1000, 50, 1.0, 2000, 20.0)
+FULL = Size(20_000, 0.1, 10_000, 500, 10.0, 300)
+QUICK = Size(1000, 0.1, 1000, 50, 1.0, 100)
 
 
 def options_of(urls: list[str]) -> dict[str, Any]:
@@ -100,6 +99,15 @@ class Stage:
         for number, corner in enumerate(low.tolist()):
             parts = [f"{n} BETWEEN {x:.3f} AND {x + side:.3f}" for n, x in zip(NAMES, corner, strict=True)]
             values.append(json.dumps({"where": " AND ".join(parts), "user": f"user{number % 100}"}).encode())
+        await self._put(values)
+
+    async def subscribe_unbounded(self, count: int) -> None:
+        """Put conditions without any bound instead, each of which is checked with every event."""
+        await self.engine.purge_stream(f"KV_{NAME}", subject=f"$KV.{NAME}.k*")
+        wheres = [f"a * b > {998_000 + number}" for number in range(count)]
+        await self._put([json.dumps({"where": where, "user": "ann"}).encode() for where in wheres])
+
+    async def _put(self, values: list[bytes]) -> None:
         await self._publish([(f"$KV.{NAME}.k{number}", value) for number, value in enumerate(values)])
 
     def events(self, count: int) -> list[dict[str, float]]:
@@ -270,10 +278,9 @@ async def measure(urls: list[str], size: Size, seed: int) -> list[Row]:
                 row["share"] = found[0]["cpu_us"] / row["cpu_us"]
             rows += found
             rows.append(await stage.response(found[-1]["events_s"] / 2, frame, size.seconds))
-        await stage.engine.purge_stream(f"KV_{NAME}", subject=f"$KV.{NAME}.k*")
-        await stage.subscribe(size.heavy, size.many)
+        await stage.subscribe_unbounded(size.heavy)
         for workers in (1, 2):
-            rows.append(await stage.together(size.frames // 3 or 1, FRAME, workers))
+            rows.append(await stage.together(size.frames // 2, FRAME, workers))
     finally:
         await client.close()
     return rows
