@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -54,11 +55,40 @@ class _Taken:
 
 
 class _Event(NamedTuple):
-    """An event of a batch."""
+    """An event of a batch, and its row in its message."""
 
     taken: _Taken
     row: int
     text: bytes
+
+
+class _Events:
+    """The events of several messages."""
+
+    def __init__(self) -> None:
+        self.texts: list[bytes] = []
+        self._firsts: list[int] = []
+        self._taken: list[_Taken] = []
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, number: int) -> _Event:
+        at = bisect_right(self._firsts, number) - 1
+        return _Event(self._taken[at], number - self._firsts[at], self.texts[number])
+
+    def add(self, taken: _Taken, texts: Sequence[bytes]) -> None:
+        """Add the events of a message."""
+        if texts:
+            self._firsts.append(len(self.texts))
+            self._taken.append(taken)
+            self.texts += texts
+
+    def alone(self, number: int) -> _Events:
+        """Return a single one of them."""
+        made, event = _Events(), self[number]
+        made._firsts, made._taken, made.texts = [-event.row], [event.taken], [event.text]
+        return made
 
 
 class _Match(NamedTuple):
@@ -130,6 +160,7 @@ class NatsWorker:
             ]
             stack.push_async_callback(_cancel, own)
             if await self._first_reach():
+                await asyncio.to_thread(self._warm_up)
                 ready()
                 async with self._pull:
                     while messages := await self._pull.take(max(1, round(EVENTS / self._each))):
@@ -154,12 +185,18 @@ class NatsWorker:
         await _cancel(tasks)
         return not self._stopping.is_set()
 
+    def _warm_up(self) -> None:
+        """Load the kernels before the first event comes."""
+        for size in (1, 64):
+            for _ in self.bucket.subscriptions.filter.stream([b"{}"] * size, on_error="skip").groups():
+                pass
+
     # -- a batch -------------------------------------------------------------------------------------------
 
     async def _batch(self, messages: Sequence[PulledMessage]) -> None:
         """Match the events of messages, and publish their matches."""
         self._measures.batch(messages)
-        events: list[_Event] = []
+        events = _Events()
         taken = [_Taken(message) for message in messages]
         for one in taken:
             self._held[one.message.reply] = one.message.arrived
@@ -168,7 +205,7 @@ class NatsWorker:
             except EventError as error:
                 await self._refuse_event(one.message, None, error.message)
                 continue
-            events += [_Event(one, row, text) for row, text in enumerate(found)]
+            events.add(one, found)
         self._each += (max(1.0, len(events) / len(messages)) - self._each) / 4
         await self.bucket.reach()
         async with self.bucket.busy:
@@ -176,11 +213,12 @@ class NatsWorker:
                 await self._match(events)
             except Exception:
                 _log.exception("a batch cannot be matched; its events are matched one by one")
-                for event in events:
+                for number in range(len(events)):
                     try:
-                        await self._match([event])
+                        await self._match(events.alone(number))
                     except Exception as error:
                         _log.exception("an event cannot be matched; it is left out")
+                        event = events[number]
                         await self._refuse_event(
                             event.taken.message, event.row, f"cannot be matched: {error}"
                         )
@@ -188,7 +226,7 @@ class NatsWorker:
         for one in taken:
             self._done(one)
 
-    async def _match(self, events: Sequence[_Event]) -> None:
+    async def _match(self, events: _Events) -> None:
         """Match events, and publish the matches of each group once they are known."""
         bad: list[BadEvent] = []
         begun = thread_time()
@@ -204,7 +242,7 @@ class NatsWorker:
             event = events[one.row]
             await self._refuse_event(event.taken.message, event.row, one.reason)
 
-    async def _match_in_thread(self, events: Sequence[_Event], bad: list[BadEvent]) -> None:
+    async def _match_in_thread(self, events: _Events, bad: list[BadEvent]) -> None:
         loop = asyncio.get_running_loop()
         groups: asyncio.Queue[list[_Match] | None] = asyncio.Queue()
 
@@ -225,14 +263,13 @@ class NatsWorker:
             await self._publish(found)
         await working
 
-    def _search(self, events: Sequence[_Event], bad: list[BadEvent]) -> Iterator[list[_Match]]:
+    def _search(self, events: _Events, bad: list[BadEvent]) -> Iterator[list[_Match]]:
         """Yield the matches of each group."""
-        texts: Any = [event.text for event in events]
-        stream = self.bucket.subscriptions.filter.stream(texts, on_error=bad.append)
+        stream = self.bucket.subscriptions.filter.stream(events.texts, on_error=bad.append)
         for group in stream.groups():
             yield self._found(events, group)
 
-    def _found(self, events: Sequence[_Event], group: CompletedGroup) -> list[_Match]:
+    def _found(self, events: _Events, group: CompletedGroup) -> list[_Match]:
         found: list[_Match] = []
         for row, (first, last) in zip(group.events, pairwise(group.offsets.tolist()), strict=True):
             if first < last:
