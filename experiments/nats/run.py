@@ -75,7 +75,7 @@ class Size(NamedTuple):
     """Subscriptions that no box bounds, where matching is the work."""
 
 
-FULL = Size(20_000, 0.1, 10_000, 500, 10.0, 300)
+FULL = Size(20_000, 0.1, 30_000, 2000, 10.0, 300)
 QUICK = Size(1000, 0.1, 1000, 50, 1.0, 100)
 
 

@@ -25,6 +25,7 @@ from nats.errors import Error
 
 from rtfilter.errors import EventError
 from rtfilter.events.unusable import BadEvent
+from rtfilter.matchers.scan import ScanMatcher
 from rtfilter.matching.stream import CompletedGroup
 from rtfilter.nats.bucket import SubscriptionBucket
 from rtfilter.nats.bucket_entries import BucketRefusal
@@ -40,6 +41,8 @@ EVENTS: Final = 1000
 """Events of a batch, about."""
 QUICK: Final = 0.005
 """Seconds of a search on the event loop; a longer one has a thread."""
+PACKED: Final = 1000
+"""Subscriptions from which on a worker begins with the R*-tree, not with the scan of a new filter."""
 SAVE_AFTER: Final = 1000
 """Changes after which a snapshot is written, or a twentieth of the subscriptions if that is more."""
 _encode: Final = msgspec.json.Encoder().encode
@@ -186,9 +189,12 @@ class NatsWorker:
         return not self._stopping.is_set()
 
     def _warm_up(self) -> None:
-        """Load the kernels before the first event comes."""
+        """Pack the index and load the kernels before the first event comes."""
+        filter = self.bucket.subscriptions.filter
+        if len(filter) >= PACKED and isinstance(filter.matcher, ScanMatcher):
+            filter.repack("rtree")
         for size in (1, 64):
-            for _ in self.bucket.subscriptions.filter.stream([b"{}"] * size, on_error="skip").groups():
+            for _ in filter.stream([b"{}"] * size, on_error="skip").groups():
                 pass
 
     # -- a batch -------------------------------------------------------------------------------------------

@@ -29,6 +29,9 @@ AHEAD: Final = 2000
 """Messages that a worker asks for before it needs them."""
 PENDING: Final = 100_000
 """Unacknowledged messages of all workers of a consumer."""
+EXISTS: Final = 10058
+NO_PEERS: Final = 10005
+"""Codes of errors of the engine."""
 WAIT: Final = 20.0
 """Seconds until the engine must be ready, at the start."""
 
@@ -253,8 +256,10 @@ async def _made(making: Awaitable[Any]) -> None:
     try:
         await making
     except APIError as error:
-        if error.err_code == 10058:  # another worker has made it meanwhile
+        if error.err_code == EXISTS:  # another worker has made it meanwhile
             return
+        if error.err_code == NO_PEERS:  # servers that have just begun do not know each other yet
+            raise
         raise SetupError(f"the engine does not make it: {error.description}; see --create") from None
 
 
