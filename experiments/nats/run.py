@@ -145,14 +145,15 @@ class Stage:
         given = json.dumps({"kind": kind, "messages": messages, "options": options_of(self.urls)})
         command = [sys.executable, "-m", "experiments.nats.measured_worker", given]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
         try:
-            assert process.stdout is not None
             if process.stdout.readline().strip() != "ready":
                 raise OSError(f"the worker {kind} did not start")
             yield process
         finally:
             process.kill()
             process.wait()
+            process.stdout.close()
 
     def result(self, process: subprocess.Popen[str]) -> dict[str, float]:
         """End a worker, and return what it measured."""
