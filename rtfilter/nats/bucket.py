@@ -201,14 +201,16 @@ class SubscriptionBucket:
         """Wait until all changes that were stored before this call are applied."""
         last = await self.last()
         self.behind = max(0, last - self.subscriptions.revision)
+        wait = PATIENCE
         while self.subscriptions.revision < last or self._seen is not None:
             self._moved.clear()
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(wait):
                     await self._moved.wait()
-            except TimeoutError:
-                if self._seen is None and await self._has_all():
-                    self.subscriptions.revision = max(last, self.subscriptions.revision)
+            except TimeoutError:  # perhaps the last messages are gone; then the key comes after them
+                wait = min(2 * wait, 30 * PATIENCE)
+                with suppress(Error, TimeoutError):
+                    await self._mark()
 
     async def last(self) -> int:
         """Return the last sequence of the bucket, or a later one; ask until the engine answers."""
@@ -251,13 +253,6 @@ class SubscriptionBucket:
             return
         if state.num_subjects != held.keys and monotonic() - self._reloaded > RELOAD:
             self._reload(state.messages)
-
-    async def _has_all(self) -> bool:
-        """Return whether the consumer has nothing more: then the last messages of the bucket are gone."""
-        with suppress(Error, TimeoutError):
-            found = json.loads(await self._ask(f"CONSUMER.INFO.{self._stream}.{self._consumer}", None))
-            return bool(found["num_pending"] == 0 and found["delivered"]["consumer_seq"] == self._number)
-        return False
 
     async def _ask(self, what: str, given: Any) -> bytes:
         body = b"" if given is None else json.dumps(given).encode()
