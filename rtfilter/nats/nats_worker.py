@@ -238,8 +238,9 @@ class NatsWorker:
         begun = thread_time()
         if len(events) * self._pace <= QUICK:
             for found in self._search(events, bad):
-                await self._publish(found)
-                await asyncio.sleep(0)  # sends them
+                if found:
+                    await self._publish(found)
+                    await asyncio.sleep(0)  # sends them
             if events:
                 self._pace += ((thread_time() - begun) / len(events) - self._pace) / 8
         else:
@@ -277,6 +278,8 @@ class NatsWorker:
 
     def _found(self, events: _Events, group: CompletedGroup) -> list[_Match]:
         found: list[_Match] = []
+        if not len(group.ids):
+            return found
         for row, (first, last) in zip(group.events, pairwise(group.offsets.tolist()), strict=True):
             if first < last:
                 for receiver, keys in self._receivers(group.ids[first:last].tolist()).items():
