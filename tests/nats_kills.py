@@ -9,11 +9,13 @@ user.
 import asyncio
 import json
 import random
+from bisect import bisect_right
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from math import inf
+from pathlib import Path
 
 import forks
 from experiments import nats_cluster
@@ -57,13 +59,10 @@ class Knowledge:
 
     def possible(self, key, event):
         """The limits that may count for an event; None for no subscription."""
-        versions = [Version(None, 0, 0), *self.versions[key]]
-        following = [*versions[1:], None]
-        return [
-            one.limit
-            for one, after in zip(versions, following, strict=True)
-            if after is None or after.ended > event.began
-        ]
+        versions = self.versions[key]  # each began after the one before had ended
+        first = bisect_right(versions, event.began, key=lambda one: one.ended)
+        before = versions[first - 1].limit if first else None
+        return [before, *(one.limit for one in versions[first:])]
 
 
 def user_of(key):
@@ -138,7 +137,8 @@ class Driver:
         if number % 2:
             command += ["--data", str(self.cluster.folder / f"worker-{number}")]
         log = open(self.cluster.folder / f"worker-{number}.log", "ab")  # noqa: SIM115
-        self.workers[number] = forks.python("-m", "rtfilter", *command, stdout=log, stderr=log)
+        traced = [str(Path(__file__).with_name("nats_traced.py")), str(self.cluster.folder / "stored")]
+        self.workers[number] = forks.python(*traced, *command, stdout=log, stderr=log)
         log.close()
 
     async def kill_workers(self):
@@ -221,32 +221,47 @@ class Driver:
         """Wait until all events are acknowledged, and compare the matches with the model."""
         engine = self.client.jetstream(timeout=3)
 
-        async def all_done():
+        async def all_done():  # `num_pending` alone may be of a server that lacks the last events
+            last = (await engine.stream_info(f"{NAME}-events")).state.last_seq
             info = await engine.consumer_info(f"{NAME}-events", NAME)
             assert info.num_pending == 0 == info.num_ack_pending
+            assert info.ack_floor.stream_seq >= last
 
+        await self.caught_up()
         await self.patiently(all_done)
+        events, missing = set(), self.confirmed()
+        async for message in self.messages(engine, "events"):
+            events.update(json.loads(line)["serial"] for line in message.data.split(b"\n"))
         stored = Counter()
-        async for message in self.messages(engine):
+        async for message in self.messages(engine, "matches"):
+            missing.discard(message.headers["Nats-Msg-Id"])
             found = json.loads(message.data)
             assert message.subject == f"{NAME}.out.{found['user']}"
             for key in found["subscriptions"]:
                 assert user_of(key) == found["user"]
             stored.update((found["event"]["serial"], key) for key in found["subscriptions"])
             self.counts["messages of matches"] += 1
-        self.compare(stored)
+        self.compare(stored, events, missing)
 
-    async def messages(self, engine):
-        """All messages of matches."""
-        stream = f"{NAME}-matches"
+    def confirmed(self):
+        """The ids of all matches that the engine told a worker it has stored."""
+        lines = (self.cluster.folder / "stored").read_text().splitlines()
+        return {line.partition(" ")[0] for line in lines}
+
+    async def messages(self, engine, which):
+        """All messages of events, or of matches."""
+        stream = f"{NAME}-{which}"
         info = await self.patiently(lambda: engine.stream_info(stream))
-        listener = await self.patiently(
-            lambda: engine.subscribe(f"{NAME}.out.>", stream=stream, ordered_consumer=True)
-        )
+        listener = await self.patiently(lambda: engine.subscribe(">", stream=stream, ordered_consumer=True))
         for _ in range(info.state.messages):
             yield await listener.next_msg(PATIENCE)
 
-    def compare(self, stored):
+    def compare(self, stored, events, missing):
+        """Compare what is stored with the model.
+
+        An engine that loses what it has confirmed shows in `events`, which lacks serials, and in `missing`.
+        """
+        gone = self.known.events.keys() - events
         self.counts += Counter(events=len(self.known.events), matches=stored.total())
         lost, wrong, again = [], [], [one for one, times in stored.items() if times > 1]
         for serial, event in self.known.events.items():
@@ -258,7 +273,11 @@ class Driver:
                 elif not any(fits) and (serial, key) in stored:
                     wrong.append((serial, key, event, self.known.versions[key]))
                 self.counts["certain"] += all(fits) or not any(fits)
-        assert not lost, f"lost {len(lost)}: {lost[:2]}"
+        engine = f"the engine has lost {len(gone)} events and {len(missing)} matches that it had confirmed"
+        serials = sorted({one[0] for one in lost})
+        told = f"lost {len(lost)}, of the events {serials[:9]} of {len(self.known.events)}; {engine}"
+        assert not lost, f"{told}; {[one[:3] for one in lost[:2]]}"
+        assert not gone | missing, engine
         assert not wrong, f"wrong {len(wrong)}: {wrong[:2]}"
         assert not again, f"stored twice {len(again)}: {again[:5]}"
 

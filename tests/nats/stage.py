@@ -105,10 +105,11 @@ class Stage:
 
     async def done(self):
         """Wait until all events are acknowledged."""
+        last = (await again(lambda: self.engine.stream_info(f"{self.name}-events"))).state.last_seq
         async with asyncio.timeout(SOON):
             while True:
                 info = await again(lambda: self.engine.consumer_info(f"{self.name}-events", self.name))
-                if info.num_pending == 0 and info.num_ack_pending == 0:
+                if info.ack_floor.stream_seq >= last and info.num_ack_pending == 0:
                     return info
                 await asyncio.sleep(0.05)
 
