@@ -278,7 +278,8 @@ async def measure(urls: list[str], size: Size, seed: int) -> list[Row]:
             for row in found:
                 row["share"] = found[0]["cpu_us"] / row["cpu_us"]
             rows += found
-            rows.append(await stage.response(found[-1]["events_s"] / 2, frame, size.seconds))
+            rate = min(found[-1]["events_s"], SINGLE if frame == 1 else FRAMED) / 2
+            rows.append(await stage.response(rate, frame, size.seconds))
         await stage.subscribe_unbounded(size.heavy)
         for workers in (1, 2):
             rows.append(await stage.together(size.frames // 2, FRAME, workers))
