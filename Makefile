@@ -6,7 +6,7 @@ OUT ?= out
 # SYSTEM=no: install no system packages
 SYSTEM ?= yes
 
-.PHONY: demo serve-demo overlay-demo check test ready prove lint format bench bench-compare versions docs clean
+.PHONY: demo serve-demo overlay-demo scale-demo check test ready prove lint format bench bench-compare versions docs clean
 
 demo: .venv/demo ## replay bursts of 12-d events and of flights, with table and picture; two minutes with all it installs
 	$(BIN)/python -m experiments demo --out $(OUT)
@@ -17,11 +17,15 @@ serve-demo: .venv/installed ## a server, a publisher of real flights, three subs
 overlay-demo: .venv/installed ## seven brokers: flights arrive while a link is cut and roots are killed; two minutes
 	$(BIN)/python scripts/overlay_demo.py $(OUT)
 
+scale-demo: .venv/installed ## two workers on NATS beside one, and one killed: events a second, with table and picture; a minute
+	@SYSTEM="$(SYSTEM)" scripts/system.sh nats
+	PYTHONPATH=. $(BIN)/python scripts/scale_demo.py $(OUT)
+
 check: ready ## what to run at every change: style, types, layers, unit tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" --ignore tests/experiments
 
-test: ready ## everything, with Spark, Prometheus, PostgreSQL, Chromium and killed processes
-	@SYSTEM="$(SYSTEM)" scripts/system.sh java prometheus postgresql chromium
+test: ready ## everything, with Spark, Prometheus, PostgreSQL, NATS, Chromium and killed processes
+	@SYSTEM="$(SYSTEM)" scripts/system.sh java prometheus postgresql nats chromium
 	$(BIN)/python -m pytest -n 4 --dist loadgroup
 
 ready: .venv/installed ## style, types and layers; meanwhile kernels are compiled, if they are not yet

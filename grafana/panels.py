@@ -77,6 +77,7 @@ def latest(name: str, by: str = "", how: str = "max", where: str = CHOSEN) -> st
 RESPONSE = "rtfilter_response_seconds"
 SERVICE = "rtfilter_service_"
 OVERLAY = "rtfilter_overlay_"
+NATS = "rtfilter_nats_"
 CLASS = "size_class"
 MOMENTS = {"0.1 ms": "0.0001", "1 ms": "0.001", "10 ms": "0.01", "100 ms": "0.1"}
 
@@ -619,6 +620,75 @@ ROWS = [
                     "{{query}}": latest("rtfilter_spark_query_running", "query"),
                     "versions": latest("rtfilter_spark_index_versions_total"),
                 },
+            ),
+        ],
+        closed=True,
+    ),
+    Row(
+        "NATS",
+        [
+            Panel(
+                "NATS events",
+                "Events matched per second, refused as no event, and messages that the engine has delivered "
+                "again. If many come again, workers die, or --ack-wait is short.",
+                {
+                    "matched": rate(f"{NATS}events_total"),
+                    "refused": rate(f"{NATS}events_refused_total"),
+                    "delivered again": rate(f"{NATS}redelivered_total"),
+                },
+                "ops",
+            ),
+            Panel(
+                "NATS response",
+                "Mean time from the arrival of a message at a worker until its matches are stored; and its "
+                "age when they are known, since the engine has stored it. If only the age is high, more "
+                "comes than the workers match: start another.",
+                {
+                    "{{filter}}": mean(f"{NATS}response_seconds", "filter"),
+                    "age, {{filter}}": mean(f"{NATS}age_seconds", "filter"),
+                },
+                "s",
+                limit=0.1,
+            ),
+            Panel(
+                "NATS backlog",
+                "Messages that the consumer has not delivered, messages in workers, and messages of matches "
+                "that are not stored. If the last stay, the engine has no leader or no room.",
+                {
+                    "not delivered": latest(f"{NATS}pending"),
+                    "in workers": latest(f"{NATS}unacknowledged", how="sum"),
+                    "not stored": latest(f"{NATS}matches_unstored", how="sum"),
+                },
+            ),
+            Panel(
+                "NATS matches",
+                "Messages of matches per second: stored, known to the engine already, and sent again.",
+                {
+                    "stored": rate(f"{NATS}matches_stored_total"),
+                    "known": rate(f"{NATS}matches_duplicate_total"),
+                    "sent again": rate(f"{NATS}matches_repeated_total"),
+                },
+                "ops",
+            ),
+            Panel(
+                "NATS subscriptions",
+                "Subscriptions of a worker, those that are refused, and changes that the last batch waited "
+                "for.",
+                {
+                    "subscriptions": latest(f"{NATS}subscriptions"),
+                    "refused": latest(f"{NATS}subscriptions_refused"),
+                    "behind": latest(f"{NATS}behind"),
+                },
+            ),
+            Panel(
+                "NATS batches",
+                "Batches per second, new connections, and writes to the bucket after it got another leader.",
+                {
+                    "batches": rate(f"{NATS}batches_total"),
+                    "connections": rate(f"{NATS}reconnects_total"),
+                    "writes": rate(f"{NATS}marks_total"),
+                },
+                "ops",
             ),
         ],
         closed=True,

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs programs that rtfilter's make targets need beside Python: system.sh venv java prometheus postgresql chromium
+# Installs programs that rtfilter's make targets need beside Python: system.sh venv java prometheus postgresql nats chromium
 # Only where that is allowed, as root with apt-get, and said before it is done. SYSTEM=no forbids it.
 PYTHON=${PYTHON:-python3}
 updated=no
@@ -11,6 +11,7 @@ have() {
     java) command -v java > /dev/null || test -n "$JAVA_HOME" ;;
     prometheus) command -v prometheus > /dev/null && command -v promtool > /dev/null ;;
     postgresql) command -v postgres > /dev/null || ls /usr/lib/postgresql/*/bin/postgres > /dev/null 2>&1 ;;
+    nats) command -v nats-server > /dev/null || test -x /usr/sbin/nats-server ;;
     chromium) command -v chromium > /dev/null ;;
     esac
 }
@@ -38,6 +39,7 @@ for name in "$@"; do
     java) install java default-jre-headless "tests of Spark are skipped" ;;
     prometheus) install prometheus prometheus "tests of the dashboard are skipped" ;;
     postgresql) install postgresql postgresql "tests with its databases are skipped" ;;
+    nats) install nats nats-server "tests of the stage on NATS are skipped" ;;
     chromium) install chromium chromium "tests of the server's page are skipped" ;;
     *) echo "system.sh: unknown program $name" && exit 2 ;;
     esac

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 import lengths
 import postgresql
+from experiments import nats_cluster
 from rtfilter import EventFilter, Schema
 
 NEEDED = {
@@ -28,6 +29,7 @@ NEEDED = {
     ),
     "chromium": (bool(shutil.which("chromium")), "needs Chromium: on Debian, apt-get install chromium"),
     "postgresql": (postgresql.HERE, "needs PostgreSQL: on Debian, apt-get install postgresql"),
+    "nats": (nats_cluster.PROGRAM is not None, "needs NATS: on Debian, apt-get install nats-server"),
 }
 """Programs that tests need: whether each is here, and what is said of a test if not."""
 

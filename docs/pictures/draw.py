@@ -73,6 +73,7 @@ def layers() -> str:
             ("client", ["of the server"], BLUE),
             ("overlay", ["brokers"], BLUE),
             ("spark", ["frames, streams"], BLUE),
+            ("nats", ["JetStream"], BLUE),
             ("replay", ["workloads"], BLUE),
         ],
         [("store", ["what survives a process: SQLite or PostgreSQL"], BLUE)],

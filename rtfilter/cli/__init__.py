@@ -35,6 +35,7 @@ COMMANDS = {
     "replay": "time bursts of a workload or of files, with an adaptive or a fixed plan",
     "grafana": "write a dashboard for Grafana, and what Prometheus needs for it",
     "warm": "compile all kernels now, for an image or a service without a home",
+    "nats": "match the events of a stream of NATS JetStream with the subscriptions of a bucket",
     "spark-match": "which subscriptions match each event, on Spark",
 }
 """Commands and their one-line help; the module of each has its name, with _ for -."""

@@ -226,6 +226,7 @@ def test_the_installed_package_is_complete(installed, tmp_path):
     assert found["others"] == []
     assert set(found["missing"]) == {
         "rtfilter.client",
+        "rtfilter.nats",
         "rtfilter.overlay",
         "rtfilter.service",
         "rtfilter.spark",

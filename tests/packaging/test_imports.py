@@ -173,7 +173,14 @@ def test_no_module_imports_the_top_level_names(tmp_path):
     )
     assert all(
         name.startswith(
-            ("rtfilter.spark", "rtfilter.replay", "rtfilter.service", "rtfilter.client", "rtfilter.store")
+            (
+                "rtfilter.spark",
+                "rtfilter.replay",
+                "rtfilter.service",
+                "rtfilter.client",
+                "rtfilter.store",
+                "rtfilter.nats",
+            )
         )
         for name in found["missing"]
     )

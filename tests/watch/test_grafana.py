@@ -9,6 +9,8 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -24,11 +26,13 @@ from overview import Prometheus, filled
 from rtfilter import EventFilter
 from rtfilter.adaptive import PlanController
 from rtfilter.filter import inside
+from rtfilter.nats.pull import PulledMessage
+from rtfilter.nats.worker_metrics import WorkerMetrics
 from rtfilter.replay import Contender, ReplaySettings, replay
 from rtfilter.replay.workloads import workload
 from rtfilter.service.doors.server_metrics import PipelineCollector
 from rtfilter.spark.watch import StreamMetrics
-from rtfilter.watch.metrics import Metrics, StreamRecord
+from rtfilter.watch.metrics import Metrics, StreamRecord, serve
 from service.running import running
 from service.served import served
 
@@ -45,6 +49,17 @@ def watched_stream():
     streams.observe_index(lambda: 7)
     streams.decided(False, "even", 1.02)
     return streams
+
+
+def watched_worker():
+    """Metrics of a worker on NATS, and its publisher."""
+    subscriptions = SimpleNamespace(users={"a": "ann"}, refused={}, revision=4)
+    publisher = MagicMock(stored=5, duplicates=1, repeated=2)
+    publisher.__len__.return_value = 3
+    measures = WorkerMetrics("trades", CollectorRegistry())
+    bucket = SimpleNamespace(subscriptions=subscriptions, behind=6, marks=1)
+    measures.observe(publisher, bucket, lambda: 8)
+    return measures, publisher
 
 
 def of_service(folder):
@@ -71,7 +86,12 @@ def exported(folder):
     streams.progressed("q", 5, 1.0, {"addBatch": 3})
     return of_service(folder) | {
         sample.name
-        for registry in (inside(filter).metrics.registry, streams.registry, idle_broker(folder))
+        for registry in (
+            inside(filter).metrics.registry,
+            streams.registry,
+            watched_worker()[0].registry,
+            idle_broker(folder),
+        )
         for family in registry.collect()
         for sample in family.samples
     }
@@ -90,7 +110,7 @@ def test_the_dashboard_shows_all_panels():
     assert [panel["title"] for panel in made] == [panel.title for row in panels.ROWS for panel in row.panels]
     assert all(panel["description"] for panel in made)
     closed = [panel["title"] for panel in shown["panels"] if panel.get("collapsed")]
-    assert closed == ["Service", "Brokers", "Spark"]
+    assert closed == ["Service", "Brokers", "Spark", "NATS"]
 
 
 def test_limits_are_lines_and_those_of_the_rules():
@@ -346,7 +366,7 @@ def test_every_panel_and_rule_tells_what_a_replay_did(server, tmp_path):
         until(lambda: number(prometheus, "rtfilter_spark_events_total") == 1000 * batches)
 
         for row in panels.ROWS:
-            if row.title not in ("Service", "Brokers"):
+            if row.title not in ("Service", "Brokers", "NATS"):
                 assert not without_data(prometheus, row, began)
         changes = filled(panels.LEVEL_CHANGES, "3s").replace("[1m]", "[30s]")
         level = "rtfilter_controller_level[30s]"  # of a short replay, all that is scraped may be equal
@@ -430,3 +450,27 @@ def test_alerts_fire_and_clear(server):
 def test_a_server_that_is_not_there_is_named(tmp_path, capsys):
     assert overview.main([f"http://127.0.0.1:{free_port()}", str(tmp_path / "x.png")]) == 2
     assert "does not answer" in capsys.readouterr().err
+
+
+@needs_prometheus
+def test_every_panel_of_nats_shows_what_a_worker_did(server):
+    prometheus, ports = server
+    message = PulledMessage("", "", b"", False, 1, 1, 2, time.time(), 7, 0.0)
+    measures, publisher = watched_worker()
+    stop = serve(measures.registry, ports[0])
+    try:
+        began = time.time()
+        for _ in range(12):
+            measures.batch([message] * 10)
+            measures.matched([message] * 10, 100)
+            measures.done(0.004)
+            publisher.stored += 5
+            time.sleep(0.5)
+        until(lambda: number(prometheus, "rtfilter_nats_events_total") == 1200)
+        (row,) = [row for row in panels.ROWS if row.title == "NATS"]
+        assert not without_data(prometheus, row, began)
+        assert number(prometheus, "rtfilter_nats_matches_unstored") == 3
+        assert number(prometheus, "rtfilter_nats_pending") == 7
+        assert number(prometheus, "rtfilter_nats_response_seconds_sum") == pytest.approx(0.048)
+    finally:
+        stop()

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from rtfilter.basics.errors import EventError
 from rtfilter.basics.extras import install
+from rtfilter.events.arrow_streams import has_compressed
 from rtfilter.events.foreign import arrow_rows, is_uuid
 from rtfilter.service.doors.problems import MediaTypeError
 from rtfilter.service.service_errors import TooLargeError
@@ -16,7 +17,6 @@ WIDEST: Final = 2**24
 """Bytes that the values of a dictionary column may take once they are written out."""
 MOST_NAMES: Final = 2**26
 """Bytes that the names of columns may take once each row has them; each counts some bytes more, as a null."""
-_RECORD_BATCH, _DICTIONARY_BATCH = 3, 2  # types of messages, in Arrow's Message.fbs
 
 
 def table(body: bytes, most: int) -> Any:
@@ -37,7 +37,8 @@ def table(body: bytes, most: int) -> Any:
     found: list[Any] = []
     count = 0
     try:
-        _require_uncompressed(pa, body)
+        if has_compressed(pa, body):
+            raise MediaTypeError("this stream has compressed buffers; send it without compression")
         with pa.ipc.open_stream(body) as stream:
             for field in stream.schema:
                 _require_usable(pa, field.name, field.type, top=True)
@@ -111,38 +112,3 @@ def _require_narrow(pa: Any, batch: Any) -> None:
             longest = max((len(str(one)) for one in column.dictionary.to_pylist()), default=0)
             if len(column) * longest > WIDEST:
                 raise TooLargeError("the values of a column take too much; send several streams")
-
-
-def _require_uncompressed(pa: Any, body: bytes) -> None:
-    reader = pa.ipc.MessageReader.open_stream(body)
-    while True:
-        try:
-            message = reader.read_next_message()
-        except StopIteration:
-            return
-        if _is_compressed(message.metadata.to_pybytes()):
-            raise MediaTypeError("this stream has compressed buffers; send it without compression")
-
-
-def _is_compressed(message: bytes) -> bool:
-    """Return whether a message says that its buffers are compressed: read from its flatbuffer."""
-
-    def field(table: int, number: int) -> int:
-        """Return the place of a field, or 0 if it is absent."""
-        (back,) = struct.unpack_from("<i", message, table)
-        (size,) = struct.unpack_from("<H", message, table - back)
-        place = 4 + 2 * number
-        offset = struct.unpack_from("<H", message, table - back + place)[0] if place < size else 0
-        return table + int(offset) if offset else 0
-
-    def follow(at: int) -> int:
-        return at + int(struct.unpack_from("<I", message, at)[0])
-
-    root = follow(0)
-    kind, header = field(root, 1), field(root, 2)
-    if not kind or not header or message[kind] not in (_RECORD_BATCH, _DICTIONARY_BATCH):
-        return False
-    batch = follow(header)
-    if message[kind] == _DICTIONARY_BATCH:
-        batch = follow(field(batch, 1))
-    return field(batch, 3) != 0
