@@ -26,6 +26,7 @@ SERVED = (
     "protocol.md",
     "service.md",
     "overlay.md",
+    "nats.md",
 )  # their Python needs more, and has tests of its own
 EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(HOME).as_posix())
 
