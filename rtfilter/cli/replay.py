@@ -57,8 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--subscriptions", type=natural, help="in the index at the start (default 10000, or the file)")
     add("--dimensions", type=positive, help="of the workloads of boxes (default 12)")
     add("--bursts", type=positive, default=200, help="(default 200)")
-    add("--sizes", type=_sizes, default=(16, 128, 1024), help="events of a burst (16,128,1024)")
-    add("--poisson", type=_mean, metavar="MEAN", help="draw burst sizes from a Poisson law instead")
+    sizes = parser.add_mutually_exclusive_group().add_argument
+    sizes("--sizes", type=_sizes, default=(16, 128, 1024), help="events of a burst (16,128,1024)")
+    sizes("--poisson", type=_mean, metavar="MEAN", help="draw burst sizes from a Poisson law instead")
     add("--insert", type=natural, default=0, metavar="N", help="new subscriptions between bursts")
     add("--delete", type=natural, default=0, metavar="N", help="old ones removed between bursts")
     add("--level", default="adaptive", help="a level, 0 the root, or 'adaptive' (default)")

@@ -107,7 +107,7 @@ def report(bad: Sequence[BadEvent], count: int, on_error: OnBadEvent) -> None:
         import logging  # slow to import
 
         logging.getLogger("rtfilter").warning(
-            "%s of %s match nothing; on_error=errors.append collects all errors. The first: %s",
+            "%s of %s cannot be used; on_error=errors.append collects all errors. The first: %s",
             f"{len(bad):,}",
             numbered(count, "event"),
             bad[0],

@@ -143,7 +143,10 @@ def require_one(table: EventTable) -> EventTable:
 
 def count_of(given: Any) -> int:
     """Return the number of events or subscriptions in unreadable input: 1 if that is not known."""
-    if isinstance(given, str | bytes | Mapping):
+    if isinstance(given, str | bytes):
+        lines = given.encode(errors="replace") if isinstance(given, str) else given
+        return max(1, lines.count(b"\n{") + lines.startswith(b"{"))
+    if isinstance(given, Mapping):
         return 1
     with contextlib.suppress(TypeError):
         return len(given)

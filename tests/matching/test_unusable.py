@@ -209,7 +209,7 @@ def test_their_number_is_logged_and_counted(caplog):
     with caplog.at_level(logging.WARNING, "rtfilter"):
         filter.match_batch(batch, on_error="skip")
     told, odd = (record.getMessage() for record in caplog.records)
-    assert told.startswith("2 of 4 events match nothing")
+    assert told.startswith("2 of 4 events cannot be used")
     assert told.endswith("The first: event 0: attribute 'n' is -1, outside its domain [0, 99]")
     assert "event 3" in odd or "'x'" in odd
     assert inside(filter).metrics.refused_events == 2
