@@ -18,10 +18,12 @@ CHILD = """
 import sys
 import numpy as np
 from rtfilter import EventFilter, Schema
+from rtfilter.watch.metrics import Metrics
 from rtfilter.watch.processes import share
 
-filter = EventFilter(Schema({"x": float}), metrics=Metrics())
-share(inside(filter).metrics, sys.argv[1])
+metrics = Metrics()
+filter = EventFilter(Schema({"x": float}), metrics=metrics)
+share(metrics, sys.argv[1])
 filter.subscribe_boxes(np.zeros((int(sys.argv[2]), 1)), np.ones((int(sys.argv[2]), 1)))
 filter.match_batch(np.full((int(sys.argv[3]), 1), 0.5))
 """
