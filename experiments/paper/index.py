@@ -9,12 +9,14 @@ import numpy as np
 
 from experiments.paper.settings import Setting
 from rtfilter import EventFilter
+from rtfilter.adaptive import Controller
 from rtfilter.basics.dtypes import BoolArray, FloatArray, IntArray
 from rtfilter.events.table import EventTable
 from rtfilter.filter import inside
 from rtfilter.index.tree import RStarTree
 from rtfilter.matchers.rtree import tree_of
 from rtfilter.replay.workloads import Bounds, BoxWorkload
+from rtfilter.scheduler import Order
 
 DRAWN = 100_000
 """Number of subscriptions that are drawn at a time."""
@@ -48,12 +50,30 @@ def growing(setting: Setting, seed: int) -> Growing:
 
 
 class TreeFilter(EventFilter):
-    """A filter with an R*-tree, and with the two names by which figures that do not change use it."""
+    """A filter with an R*-tree, and with the names by which figures that do not change use it."""
 
     @property
     def tree(self) -> RStarTree:
         """The index."""
         return tree_of(inside(self).matcher)
+
+    @property
+    def policy(self) -> Order:
+        """The order of the events."""
+        return inside(self).road.order
+
+    @policy.setter
+    def policy(self, order: Order) -> None:
+        self.configure(order=order)
+
+    @property
+    def controller(self) -> Controller:
+        """The controller."""
+        return inside(self).controller
+
+    @controller.setter
+    def controller(self, controller: Controller) -> None:
+        self.configure(controller=controller)
 
     def count(self, events: object) -> IntArray:
         """Return the number of subscriptions that match each event, int64 (n,)."""

@@ -27,6 +27,7 @@ from rtfilter.adaptive import WHOLE, FixedPlan, Plan
 from rtfilter.basics.dtypes import FloatArray
 from rtfilter.events.table import EventTable
 from rtfilter.replay.output import Row
+from rtfilter.scheduler import resolve
 
 MORE = 4
 """Quick batches are timed at most this many times as often as slow ones."""
@@ -62,7 +63,7 @@ def whole(batch: int) -> str:
 
 def run_batch(index: GrowingFilter, plan: Plan, order: str, events: EventTable) -> Timed:
     """Run a batch by a plan in an order."""
-    index.filter.configure(order=order, controller=FixedPlan(plan.level, plan.group))
+    index.filter.policy, index.filter.controller = resolve(order), FixedPlan(plan.level, plan.group)
     stream = index.filter.stream(events)
     return Timed(stream.mean_response, stream.estimation)
 
