@@ -53,6 +53,7 @@ EXPERIMENTS = {
     "service": Experiment("service.run", "the service under load, to saturation, with peers"),
     "spark": Experiment("spark.throughput", "events per second and memory on Spark"),
     "nats": Experiment("nats.run", "events per second on NATS JetStream, and response times"),
+    "nats-simulation": Experiment("nats.simulation", "a hundred workers on NATS, from measured costs"),
     "times": Experiment("paper.times", "the paper: times of all plans while the index grows"),
     "fig4a": Experiment("paper.fig4a", "the paper, Fig. 4-a: the best level while the index grows"),
     "fig4b": Experiment("paper.fig4b", "the paper, Fig. 4-b: the mean response by batch size"),

@@ -3,6 +3,7 @@
 import pytest
 
 from experiments.nats import run as experiment
+from experiments.nats import simulation
 
 
 def row(what, frame, events_s=0.0, **more):
@@ -42,3 +43,27 @@ def test_a_short_run(tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "QUICK", experiment.Size(100, 1.0, 50, 5, 0.2, 20))
     assert experiment.main(["--quick", "--figure", str(tmp_path / "nats.png")]) == 0
     assert (tmp_path / "nats.png").stat().st_size > 5000
+
+
+def test_a_worker_without_much_load_answers_after_its_own_work():
+    mean, late = simulation.simulate(rate=1000.0, event=1e-6, batch=0.001, seed=1)
+    assert mean == pytest.approx(0.0011, rel=0.1)
+    assert mean <= late < 0.003
+    calm, busy = (simulation.simulate(rate, 1e-6, 0.0001, 1)[0] for rate in (90_000.0, 900_000.0))
+    assert busy > calm
+
+
+def test_shards_divide_memory_and_multiply_load():
+    costs = simulation.Costs(1e-6, 0.0, simulation.power([10, 1000], [1e-6, 1e-6]))
+    rows = simulation.compare(4, 1e6, 1e5, costs, 1)
+    assert [row["shards"] for row in rows] == [1, 2, 4]
+    assert [row["memory_gb"] for row in rows] == pytest.approx([0.4, 0.2, 0.1])
+    assert [row["load"] for row in rows] == pytest.approx([0.05, 0.1, 0.2])
+    assert len(simulation.figure(rows).axes) == 2
+
+
+def test_the_simulation_runs(tmp_path):
+    out = tmp_path / "out.json"
+    given = ["--workers", "2", "--subscriptions", "1000", "--sizes", "100", "1000", "--out", str(out)]
+    assert simulation.main(given) == 0
+    assert out.stat().st_size > 500
