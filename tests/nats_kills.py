@@ -27,6 +27,8 @@ WORKERS = 4
 USERS = ("ann", "bob", "eve")
 NAME = "prices"
 ACK_WAIT = 3
+STEADY = 20
+"""Subscriptions that never change, so that their matches are certain."""
 PATIENCE = 120.0
 """Most seconds until the engine answers, and until all events are matched in the end."""
 
@@ -88,6 +90,8 @@ class Driver:
         while not self.over.is_set():
             key = f"k{self.chance.randrange(60)}"
             before = self.known.versions.setdefault(key, [])
+            if before and int(key[1:]) < STEADY:
+                continue
             limit = None if before and self.chance.random() < 0.3 else self.chance.choice([10.0, 50.0, 90.0])
             version = Version(limit, next(self.known.clock))
             before.append(version)
