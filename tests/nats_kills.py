@@ -27,6 +27,8 @@ WORKERS = 4
 USERS = ("ann", "bob", "eve")
 NAME = "prices"
 ACK_WAIT = 3
+STEADY = 20
+"""Subscriptions that never change, so that their matches are certain."""
 PATIENCE = 120.0
 """Most seconds until the engine answers, and until all events are matched in the end."""
 
@@ -51,18 +53,14 @@ class Published:
 
 @dataclass
 class Knowledge:
-    """All changes of each subscription in order, and all events."""
+    """All changes of each subscription in order, and all events.
+
+    A change began after the one before it had ended.
+    """
 
     versions: dict = field(default_factory=dict)
     events: dict = field(default_factory=dict)
     clock: count = field(default_factory=lambda: count(1))
-
-    def possible(self, key, event):
-        """The limits that may count for an event; None for no subscription."""
-        versions = self.versions[key]  # each began after the one before had ended
-        first = bisect_right(versions, event.began, key=lambda one: one.ended)
-        before = versions[first - 1].limit if first else None
-        return [before, *(one.limit for one in versions[first:])]
 
 
 def user_of(key):
@@ -92,6 +90,8 @@ class Driver:
         while not self.over.is_set():
             key = f"k{self.chance.randrange(60)}"
             before = self.known.versions.setdefault(key, [])
+            if before and int(key[1:]) < STEADY:
+                continue
             limit = None if before and self.chance.random() < 0.3 else self.chance.choice([10.0, 50.0, 90.0])
             version = Version(limit, next(self.known.clock))
             before.append(version)
@@ -120,7 +120,7 @@ class Driver:
             await self.patiently(lambda b=body, h=headers: engine.publish(f"{NAME}.events.x", b, headers=h))
             for serial in serials:
                 self.known.events[serial].ended = next(self.known.clock)
-            await asyncio.sleep(self.chance.uniform(0, 0.02))
+            await asyncio.sleep(self.chance.uniform(0, 0.1))
 
     def start(self, number):
         """Start a worker."""
@@ -264,14 +264,19 @@ class Driver:
         gone = self.known.events.keys() - events
         self.counts += Counter(events=len(self.known.events), matches=stored.total())
         lost, wrong, again = [], [], [one for one, times in stored.items() if times > 1]
-        for serial, event in self.known.events.items():
-            for key in self.known.versions:
-                limits = self.known.possible(key, event)
+        for key, versions in self.known.versions.items():
+            after: list[set] = [set()]  # the limits from each version on
+            for one in reversed(versions):
+                after.append(after[-1] | {one.limit})
+            ends = [one.ended for one in versions]
+            for serial, event in self.known.events.items():
+                first = bisect_right(ends, event.began)
+                limits = after[len(versions) - first] | {versions[first - 1].limit if first else None}
                 fits = [limit is not None and event.price < limit for limit in limits]
                 if all(fits) and (serial, key) not in stored:
-                    lost.append((serial, key, event, self.known.versions[key]))
+                    lost.append((serial, key, event, versions))
                 elif not any(fits) and (serial, key) in stored:
-                    wrong.append((serial, key, event, self.known.versions[key]))
+                    wrong.append((serial, key, event, versions))
                 self.counts["certain"] += all(fits) or not any(fits)
         engine = f"the engine has lost {len(gone)} events and {len(missing)} matches that it had confirmed"
         serials = sorted({one[0] for one in lost})

@@ -23,6 +23,7 @@ from proofs import (
     sequences,
     servers,
     soak,
+    stage_kills,
     suites,
     trees,
 )
@@ -75,6 +76,12 @@ PROOFS = {
         "no full disk, lost database, wrong clock, dead connection or hanging webhook costs what was taken",
         20,
         faults.run,
+        tenth=False,
+    ),
+    "nats": Proof(
+        "no match on NATS is lost, wrong or stored twice while servers and workers are killed",
+        1,
+        stage_kills.run,
         tenth=False,
     ),
     "elections": Proof(
