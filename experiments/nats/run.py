@@ -313,7 +313,7 @@ def figure(rows: Sequence[Row]) -> Figure:
     titles = {"events_s": "events a second", "cpu_us": "CPU time of an event, us"}
     for axes, (key, title) in zip(drawn.subplots(1, 2), titles.items(), strict=True):
         bars = axes.barh(range(len(chosen)), [row[key] for row in chosen], color="tab:blue")
-        axes.bar_label(bars, [f"{row[key]:,.3g}" for row in chosen], padding=3)
+        axes.bar_label(bars, [f"{row[key]:,.{0 if row[key] >= 100 else 2}f}" for row in chosen], padding=3)
         axes.set_yticks(range(len(chosen)), names)
         axes.invert_yaxis()
         axes.set_xscale("log")

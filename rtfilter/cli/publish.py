@@ -94,6 +94,7 @@ def _publish(client: PlainClient, frame: FileEvents, filter: str, key: str) -> N
     from rtfilter.cli.connecting import naming_places
     from rtfilter.client import RefusedError
 
+    told = False
     while True:
         try:
             with naming_places(frame, "; this frame and what follows was not published"):
@@ -101,6 +102,9 @@ def _publish(client: PlainClient, frame: FileEvents, filter: str, key: str) -> N
         except RefusedError as error:
             if error.retry_after is None:
                 raise
+            if not told and error.kind == "busy":
+                say(f"the server is busy: {error}; trying again until it accepts the events")
+                told = True
             sleep(min(max(error.retry_after, 0.01), LONGEST))  # beyond a limit of the server
         else:
             return

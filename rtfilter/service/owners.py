@@ -270,7 +270,8 @@ def _check_manner(wish: Wish, info: FilterInfo) -> None:
     for name, least in (("ttl", 0.0), ("digest", SHORTEST)):
         value: Any = getattr(wish, name)
         if value is not None and (type(value) not in (int, float) or not max(least, 1e-9) <= value < 1e12):
-            raise RequestError(f'"{name}" is a number of seconds, {"at least 1" if least else "above 0"}')
+            bounds = f"{'at least 1' if least else 'above 0'} and below 1e12"
+            raise RequestError(f'"{name}" is a number of seconds, {bounds}')
     if wish.order not in (None, "key"):
         raise RequestError('"order" is "key", or is left out')
     if wish.order is not None and info.key is None:

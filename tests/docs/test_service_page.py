@@ -18,6 +18,7 @@ import postgresql
 from rtfilter.predicates.boxes.compiling import MAX_UNBOUNDED
 from rtfilter.service import hosted, owners, writing
 from rtfilter.service.doors import admission, bodies, door, streamed, timeouts, websocket
+from rtfilter.service.service_errors import KINDS
 from rtfilter.service.settings import Settings
 from rtfilter.store import user_store
 from service.doors.test_rights import TABLE
@@ -269,3 +270,10 @@ def test_the_table_of_paths_has_all_of_them_and_who_may():
             who = "subscriber" if publisher == 403 else "every user"
         known[method, name] = who
     assert {place: who.partition(";")[0] for place, who in shown.items()} == known
+
+
+def test_the_page_has_all_errors_of_http():
+    shown = re.findall(r"^\| (\d{3}) \| `([\w-]+)` \|", PAGE, re.MULTILINE)
+    assert {kind: int(status) for status, kind in shown} == {
+        kind: status for kind, (status, _) in KINDS.items() if kind not in ("directive", "frame")
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Callable
@@ -39,6 +40,7 @@ MOST_DOCUMENT: Final = 2**20
 """Most bytes of JSON that is no event: of a filter, a subscription, a question."""
 ROOM_WITHIN: Final = 20.0
 """Seconds that a request waits for room: a peer of which nothing is read is closed after 30."""
+_UNKNOWN: Final = re.compile("Object contains unknown field `(.*)`")
 _T = TypeVar("_T")
 
 
@@ -190,7 +192,7 @@ class Call(Request):
     async def document(self, kind: type[_T]) -> _T:
         """Return the body, which is JSON. Raises `MediaTypeError`, and the errors of `document`."""
         if self.media_type != JSON:
-            raise MediaTypeError(f"the header Content-Type is needed: {JSON}")
+            raise MediaTypeError(f"Content-Type is {self.media_type or 'missing'}; send {JSON}")
         return await self.worked(document, self.content, kind, self.site.limits.nesting)
 
     async def events(self, parse: Parse, stored: bool = True) -> Parsed:
@@ -277,13 +279,25 @@ def document(body: bytes, kind: type[_T], nesting: int) -> _T:
     RequestError
         It is of another type.
     """
+    if not body.strip():
+        raise NotJSONError("the body is empty; send JSON")
     require_shallow(body, nesting)
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        raise RequestError(str(error)) from None
+        raise RequestError(_said(str(error), kind)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotJSONError(f"this is not JSON: {error}") from None
+
+
+def _said(message: str, kind: type) -> str:
+    """Return what msgspec says of a wrong value with the field first, and the known fields of an object."""
+    what, _, place = message.partition(" - at `$")
+    place = place.removesuffix("`").removeprefix(".")
+    if unknown := _UNKNOWN.fullmatch(what):
+        known = ", ".join(field.encode_name for field in msgspec.structs.fields(kind)) if not place else ""
+        what = f"the field {unknown[1]!r} is unknown" + (f"; the fields are {known}" if known else "")
+    return f"{place}: {what}" if place else what
 
 
 def takes_long(kind: str, body: bytes) -> bool:
@@ -306,8 +320,8 @@ def _is_lines(kind: str, body: bytes, nesting: int) -> bool:
         require_shallow(body, nesting)
         return False
     if kind not in LINES:
-        raise MediaTypeError(f"the header Content-Type is needed: {JSON}, {LINES[0]} or {ARROW}")
-    if len(body) > MOST_EVENTS and body.count(b"\n") > MOST_EVENTS:
+        raise MediaTypeError(f"Content-Type is {kind or 'missing'}; send {JSON}, {LINES[0]} or {ARROW}")
+    if len(body) > MOST_EVENTS and body.count(b"\n") + (not body.endswith(b"\n")) > MOST_EVENTS:
         raise TooLargeError(f"a request has at most {MOST_EVENTS} events; send several")
     require_shallow_lines(body, nesting)
     return True

@@ -94,6 +94,9 @@ def application(
             require_own_host(Headers(scope=scope), loopback)
             await router(scope, receive, named)
         except (HostError, OriginError, HTTPException) as error:
+            if isinstance(error, HTTPException) and error.status_code == 405:
+                methods = {one.method for one in doors if one.path_regex.fullmatch(scope["path"])}
+                error.headers = {"Allow": ", ".join(sorted(methods or {"GET"}))}
             await problems.answer(error, pipeline.measures)(scope, receive, named)
         finally:
             if scope["type"] == "http":

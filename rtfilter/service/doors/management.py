@@ -82,7 +82,7 @@ async def subscribe(call: Call, filter: Name, idempotency_key: IdempotencyKey = 
         headers = {"location": f"/subscriptions/{id}"}
         return Response(b'{"subscription":%d}' % id, 201, headers, media_type=JSON)
     if call.media_type not in LINES:
-        raise MediaTypeError(f"the header Content-Type is needed: {JSON} or {LINES[0]}")
+        raise MediaTypeError(f"Content-Type is {call.media_type or 'missing'}; send {JSON} or {LINES[0]}")
     await call.enter_answers()
     wishes, wrong = await call.beside(_wishes, call.content, limits, measures)
     made = await subscriptions.subscribe_many(call.who, filter, wishes, idempotency_key)

@@ -37,8 +37,16 @@ WRONG = [
     ("GET", "/filters/", None, None, 404, "unknown", "nothing at this path"),
     ("PUT", "/filters/x", b"{}", None, 415, "media-type", JSON),
     ("PUT", "/filters/x", b"{}", JSON, 422, "request", "missing required field `schema`"),
-    ("PUT", "/filters/x", b"", JSON, 400, "json", "not JSON"),
-    ("PUT", "/filters/x", {"schema": {}, "more": 1}, None, 422, "request", "unknown field `more`"),
+    ("PUT", "/filters/x", b"", JSON, 400, "json", "the body is empty"),
+    (
+        "PUT",
+        "/filters/x",
+        {"schema": {}, "more": 1},
+        None,
+        422,
+        "request",
+        "the field 'more' is unknown; the fields are schema, ",
+    ),
     ("POST", EVENTS, b'{"price": 1}', None, 415, "media-type", JSON),
     ("POST", EVENTS, b'{"price": 1}', "application/x-www-form-urlencoded", 415, "media-type", JSON),
     ("POST", EVENTS, b"{", JSON, 422, "event", "not JSON"),
@@ -174,6 +182,28 @@ def test_what_the_server_cannot_do_now_says_when_to_come_again_and_nothing_of_it
 
 def test_the_methods_that_a_path_has_are_told(server):
     assert server.ask("DELETE", "/deliveries").headers["allow"] == "GET"
+    assert server.ask("PATCH", "/subscriptions/4").headers["allow"] == "DELETE, GET, PUT"
+    assert server.ask("POST", "/healthz").headers["allow"] == "GET, HEAD"
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        ({"where": "price > 1", "ttll": 3}, "the field 'ttll' is unknown; the fields are where, "),
+        ({"where": "price > 1", "ttl": "5"}, "ttl: Expected `float | null`, got `str`"),
+        (b" ", "the body is empty; send JSON"),
+    ],
+)
+def test_a_wrong_body_is_described_by_its_fields(server, body, detail):
+    answer = server.ask("POST", SUBSCRIPTIONS, body, kind=JSON)
+    assert answer.body["detail"].startswith(detail)
+
+
+def test_a_last_line_without_an_end_counts(server, monkeypatch):
+    monkeypatch.setattr("rtfilter.service.doors.bodies.MOST_EVENTS", 3)
+    for body in (b'{"price": 1}\n' * 4, b'{"price": 1}\n' * 3 + b'{"price": 1}'):
+        kind = "application/x-ndjson"
+        assert server.ask("POST", "/filters/default/events", body, user="carl", kind=kind).status == 413
 
 
 @pytest.mark.parametrize(
