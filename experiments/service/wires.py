@@ -63,20 +63,38 @@ class Http(Wire):
     """HTTP/1.1, kept alive and pipelined."""
 
     _length: Final = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+    _chunked: Final = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 
     def _cut(self) -> list[Heard]:
         held, found, at = self.held, [], 0
         while (end := held.find(b"\r\n\r\n", at)) >= 0:
-            told = self._length.search(held, at, end)
-            length = 0 if told is None else int(told[1])
-            last = end + 4 + length
-            if len(held) < last:
+            if self._chunked.search(held, at, end):
+                body, last = _chunks(held, end + 4)
+            else:
+                told = self._length.search(held, at, end)
+                last = end + 4 + (0 if told is None else int(told[1]))
+                body = bytes(held[end + 4 : last])
+            if not end < last <= len(held):
                 break
             kind = Kind.ANSWER if held[at + 9 : at + 10] == b"2" else Kind.REFUSED
-            found.append(Heard(kind, bytes(held[end + 4 : last])))
+            found.append(Heard(kind, body))
             at = last
         del held[:at]
         return found
+
+
+def _chunks(held: bytearray, at: int) -> tuple[bytes, int]:
+    """Return a body in chunks that begins at a place, and the place behind it; -1 if its end is missing."""
+    parts = list[bytes]()
+    while (end := held.find(b"\r\n", at)) >= 0:
+        size = int(held[at:end], 16)
+        at = end + 2 + size + 2
+        if at > len(held):
+            break
+        if size == 0:
+            return b"".join(parts), at
+        parts.append(bytes(held[end + 2 : at - 2]))
+    return b"", -1
 
 
 def post(path: str, kind: str, body: bytes, user: str, accept: str = "*/*") -> bytes:

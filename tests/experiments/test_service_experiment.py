@@ -358,3 +358,13 @@ def test_of_steps_near_an_offered_load_the_nearest_one_counts():
     rows = [{"offered": offered} for offered in (None, 9990, 10_000, 10_300)]
     assert tables.near(rows, 10_000) == {"offered": 10_000}
     assert tables.near(rows, 20_000) is None
+
+
+def test_an_answer_in_chunks_is_read_wherever_it_is_cut():
+    plain = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+    chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\na\r\n0123456789\r\n0\r\n\r\n"
+    answers = chunked + plain + chunked
+    for cut in range(len(answers)):
+        wire = wires.Http()
+        found = [*wire.feed(answers[:cut]), *wire.feed(answers[cut:])]
+        assert [one.body for one in found] == [b"abc0123456789", b"ok", b"abc0123456789"]
